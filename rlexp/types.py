@@ -1,0 +1,24 @@
+"""Shape aliases and number ranges: what the annotations of the whole package mean.
+
+Axis order is always ``replica prompts group time``, the vocabulary last. ``*replica`` stands for any
+number of leading axes, none included: the axis functions never look at them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from annotated_types import Ge, Gt
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+PerToken = Float[Tensor, "*replica prompts group time"]
+PerCompletion = Float[Tensor, "*replica prompts group"]
+PerReplica = Float[Tensor, "*replica"]
+TokenMask = Bool[Tensor, "*replica prompts group time"]
+CompletionMask = Bool[Tensor, "*replica prompts group"]
+
+Positive = Annotated[float, Gt(0)]
+NonNegative = Annotated[float, Ge(0)]
+PositiveInt = Annotated[int, Ge(1)]
+NonNegativeInt = Annotated[int, Ge(0)]
