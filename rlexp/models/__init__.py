@@ -1,0 +1,16 @@
+"""Policies: R independent networks as one stack.
+
+What the rest of the package asks of a policy is small:
+
+    prefill(prompts, group)          -> logits of the first completion token, state
+    decode(tokens, state)            -> logits of the next one, state
+    policy(prompts, completions)     -> logits of every completion token, with gradients
+
+with prompts ``[R, P, L]`` (left-padded), tokens ``[R, P, G]``, completions ``[R, P, G, T]``, logits ``[..., V]``.
+"""
+
+from rlexp.models.gru import GRU
+from rlexp.models.positional import Positional
+from rlexp.models.transformer import Transformer
+
+MODELS = {"gru": GRU, "transformer": Transformer, "positional": Positional}

@@ -1,0 +1,93 @@
+"""Stacked layers: R independent copies of a layer, applied by one batched product.
+
+Weights are ``[R, in, out]``, inputs ``[R, ..., in]``. Only operations whose result for one replica is the same bits
+alone and in a batch are used: ``tanh`` and ``log_softmax`` are, ``sigmoid``, ``silu`` and ``softmax`` are not (their
+vector and scalar paths round differently, and which one an element meets depends on its place in the batch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rlexp.streams import Purpose, generator
+
+
+class Init:
+    """Initial parameters, drawn for each replica from its own seed in the order in which they are asked for."""
+
+    def __init__(self, seeds: Sequence[int]):
+        self.generators = [generator(seed, Purpose.WEIGHTS) for seed in seeds]
+
+    def normal(self, *shape: int, std: float = 1.0) -> nn.Parameter:
+        """Return parameters ``[R, *shape]`` from N(0, std²)."""
+        return self._stack(lambda g: std * g.standard_normal(shape, dtype=np.float32))
+
+    def uniform(self, *shape: int, bound: float) -> nn.Parameter:
+        """Return parameters ``[R, *shape]`` from U(−bound, bound)."""
+        return self._stack(lambda g: bound * (2 * g.random(shape, dtype=np.float32) - 1))
+
+    def constant(self, *shape: int, value: float) -> nn.Parameter:
+        """Return parameters ``[R, *shape]`` that all have one value."""
+        return nn.Parameter(torch.full((len(self.generators), *shape), value))
+
+    def _stack(self, draw) -> nn.Parameter:
+        return nn.Parameter(torch.from_numpy(np.stack([draw(g) for g in self.generators]).astype(np.float32)))
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + exp(−x)) through ``tanh``, for the reason given at the top."""
+    return 0.5 * (0.5 * x).tanh() + 0.5
+
+
+def softmax(x: Tensor) -> Tensor:
+    """Softmax over the last axis, for the reason given at the top."""
+    return F.log_softmax(x, -1).exp()
+
+
+class Linear(nn.Module):
+    """x W + b with W and b from U(−1/√in, 1/√in), as ``torch.nn.Linear``."""
+
+    def __init__(self, init: Init, inputs: int, outputs: int):
+        super().__init__()
+        self.weight = init.uniform(inputs, outputs, bound=inputs**-0.5)
+        self.bias = init.uniform(1, outputs, bound=inputs**-0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[R, ..., in] -> [R, ..., out]``."""
+        replicas, *middle, inputs = x.shape
+        rows = x.reshape(replicas, prod(middle), inputs)
+        return torch.baddbmm(self.bias, rows, self.weight).view(replicas, *middle, -1)
+
+
+class Embedding(nn.Module):
+    """A row of N(0, std²) numbers for each token, as ``torch.nn.Embedding``."""
+
+    def __init__(self, init: Init, tokens: int, width: int, std: float = 1.0):
+        super().__init__()
+        self.weight = init.normal(tokens, width, std=std)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """``[R, ...] -> [R, ..., width]``."""
+        replicas, rows, width = self.weight.shape
+        first = torch.arange(replicas, device=tokens.device).view(-1, *[1] * (tokens.dim() - 1)) * rows
+        return F.embedding(tokens + first, self.weight.view(replicas * rows, width))
+
+
+class LayerNorm(nn.Module):
+    """(x − mean) / √(var + 1e-5) · gain + bias over the last axis, as ``torch.nn.LayerNorm``."""
+
+    def __init__(self, init: Init, width: int):
+        super().__init__()
+        self.gain = init.constant(width, value=1.0)
+        self.bias = init.constant(width, value=0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[R, ..., width] -> [R, ..., width]``."""
+        shape = (x.shape[0], *[1] * (x.dim() - 2), x.shape[-1])
+        return F.layer_norm(x, x.shape[-1:]) * self.gain.view(shape) + self.bias.view(shape)

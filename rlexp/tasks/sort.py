@@ -1,0 +1,117 @@
+"""Sort a prompt of varying length and say when you are done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from annotated_types import Ge, Le
+from torch import Tensor
+
+from rlexp.tasks.scoring import NOTHING, Scores, in_order, included, included_counted, pack, right_places
+from rlexp.types import NonNegative, PositiveInt
+
+COMPONENTS = ("exact", "graded", "lecture", "multiset", "format")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sort:
+    """Prompt: items and a separator, padded on the left. Completion: the items in order and an end token.
+
+    Items are drawn from ``alphabet`` symbols with repetition. A prompt is *held out* if its items sum to a multiple
+    of the alphabet: no permutation of an evaluation prompt is ever trained on, and both sets are sampled uniformly.
+
+    Components: ``exact`` 1 for the sorted items and an end token, else 0; ``graded`` share of positions that are
+    right; ``lecture`` inclusion + ordering of CS336 lecture 17 as a share of its maximum, duplicates hackable;
+    ``multiset`` the same with multiset counting; ``format`` 1 if it ended after as many symbols as were asked for.
+    Filler symbols are allowed anywhere and ignored by every component, but they use up ``cap``.
+    """
+
+    alphabet: Annotated[int, Ge(2)]
+    shortest: PositiveInt
+    longest: PositiveInt
+    cap: PositiveInt
+    filler: Annotated[int, Ge(0), Le(1)]
+    weights: dict[str, NonNegative]
+    metric: str
+    floor: float
+
+    def __post_init__(self):
+        if self.shortest > self.longest:
+            raise ValueError(f"shortest={self.shortest} must not exceed longest={self.longest}")
+        if self.cap <= self.longest:
+            raise ValueError(
+                f"cap={self.cap} leaves no room for {self.longest} items and an end token: at least {self.longest + 1}"
+            )
+        if set(self.weights) != set(COMPONENTS) or not any(self.weights.values()):
+            raise ValueError(f"weights must name {', '.join(COMPONENTS)}, at least one of them above 0")
+
+    @property
+    def pad(self) -> int:
+        """Token that fills a prompt on the left and a completion after its end."""
+        return self.alphabet
+
+    @property
+    def end(self) -> int:
+        """Token that ends a completion."""
+        return self.alphabet + 1
+
+    @property
+    def separator(self) -> int:
+        """Token after the items of a prompt."""
+        return self.alphabet + 2
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens: symbols, pad, end, separator, filler."""
+        return self.alphabet + 3 + self.filler
+
+    @property
+    def prompt_length(self) -> int:
+        """Width of a prompt with its separator."""
+        return self.longest + 1
+
+    @property
+    def draws(self) -> int:
+        """Random numbers that one prompt takes: its length, its class, its other items."""
+        return self.longest + 1
+
+    def prompts(self, uniforms: Tensor, held_out: bool) -> Tensor:
+        """Numbers in [0, 1) to prompts: ``[R, P, draws] -> [R, P, L]``."""
+        lengths = self.shortest + (uniforms[..., :1] * (self.longest - self.shortest + 1)).long()
+        items = (uniforms[..., 2:] * self.alphabet).long()
+        place = torch.arange(self.longest, 0, -1, device=uniforms.device)
+        present = place <= lengths
+        items = items.masked_fill(~present[..., :-1], 0)
+        residue = torch.zeros_like(lengths) if held_out else 1 + (uniforms[..., 1:2] * (self.alphabet - 1)).long()
+        last = (residue - items.sum(-1, keepdim=True)) % self.alphabet
+        prompt = torch.cat([items, last, torch.full_like(last, self.separator)], -1)
+        return prompt.masked_fill(~torch.cat([present, torch.ones_like(present[..., :1])], -1), self.pad)
+
+    def targets(self, prompts: Tensor) -> Tensor:
+        """Return the sorted items, ``NOTHING`` behind them: ``[R, P, L] -> [R, P, L − 1]``."""
+        items = prompts[..., :-1]
+        ordered = items.masked_fill(items == self.pad, self.vocabulary).sort(-1).values
+        return ordered.masked_fill(ordered == self.vocabulary, NOTHING)
+
+    def score(self, prompts: Tensor, completions: Tensor, mask: Tensor, finished: Tensor) -> Scores:
+        """Judge completions ``[R, P, G, T]``; a completion that was cut off is judged by what it has."""
+        symbol = mask & (completions < self.alphabet)
+        stray = mask & ((completions == self.pad) | (completions == self.separator))
+        answers = pack(completions, symbol | stray)
+        targets = torch.nn.functional.pad(self.targets(prompts), (0, self.cap - self.longest), value=NOTHING)
+        items = targets.unsqueeze(-2)
+        asked, given = (items != NOTHING).sum(-1), (answers != NOTHING).sum(-1)
+        exact = (answers == items).all(-1) & finished
+        ordering, most = in_order(answers[..., : self.longest]), 2 * asked - 1
+        # inclusion and ordering look at as many symbols as the longest prompt has, so that writing on is not paid
+        window = answers[..., : self.longest]
+        components = {
+            "exact": exact.float(),
+            "graded": right_places(answers, items) / torch.maximum(asked, given),
+            "lecture": ((included(items, window) + ordering) / most).clamp(max=1),
+            "multiset": ((included_counted(items, window, self.alphabet) + ordering) / most).clamp(max=1),
+            "format": (finished & (given == asked)).float(),
+        }
+        return Scores(components, exact)

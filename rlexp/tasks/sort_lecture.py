@@ -1,0 +1,58 @@
+"""The sorting task of CS336 lecture 17: three prompts of three symbols, answers of fixed length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from rlexp.tasks.scoring import Scores, in_order, included, included_counted, right_places
+from rlexp.types import NonNegative
+
+PROMPTS = ((1, 0, 2), (3, 2, 4), (1, 2, 3))
+COMPONENTS = ("distance", "inclusion_ordering", "multiset_ordering")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SortLecture:
+    """Prompts ``[1, 0, 2]``, ``[3, 2, 4]``, ``[1, 2, 3]``, five symbols, no end token; nothing is held out.
+
+    Components, in points as in the lecture: ``distance`` positions that are right (0 to 3); ``inclusion_ordering``
+    prompt items that occur plus neighbours in order (0 to 5), which pays an answer for repeating a duplicate and for
+    repeating anything; ``multiset_ordering`` the same with multiset counting (0 to 5).
+    """
+
+    cap: Literal[3]
+    weights: dict[str, NonNegative]
+    metric: str
+    floor: float
+
+    pad = -1
+    end = -1
+    vocabulary = 5
+    prompt_length = 3
+    draws = 1
+
+    def __post_init__(self):
+        if set(self.weights) != set(COMPONENTS) or not any(self.weights.values()):
+            raise ValueError(f"weights must name {', '.join(COMPONENTS)}, at least one of them above 0")
+
+    def prompts(self, uniforms: Tensor, held_out: bool) -> Tensor:
+        """Return the three prompts over and over: ``[R, P, 1] -> [R, P, 3]``."""
+        replicas, count, _ = uniforms.shape
+        prompts = torch.tensor(PROMPTS, device=uniforms.device)
+        return prompts[torch.arange(count, device=uniforms.device) % len(PROMPTS)].expand(replicas, -1, -1)
+
+    def score(self, prompts: Tensor, completions: Tensor, mask: Tensor, finished: Tensor) -> Scores:
+        """Judge completions ``[R, P, G, 3]``."""
+        items = prompts.unsqueeze(-2)
+        targets = items.sort(-1).values
+        ordering = in_order(completions)
+        components = {
+            "distance": right_places(completions, targets).float(),
+            "inclusion_ordering": (included(items, completions) + ordering).float(),
+            "multiset_ordering": (included_counted(items, completions, self.vocabulary) + ordering).float(),
+        }
+        return Scores(components, (completions == targets).all(-1))

@@ -1,0 +1,60 @@
+"""Prefer high tokens: completions sampled from the policy, rewarded by their share of low tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Ge
+from torch import Tensor
+
+from rlexp.tasks.scoring import Scores
+from rlexp.types import NonNegative, PositiveInt
+
+COMPONENTS = ("ternary", "share")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenPreference:
+    """Random prompts of ``prompt_length`` tokens, completions of exactly ``cap``; tokens below ``low`` are low.
+
+    The GRPO-TCR notebook scores random sequences instead of samples of the policy; here they are the policy's own.
+    Components: ``ternary`` +1 if less than ``good`` of the tokens are low, −1 if more than ``bad`` are, else 0;
+    ``share`` 1 − share of low tokens. A completion is correct if its ternary reward is +1.
+    """
+
+    vocabulary: Annotated[int, Ge(2)]
+    prompt_length: PositiveInt
+    cap: PositiveInt
+    low: PositiveInt
+    good: NonNegative
+    bad: NonNegative
+    weights: dict[str, NonNegative]
+    metric: str
+    floor: float
+
+    pad = -1
+    end = -1
+
+    def __post_init__(self):
+        if self.low >= self.vocabulary:
+            raise ValueError(f"low={self.low} must be below vocabulary={self.vocabulary}: some tokens must be good")
+        if self.good > self.bad:
+            raise ValueError(f"good={self.good} must not exceed bad={self.bad}")
+        if set(self.weights) != set(COMPONENTS) or not any(self.weights.values()):
+            raise ValueError(f"weights must name {', '.join(COMPONENTS)}, at least one of them above 0")
+
+    @property
+    def draws(self) -> int:
+        """Random numbers that one prompt takes."""
+        return self.prompt_length
+
+    def prompts(self, uniforms: Tensor, held_out: bool) -> Tensor:
+        """Numbers in [0, 1) to prompts: ``[R, P, L] -> [R, P, L]``; held-out ones come from another stream."""
+        return (uniforms * self.vocabulary).long()
+
+    def score(self, prompts: Tensor, completions: Tensor, mask: Tensor, finished: Tensor) -> Scores:
+        """Judge completions ``[R, P, G, T]``."""
+        share = (completions < self.low).float().mean(-1)
+        ternary = (share < self.good).float() - (share > self.bad).float()
+        return Scores({"ternary": ternary, "share": 1 - share}, ternary > 0)
