@@ -1,0 +1,99 @@
+"""What a reader of a comparison must know beside the numbers: how they were made and what they cannot show."""
+
+import numpy as np
+import pandas as pd
+
+from analysis.comparison import ALPHA, MIN_SEEDS, Comparison
+from analysis.load import Data
+from analysis.statistics import min_p, seeds_for_p
+
+
+def notes(data: Data, comparison: Comparison) -> list[str]:
+    """All notes of a comparison, the method first; empty ones are left out."""
+    makers = (_method, _rule, _few_seeds, _unreachable, _missed, _unpaired, _duplicates, _without_score)
+    return [note for maker in makers if (note := maker(data, comparison))]
+
+
+def _method(data: Data, comparison: Comparison) -> str:
+    score = f"{comparison.metric}, mean over the last 10 % of its evaluations, per run"
+    level = "IQM: interquartile mean over seeds [95 % percentile bootstrap]"
+    if not comparison.others:
+        return f"score: {score}. {level}."
+    return (
+        f"score: {score}. {level}. difference: mean over paired seeds to {comparison.labels[comparison.baseline]}"
+        " [95 % paired t interval, not adjusted]; effect: difference / its SD over seeds; win rate: seeds with a higher score."
+    )
+
+
+def _rule(data: Data, comparison: Comparison) -> str:
+    compared = compared_variants(comparison)
+    if not compared:
+        return ""
+    return (
+        f"p: sign flips of paired differences (exact up to 14 seeds), Holm over {len(compared)} "
+        f"variant{'s' * (len(compared) > 1)}. Claims rest on p (Holm); intervals show size."
+    )
+
+
+def _few_seeds(data: Data, comparison: Comparison) -> str:
+    n = comparison.table["n"]
+    n = int(n[n > 0].min()) if (n > 0).any() else 0
+    if n == 0:
+        return ""
+    if n < MIN_SEEDS:
+        return f"no intervals for fewer than {MIN_SEEDS} seeds; with {n} the IQM is the mean."
+    if n == MIN_SEEDS:
+        return "with 3 seeds the IQM is the mean, and its interval is optimistic."
+    return "with fewer than 10 seeds the IQM interval is optimistic (about 90 % at n = 5)." if n < 10 else ""
+
+
+def _unreachable(data: Data, comparison: Comparison) -> str:
+    compared = compared_variants(comparison)
+    short = [variant for variant in compared if not reachable(comparison.table.loc[variant], len(compared))]
+    if not short:
+        return ""
+    n = int(comparison.table.loc[short, "n_pairs"].max())
+    return (
+        f"p cannot reach {ALPHA:g} with {n} paired seed{'s' * (n > 1)} (smallest p = {min_p(n):.2g}, times "
+        f"{len(compared)} by Holm): {seeds_for_p(len(compared), ALPHA)} seeds are needed."
+    )
+
+
+def _missed(data: Data, comparison: Comparison) -> str:
+    table = comparison.table
+    null = [v for v in comparison.others if table.loc[v, "p_holm"] >= ALPHA and np.isfinite(table.loc[v, "detectable"])]
+    effects = ", ".join(f"{comparison.labels[variant]} {table.loc[variant, 'detectable']:.2g}" for variant in null)
+    return f"no difference shown is not no difference; could have missed effects below: {effects}." if null else ""
+
+
+def _unpaired(data: Data, comparison: Comparison) -> str:
+    scored = comparison.scores.notna()
+    lost = {v: scored.index[scored[v] != scored[comparison.baseline]] for v in comparison.others}
+    texts = [f"{comparison.labels[variant]} {_seeds(seeds)}" for variant, seeds in lost.items() if len(seeds)]
+    return f"without a partner, left out of the differences: seeds of {'; '.join(texts)}." if texts else ""
+
+
+def _seeds(seeds: pd.Index) -> str:
+    shown = ", ".join(str(seed) for seed in seeds[:10])
+    return shown + (f" and {len(seeds) - 10} more" if len(seeds) > 10 else "")
+
+
+def _duplicates(data: Data, comparison: Comparison) -> str:
+    completed = data.runs[data.runs["status"] == "completed"]
+    twice = completed[completed.duplicated(["variant", "seed"])]["name"]
+    return f"same variant and seed as an earlier run, not counted: {', '.join(twice)}." if len(twice) else ""
+
+
+def _without_score(data: Data, comparison: Comparison) -> str:
+    empty = [comparison.labels[variant] for variant, n in comparison.table["n"].items() if n == 0]
+    return f"no run with a score: {', '.join(empty)}." if empty else ""
+
+
+def compared_variants(comparison: Comparison) -> list[str]:
+    """Variants with at least one seed paired with the baseline: the family of Holm's correction."""
+    return [variant for variant in comparison.others if comparison.table.loc[variant, "n_pairs"] > 0]
+
+
+def reachable(row: pd.Series, comparisons: int) -> bool:
+    """Whether a corrected p of this row could be at most ALPHA; if not, a table shows "-" rather than "not significant"."""
+    return bool(row["p_holm"] < ALPHA or comparisons * min_p(int(row["n_pairs"])) <= ALPHA)

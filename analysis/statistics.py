@@ -1,0 +1,229 @@
+"""Statistics of a few seeds: functions of NumPy arrays whose last axis is runs (or seeds, when paired).
+
+Choices follow a coverage study of nominal 95 % intervals at 5, 10 and 20 seeds: the paired t interval holds its level,
+bootstrap intervals of means do not (83 % at n = 5), so no interval of a difference is bootstrapped here.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import nctdtr, ndtri, stdtrit
+
+Array = np.ndarray
+
+EXACT_SEEDS = 14  # up to here all 2ⁿ sign flips are enumerated
+RANDOM_FLIPS = 9_999
+
+
+class Interval(NamedTuple):
+    """Both ends of an interval, each `[...]`."""
+
+    low: Array
+    high: Array
+
+
+class Difference(NamedTuple):
+    """A location of paired differences with its interval; `effect_size` is mean / SD of the differences."""
+
+    mean: Array
+    low: Array
+    high: Array
+    sd: Array
+    effect_size: Array
+
+
+class Trimmed(NamedTuple):
+    """The 25 % trimmed mean of paired differences with its interval."""
+
+    mean: Array
+    low: Array
+    high: Array
+
+
+class WinRate(NamedTuple):
+    """Seeds on which the variant is better (a tie counts one half) out of n, with the interval of the share."""
+
+    wins: float
+    n: int
+    rate: float
+    low: float
+    high: float
+
+
+def iqm(scores: Array) -> Array:
+    """Interquartile mean `[..., n] → [...]`: the mean without the ⌊n/4⌋ lowest and ⌊n/4⌋ highest; NaN are left out.
+
+    Source: Agarwal et al. 2021; equals `scipy.stats.trim_mean(x, 0.25)`. For n ≤ 3 nothing is cut: it is the mean.
+    """
+    ordered = np.sort(np.asarray(scores, dtype=float), axis=-1)  # NaN last
+    count = (~np.isnan(ordered)).sum(-1, keepdims=True)
+    cut = count // 4
+    rank = np.arange(ordered.shape[-1])
+    kept = (rank >= cut) & (rank < count - cut)
+    with np.errstate(invalid="ignore"):
+        return np.where(kept, ordered, 0.0).sum(-1) / kept.sum(-1)
+
+
+def iqm_interval(scores: Array, level: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Interval:
+    """Percentile bootstrap of the IQM over runs, `[..., n] → [...]` twice; NaN are left out, fewer than 2 runs: NaN.
+
+    Source: Agarwal et al. 2021 (one task). Measured coverage: about 90 % at n = 5, 93 % at n = 10.
+    The random stream is fixed: the same scores always give the same interval.
+    """
+    scores = np.asarray(scores, dtype=float)
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    rows = [_bootstrap_quantiles(row, tails, resamples, seed) for row in scores.reshape(-1, scores.shape[-1])]
+    low, high = np.moveaxis(np.reshape(rows, (*scores.shape[:-1], 2)), -1, 0)
+    return Interval(low, high)
+
+
+def _bootstrap_quantiles(row: Array, tails: list[float], resamples: int, seed: int) -> Array:
+    values = row[~np.isnan(row)]
+    if values.size < 2:
+        return np.full(2, np.nan)
+    index = np.random.default_rng(seed).integers(values.size, size=(resamples, values.size))
+    return np.quantile(iqm(values[index]), tails)
+
+
+def paired_difference(differences: Array, level: float = 0.95) -> Difference:
+    """Mean of paired differences with the paired t interval d̄ ± t(n-1)·SD/√n, `[..., n] → [...]`; n < 2: NaN ends.
+
+    Source: Student 1908. Effect size d̄/SD (Cohen's d_z). An SD that is only rounding error counts as 0.
+    """
+    differences = np.asarray(differences, dtype=float)
+    n = differences.shape[-1]
+    if n == 0:
+        return Difference(*np.full((5, *differences.shape[:-1]), np.nan))
+    mean = differences.mean(-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        sd = differences.std(-1, ddof=1) if n > 1 else np.full_like(mean, np.nan)
+        sd = np.where(sd <= 1e-12 * np.abs(mean), 0.0, sd)
+        effect_size = np.where((sd == 0) & (mean == 0), 0.0, mean / sd)
+    half = stdtrit(n - 1, (1 + level) / 2) * sd / np.sqrt(n)
+    return Difference(mean, mean - half, mean + half, sd, effect_size)
+
+
+def trimmed_difference(differences: Array, level: float = 0.95) -> Trimmed:
+    """25 % trimmed mean of paired differences with its t interval, `[..., n] → [...]`: the typical effect.
+
+    k = ⌊n/4⌋, se = SD_winsorised / ((1 - 2k/n)·√n), df = n - 2k - 1. Source: Tukey & McLaughlin 1963.
+    It keeps its level when a fifth of the runs collapse, because it does not see them: read it beside `collapsed`.
+    """
+    ordered = np.sort(np.asarray(differences, dtype=float), axis=-1)
+    n = ordered.shape[-1]
+    cut = n // 4
+    if n < 2:
+        mean = ordered.mean(-1) if n else np.full(ordered.shape[:-1], np.nan)
+        return Trimmed(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
+    mean = ordered[..., cut : n - cut].mean(-1)
+    winsorised = ordered.clip(ordered[..., cut, None], ordered[..., n - cut - 1, None])
+    error = winsorised.std(-1, ddof=1) / ((1 - 2 * cut / n) * np.sqrt(n))
+    half = stdtrit(n - 2 * cut - 1, (1 + level) / 2) * error
+    return Trimmed(mean, mean - half, mean + half)
+
+
+def wilson(successes: float, n: int, level: float = 0.95) -> Interval:
+    """Interval of a share k/n: (p + z²/2n ± z·√(p(1-p)/n + z²/4n²)) / (1 + z²/n). Source: Wilson 1927."""
+    if n == 0:
+        return Interval(np.nan, np.nan)
+    z, share = ndtri((1 + level) / 2), successes / n
+    centre = share + z**2 / (2 * n)
+    half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    low, high = (np.array([centre - half, centre + half]) / (1 + z**2 / n)).clip(0, 1)
+    return Interval(float(low), float(high))
+
+
+def win_rate(differences: Array, level: float = 0.95) -> WinRate:
+    """Share of seeds with a positive difference `[n]`, ties one half, with the Wilson interval: P(difference > 0).
+
+    Not the P(X > Y) of independent runs (Agarwal et al. 2021): seeds are paired.
+    """
+    differences = np.asarray(differences, dtype=float)
+    wins, n = float((differences > 0).sum() + 0.5 * (differences == 0).sum()), differences.size
+    return WinRate(wins, n, wins / n if n else np.nan, *wilson(wins, n, level))
+
+
+@cache
+def _sign_flips(n: int) -> Array:
+    """All sign patterns `[2ⁿ⁻¹, n]` whose last sign is +; the other half mirrors them."""
+    bits = np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1
+    return 1.0 - 2.0 * bits
+
+
+def sign_flip_p(differences: Array, seed: int = 0) -> float:
+    """Two-sided p of "the sign of each paired difference `[n]` is a coin toss", statistic |mean|.
+
+    Source: Fisher 1935. Exact (all 2ⁿ flips) for n ≤ 14; else (1 + hits)/(1 + 9 999) random flips. n = 0: NaN.
+    """
+    differences = np.asarray(differences, dtype=float)
+    n = differences.size
+    if n == 0:
+        return np.nan
+    observed = abs(differences.sum()) - 1e-12 * np.abs(differences).sum()  # ties up to rounding count as hits
+    if n <= EXACT_SEEDS:
+        return float((np.abs(_sign_flips(n) @ differences) >= observed).mean())
+    flips = np.random.default_rng(seed).choice([-1.0, 1.0], size=(RANDOM_FLIPS, n))
+    return float((1 + (np.abs(flips @ differences) >= observed).sum()) / (1 + RANDOM_FLIPS))
+
+
+def min_p(n: int) -> float:
+    """Smallest two-sided p that `sign_flip_p` can give with n seeds: 2/2ⁿ (0.0625 at n = 5), 1/10 000 beyond n = 14."""
+    exact = 2.0 / 2.0**n if n > 0 else 1.0
+    return exact if n <= EXACT_SEEDS else max(exact, 1 / (1 + RANDOM_FLIPS))
+
+
+def seeds_for_p(comparisons: int = 1, alpha: float = 0.05) -> int:
+    """Fewest seeds with which one of m Holm-corrected comparisons can reach alpha: smallest n with m·min_p(n) ≤ alpha."""
+    n = 1
+    while comparisons * min_p(n) > alpha and n < EXACT_SEEDS:
+        n += 1
+    return n
+
+
+def holm(p: Array) -> Array:
+    """Holm's step-down adjustment `[m] → [m]`: running maximum of (m - rank)·p₍rank₎, at most 1; NaN are not counted.
+
+    Source: Holm 1979. Valid under any dependence, so also for variants that share one baseline.
+    """
+    p = np.asarray(p, dtype=float)
+    order = np.argsort(p)  # NaN last
+    valid = int((~np.isnan(p)).sum())
+    steps = np.maximum(valid - np.arange(p.size), 1) * p[order]
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted
+
+
+def power(effect_size: float, n: int, alpha: float = 0.05) -> float:
+    """Power of the two-sided paired t test: P(|T| > t_crit), T noncentral t(n-1) with noncentrality d·√n."""
+    critical, shift = stdtrit(n - 1, 1 - alpha / 2), effect_size * np.sqrt(n)
+    lower_tail = np.nan_to_num(nctdtr(n - 1, shift, -critical))  # SciPy gives NaN where it is below 1e-10
+    return float(1 - nctdtr(n - 1, shift, critical) + lower_tail)
+
+
+@cache
+def detectable_effect_size(n: int, alpha: float = 0.05, target: float = 0.8) -> float:
+    """Effect size d̄/SD that a paired t test with n seeds finds with probability 0.8 (bisection); n < 3: NaN."""
+    if n < 3:
+        return np.nan
+    low, high = 0.0, 3 * float(stdtrit(n - 1, 1 - alpha / 2))
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if power(middle, n, alpha) >= target else (middle, high)
+    return high
+
+
+def minimum_detectable_effect(sd: float, n: int, alpha: float = 0.05, comparisons: int = 1) -> float:
+    """Smallest true mean difference found with 80 % power: SD(d)·d(n, alpha/m) by the paired t test; n < 3: NaN."""
+    return float(sd) * detectable_effect_size(int(n), alpha / max(comparisons, 1))
+
+
+def seeds_needed(effect_size: float, alpha: float = 0.05, target: float = 0.8, limit: int = 100_000) -> int:
+    """Fewest seeds with which a paired t test finds the effect size d̄/SD with probability `target` (10 for d = 1)."""
+    n = 3
+    while power(abs(effect_size), n, alpha) < target:
+        n += 1
+        if n > limit:
+            raise ValueError(f"effect size {effect_size:g} needs more than {limit} seeds")
+    return n

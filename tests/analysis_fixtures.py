@@ -1,0 +1,56 @@
+"""Sweep folders made of random numbers, as the training code would leave them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+METRIC = "eval/greedy_accuracy"
+
+
+def write_lines(path: Path, rows: list[dict]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def curve(final: float, steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return final * (1 - np.exp(-4 * steps / steps[-1])) + 0.01 * rng.normal(size=steps.size)
+
+
+def write_run(folder: Path, name: str, variant: str, seed: int, score: float, steps: int = 40) -> dict[str, Any]:
+    """One completed run with an evaluation every second step; its line for the index."""
+    path = folder / name
+    path.mkdir(parents=True)
+    rng = np.random.default_rng(seed)
+    grid = np.arange(0, steps + 1)
+    values = curve(score, np.maximum(grid, 1e-9), rng)
+    evaluations = {int(step): {METRIC: value, "eval/reward": 2 * value} for step, value in zip(grid, values, strict=True)}
+    rows = [{"step": int(s), "reward/mean": float(s), **(evaluations[int(s)] if s % 2 == 0 else {})} for s in grid]
+    write_lines(path / "metrics.jsonl", rows)
+    score = float(score)
+    status = {"status": "completed", "reason": None, "score": score}
+    facts = {"name": name, "variant": variant, "seed": seed, "score_metric": METRIC, "collapsed": score < 0.2}
+    counts = {"steps": steps, "completions": 64 * steps, "tokens": 512 * steps, "wall_time_s": 1.5}
+    (path / "summary.json").write_text(json.dumps({**status, **facts, **counts, "final": {}, "versions": {}}))
+    (path / "config.yaml").write_text(f"seed: {seed}\nstudy: null\n")
+    return {"name": name, "variant": variant, "seed": seed, **status}
+
+
+def write_sweep(folder: Path, scores: dict[str, list[float]], steps: int = 40) -> Path:
+    """A sweep from the scores of each variant (its overrides, joined by ","), seeds counted from 0."""
+    jobs = []
+    for variant, values in scores.items():
+        for seed, score in enumerate(values):
+            overrides = [*(variant.split(",") if variant != "default" else []), f"seed={seed}"]
+            job = write_run(folder, ",".join(overrides), variant, seed, score, steps)
+            jobs.append({"job": len(jobs), "overrides": overrides, **job})
+    write_lines(folder / "jobs.jsonl", jobs)
+    return folder
+
+
+def random_scores(variants: list[str], n: int, spread: float = 0.03, seed: int = 0) -> dict[str, list[float]]:
+    """Scores with a seed effect that all variants share, and evenly spaced variant effects."""
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(0, spread, n)
+    effects = np.linspace(0, 0.15, len(variants))
+    return {v: list(0.6 + e + shared + rng.normal(0, spread, n)) for v, e in zip(variants, effects, strict=True)}
