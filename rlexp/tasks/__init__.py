@@ -1,8 +1,8 @@
 """Synthetic tasks: prompts, verifiers, reward components.
 
 A task is a frozen set of numbers (its knobs) with four sizes (``vocabulary``, ``prompt_length``, ``cap`` = most
-completion tokens, ``draws`` = random numbers a prompt takes), two tokens (``pad``, ``end``; −1 if there is none) and
-two functions: ``prompts(uniforms, held_out)`` and ``score(prompts, completions, mask, finished)``.
+completion tokens, ``draws`` = random numbers a prompt takes), two tokens (``pad``, ``end``; −1 if there is none), the
+``reward_range`` and two functions: ``prompts(uniforms, held_out)`` and ``score(prompts, completions, mask, finished)``.
 """
 
 from rlexp.tasks.scoring import Scores, combine

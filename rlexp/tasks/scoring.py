@@ -32,7 +32,7 @@ def combine(components: Mapping[str, Tensor], weights: Mapping[str, float]) -> T
 
 def pack(tokens: Tensor, keep: Tensor) -> Tensor:
     """Move the kept tokens to the front in their order and fill the rest with ``NOTHING``: ``[..., T] -> [..., T]``."""
-    order = (~keep).to(torch.int8).argsort(-1, stable=True)
+    order = (~keep).to(torch.int8).argsort(dim=-1, stable=True)
     return tokens.masked_fill(~keep, NOTHING).gather(-1, order)
 
 

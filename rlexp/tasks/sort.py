@@ -77,6 +77,11 @@ class Sort:
         """Random numbers that one prompt takes: its length, its class, its other items."""
         return self.longest + 1
 
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Smallest and largest reward that a completion can have."""
+        return 0.0, sum(self.weights.values())
+
     def prompts(self, uniforms: Tensor, held_out: bool) -> Tensor:
         """Numbers in [0, 1) to prompts: ``[R, P, draws] -> [R, P, L]``."""
         lengths = self.shortest + (uniforms[..., :1] * (self.longest - self.shortest + 1)).long()

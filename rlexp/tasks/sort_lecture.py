@@ -12,7 +12,7 @@ from rlexp.tasks.scoring import Scores, in_order, included, included_counted, ri
 from rlexp.types import NonNegative
 
 PROMPTS = ((1, 0, 2), (3, 2, 4), (1, 2, 3))
-COMPONENTS = ("distance", "inclusion_ordering", "multiset_ordering")
+POINTS = {"distance": 3, "inclusion_ordering": 5, "multiset_ordering": 5}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +36,13 @@ class SortLecture:
     draws = 1
 
     def __post_init__(self):
-        if set(self.weights) != set(COMPONENTS) or not any(self.weights.values()):
-            raise ValueError(f"weights must name {', '.join(COMPONENTS)}, at least one of them above 0")
+        if set(self.weights) != set(POINTS) or not any(self.weights.values()):
+            raise ValueError(f"weights must name {', '.join(POINTS)}, at least one of them above 0")
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Smallest and largest reward that an answer can have."""
+        return 0.0, sum(weight * POINTS[name] for name, weight in self.weights.items())
 
     def prompts(self, uniforms: Tensor, held_out: bool) -> Tensor:
         """Return the three prompts over and over: ``[R, P, 1] -> [R, P, 3]``."""

@@ -49,6 +49,11 @@ class TokenPreference:
         """Random numbers that one prompt takes."""
         return self.prompt_length
 
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Smallest and largest reward that a completion can have."""
+        return -self.weights["ternary"], self.weights["ternary"] + self.weights["share"]
+
     def prompts(self, uniforms: Tensor, held_out: bool) -> Tensor:
         """Numbers in [0, 1) to prompts: ``[R, P, L] -> [R, P, L]``; held-out ones come from another stream."""
         return (uniforms * self.vocabulary).long()

@@ -1,0 +1,142 @@
+"""What is logged: diagnostics from tensors already at hand, each a number a replica ``[R]``.
+
+``docs/metrics.md`` has every name with its formula. Means are over the entries that count; a mean over nothing is NaN
+(the length of wrong completions when all are right), which the run's file holds as null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from rlexp.masked import count, is_constant, masked_extreme, masked_mean, masked_std, masked_sum
+from rlexp.rollout import Rollout
+from rlexp.tasks import Scores
+
+COMPLETIONS, TOKENS = (-1, -2), (-1, -2, -3)
+ROUNDING = 1e-6
+
+Row = dict[str, Tensor]
+
+
+def mean(values: Tensor, mask: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Mean over the entries that count, ``[R]``; NaN where none does."""
+    values = values.to(torch.get_default_dtype())
+    return (masked_sum(values, mask, dims) / count(mask, dims, values.dtype)).squeeze(dims)
+
+
+def share(mask: Tensor) -> Tensor:
+    """Share of completions for which ``mask`` ``[R, P, G]`` holds."""
+    return mean(mask, torch.ones_like(mask), COMPLETIONS)
+
+
+def summary(name: str, values: Tensor, mask: Tensor) -> Row:
+    """Mean and standard deviation (n − 1) over completions."""
+    deviation = masked_std(values.where(mask, 0.0), mask, COMPLETIONS, 1).squeeze(COMPLETIONS)
+    return {f"{name}/mean": mean(values, mask, COMPLETIONS), f"{name}/std": deviation}
+
+
+def reward_metrics(scores: Scores, rewards: Tensor, shaped: Tensor) -> Row:
+    """Rewards in total (before shaping), after shaping, and by component; NaN entries do not count."""
+    row = summary("reward", rewards, ~rewards.isnan())
+    row["reward/shaped"] = mean(shaped, ~shaped.isnan(), COMPLETIONS)
+    for name, values in scores.components.items():
+        row |= summary(f"reward/{name}", values, ~values.isnan())
+    return row
+
+
+def group_metrics(rewards: Tensor, reward_range: tuple[float, float]) -> Row:
+    """Share of groups whose rewards are all equal, split by whether they are the task's worst, best or between."""
+    scored = ~rewards.isnan()
+    constant = is_constant(rewards, scored, (-1,)).squeeze(-1)
+    level = masked_mean(rewards, scored, (-1,)).squeeze(-1)
+    worst, best = ((level - bound).abs() < ROUNDING for bound in reward_range)
+
+    def of_groups(which: Tensor) -> Tensor:
+        return which.to(rewards.dtype).mean(-1)
+
+    return {
+        "groups/zero_variance": of_groups(constant),
+        "groups/all_worst": of_groups(constant & worst),
+        "groups/all_best": of_groups(constant & best),
+        "groups/zero_other": of_groups(constant & ~worst & ~best),
+    }
+
+
+def advantage_metrics(advantages: Tensor) -> Row:
+    """Mean, deviation and extremes of the advantages of all completions."""
+    every = torch.ones_like(advantages, dtype=torch.bool)
+    row = summary("advantage", advantages, every)
+    row["advantage/min"] = masked_extreme(advantages, every, COMPLETIONS, -1).squeeze(COMPLETIONS)
+    row["advantage/max"] = masked_extreme(advantages, every, COMPLETIONS, 1).squeeze(COMPLETIONS)
+    return row
+
+
+def length_metrics(mask: Tensor, finished: Tensor, correct: Tensor) -> Row:
+    """Tokens of a completion (the end token counts): of all, of those that ended, right ones, wrong ones; cut-off share."""
+    lengths = mask.sum(-1)
+    groups = {"mean": torch.ones_like(finished), "finished": finished, "correct": correct, "wrong": ~correct}
+    row = {f"length/{name}": mean(lengths, which, COMPLETIONS) for name, which in groups.items()}
+    return row | {"length/truncated": share(~finished)}
+
+
+def policy_metrics(distributions: Tensor, references: Tensor, rollout: Rollout) -> Row:
+    """Entropy and KL(π‖π_ref) in nats a token, of the policy that sampled, over the states that it visited.
+
+    ``distributions`` and ``references`` are the log-probabilities of the whole vocabulary ``[R, P, G, T, V]``: the exact
+    KL sums over them, k1 and k3 (Schulman, 2020) estimate it from the sampled tokens.
+    """
+    tokens = rollout.completions.unsqueeze(-1)
+    difference = (distributions - references).gather(-1, tokens).squeeze(-1)
+    values = {
+        "policy/entropy": entropy(distributions),
+        "kl/ref_k1": difference,
+        "kl/ref_k3": (-difference).exp() - 1 + difference,
+        "kl/ref_exact": (distributions.exp() * (distributions - references)).sum(-1),
+    }
+    return {name: mean(value, rollout.mask, TOKENS) for name, value in values.items()}
+
+
+def entropy(distributions: Tensor) -> Tensor:
+    """−Σ_v π log π: ``[..., V] -> [...]``, in nats."""
+    return -(distributions.exp() * distributions).sum(-1)
+
+
+def ratio_metrics(log_probs: Tensor, old_log_probs: Tensor, mask: Tensor) -> Row:
+    """Importance ratio ρ over tokens, and KL(π_old‖π) estimated by ρ − 1 − log ρ."""
+    log_ratio = (log_probs - old_log_probs).where(mask, 0.0)
+    ratio = log_ratio.exp()
+    return {
+        "ratio/mean": mean(ratio, mask, TOKENS),
+        "ratio/min": masked_extreme(ratio, mask, TOKENS, -1).squeeze(TOKENS),
+        "ratio/max": masked_extreme(ratio, mask, TOKENS, 1).squeeze(TOKENS),
+        "kl/old": mean(ratio - 1 - log_ratio, mask, TOKENS),
+    }
+
+
+def clip_metrics(clip: Callable, log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor) -> Row:
+    """Share of tokens with an advantage whose policy gradient is exactly zero, at ratios below and above 1.
+
+    Taken from the gradient of the loss itself, so that it holds for every variant without code of its own.
+    """
+    with torch.enable_grad():
+        taken = log_probs.detach().where(mask, old_log_probs).requires_grad_()
+        gradient = torch.autograd.grad(clip(taken, old_log_probs, advantages, mask).sum(), taken)[0]
+    stopped = (gradient == 0) & (advantages != 0)
+    below = taken < old_log_probs
+    return {
+        "clip/low": mean(stopped & below, mask, TOKENS),
+        "clip/high": mean(stopped & ~below, mask, TOKENS),
+    }
+
+
+def over_updates(rows: Sequence[Row]) -> Row:
+    """Join the rows of a step's updates: extremes of extremes, means of the rest."""
+    joined = {}
+    for name in rows[0]:
+        values = torch.stack([row[name] for row in rows])
+        kind = name.rpartition("/")[2]
+        joined[name] = values.amin(0) if kind == "min" else values.amax(0) if kind == "max" else values.mean(0)
+    return joined

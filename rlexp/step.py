@@ -1,0 +1,168 @@
+"""One training step, from prompts to new weights, in the order of the algorithm box.
+
+Everything up to the advantages happens once for a rollout; clip, kl, agg and the update happen once for every inner
+step and minibatch. Each variant owns a contiguous block of replicas and applies its own functions to it; the policy,
+the sampling and the update are one call for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rlexp import metrics
+from rlexp.blocks import by_block, minibatches
+from rlexp.masked import masked_sum
+from rlexp.rollout import Rollout, sample
+from rlexp.streams import Purpose, uniforms
+from rlexp.tasks import combine
+from rlexp.update import Adam
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The bound functions of one choice on every axis, and the weights of the penalties."""
+
+    shaping: Callable
+    filter_loss: Callable
+    filter_statistics: Callable
+    norm: Callable
+    clip: Callable
+    agg: Callable
+    kl: Callable
+    kl_in_loss: float
+    kl_in_reward: float
+    entropy_bonus: float
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """R runs that train as one batch: what they share, and what is each run's own, ``[R]``."""
+
+    task: Any
+    policy: torch.nn.Module
+    reference: torch.nn.Module
+    adam: Adam
+    blocks: Sequence[tuple[Variant, int]]
+    seeds: Sequence[int]
+    temperature: Tensor
+    prompts: int
+    group: int
+    inner_steps: int
+    minibatches: int
+
+    def uses(self, *weights: str) -> bool:
+        """Whether any variant gives one of these penalties a weight."""
+        return any(getattr(variant, weight) for variant, _ in self.blocks for weight in weights)
+
+
+class Experience(NamedTuple):
+    """A rollout and what it was worth: prompts ``[R P L]``, tokens ``[R P G T]``, rewards and advantages ``[R P G]``.
+
+    ``mask`` leaves out filtered completions; ``rewards`` are those after shaping and KL-in-reward.
+    """
+
+    prompts: Tensor
+    completions: Tensor
+    old_log_probs: Tensor
+    ref_log_probs: Tensor
+    mask: Tensor
+    rewards: Tensor
+    advantages: Tensor
+
+
+def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
+    """Sample, judge, learn; return the metrics of the step, none unless ``measure``."""
+    task = fleet.task
+    prompts = task.prompts(uniforms(fleet.seeds, Purpose.PROMPTS, step, (fleet.prompts, task.draws)), held_out=False)
+    noise = uniforms(fleet.seeds, Purpose.SAMPLING, step, (fleet.prompts, fleet.group, task.cap))
+    rollout = sample(fleet.policy, task, prompts, noise, fleet.temperature)
+    scores = task.score(prompts, rollout.completions, rollout.mask, rollout.finished)
+    rewards = combine(scores.components, task.weights)
+    ref_log_probs, row = torch.zeros_like(rollout.old_log_probs), {}
+    if measure or fleet.uses("kl_in_loss", "kl_in_reward"):
+        references = distributions(fleet.reference, rollout, fleet.temperature).detach()
+        ref_log_probs = taken(references, rollout.completions)
+    batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs)
+    if measure:
+        row |= metrics.reward_metrics(scores, rewards, batch.rewards)
+        row |= metrics.group_metrics(rewards, task.reward_range)
+        row |= metrics.advantage_metrics(batch.advantages)
+        row |= metrics.length_metrics(rollout.mask, rollout.finished, scores.correct)
+        with torch.no_grad():
+            row |= metrics.policy_metrics(distributions(fleet.policy, rollout, fleet.temperature), references, rollout)
+    rows = [
+        update(fleet, part, measure)
+        for _ in range(fleet.inner_steps)
+        for part in minibatches(batch, fleet.prompts, fleet.minibatches)
+    ]
+    return row | metrics.over_updates(rows) if measure else row
+
+
+def experience(variant: Variant, rollout: Rollout, rewards: Tensor, ref_log_probs: Tensor) -> Experience:
+    """Rewards ``[R P G]`` to advantages. A completion without a reward (NaN) has advantage 0 and enters no statistics."""
+    lengths = rollout.mask.to(rewards.dtype).sum(-1)
+    rewards = variant.shaping(rewards, lengths, rollout.finished)
+    if variant.kl_in_reward:
+        penalties = variant.kl(rollout.old_log_probs, ref_log_probs)
+        rewards = rewards - variant.kl_in_reward * masked_sum(penalties, rollout.mask, (-1,)).squeeze(-1)
+    scored = ~rewards.isnan()
+    known = rewards.where(scored, 0.0)
+    counted = variant.filter_statistics(known, lengths, rollout.finished) & scored
+    kept = variant.filter_loss(known, lengths, rollout.finished)
+    advantages = variant.norm(known, counted).where(scored, 0.0)
+    mask = rollout.mask & kept.unsqueeze(-1)
+    return Experience(*rollout[:3], ref_log_probs, mask, rewards, advantages)
+
+
+def objective(variant: Variant, log_probs: Tensor, entropies: Tensor, part: Experience) -> dict[str, Tensor]:
+    """Return the parts of the loss, each ``[R]``; their sum is what is minimised.
+
+    All parts are aggregated in the same way, as in verl and OpenRLHF (TRL averages the entropy over tokens).
+    """
+    log_probs = log_probs.where(part.mask, part.old_log_probs)
+    advantages = part.advantages.unsqueeze(-1).expand_as(log_probs)
+    policy = variant.agg(variant.clip(log_probs, part.old_log_probs, advantages, part.mask), part.mask)
+    parts = {"loss/policy": policy, "loss/kl": torch.zeros_like(policy), "loss/entropy": torch.zeros_like(policy)}
+    if variant.kl_in_loss:
+        parts["loss/kl"] = variant.kl_in_loss * variant.agg(variant.kl(log_probs, part.ref_log_probs), part.mask)
+    if variant.entropy_bonus:
+        parts["loss/entropy"] = -variant.entropy_bonus * variant.agg(entropies, part.mask)
+    return parts
+
+
+def update(fleet: Fleet, part: Experience, measure: bool) -> metrics.Row:
+    """One optimizer step on a minibatch; return its metrics, taken before the weights change."""
+    every = distributions(fleet.policy, part, fleet.temperature)
+    log_probs = taken(every, part.completions)
+    entropies = metrics.entropy(every) if fleet.uses("entropy_bonus") else torch.zeros_like(log_probs)
+    losses = by_block(objective, fleet.blocks, log_probs, entropies, part)
+    losses["loss/total"] = sum(losses.values())
+    losses["loss/total"].sum().backward()
+    row = {"optim/lr": fleet.adam.current_rates(), "optim/grad_norm": fleet.adam.step()}
+    if measure:
+        row |= {name: loss.detach() for name, loss in losses.items()}
+        row |= by_block(update_metrics, fleet.blocks, log_probs.detach(), part)
+    return row
+
+
+def update_metrics(variant: Variant, log_probs: Tensor, part: Experience) -> metrics.Row:
+    """Ratios and clipping of one update for the replicas of one variant."""
+    advantages = part.advantages.unsqueeze(-1).expand_as(log_probs)
+    clipped = metrics.clip_metrics(variant.clip, log_probs, part.old_log_probs, advantages, part.mask)
+    return metrics.ratio_metrics(log_probs, part.old_log_probs, part.mask) | clipped
+
+
+def distributions(policy: torch.nn.Module, part: Experience | Rollout, temperature: Tensor) -> Tensor:
+    """Log-probabilities of the whole vocabulary at the sampling temperature, ``[R P G T V]``."""
+    return F.log_softmax(policy(part.prompts, part.completions) / temperature.view(-1, 1, 1, 1, 1), -1)
+
+
+def taken(every: Tensor, completions: Tensor) -> Tensor:
+    """Log-probabilities of the tokens of the completions: ``[R P G T V] -> [R P G T]``."""
+    return every.gather(-1, completions.unsqueeze(-1)).squeeze(-1)
