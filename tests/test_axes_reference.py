@@ -1,0 +1,170 @@
+"""Every choice of every axis against the loops of ``reference.py``: value and gradient, off-policy, ragged, R = 3."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+import reference
+import torch
+
+# Both sides are float64 and differ only in the order of some ten additions of numbers of order one.
+VALUE = dict(rtol=1e-10, atol=1e-12)
+# Central differences with STEP = 1e-6 are good to about 1e-9; a wrong sign, factor or bound is off by 1e-2 and more.
+SLOPE = dict(rtol=1e-6, atol=1e-8)
+
+R, P, G, T = 3, 4, 4, 6
+KL_COEF = 0.1
+LONGEST = 20  # longer than the cap that the tests put in for ${task.cap}
+
+
+def ragged_mask(rng) -> np.ndarray:
+    """Each completion counts up to a length of 1 to T tokens; one of every replica does not count at all."""
+    mask = np.arange(T) < rng.integers(1, T + 1, size=(R, P, G, 1))
+    mask[:, 2, 3] = False
+    return mask
+
+
+def hard_cases_of_keep(rng) -> np.ndarray:
+    """Group 1 keeps one completion, group 3 all, the others some; group 2 of the last replica keeps none."""
+    keep = rng.random((R, P, G)) < 0.8
+    keep[:, 1] = np.arange(G) == 2
+    keep[:, 3] = True
+    keep[-1, 2] = False
+    return keep
+
+
+@pytest.fixture
+def batch() -> dict[str, np.ndarray]:
+    """Random float64 numbers; group 0 has equal rewards, log-ratios have a standard deviation of 0.4."""
+    rng = np.random.default_rng(17)
+    rewards = rng.normal(size=(R, P, G))
+    rewards[:, 0] = 0.7
+    log_probs = -rng.exponential(size=(R, P, G, T)) - 0.05
+    lengths = rng.integers(1, LONGEST + 1, size=(R, P, G)).astype(float)
+    return {
+        "rewards": rewards,
+        "keep": hard_cases_of_keep(rng),
+        "lengths": lengths,
+        "finished": rng.random((R, P, G)) < 0.6,
+        "mask": ragged_mask(rng),
+        "log_probs": log_probs,
+        "old_log_probs": log_probs + 0.4 * rng.normal(size=log_probs.shape),
+        "ref_log_probs": log_probs + 0.4 * rng.normal(size=log_probs.shape),
+        "advantages": rng.normal(size=log_probs.shape),
+        "losses": rng.normal(size=log_probs.shape),
+        "weights": rng.normal(size=log_probs.shape),
+    }
+
+
+INPUTS = {
+    "norm": ("rewards", "keep"),
+    "shaping": ("rewards", "lengths", "finished"),
+    "filter": ("rewards", "lengths", "finished"),
+    "clip": ("log_probs", "old_log_probs", "advantages", "mask"),
+    "kl": ("log_probs", "ref_log_probs"),
+    "agg": ("losses", "mask"),
+}
+
+
+def reference_of(choice):
+    """Return the loops for a choice, bound to its knobs."""
+    known = reference.REFERENCES[choice.axis]
+    assert choice.name in known, f"{choice}: write {choice.axis}_{choice.name} in tests/reference.py from its source"
+    return lambda *arrays: known[choice.name](*arrays, **choice.knobs)
+
+
+def replica(batch, index: int) -> dict[str, np.ndarray]:
+    return {key: array[index] for key, array in batch.items()}
+
+
+def tensors(batch) -> dict[str, torch.Tensor]:
+    return {key: torch.from_numpy(array) for key, array in batch.items()}
+
+
+def expected(choice, batch) -> np.ndarray:
+    """Values of the loops, one replica after another."""
+    function = reference_of(choice)
+    return np.stack([function(*(replica(batch, r)[key] for key in INPUTS[choice.axis])) for r in range(R)])
+
+
+def expected_gradient(choice, batch) -> np.ndarray:
+    """Slope of Σ weight · output in the axis' first input."""
+    function, (moving, *fixed) = reference_of(choice), INPUTS[choice.axis]
+
+    def slope(one):
+        def total(point):
+            output = function(point, *(one[key] for key in fixed))
+            return float(np.sum(output * (one["weights"] if np.ndim(output) else 1)))
+
+        return reference.gradient(total, one[moving])
+
+    return np.stack([slope(replica(batch, r)) for r in range(R)])
+
+
+def actual_gradient(choice, batch) -> np.ndarray:
+    inputs = tensors(batch)
+    moving = inputs[INPUTS[choice.axis][0]].requires_grad_()
+    output = choice(*(inputs[key] for key in INPUTS[choice.axis]))
+    total = (output * inputs["weights"]).sum() if output.ndim == moving.ndim else output.sum()
+    (slopes,) = torch.autograd.grad(total + 0 * moving.sum(), moving)  # so that a constant has a gradient, of zero
+    return slopes.numpy()
+
+
+def test_every_function_is_named_by_a_yaml(functions_without_yaml):
+    assert functions_without_yaml == {axis: set() for axis in functions_without_yaml}
+
+
+def test_value_equals_the_reference(any_choice, batch):
+    inputs = tensors(batch)
+    output = any_choice(*(inputs[key] for key in INPUTS[any_choice.axis]))
+    np.testing.assert_allclose(output.numpy(), expected(any_choice, batch), **VALUE)
+
+
+def test_gradient_of_a_clip_equals_the_reference(clip_choice, batch):
+    np.testing.assert_allclose(actual_gradient(clip_choice, batch), expected_gradient(clip_choice, batch), **SLOPE)
+
+
+def test_gradient_of_an_agg_equals_the_reference(agg_choice, batch):
+    np.testing.assert_allclose(actual_gradient(agg_choice, batch), expected_gradient(agg_choice, batch), **SLOPE)
+
+
+def test_gradient_of_a_kl_equals_the_reference(kl_choice, batch):
+    np.testing.assert_allclose(actual_gradient(kl_choice, batch), expected_gradient(kl_choice, batch), **SLOPE)
+
+
+def test_the_batch_reaches_both_sides_of_a_clip(batch):
+    """Otherwise the comparisons above would prove nothing about the bounds."""
+    ratio, positive = np.exp(batch["log_probs"] - batch["old_log_probs"]), batch["advantages"] > 0
+    cases = [positive & (ratio > 1.3), positive & (ratio < 0.7), ~positive & (ratio > 1.3), ~positive & (ratio < 0.7)]
+    assert all((case & batch["mask"]).any(axis=(1, 2, 3)).all() for case in cases)
+
+
+def test_advantages_are_finite_and_carry_no_gradient(norm_choice, batch):
+    inputs = tensors(batch)
+    advantages = norm_choice(inputs["rewards"], inputs["keep"])
+    assert advantages.dtype == torch.float64 and advantages.isfinite().all() and not advantages.requires_grad
+
+
+def test_objective_equals_the_composed_reference(norm_choice, clip_choice, agg_choice, bind, objective, batch):
+    """Rewards to loss and its slope in the log-probs: norm, then clip with k3 in the loss, then agg."""
+    k3 = bind("kl", "k3")
+    chosen = {"norm": norm_choice, "clip": clip_choice, "agg": agg_choice, "kl": k3}
+    inputs = tensors(batch)
+    log_probs = inputs["log_probs"].requires_grad_()
+    loss = objective(chosen, KL_COEF, inputs)
+    (slopes,) = torch.autograd.grad(loss.sum(), log_probs)
+
+    def composed(one, advantages, point):
+        losses = reference_of(clip_choice)(point, one["old_log_probs"], advantages, one["mask"])
+        penalties = reference_of(k3)(point, one["ref_log_probs"])
+        return reference_of(agg_choice)(losses + KL_COEF * penalties, one["mask"])
+
+    for r in range(R):
+        one = replica(batch, r)
+        advantages = np.repeat(reference_of(norm_choice)(one["rewards"], one["keep"])[..., None], T, axis=-1)
+        at = functools.partial(composed, one, advantages)
+        slope = reference.gradient(at, one["log_probs"])
+        np.testing.assert_allclose(loss[r].item(), at(one["log_probs"]), **VALUE)
+        np.testing.assert_allclose(slopes[r].numpy(), slope, **SLOPE)
