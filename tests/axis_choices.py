@@ -1,0 +1,147 @@
+"""What the tests of the axes share: the choices of ``conf/<axis>/*.yaml``, inputs for each axis, one objective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from omegaconf import OmegaConf
+from pydantic import TypeAdapter
+from torch import Tensor
+
+from rlexp import agg, clip, filter, kl, norm, shaping
+from rlexp.choose import choose, schema
+from rlexp.rollout import Rollout
+from rlexp.step import Variant, experience
+from rlexp.step import objective as step_objective
+
+CONF = Path(__file__).parents[1] / "conf"
+AXES = {module.__name__.rpartition(".")[2]: module.FUNCTIONS for module in (shaping, filter, norm, clip, agg, kl)}
+CAP = 16  # what ${task.cap} stands for in these tests
+BESIDE_KNOBS = {"kl": {"coef", "place"}}  # keys of a node that its function does not take
+INPUTS = {
+    "norm": ("rewards", "keep"),
+    "shaping": ("rewards", "lengths", "finished"),
+    "filter": ("rewards", "lengths", "finished"),
+    "clip": ("log_probs", "old_log_probs", "advantages", "mask"),
+    "kl": ("log_probs", "ref_log_probs"),
+    "agg": ("losses", "mask"),
+}
+
+# Rounding of a few dozen float64 operations on numbers of order ten.
+CLOSE = dict(rtol=1e-9, atol=1e-10)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One named setting of an axis: a function and its knobs."""
+
+    axis: str
+    label: str
+    name: str
+    knobs: Mapping[str, object]
+
+    @cached_property
+    def function(self) -> Callable[..., Tensor]:
+        """Return the bound function, made as training makes it: through its schema and ``choose``."""
+        table = AXES[self.axis]
+        return choose(table, TypeAdapter(schema(table)).validate_python({"name": self.name, **self.knobs}))
+
+    def __call__(self, *tensors: Tensor) -> Tensor:
+        return self.function(*tensors)
+
+    def changed(self, **knobs: object) -> Choice:
+        """Return the same choice with other values of some knobs."""
+        return replace(self, knobs={**self.knobs, **knobs})
+
+    def __str__(self) -> str:
+        return f"{self.axis}={self.label}"
+
+
+def settings_of(axis: str, path: Path) -> dict:
+    """Read a YAML with its interpolations resolved against a task of ``CAP`` tokens."""
+    tree = OmegaConf.create({"task": {"cap": CAP}, axis: OmegaConf.load(path)})
+    return OmegaConf.to_container(tree, resolve=True)[axis]
+
+
+def choice_of(axis: str, label: str, node: Mapping[str, object]) -> Choice:
+    """Return the choice that a YAML makes."""
+    taken = {key: value for key, value in node.items() if key != "name" and key not in BESIDE_KNOBS.get(axis, ())}
+    return Choice(axis, label, node["name"], taken)
+
+
+def choices(axis: str) -> list[Choice]:
+    """All choices of an axis; a filter has two of them, one for the loss and one for the statistics."""
+    found = []
+    for path in sorted((CONF / axis).glob("*.yaml")):
+        node = settings_of(axis, path)
+        parts = {path.stem: node} if "name" in node else {f"{path.stem}.{key}": part for key, part in node.items()}
+        found += [choice_of(axis, label, part) for label, part in parts.items()]
+    return found
+
+
+def bind(axis: str, name: str, **values: object) -> Choice:
+    """Choose a function with knobs of the test's own: ``bind("norm", "local", eps=1e-8, ddof=1)``."""
+    return Choice(axis, name, name, values)
+
+
+def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.Tensor]:
+    """Inputs of all axes: ``shape`` is that of the tokens; log-ratios of both signs, ragged masks, some left out."""
+    random = torch.Generator().manual_seed(seed)
+
+    def normal(*size):
+        return torch.randn(size, generator=random, dtype=torch.float64).to(dtype)
+
+    lengths = torch.randint(1, shape[-1] + 1, shape[:-1], generator=random)
+    log_probs = -normal(*shape).abs()
+    return {
+        "rewards": normal(*shape[:-1]),
+        "keep": normal(*shape[:-1]) < 1,
+        "lengths": 4.0 * lengths.to(dtype),
+        "finished": normal(*shape[:-1]) < 0,
+        "mask": torch.arange(shape[-1]) < lengths.unsqueeze(-1),
+        "log_probs": log_probs,
+        "old_log_probs": log_probs + 0.4 * normal(*shape),
+        "ref_log_probs": log_probs + 0.4 * normal(*shape),
+        "advantages": normal(*shape),
+        "losses": normal(*shape),
+    }
+
+
+def inputs(choice, *shape: int, **options) -> list[torch.Tensor]:
+    every = numbers(*shape, **options)
+    return [every[key] for key in INPUTS[choice.axis]]
+
+
+def slopes(choice, first: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of the sum of the output in the first input; zero where there is no path."""
+    first = first.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(choice(first, *rest).sum() + (0 * first).nansum(), first)
+    return gradient
+
+
+def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return left.dtype == right.dtype and torch.equal(left, right)
+
+
+def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, Tensor]) -> Tensor:
+    """Rewards and log-probs to one loss a replica by the code of a training step, the penalty in the loss."""
+    variant = Variant(
+        shaping=bind("shaping", "none"),
+        filter_loss=bind("filter", "none"),
+        filter_statistics=lambda *_: batch["keep"],
+        norm=chosen["norm"],
+        clip=chosen["clip"],
+        agg=chosen["agg"],
+        kl=chosen["kl"],
+        kl_in_loss=coef,
+        kl_in_reward=0.0,
+        entropy_bonus=0.0,
+    )
+    nothing = torch.zeros_like(batch["mask"], dtype=torch.long)
+    rollout = Rollout(nothing[..., 0, :], nothing, batch["old_log_probs"], batch["mask"], batch["finished"])
+    part = experience(variant, rollout, batch["rewards"], batch["ref_log_probs"])
+    return sum(step_objective(variant, batch["log_probs"], torch.zeros_like(batch["log_probs"]), part).values())
