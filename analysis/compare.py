@@ -49,7 +49,7 @@ def report(
     compared; runs that failed are left out and listed.
     """
     console = console or Console()
-    data = load(folder)
+    data = load(folder, metrics=[metric] if metric else [])
     study = data.study or {}
     comparison = compare(data, metric or study.get("metric"), baseline or study.get("baseline"))
     judged = verdicts(study, _study_scores(data, study, comparison), data.labels)
@@ -67,21 +67,27 @@ def _study_scores(data: Data, study: dict, comparison: Comparison):
     return seed_scores(data, study["metric"]) if study.get("metric") else seed_scores(data)
 
 
-def show(console: Console, data: Data, comparison: Comparison, judged: Sequence[Verdict], remarks: Sequence[str]) -> None:
+def show(
+    console: Console, data: Data, comparison: Comparison, judged: Sequence[Verdict], remarks: Sequence[str]
+) -> None:
     """Table, verdicts, notes and problems on the terminal."""
-    print_grid(fit(comparison_grid(comparison), console.width), console, f"{data.folder.resolve().name}: {comparison.metric}")
+    title = f"{data.folder.resolve().name}: {comparison.metric}"
+    print_grid(fit(comparison_grid(comparison), console.width), console, title)
     print_verdicts(judged, console)
     for remark in remarks:
         console.print(Text(f"- {remark}", style="dim"))
     if data.problems:
-        console.print(Text(f"{len(data.problems)} problems:" if len(data.problems) > 1 else "1 problem:", style="bold red"))
+        count = f"{len(data.problems)} problem{'s' * (len(data.problems) > 1)}:"
+        console.print(Text(count, style="bold red"))
     for problem in data.problems[:MOST_PROBLEMS]:
         console.print(Text(f"  {problem.run}: {problem.reason}"), soft_wrap=True)
     if len(data.problems) > MOST_PROBLEMS:
         console.print(f"  and {len(data.problems) - MOST_PROBLEMS} more, see runs.csv")
 
 
-def write(out: Path, data: Data, comparison: Comparison, judged: Sequence[Verdict], remarks: Sequence[str]) -> list[Path]:
+def write(
+    out: Path, data: Data, comparison: Comparison, judged: Sequence[Verdict], remarks: Sequence[str]
+) -> list[Path]:
     """Tables and figures in a folder; the paths written."""
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -96,9 +102,10 @@ def _write_tables(
     import pandas as pd
 
     grid = comparison_grid(comparison)
+    below = [*remarks, *(f"{problem.run}: {problem.reason}" for problem in data.problems)]
     texts = {
         "table.csv": comparison.table.to_csv(),
-        "table.md": markdown(grid) + "".join(f"\n- {remark}" for remark in remarks) + "\n",
+        "table.md": markdown(grid) + "".join(f"\n- {remark}" for remark in below) + "\n",
         "table.tex": latex(grid),
         "runs.csv": data.runs.to_csv(index=False),
     }

@@ -77,7 +77,7 @@ def seed_scores(data: Data, metric: str | None = None) -> pd.DataFrame:
 
 def late_means(data: Data, metric: str) -> pd.Series:
     """Mean per run over the last 10 % (at least 1) of the rows where the metric is present."""
-    known = [column for column in data.metrics.columns if column not in ("name", "variant", "seed")]
+    known = [column for column in data.metrics.columns if column not in ("name", "variant", "seed", "step")]
     if metric not in known:
         raise AnalysisError(f"no run logged '{metric}'; choose one of: {'  '.join(known)}")
     present = data.metrics[["name", metric]].dropna()

@@ -12,7 +12,7 @@ RESAMPLES = 500
 
 
 class Curve(NamedTuple):
-    """One variant's metric over steps; each field `[steps]`. The band is NaN where fewer than MIN_SEEDS runs have a value."""
+    """One variant's metric over steps; each field `[steps]`. The band is NaN where fewer than MIN_SEEDS runs count."""
 
     steps: np.ndarray
     iqm: np.ndarray

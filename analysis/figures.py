@@ -28,10 +28,12 @@ from analysis.style import (
     text_size,
     variant_colours,
 )
-from analysis.tables import decimals, interval, p_value
+from analysis.tables import corrected_p, decimals, interval
 
 GAP = 0.12  # inches between a text and what it belongs to
 LINE = 1.3 * FONT / 72  # inches per line of text
+CAPTION_GAP = 0.6  # inches from the axes to the caption: tick labels and the axis label
+CAPTION_DENSITY = 19  # characters per inch
 Curves = dict[str, Curve]
 
 
@@ -39,14 +41,14 @@ def effects_caption(comparison: Comparison) -> str:
     """What the marks of `effects` mean, and from how many seeds."""
     pairs = comparison.table.loc[comparison.others, "n_pairs"]
     return (
-        f"Dot and line: mean difference over paired seeds to {comparison.labels[comparison.baseline]} with its 95 % paired "
-        f"t interval (not adjusted); small ticks: the seeds, {_span(pairs)} per variant. Filled: p < {ALPHA:g} by exact "
-        "sign flips, corrected by Holm over the variants shown."
+        f"Dot and line: mean difference over paired seeds to {comparison.labels[comparison.baseline]} with its 95 % "
+        f"paired t interval (not adjusted); small ticks: the seeds, {_span(pairs)} per variant. Filled: p < {ALPHA:g} "
+        "by sign flips, corrected by Holm over the variants shown."
     )
 
 
 def effects(comparison: Comparison) -> Figure:
-    """The headline: one row per variant, largest effect first; paired difference, interval, seeds, numbers at the right."""
+    """The headline: per variant, largest effect first, the paired difference, its interval, the seeds, the numbers."""
     table = comparison.table.loc[comparison.others].sort_values("difference", ascending=False)
     with style():
         figure = Figure(figsize=(WIDTH, 3))
@@ -70,24 +72,24 @@ def _effect_row(axes: Axes, place: int, row, differences: np.ndarray, colour: st
     axes.plot([row["difference_low"], row["difference_high"]], [place, place], color=colour, linewidth=1.6, zorder=2)
     face = colour if row["p_holm"] < ALPHA else "white"
     axes.plot(row["difference"], place, "o", color=colour, markerfacecolor=face, markersize=5, zorder=3)
-    ticks = np.full(differences.size, place + 0.28)
+    ticks = np.full(differences.size, place + 0.31)
     axes.plot(differences, ticks, "|", color=colour, markersize=4, markeredgewidth=0.7, alpha=0.7)
 
 
 def _effects_layout(figure: Figure, axes: Axes, comparison: Comparison, table, names: Sequence[str]) -> None:
-    """Numbers at the right, a title, a caption; margins measured from the texts, so that nothing is cut or covered."""
+    """Numbers at the right, a title, a caption; margins are measured from the texts, so that nothing is cut."""
     digits = decimals(comparison.scores.to_numpy().ravel())
     ends = zip(table["difference"], table["difference_low"], table["difference_high"], strict=True)
     columns = [
         ["difference [95 %]", *(interval(*row, digits, sign=True) for row in ends)],
-        ["p (Holm)", *map(p_value, table["p_holm"])],
+        ["p (Holm)", *corrected_p(comparison, table)],
     ]
     left = max(text_size(figure, name, TICK)[0] for name in names) + 2 * GAP
     widths = [max(text_size(figure, text, NOTE)[0] for text in column) + GAP for column in columns]
     width = max(WIDTH, left + sum(widths) + GAP + 2.4)
     row_height = max(0.26, max(name.count("\n") + 1 for name in names) * LINE + 0.04)
-    caption = paragraph(effects_caption(comparison), int(width * 17))
-    bottom = 0.5 + (caption.count("\n") + 2) * LINE
+    caption = paragraph(effects_caption(comparison), int(width * CAPTION_DENSITY))
+    bottom = CAPTION_GAP + (caption.count("\n") + 1) * LINE
     top = 0.25 + 2 * LINE
     figure.set_size_inches(width, top + row_height * len(table) + bottom)
     set_margins(figure, left, sum(widths) + GAP, bottom, top)
@@ -119,8 +121,8 @@ def _at(figure: Figure, text: str, x: float, y: float, size: float, va: str, **l
 def curves_caption(comparison: Comparison) -> str:
     """What the lines and bands of `curves` mean, and from how many seeds."""
     return (
-        f"Line: interquartile mean over seeds at each evaluation ({_span(comparison.table['n'])} per variant, completed "
-        "runs); band: pointwise 95 % bootstrap interval; no smoothing. Dashed: "
+        f"Line: interquartile mean over seeds at each evaluation ({_span(comparison.table['n'])} per variant, "
+        "completed runs); band: pointwise 95 % bootstrap interval; no smoothing. Dashed: "
         f"{comparison.labels[comparison.baseline]}."
     )
 
@@ -157,7 +159,7 @@ def _curves_layout(figure: Figure, comparison: Comparison, names: Sequence[str],
     sizes = [text_size(figure, name, TICK) for name in names]
     right = max(width for width, _ in sizes) + 3 * GAP
     width = max(WIDTH, right + 3.6)
-    caption = paragraph(curves_caption(comparison), int(width * 17))
+    caption = paragraph(curves_caption(comparison), int(width * CAPTION_DENSITY))
     bottom, top = 0.5 + (caption.count("\n") + 2) * LINE, 0.2
     height = max(panel_height, sum(height + 0.04 for _, height in sizes))
     figure.set_size_inches(width, top + height + bottom)
@@ -166,7 +168,7 @@ def _curves_layout(figure: Figure, comparison: Comparison, names: Sequence[str],
 
 
 def _end_labels(figure: Figure, axes: Axes, lines: Curves, names: dict[str, str], colours: dict[str, str]) -> None:
-    """Each name beside the end of its line, pushed apart where lines end close together, with a thin leader."""
+    """Each name beside the end of its line, pushed apart where lines end close together; thin leaders."""
     axes.margins(x=0.01)
     axes.set_ylim(axes.get_ylim())  # what is placed below refers to these limits
     to_inches = axes.transData.transform
@@ -187,7 +189,8 @@ def _small_multiples(comparison: Comparison, lines: Curves, columns: int = 4) ->
     names = [wrap(comparison.labels[variant], 36, 2) for variant in shown]
     rows = -(-len(shown) // columns)
     title = (max(name.count("\n") for name in names) + 1) * LINE
-    caption = paragraph(curves_caption(comparison) + " Light grey: all other variants.", int(FULL_WIDTH * 17))
+    caption = curves_caption(comparison) + " Light grey: all other variants."
+    caption = paragraph(caption, int(FULL_WIDTH * CAPTION_DENSITY))
     bottom, top = 0.5 + (caption.count("\n") + 2) * LINE, 0.1 + title
     height = bottom + top + rows * 1.25 + (rows - 1) * (title + 0.15)
     figure = Figure(figsize=(FULL_WIDTH, height))
@@ -197,9 +200,11 @@ def _small_multiples(comparison: Comparison, lines: Curves, columns: int = 4) ->
         axes.set_title(name, fontsize=TICK, pad=3)
     for axes in panels[len(shown) :]:
         axes.remove()
+    for axes in panels[len(shown) - columns : len(shown)]:
+        axes.tick_params(labelbottom=True)  # also above an empty place
     set_margins(figure, 0.6, GAP, bottom, top)
     figure.subplots_adjust(wspace=0.08, hspace=(title + 0.15) / 1.25)
-    figure.supxlabel("step", fontsize=FONT, y=(bottom - 0.4) / height)
+    figure.supxlabel("step", fontsize=FONT, y=(bottom - 0.42) / height)
     figure.supylabel(comparison.metric, fontsize=FONT, x=GAP / FULL_WIDTH)
     _at(figure, caption, GAP, GAP, size=NOTE, color="#666666", va="bottom")
     return figure
@@ -212,7 +217,7 @@ def _highlight(axes: Axes, lines: Curves, variant: str, baseline: str) -> None:
     if baseline in lines:
         _draw(axes, lines[baseline], BASELINE, dashed=True)
     _draw(axes, lines[variant], COLOURS[0], dashed=False)
-    axes.xaxis.set_major_locator(MaxNLocator(4, prune="upper"))
+    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
 
 
 def _span(counts) -> str:

@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 
 Rows = list[dict[str, Any]]
+Columns = dict[str, np.ndarray]
+IDENTITY = ("name", "variant")
 TEXT_COLUMNS = ["name", "variant", "status", "reason"]
 
 
 def runs_frame(facts: Sequence[Mapping], choices: Sequence[Mapping[str, str]], keys: Iterable[str]) -> pd.DataFrame:
-    """One row per run: its facts, then one column per override key that varies (numbers where all values are numbers)."""
+    """One row per run: its facts, then one column per override key that varies (numbers if all values are numbers)."""
     frame = pd.DataFrame(facts)
     frame[TEXT_COLUMNS] = frame[TEXT_COLUMNS].astype(object)
     frame["seed"] = pd.to_numeric(frame["seed"], errors="coerce").astype("Int64")
@@ -33,38 +35,30 @@ def _numbers_if_possible(values: list[str | None]) -> pd.Series:
         return column
 
 
-def metrics_frame(tables: Sequence[tuple[Mapping[str, Any], Rows]]) -> pd.DataFrame:
-    """One row per run and step from (facts, rows) of each run; after a resume the last row of a step counts."""
-    parts = [(facts, _last_per_step(rows)) for facts, rows in tables]
-    metrics = dict.fromkeys(chain.from_iterable(chain.from_iterable(rows for _, rows in parts)))
-    counts = [len(rows) for _, rows in parts]
-    identity = {key: np.repeat(_objects(facts[key] for facts, _ in parts), counts) for key in ("name", "variant")}
-    seeds = pd.array([_seed(facts["seed"]) for facts, _ in parts], dtype="Int64").repeat(counts)
-    steps = np.array([row["step"] for _, rows in parts for row in rows], dtype=np.int64)
-    values = {key: _column(parts, key) for key in metrics if key not in (*identity, "seed", "step")}
-    return pd.DataFrame({**identity, "seed": seeds, "step": steps, **values})
-
-
-def _objects(values: Iterable[Any]) -> np.ndarray:
-    return np.array(list(values), dtype=object)
-
-
-def _seed(value: Any) -> Any:
-    return value if isinstance(value, int) else pd.NA
-
-
-def _last_per_step(rows: Rows) -> Rows:
-    """Rows that carry a step, in order; of rows with the same step the last."""
+def run_columns(rows: Rows) -> Columns:
+    """Step and metrics of one run, each `[steps]`; after a resume the last row of a step counts. Null becomes NaN."""
     by_step = {row["step"]: row for row in rows if isinstance(row.get("step"), int | float)}
-    return list(by_step.values())
-
-
-def _column(parts: Sequence[tuple[Mapping[str, Any], Rows]], key: str) -> np.ndarray:
-    return np.concatenate([_floats([row.get(key) for row in rows]) for _, rows in parts])
+    kept = list(by_step.values())
+    columns = {key: _floats([row.get(key) for row in kept]) for key in dict.fromkeys(chain.from_iterable(kept))}
+    return columns | {"step": np.array(list(by_step), dtype=np.int64)}
 
 
 def _floats(values: list[Any]) -> np.ndarray:
     try:
-        return np.array(values, dtype=float)  # None becomes NaN
+        return np.array(values, dtype=float)
     except (ValueError, TypeError):
         return pd.to_numeric(pd.Series(values, dtype=object), errors="coerce").to_numpy(dtype=float)
+
+
+def metrics_frame(facts: Sequence[Mapping[str, Any]], columns: Sequence[Columns]) -> pd.DataFrame:
+    """One row per run and step, from the facts and the columns of each run."""
+    counts = [part["step"].size for part in columns]
+    seeds = pd.array([fact["seed"] if isinstance(fact["seed"], int) else None for fact in facts], dtype="Int64")
+    identity = {key: np.repeat(np.array([fact[key] for fact in facts], dtype=object), counts) for key in IDENTITY}
+    metrics = [key for key in dict.fromkeys(chain.from_iterable(columns)) if key not in (*IDENTITY, "seed", "step")]
+    values = {key: np.concatenate([_or_nan(part, key) for part in columns]) for key in ("step", *metrics)}
+    return pd.DataFrame({**identity, "seed": seeds.repeat(counts), **values})
+
+
+def _or_nan(part: Columns, key: str) -> np.ndarray:
+    return part[key] if key in part else np.full(part["step"].size, np.nan)

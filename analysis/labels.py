@@ -10,7 +10,7 @@ Array = np.ndarray
 
 
 def wrap(label: str, width: int, lines: int = 3) -> str:
-    """The label in lines of at most `width` characters, broken after commas if it can; what is too much is cut by "…"."""
+    """The label in lines of at most `width` characters, broken after commas if it can; too long, it ends in "…"."""
     parts = [piece for part in re.split(r"(?<=,)", label) for piece in _pieces(part, width)]
     wrapped: list[str] = []
     for part in parts:
@@ -24,7 +24,13 @@ def wrap(label: str, width: int, lines: int = 3) -> str:
 
 
 def _pieces(part: str, width: int) -> list[str]:
-    return [part[start : start + width] for start in range(0, len(part), width)]
+    """The part in pieces that fit, cut after `=`, `_`, `.` or `-` where possible."""
+    pieces = []
+    while len(part) > width:
+        cut = max(part.rfind(mark, width // 2, width) for mark in "=_.-") + 1 or width
+        pieces.append(part[:cut])
+        part = part[cut:]
+    return [*pieces, part]
 
 
 def paragraph(text: str, width: int) -> str:
@@ -33,7 +39,7 @@ def paragraph(text: str, width: int) -> str:
 
 
 def spread(wanted: Sequence[float], heights: Sequence[float]) -> Array:
-    """Centres of labels `[n]` that do not overlap, in the order of `wanted` and as near to it as possible (least squares).
+    """Centres of labels `[n]` that do not overlap, in the order of `wanted` and nearest to it in least squares.
 
     With offsets o (the stacked heights up to each label) "no overlap" reads: centre - o does not decrease. So this is
     isotonic regression of wanted - o. Source: pool adjacent violators, Ayer et al. 1955.

@@ -21,7 +21,8 @@ def _method(data: Data, comparison: Comparison) -> str:
         return f"score: {score}. {level}."
     return (
         f"score: {score}. {level}. difference: mean over paired seeds to {comparison.labels[comparison.baseline]}"
-        " [95 % paired t interval, not adjusted]; effect: difference / its SD over seeds; win rate: seeds with a higher score."
+        " [95 % paired t interval, not adjusted]; effect: difference / its SD over seeds;"
+        " win rate: seeds with a higher score."
     )
 
 
@@ -60,10 +61,17 @@ def _unreachable(data: Data, comparison: Comparison) -> str:
 
 
 def _missed(data: Data, comparison: Comparison) -> str:
-    table = comparison.table
-    null = [v for v in comparison.others if table.loc[v, "p_holm"] >= ALPHA and np.isfinite(table.loc[v, "detectable"])]
+    table, compared = comparison.table, compared_variants(comparison)
+    null = [variant for variant in compared if _shows_nothing(table.loc[variant], len(compared))]
     effects = ", ".join(f"{comparison.labels[variant]} {table.loc[variant, 'detectable']:.2g}" for variant in null)
     return f"no difference shown is not no difference; could have missed effects below: {effects}." if null else ""
+
+
+def _shows_nothing(row: pd.Series, comparisons: int) -> bool:
+    """A p that could have been small but is not; where it could not, an interval around 0."""
+    around_zero = row["difference_low"] <= 0 <= row["difference_high"]
+    null = row["p_holm"] >= ALPHA if reachable(row, comparisons) else around_zero
+    return bool(null and np.isfinite(row["detectable"]))
 
 
 def _unpaired(data: Data, comparison: Comparison) -> str:
@@ -95,5 +103,5 @@ def compared_variants(comparison: Comparison) -> list[str]:
 
 
 def reachable(row: pd.Series, comparisons: int) -> bool:
-    """Whether a corrected p of this row could be at most ALPHA; if not, a table shows "-" rather than "not significant"."""
+    """Whether a corrected p of this row could be at most ALPHA; if not, a table shows a dash instead."""
     return bool(row["p_holm"] < ALPHA or comparisons * min_p(int(row["n_pairs"])) <= ALPHA)

@@ -174,7 +174,7 @@ def min_p(n: int) -> float:
 
 
 def seeds_for_p(comparisons: int = 1, alpha: float = 0.05) -> int:
-    """Fewest seeds with which one of m Holm-corrected comparisons can reach alpha: smallest n with m·min_p(n) ≤ alpha."""
+    """Fewest seeds with which one of m Holm-corrected comparisons can reach alpha: m·min_p(n) ≤ alpha."""
     n = 1
     while comparisons * min_p(n) > alpha and n < EXACT_SEEDS:
         n += 1

@@ -1,4 +1,4 @@
-"""How figures look: sizes in inches, fonts in points, the Okabe-Ito colours, and the three formats they are saved in."""
+"""How figures look: sizes in inches, fonts in points, the Okabe-Ito colours, and the formats they are saved in."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -18,9 +18,9 @@ NOTHING = "–"
 LATEX = str.maketrans(
     {character: rf"\{character}" for character in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "−": "$-$", "±": r"$\pm$", "–": "--", "∞": r"$\infty$"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"}
+    | {"−": "$-$", "±": r"$\pm$", "–": "--", "∞": r"$\infty$"}
 )
-LATEX[ord('"')] = r"\textquotedbl{}"
 
 
 class Grid(NamedTuple):
@@ -85,10 +85,8 @@ def _level_columns(comparison: Comparison) -> dict[str, Cell]:
 
 
 def _effect_columns(comparison: Comparison) -> dict[str, Cell]:
-    digits, family = decimals(comparison.scores.to_numpy().ravel()), len(compared_variants(comparison))
-
-    def if_reachable(key: str) -> Cell:
-        return lambda variant, row: p_value(row[key]) if reachable(row, family if key == "p_holm" else 1) else NOTHING
+    digits = decimals(comparison.scores.to_numpy().ravel())
+    corrected = dict(zip(comparison.table.index, corrected_p(comparison, comparison.table), strict=True))
 
     def difference(variant: str, row: pd.Series) -> str:
         return interval(row["difference"], row["difference_low"], row["difference_high"], digits, sign=True)
@@ -97,8 +95,8 @@ def _effect_columns(comparison: Comparison) -> dict[str, Cell]:
         "difference [95 %]": difference,
         "effect": lambda variant, row: number(row["effect_size"], 2, sign=True),
         "win rate [95 %]": lambda variant, row: win_rate(row),
-        "p": if_reachable("p"),
-        "p (Holm)": if_reachable("p_holm"),
+        "p": lambda variant, row: p_value(row["p"]) if reachable(row, 1) else NOTHING,
+        "p (Holm)": lambda variant, row: corrected[variant],
         "detectable": lambda variant, row: number(row["detectable"], digits),
     }
     return {header: _not_for(comparison.baseline, cell, header) for header, cell in columns.items()}
@@ -107,6 +105,12 @@ def _effect_columns(comparison: Comparison) -> dict[str, Cell]:
 def _not_for(baseline: str, cell: Cell, header: str) -> Cell:
     own = "baseline" if header.startswith("difference") else ""
     return lambda variant, row: own if variant == baseline else cell(variant, row)
+
+
+def corrected_p(comparison: Comparison, table: pd.DataFrame) -> list[str]:
+    """Holm's p of each row of the table; a dash, not "not significant", where so few seeds could not reach 0.05."""
+    family = len(compared_variants(comparison))
+    return [p_value(row["p_holm"]) if reachable(row, family) else NOTHING for _, row in table.iterrows()]
 
 
 def win_rate(row: pd.Series) -> str:
@@ -124,7 +128,8 @@ def _count_columns() -> dict[str, Cell]:
 
 def verdict_grid(verdicts: Sequence[Verdict]) -> Grid:
     """One row per expectation of a study: what was claimed, what came out, the verdict."""
-    return Grid(["claim", "result", "verdict"], [[verdict.claim, verdict.reason, verdict.verdict] for verdict in verdicts])
+    rows = [[verdict.claim, verdict.reason, verdict.verdict] for verdict in verdicts]
+    return Grid(["claim", "result", "verdict"], rows)
 
 
 def select(grid: Grid, headers: Iterable[str]) -> Grid:
@@ -158,8 +163,8 @@ def _width(grid: Grid) -> int:
 
 
 def print_grid(grid: Grid, console: Console, title: str | None = None) -> None:
-    """The grid on the terminal: numbers right-aligned and unbroken, long names folded. Names are never read as markup."""
-    table = Table(title=title and Text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    """The grid on the terminal: numbers unbroken at the right, long names folded. Names are never read as markup."""
+    table = Table(title=title and Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for place, header in enumerate(grid.headers):
         table.add_column(Text(header), justify="left" if place == 0 else "right", no_wrap=place > 0, overflow="fold")
     for row in grid.rows:

@@ -50,7 +50,7 @@ def _join(choice: Mapping[str, str], keys: list[str]) -> str:
 
 
 def resolve(name: str, labels: Mapping[str, str]) -> str:
-    """The variant that a user means: its full name, its label, or some of its overrides if only one variant has them."""
+    """The variant that a user means: its name, its label, or some of its overrides if only one variant has them."""
     if name in labels:
         return name
     by_label = [variant for variant, label in labels.items() if label == name]

@@ -3,14 +3,16 @@
 The rule, for the paired t interval [low, high] around the mean difference of two variants over shared seeds, and the
 `minimum_effect` fixed in the study's YAML (an expectation's own, else the study's, else 0):
 
-| direction      | reproduced                        | reversed                                | not reproduced                          |
-|----------------|-----------------------------------|-----------------------------------------|-----------------------------------------|
-| higher         | low > 0 and mean ≥ minimum        | high < 0 and mean ≤ -minimum            | high < minimum                          |
-| lower          | as higher, with the sign changed  |                                         |                                         |
-| equal          | whole interval within ±minimum    |                                         | 0 outside the interval, mean ≥ minimum in size |
-| below, above   | every seed's score is below/above `value` |                                 | some seed's score is not                |
+higher        reproduced      low > 0 and mean ≥ minimum
+              reversed        high < 0 and mean ≤ -minimum
+              not reproduced  high < minimum
+lower         as higher, with the sign of the difference changed
+equal         reproduced      the whole interval within ±minimum
+              not reproduced  0 outside the interval and |mean| ≥ minimum
+below, above  reproduced      every seed's score is below (above) `value`
+              not reproduced  some seed's score is not
 
-Columns are tried from left to right. Whatever fits none is `underpowered`: the data allow both the claim and its
+Lines are tried from top to bottom. Whatever fits none is `underpowered`: the data allow both the claim and its
 opposite. No interval (fewer than 3 paired seeds) or a seed without a score (below, above) is underpowered too.
 What names no variant or no direction is `not judged`. Intervals are not adjusted for the number of expectations.
 """
