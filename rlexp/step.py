@@ -77,14 +77,14 @@ class Experience(NamedTuple):
 
 
 def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
-    """Sample, judge, learn; return the metrics of the step, none unless ``measure``."""
+    """Sample, judge, learn; return the tokens sampled and, if ``measure``, the metrics of the step."""
     task = fleet.task
     prompts = task.prompts(uniforms(fleet.seeds, Purpose.PROMPTS, step, (fleet.prompts, task.draws)), held_out=False)
     noise = uniforms(fleet.seeds, Purpose.SAMPLING, step, (fleet.prompts, fleet.group, task.cap))
     rollout = sample(fleet.policy, task, prompts, noise, fleet.temperature)
     scores = task.score(prompts, rollout.completions, rollout.mask, rollout.finished)
     rewards = combine(scores.components, task.weights)
-    ref_log_probs, row = torch.zeros_like(rollout.old_log_probs), {}
+    ref_log_probs, row = torch.zeros_like(rollout.old_log_probs), {"tokens": rollout.mask.flatten(1).sum(-1)}
     if measure or fleet.uses("kl_in_loss", "kl_in_reward"):
         references = distributions(fleet.reference, rollout, fleet.temperature).detach()
         ref_log_probs = taken(references, rollout.completions)
@@ -144,7 +144,7 @@ def update(fleet: Fleet, part: Experience, measure: bool) -> metrics.Row:
     losses = by_block(objective, fleet.blocks, log_probs, entropies, part)
     losses["loss/total"] = sum(losses.values())
     losses["loss/total"].sum().backward()
-    row = {"optim/lr": fleet.adam.current_rates(), "optim/grad_norm": fleet.adam.step()}
+    row = {"optim/lr": fleet.adam.schedule.rates(fleet.adam.updates), "optim/grad_norm": fleet.adam.step()}
     if measure:
         row |= {name: loss.detach() for name, loss in losses.items()}
         row |= by_block(update_metrics, fleet.blocks, log_probs.detach(), part)

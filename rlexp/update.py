@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,25 +25,38 @@ def gradient_norms(gradients: Iterable[Tensor]) -> Tensor:
     return total.sqrt()
 
 
+class Schedule(NamedTuple):
+    """Learning rates: up to ``peak`` in ``warmup`` updates and down to ``final`` · peak at the last of ``total``, linearly.
+
+    Shapes ``[R]``. With ``final`` = 0 it is TRL's default, ``lr_scheduler_type="linear"``; with 1 it stays constant.
+    """
+
+    peak: Tensor
+    warmup: Tensor
+    final: Tensor
+    total: int
+
+    def rates(self, updates: int) -> Tensor:
+        """Return the learning rates ``[R]`` of the update that follows ``updates`` others."""
+        left = 1 - (1 - self.final) * (updates / self.total)
+        return self.peak * left * ((updates + 1) / self.warmup.clamp(min=1)).clamp(max=1)
+
+
 class Adam:
     """Adam (Kingma and Ba, arXiv 1412.6980, algorithm 1) with β = (0.9, 0.999), ε = 1e-8, as ``torch.optim.Adam``.
 
-    ``rates`` are the learning rates ``[R]``, reached linearly in ``warmup`` ``[R]`` updates; gradients whose norm exceeds
-    ``limits`` ``[R]`` (inf: no limit) are scaled down to it, as ``torch.nn.utils.clip_grad_norm_`` does.
+    Gradients whose norm exceeds ``limits`` ``[R]`` (inf: no limit) are scaled down to it, as
+    ``torch.nn.utils.clip_grad_norm_`` does.
     """
 
     BETAS, EPS = (0.9, 0.999), 1e-8
 
-    def __init__(self, module: nn.Module, rates: Tensor, warmup: Tensor, limits: Tensor):
+    def __init__(self, module: nn.Module, schedule: Schedule, limits: Tensor):
         self.parameters = list(module.parameters())
-        self.rates, self.warmup, self.limits = rates, warmup.clamp(min=1), limits
+        self.schedule, self.limits = schedule, limits
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
         self.updates = 0
-
-    def current_rates(self) -> Tensor:
-        """Return the learning rate of the next update, ``[R]``."""
-        return self.rates * ((self.updates + 1) / self.warmup).clamp(max=1)
 
     @torch.no_grad()
     def step(self) -> Tensor:
@@ -50,7 +64,7 @@ class Adam:
         gradients = [p.grad for p in self.parameters]
         norms = gradient_norms(gradients)
         scales = (self.limits / (norms + 1e-6)).clamp(max=1)
-        rates = self.current_rates()
+        rates = self.schedule.rates(self.updates)
         self.updates += 1
         corrections = [1 - beta**self.updates for beta in self.BETAS]
         for p, g, m, v in zip(self.parameters, gradients, self.first, self.second, strict=True):

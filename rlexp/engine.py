@@ -1,0 +1,218 @@
+"""Training a bucket: the jobs of a sweep that fit into one batch, from their configs to their folders."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from rlexp import agg, clip, filter, kl, norm, shaping
+from rlexp.choose import choose
+from rlexp.config import Config
+from rlexp.evaluate import evaluate
+from rlexp.loggers import LOGGERS
+from rlexp.models import MODELS
+from rlexp.models.layers import Init
+from rlexp.progress import Progress
+from rlexp.recorder import Recorder, collapsed, score
+from rlexp.start import STARTS
+from rlexp.step import Fleet, Variant, train_step
+from rlexp.tasks import TASKS
+from rlexp.update import Adam, Schedule
+
+VARIANT = ("shaping", "filter", "norm", "clip", "agg", "kl", "entropy_coef")
+REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature")
+OUTSIDE = ("logger", "score", "baseline", "study")
+HEALTH = ("loss/total", "optim/grad_norm")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: its config, its folder, its name in the sweep, and its variant (its choices without the seed)."""
+
+    config: Config
+    folder: Path
+    name: str
+    variant: str
+
+
+@dataclass
+class Run:
+    """What the engine knows of a job while it trains."""
+
+    job: Job
+    recorder: Recorder
+    logger: object
+    evaluations: list[dict[str, float]] = field(default_factory=list)
+    last: dict[str, float] = field(default_factory=dict)
+    error: Exception | None = None
+
+    @classmethod
+    def open(cls, job: Job) -> Run:
+        """Start the files and the logger of a run."""
+        facts = {"name": job.name, "variant": job.variant, "seed": job.config.seed}
+        recorder = Recorder(job.folder, job.config.model_dump(mode="json"), facts)
+        return cls(job, recorder, choose(LOGGERS, job.config.logger)(job))
+
+    def record(self, step: int, row: dict[str, float]) -> None:
+        """Write a row everywhere; a loss that is not a number ends the run, and only this one."""
+        self.recorder.row(step, row)
+        self.logger.log(step, row)
+        self.last |= row
+        if any(key.startswith("eval/") for key in row):
+            self.evaluations.append(row)
+        sick = [f"{key} is {row[key]}" for key in HEALTH if key in row and not math.isfinite(row[key])]
+        if sick:
+            self.error = FloatingPointError(f"diverged by step {step}: {', '.join(sick)}")
+            self.finish("diverged", step)
+
+    def finish(self, status: str, step: int) -> None:
+        """Write the summary and close everything."""
+        settings = self.job.config.score
+        final = score(self.evaluations, settings.metric, settings.share) if status == "completed" else None
+        summary = {
+            "score": final,
+            "score_metric": settings.metric,
+            "collapsed": True if status == "diverged" else collapsed(final, settings.floor),
+            "steps": step,
+            "completions": self.last.get("progress/completions", 0),
+            "tokens": self.last.get("progress/tokens", 0),
+            "wall_time_s": self.last.get("time/total", 0.0),
+            "final": self.last,
+        }
+        self.recorder.finish(status, str(self.error) if self.error else None, **summary)
+        self.logger.finish(status, summary)
+
+    @property
+    def result(self) -> float | Exception:
+        """The score, or why there is none."""
+        settings = self.job.config.score
+        return self.error or score(self.evaluations, settings.metric, settings.share)
+
+
+def bucket_key(config: Config) -> str:
+    """What jobs must share to train as one batch: everything that fixes tensor shapes or the course of the loop."""
+    return json.dumps(config.model_dump(mode="json", exclude={*VARIANT, *REPLICA, *OUTSIDE}), sort_keys=True)
+
+
+def variant_key(config: Config) -> str:
+    """What replicas must share to go through the objective together."""
+    return json.dumps(config.model_dump(mode="json", include=set(VARIANT)), sort_keys=True)
+
+
+def train_jobs(jobs: Sequence[Job]) -> list[float | Exception]:
+    """Train jobs of one bucket as one batch; return for each its score, or the error that ended it."""
+    keys = [variant_key(job.config) for job in jobs]
+    order = sorted(range(len(jobs)), key=lambda i: (keys.index(keys[i]), i))
+    torch.set_num_threads(jobs[0].config.threads or len(os.sched_getaffinity(0)))
+    runs = [Run.open(jobs[i]) for i in order]
+    try:
+        train(build([run.job.config for run in runs]), runs)
+    except BaseException as error:
+        end(runs, error)
+        raise
+    results = dict(zip(order, (run.result for run in runs), strict=True))
+    return [results[i] for i in range(len(jobs))]
+
+
+def end(runs: Sequence[Run], error: BaseException) -> None:
+    """Close the runs that an error of the whole batch, or the user, has interrupted."""
+    status = "failed" if isinstance(error, Exception) else "interrupted"
+    for run in runs:
+        if run.error is None:
+            run.error = error if isinstance(error, Exception) else RuntimeError("interrupted by the user")
+            run.finish(status, run.last.get("step", 0))
+
+
+def build(configs: Sequence[Config]) -> Fleet:
+    """Make the fleet of configs that share a bucket and are ordered by variant."""
+    first, seeds = configs[0], [config.seed for config in configs]
+    task = choose(TASKS, first.task)()
+    policy = choose(MODELS, first.model)(Init(seeds), task)
+    choose(STARTS, first.start)(policy)
+    total = first.steps * first.inner_steps * first.minibatches
+    schedule = Schedule(own(configs, "lr"), own(configs, "warmup_steps"), own(configs, "lr_final"), total)
+    return Fleet(
+        task=task,
+        policy=policy,
+        reference=copy.deepcopy(policy).requires_grad_(False),
+        adam=Adam(policy, schedule, own(configs, "grad_clip")),
+        blocks=blocks(configs),
+        seeds=seeds,
+        temperature=own(configs, "temperature"),
+        prompts=first.group_size.prompts,
+        group=first.group_size.completions,
+        inner_steps=first.inner_steps,
+        minibatches=first.minibatches,
+    )
+
+
+def own(configs: Sequence[Config], key: str) -> Tensor:
+    """Each run's own number, ``[R]``; null is infinity."""
+    numbers = [getattr(config, key) for config in configs]
+    return torch.tensor([math.inf if number is None else number for number in numbers], dtype=torch.float32)
+
+
+def blocks(configs: Sequence[Config]) -> list[tuple[Variant, int]]:
+    """Return the variants in order and how many replicas each owns."""
+    keys = [variant_key(config) for config in configs]
+    return [(variant(configs[keys.index(key)]), keys.count(key)) for key in dict.fromkeys(keys)]
+
+
+def variant(config: Config) -> Variant:
+    """Bind the axis functions that a config chooses."""
+    weight = {config.kl.place: config.kl.coef}
+    return Variant(
+        shaping=choose(shaping.FUNCTIONS, config.shaping),
+        filter_loss=choose(filter.FUNCTIONS, config.filter.loss),
+        filter_statistics=choose(filter.FUNCTIONS, config.filter.statistics),
+        norm=choose(norm.FUNCTIONS, config.norm),
+        clip=choose(clip.FUNCTIONS, config.clip),
+        agg=choose(agg.FUNCTIONS, config.agg),
+        kl=choose(kl.FUNCTIONS, config.kl),
+        kl_in_loss=weight.get("loss", 0.0),
+        kl_in_reward=weight.get("reward", 0.0),
+        entropy_bonus=config.entropy_coef,
+    )
+
+
+def train(fleet: Fleet, runs: Sequence[Run]) -> None:
+    """Run the loop: step, and now and then measure, evaluate, record."""
+    config, started = runs[0].job.config, time.perf_counter()
+    tokens = torch.zeros(len(runs), dtype=torch.int64)
+    held_out = config.eval.model_dump(exclude={"every"})
+    record(runs, 0, evaluate(fleet, 0, **held_out), tokens, config, started)
+    with Progress([run.job for run in runs], config.steps) as progress:
+        for step in range(1, config.steps + 1):
+            evaluating = step % config.eval.every == 0 or step == config.steps
+            measuring = evaluating or step % config.log_every == 0
+            row = train_step(fleet, step, measuring)
+            tokens += row.pop("tokens")
+            if measuring:
+                row |= evaluate(fleet, step, **held_out) if evaluating else {}
+                record(runs, step, row, tokens, config, started)
+                progress.update(step, [run.error is None for run in runs], row["reward/mean"].tolist())
+            if all(run.error for run in runs):
+                break
+    for run in runs:
+        if run.error is None:
+            run.finish("completed", config.steps)
+
+
+def record(runs: Sequence[Run], step: int, row: dict[str, Tensor], tokens: Tensor, config: Config, started: float) -> None:
+    """Hand every run that is alive its column of the metrics."""
+    columns = {name: values.tolist() for name, values in row.items()} | {"progress/tokens": tokens.tolist()}
+    sampled, elapsed = step * config.group_size.prompts * config.group_size.completions, time.perf_counter() - started
+    for i, run in enumerate(runs):
+        if run.error is None:
+            own_row = {name: values[i] for name, values in columns.items()}
+            facts = {"progress/completions": sampled, "time/total": elapsed, "time/step": elapsed / max(step, 1)}
+            run.record(step, own_row | facts)
