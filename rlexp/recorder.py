@@ -1,0 +1,87 @@
+"""The files of one run: config.yaml, metrics.jsonl (the source of truth) and summary.json."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+
+from rlexp import __version__
+
+CONFIG_FILE, METRICS_FILE, SUMMARY_FILE = "config.yaml", "metrics.jsonl", "summary.json"
+
+
+class Recorder:
+    """Writes what a run leaves behind. Every row is on its way to the disk before ``row`` returns.
+
+    ``config`` is the complete resolved config; ``facts`` (name, variant, seed, …) open the summary. What an earlier
+    run left in the folder is replaced: without a summary, a folder is a run that has not ended.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], facts: Mapping[str, Any]):
+        """Write the config and open the rows."""
+        self.folder, self.facts = Path(folder), dict(facts)
+        (self.folder / SUMMARY_FILE).unlink(missing_ok=True)
+        replace(self.folder / CONFIG_FILE, OmegaConf.to_yaml(dict(config)))
+        self._rows = (self.folder / METRICS_FILE).open("w", encoding="utf-8")
+
+    def row(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Append the metrics after ``step`` updates. A float is written as its ``repr``: equal text is equal bits."""
+        self._rows.write(dumps({"step": step, **metrics}) + "\n")
+        self._rows.flush()
+
+    def finish(self, status: str, reason: str | None = None, **summary: Any) -> None:
+        """Write the summary, whole or not at all, and close the rows."""
+        self._rows.close()
+        facts = {"status": status, "reason": reason, **self.facts, **summary, "versions": versions()}
+        replace(self.folder / SUMMARY_FILE, dumps(facts, indent=2) + "\n")
+
+
+def score(rows: Sequence[Mapping[str, Any]], metric: str, share: float) -> float | None:
+    """Mean of ``metric`` over the last max(1, ⌈share · n⌉) of the n rows that have it, rows before training included.
+
+    None if no row has it, or if one of these values is missing or not finite: a score is never an average over fewer.
+    """
+    values = [row[metric] for row in rows if metric in row]
+    count = max(1, math.ceil(round(share * len(values), 9)))  # 0.07 · 100 is 7.000000000000001, but means 7
+    late = values[-count:]
+    finite = all(value is not None and math.isfinite(value) for value in late)
+    return fmean(late) if late and finite else None
+
+
+def collapsed(final: float | None, floor: float) -> bool | None:
+    """Whether a run ended with a score below the ``floor``; unknown (None) without a score."""
+    return None if final is None else final < floor
+
+
+def dumps(value: Any, indent: int | None = None) -> str:
+    """JSON that every reader accepts: numbers that are not finite become null."""
+    return json.dumps(_finite(value), indent=indent, allow_nan=False, ensure_ascii=False)
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file so that a reader, or whoever comes after a kill, finds the old text or the new one, no half."""
+    unfinished = path.with_name(path.name + ".tmp")
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, path)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a run's numbers can depend on."""
+    return {"rlexp": __version__, "torch": str(torch.__version__), "python": platform.python_version()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
