@@ -33,7 +33,7 @@ class Recorder:
         replace(self.folder / CONFIG_FILE, OmegaConf.to_yaml(dict(config)))
         self._rows = (self.folder / METRICS_FILE).open("w", encoding="utf-8")
 
-    def row(self, step: int, metrics: Mapping[str, float]) -> None:
+    def row(self, step: int, metrics: Mapping[str, int | float]) -> None:
         """Append the metrics after ``step`` updates. A float is written as its ``repr``: equal text is equal bits."""
         self._rows.write(dumps({"step": step, **metrics}) + "\n")
         self._rows.flush()
