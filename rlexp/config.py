@@ -1,0 +1,158 @@
+"""The schema of a run's config, built from the signatures of the axis functions, and the checks between its keys."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from annotated_types import Ge, Gt, Le
+from pydantic import FiniteFloat, ValidationError
+
+from rlexp import agg, clip, filter, kl, norm, shaping
+from rlexp.choose import Closed, choose, schema
+from rlexp.errors import ConfigError, lines, shown
+from rlexp.loggers import LOGGERS
+from rlexp.models import MODELS
+from rlexp.start import STARTS
+from rlexp.tasks import TASKS
+from rlexp.types import NonNegative, NonNegativeInt, PositiveInt
+
+Share = Annotated[float, Gt(0), Le(1)]
+FinitePositive = Annotated[FiniteFloat, Gt(0)]
+FiniteNonNegative = Annotated[FiniteFloat, Ge(0)]
+
+
+class GroupSize(Closed):
+    """Completions a prompt, and prompts a step."""
+
+    completions: PositiveInt
+    prompts: PositiveInt
+
+
+class Filter(Closed):
+    """Which completions enter the loss, and which the statistics of ``norm``."""
+
+    loss: schema(filter.FUNCTIONS)
+    statistics: schema(filter.FUNCTIONS)
+
+
+class Evaluation(Closed):
+    """Held-out evaluation: how often, on how many prompts, with how many samples a prompt, and which pass@k."""
+
+    every: PositiveInt
+    prompts: PositiveInt
+    samples: PositiveInt
+    ks: list[PositiveInt]
+
+
+class Score(Closed):
+    """The one number of a run: mean of ``metric`` over the last ``share`` of its evaluations."""
+
+    metric: str
+    floor: FiniteFloat
+    share: Share
+
+
+class Config(Closed):
+    """Everything that a run's results depend on."""
+
+    task: schema(TASKS)
+    model: schema(MODELS)
+    group_size: GroupSize
+    start: schema(STARTS)
+    shaping: schema(shaping.FUNCTIONS)
+    filter: Filter
+    norm: schema(norm.FUNCTIONS)
+    clip: schema(clip.FUNCTIONS)
+    agg: schema(agg.FUNCTIONS)
+    kl: schema(kl.FUNCTIONS, coef=NonNegative, place=Literal["loss", "reward"])
+    logger: schema(LOGGERS)
+    seed: NonNegativeInt
+    steps: PositiveInt
+    inner_steps: PositiveInt
+    minibatches: PositiveInt
+    lr: FinitePositive
+    lr_final: Annotated[float, Ge(0), Le(1)]
+    warmup_steps: NonNegativeInt
+    grad_clip: FinitePositive | None
+    entropy_coef: FiniteNonNegative
+    temperature: FinitePositive
+    log_every: PositiveInt
+    threads: PositiveInt | None
+    eval: Evaluation
+    score: Score
+    baseline: str | None
+    study: dict[str, Any] | None
+
+
+def read(values: Mapping[str, Any]) -> Config:
+    """Check plain values and return them as a Config; ConfigError with a line for each problem."""
+    try:
+        config = Config.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigError(lines(error, values)) from None
+    if problems := list(contradictions(config)):
+        raise ConfigError(problems)
+    return config
+
+
+def load(path: str | Path) -> Config:
+    """Read the config.yaml that a run left behind."""
+    return read(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
+
+
+def to_yaml(config: Config) -> str:
+    """Return the complete config as YAML that ``load`` reads back."""
+    return yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True)
+
+
+def contradictions(config: Config) -> Iterator[str]:
+    """Say what is wrong between keys that are each right by themselves."""
+    yield from task_problems(config)
+    yield from group_problems(config)
+    yield from evaluation_problems(config)
+    yield from axis_problems(config)
+
+
+def task_problems(config: Config) -> Iterator[str]:
+    """Let the task itself say whether its knobs fit together."""
+    try:
+        choose(TASKS, config.task)()
+    except ValueError as error:
+        knob = str(error).partition("=")[0]
+        yield f"task.{error}" if hasattr(config.task, knob) else f"task={config.task.name}: {error}"
+
+
+def group_problems(config: Config) -> Iterator[str]:
+    """Whether groups and minibatches give ``norm`` something to compare."""
+    completions, prompts = config.group_size.completions, config.group_size.prompts
+    if prompts % config.minibatches:
+        yield (
+            f"minibatches={config.minibatches}: must divide the prompts of a step (group_size.prompts={prompts}), "
+            "groups are never split"
+        )
+    alone = {"center": completions, "local": completions, "hybrid": completions, "rloo": completions}
+    if (alone | {"global": completions * prompts}).get(config.norm.name) == 1:
+        yield (
+            f"norm={config.norm.name}: compares a completion with others, but group_size.completions={completions} "
+            f"group_size.prompts={prompts} leave it none, so every advantage would be 0; "
+            "take more completions or norm=none"
+        )
+
+
+def evaluation_problems(config: Config) -> Iterator[str]:
+    """Whether pass@k has enough samples."""
+    largest = max(config.eval.ks, default=0)
+    if largest > config.eval.samples:
+        samples = config.eval.samples
+        yield f"eval.ks={shown(config.eval.ks)}: pass@{largest} needs as many samples, and eval.samples={samples}"
+
+
+def axis_problems(config: Config) -> Iterator[str]:
+    """Knobs that contradict the choice they belong to or would do nothing."""
+    if config.kl.name == "none" and config.kl.coef > 0:
+        yield f"kl.coef={shown(config.kl.coef)}: kl=none has no penalty to weigh; choose kl=k1, k2 or k3"
+    if config.shaping.name == "overlong" and config.shaping.cache > config.shaping.cap:
+        yield f"shaping.cache={config.shaping.cache}: must be at most shaping.cap={config.shaping.cap}"
+    if config.model.name == "transformer" and config.model.width % config.model.heads:
+        yield f"model.heads={config.model.heads}: must divide model.width={config.model.width}"
