@@ -1,0 +1,1 @@
+"""Hydra launcher that trains the jobs of a sweep together."""
