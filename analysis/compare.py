@@ -14,6 +14,7 @@ from analysis.load import Data, Problem, load
 from analysis.notes import notes
 from analysis.read import AnalysisError
 from analysis.tables import comparison_grid, fit, latex, markdown, print_grid, print_verdicts, verdict_grid
+from analysis.variants import known
 from analysis.verdict import Verdict, verdicts
 
 __all__ = ["Comparison", "Report", "compare", "main", "report"]
@@ -45,14 +46,15 @@ def report(
 ) -> Report:
     """Compare a sweep's variants, print table, verdicts and notes, write tables and figures to `<folder>/analysis`.
 
-    A study's own baseline and metric hold unless others are named. Raises AnalysisError, one line, if nothing can be
-    compared; runs that failed are left out and listed.
+    The baseline and metric of the configuration hold unless others are named. Runs that failed are left out and listed.
+    Raises AnalysisError, one line, if nothing can be compared.
     """
     console = console or Console()
     data = load(folder, metrics=[metric] if metric else [])
-    study = data.study or {}
-    comparison = compare(data, metric or study.get("metric"), baseline or study.get("baseline"))
-    judged = verdicts(study, _study_scores(data, study, comparison), data.labels)
+    planned = data.planned_baseline
+    baseline = baseline or (planned if planned and known(planned, data.labels) else None)
+    comparison = compare(data, metric or data.study.get("metric"), baseline)
+    judged = verdicts(data.study, seed_scores(data, data.study.get("metric")), data.labels)
     remarks = notes(data, comparison)
     show(console, data, comparison, judged, remarks)
     files = write(Path(out) if out else Path(folder) / "analysis", data, comparison, judged, remarks)
@@ -60,11 +62,6 @@ def report(
     for path in files:
         console.print(Text(shown(path)), soft_wrap=True)
     return Report(data, comparison, judged, remarks, data.problems, files)
-
-
-def _study_scores(data: Data, study: dict, comparison: Comparison):
-    """A study is judged by its own metric, whatever the table shows."""
-    return seed_scores(data, study["metric"]) if study.get("metric") else seed_scores(data)
 
 
 def show(

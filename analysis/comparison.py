@@ -41,8 +41,8 @@ class Comparison(NamedTuple):
 def compare(data: Data, metric: str | None = None, baseline: str | None = None) -> Comparison:
     """Every variant's level and its paired difference to the baseline (the first variant unless named).
 
-    Without a metric it is the score in the runs' summaries; a named metric is averaged over the last 10 % (at least 1)
-    of the rows where it is present. p values are corrected (Holm) over all variants compared here.
+    Without a metric it is the score in the runs' summaries; a named metric is averaged over the same last share of the
+    rows where it is present. p values are corrected (Holm) over all variants compared here.
     """
     baseline = resolve(baseline, data.labels) if baseline else data.variants[0]
     scores = seed_scores(data, metric)
@@ -76,14 +76,15 @@ def seed_scores(data: Data, metric: str | None = None) -> pd.DataFrame:
 
 
 def late_means(data: Data, metric: str) -> pd.Series:
-    """Mean per run over the last 10 % (at least 1) of the rows where the metric is present."""
+    """Mean per run over the last ⌈share · n⌉ (at least 1) of the n rows where the metric is present, as scores are."""
     known = [column for column in data.metrics.columns if column not in ("name", "variant", "seed", "step")]
     if metric not in known:
         raise AnalysisError(f"no run logged '{metric}'; choose one of: {'  '.join(known)}")
     present = data.metrics[["name", metric]].dropna()
     groups = present.groupby("name", sort=False)[metric]
     from_the_end = groups.cumcount(ascending=False)
-    late = from_the_end < (groups.transform("size") // 10).clip(lower=1)
+    count = np.ceil((data.share * groups.transform("size")).round(9)).clip(lower=1)  # 0.07 · 100 > 7 in floats
+    late = from_the_end < count
     return present[late].groupby("name")[metric].mean()
 
 

@@ -41,10 +41,25 @@ class Data(NamedTuple):
     axis: str
     """What the labels are values of: the one override key that varies, or "variant"."""
     score_metric: str | None
-    """The metric whose mean over the last 10 % of evaluations is the score."""
-    study: dict[str, Any] | None
-    """The question and its expectations, from the configuration, if the sweep is a study."""
+    """The metric whose late mean is the score."""
+    config: dict[str, Any]
+    """The configuration of the first run that has one: for what is the same in all runs, such as the study."""
     problems: list[Problem]
+
+    @property
+    def study(self) -> dict[str, Any]:
+        """The question and its expectations; empty if the sweep is not a study."""
+        return block(self.config, "study")
+
+    @property
+    def share(self) -> float:
+        """Over which last share of its evaluations a score is the mean."""
+        return float(block(self.config, "score").get("share") or 0.1)
+
+    @property
+    def planned_baseline(self) -> str | None:
+        """The baseline that the configuration or the study names."""
+        return self.config.get("baseline") or self.study.get("baseline")
 
 
 class _Run(NamedTuple):
@@ -68,12 +83,12 @@ def load(folder: str | Path, metrics: Collection[str] | None = None) -> Data:
     jobs += [job for job in _found_jobs(folder) if job["name"] not in listed]
     if not jobs:
         raise AnalysisError(f"no runs in '{folder}': expected {INDEX_FILE}, or sub folders with {SUMMARY_FILE}")
-    study = _study(folder, jobs)
-    wanted = None if metrics is None else {*metrics, (study or {}).get("metric")} - {None}
-    return _collect(folder, study, [_read_run(folder, job, wanted, problems) for job in jobs], problems)
+    config = _config(folder, jobs)
+    wanted = None if metrics is None else {*metrics, block(config, "study").get("metric")} - {None}
+    return _collect(folder, config, [_read_run(folder, job, wanted, problems) for job in jobs], problems)
 
 
-def _collect(folder: Path, study: dict[str, Any] | None, runs: list[_Run], problems: list[Problem]) -> Data:
+def _collect(folder: Path, config: dict[str, Any], runs: list[_Run], problems: list[Problem]) -> Data:
     from analysis.frames import metrics_frame, runs_frame
 
     overrides = {run.facts["variant"]: run.overrides for run in reversed(runs)}
@@ -91,7 +106,7 @@ def _collect(folder: Path, study: dict[str, Any] | None, runs: list[_Run], probl
         labels=labels,
         axis=axis,
         score_metric=used.most_common(1)[0][0] if used else None,
-        study=study,
+        config=config,
         problems=problems,
     )
 
@@ -182,8 +197,12 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and value == value else None
 
 
-def _study(folder: Path, jobs: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The `study` block of the first readable configuration: all runs of a sweep carry the same."""
+def _config(folder: Path, jobs: list[dict[str, Any]]) -> dict[str, Any]:
     configs = (read_yaml(folder / job["name"] / "config.yaml") for job in jobs)
-    config = next((config for config in configs if isinstance(config, dict)), {})
-    return config["study"] if isinstance(config.get("study"), dict) else None
+    return next((config for config in configs if isinstance(config, dict)), {})
+
+
+def block(config: dict[str, Any], key: str) -> dict[str, Any]:
+    """A block of a configuration; empty if it is absent, null or no mapping."""
+    value = config.get(key)
+    return value if isinstance(value, dict) else {}

@@ -6,16 +6,17 @@ import pandas as pd
 from analysis.comparison import ALPHA, MIN_SEEDS, Comparison
 from analysis.load import Data
 from analysis.statistics import min_p, seeds_for_p
+from analysis.variants import known
 
 
 def notes(data: Data, comparison: Comparison) -> list[str]:
     """All notes of a comparison, the method first; empty ones are left out."""
-    makers = (_method, _rule, _few_seeds, _unreachable, _missed, _unpaired, _duplicates, _without_score)
+    makers = (_method, _rule, _planned, _few_seeds, _unreachable, _missed, _unpaired, _duplicates, _without_score)
     return [note for maker in makers if (note := maker(data, comparison))]
 
 
 def _method(data: Data, comparison: Comparison) -> str:
-    score = f"{comparison.metric}, mean over the last 10 % of its evaluations, per run"
+    score = f"{comparison.metric}, mean over the last {100 * data.share:g} % of its evaluations, per run"
     level = "IQM: interquartile mean over seeds [95 % percentile bootstrap]"
     if not comparison.others:
         return f"score: {score}. {level}."
@@ -34,6 +35,13 @@ def _rule(data: Data, comparison: Comparison) -> str:
         f"p: sign flips of paired differences (exact up to 14 seeds), Holm over {len(compared)} "
         f"variant{'s' * (len(compared) > 1)}. Claims rest on p (Holm); intervals show size."
     )
+
+
+def _planned(data: Data, comparison: Comparison) -> str:
+    planned = data.planned_baseline
+    if not planned or known(planned, data.labels):
+        return ""
+    return f"the planned baseline {planned} has no run; compared with {comparison.labels[comparison.baseline]}."
 
 
 def _few_seeds(data: Data, comparison: Comparison) -> str:

@@ -60,3 +60,12 @@ def resolve(name: str, labels: Mapping[str, str]) -> str:
         return matches[0]
     what = "fits several variants" if matches else "is not a variant"
     raise AnalysisError(f"'{name}' {what}; choose one of: {'  '.join(labels)}")
+
+
+def known(name: str, labels: Mapping[str, str]) -> bool:
+    """Whether `resolve` finds a variant."""
+    try:
+        resolve(name, labels)
+    except AnalysisError:
+        return False
+    return True

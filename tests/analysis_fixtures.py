@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from analysis.variants import split
+
 METRIC = "eval/greedy_accuracy"
 
 
@@ -44,7 +46,7 @@ def write_sweep(folder: Path, scores: dict[str, list[float]], steps: int = 40) -
     jobs = []
     for variant, values in scores.items():
         for seed, score in enumerate(values):
-            overrides = [*(variant.split(",") if variant != "default" else []), f"seed={seed}"]
+            overrides = [*split(variant), f"seed={seed}"]
             job = write_run(folder, ",".join(overrides), variant, seed, score, steps)
             jobs.append({"job": len(jobs), "overrides": overrides, **job})
     write_lines(folder / "jobs.jsonl", jobs)

@@ -14,7 +14,7 @@ from rich.console import Console
 from scipy import stats
 
 from analysis import load
-from analysis.compare import compare, main, report
+from analysis.compare import compare, main, report, show
 from analysis.notes import notes
 from analysis.read import AnalysisError
 from analysis.tables import Grid, decimals, fit, latex, markdown, number
@@ -76,9 +76,20 @@ def test_only_seeds_that_both_have_are_paired(tmp_path):
 
 def test_another_metric_is_the_mean_of_its_last_tenth(sweep):
     table = compare(load(sweep), metric="reward/mean").table
-    assert table.loc["norm=local", "mean"] == 10.0  # 11 rows 0..10: the last 1
+    assert table.loc["norm=local", "mean"] == 9.5  # 11 rows 0..10: the last 2
     longer = write_sweep(sweep.parent / "longer", random_scores(NAMES, 2), steps=39)
     assert compare(load(longer), metric="reward/mean").table.loc["norm=local", "mean"] == (36 + 37 + 38 + 39) / 4
+
+
+def test_share_and_baseline_are_those_of_the_configuration(sweep):
+    config = sweep / "norm=local,seed=0" / "config.yaml"
+    config.write_text("score: {share: 0.28}\nbaseline: norm=hybrid\n")
+    text, result = printed(sweep, metric="reward/mean")
+    assert result.comparison.table.loc["norm=local", "mean"] == 8.5  # the last 4 of 0..10
+    assert result.comparison.baseline == "norm=hybrid" and "over the last 28 %" in text
+    config.write_text("baseline: norm=rloo\n")
+    text, result = printed(sweep)
+    assert "planned baseline norm=rloo has no run; compared with local" in text
 
 
 def test_an_unknown_metric_lists_the_known(sweep):
@@ -141,10 +152,11 @@ def test_all_files_are_written_and_printed(sweep, monkeypatch):
 
 def test_a_failed_run_is_listed_and_the_rest_is_used(sweep):
     path = sweep / "norm=global,seed=3" / "summary.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "diverged", "reason": "loss [NaN]"}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "diverged", "reason": "loss [bold]"}))
     text, result = printed(sweep)
-    assert "norm=global,seed=3: diverged: loss [NaN]" in text and result.exit_code == 1
+    assert "norm=global,seed=3: diverged: loss [bold]" in text and result.exit_code == 1
     assert result.comparison.table.loc["norm=global", ["n", "failed", "runs"]].tolist() == [9, 1, 10]
+    assert compare(load(sweep), metric="reward/mean").table.loc["norm=global", "n"] == 9
 
 
 def test_command_line(sweep, tmp_path):
@@ -182,6 +194,12 @@ def test_damaged_runs_exit_1(sweep, capsys):
     assert "1 problem" in capsys.readouterr().out
 
 
+def test_names_are_never_read_as_markup(tmp_path):
+    names = ["task.sizes=[1,2],a=[red]", "task.sizes=[3,4],a=[/red]"]
+    text, result = printed(write_sweep(tmp_path, {name: [0.1] for name in names}, 4))
+    assert result.comparison.axis == "variant" and all(name in text for name in names)
+
+
 def test_latex_is_escaped():
     text = latex(Grid(["a_b", "50 %"], [["x&y#{z}~^\\$", "−0.1"]]))
     assert r"a\_b & 50 \% \\" in text
@@ -206,10 +224,12 @@ def test_numbers():
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_the_terminal_table_fits_and_breaks_no_number(sweep, width):
-    text, result = printed(sweep, width=width)
-    lines = text.split("\n- ")[0].split("\n")
-    assert max(map(len, lines)) <= width
-    low, high = result.comparison.table.loc["norm=hybrid", ["difference_low", "difference_high"]]
+    stream, data = StringIO(), load(sweep)
+    comparison = compare(data)
+    show(Console(file=stream, width=width), data, comparison, [], [])
+    text = stream.getvalue()
+    assert max(map(len, text.split("\n"))) <= width
+    low, high = comparison.table.loc["norm=hybrid", ["difference_low", "difference_high"]]
     assert f"[+{low:.3f}, +{high:.3f}]" in text and "hybrid" in text
 
 

@@ -97,9 +97,10 @@ def test_bands_need_three_runs_and_lines_are_the_pointwise_iqm(tmp_path):
 
 
 def test_figures_are_saved_as_three_formats_with_text_as_text(tmp_path):
-    comparison = compare(load(write_sweep(tmp_path, random_scores(["norm=a", "norm=b"], 4), 10)))
+    comparison = compare(load(write_sweep(tmp_path, random_scores(["norm=a", "norm=$x$"], 4), 10)))
     svg, pdf, png = save(effects(comparison), tmp_path / "effects")
-    assert "<text" in svg.read_text() and pdf.read_bytes().startswith(b"%PDF") and png.read_bytes()[1:4] == b"PNG"
+    assert ">$x$</text>" in svg.read_text()
+    assert pdf.read_bytes().startswith(b"%PDF") and png.read_bytes()[1:4] == b"PNG"
 
 
 def test_one_colour_per_variant_and_grey_for_the_baseline():

@@ -33,7 +33,7 @@ def test_all_runs_and_steps_are_read(sweep):
     assert list(data.runs["score"]) == [0.5, 0.6, 0.7, 0.6, 0.7, 0.8]
     assert list(data.runs["norm"]) == ["local"] * 3 + ["global"] * 3
     assert len(data.metrics) == 6 * 11 and data.metrics[METRIC].notna().sum() == 6 * 6
-    assert (data.score_metric, data.study, data.problems) == (METRIC, None, [])
+    assert (data.score_metric, data.study, data.share, data.problems) == (METRIC, {}, 0.1, [])
 
 
 def test_null_is_nan(sweep):
@@ -50,6 +50,17 @@ def test_a_cut_last_line_is_skipped_and_reported(sweep):
     assert data.problems == [(name, "metrics.jsonl: 1 damaged line skipped")]
     assert (data.metrics["name"] == name).sum() == 10
     assert data.runs["score"].notna().all()
+
+
+@pytest.mark.parametrize("line", ["12", "{", '"step"', "[1]", '{"step": 3, "a": '])
+@pytest.mark.parametrize("metrics", [None, []])
+def test_a_damaged_line_in_the_middle_costs_only_itself(sweep, line, metrics):
+    path = sweep / "norm=local,seed=0" / "metrics.jsonl"
+    rows = path.read_text().split("\n")
+    path.write_text("\n".join([*rows[:4], line, *rows[4:]]))
+    data = load(sweep, metrics)
+    assert [problem.reason for problem in data.problems] == ["metrics.jsonl: 1 damaged line skipped"]
+    assert data.metrics["name"].value_counts().nunique() == 1
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, break_json])
