@@ -22,7 +22,7 @@ def pytest_configure(config):
 def pytest_generate_tests(metafunc):
     """Run a test that asks for ``<axis>_choice`` or ``any_choice`` once for each, or for those that ``only`` names."""
     marker = metafunc.definition.get_closest_marker("only")
-    for wanted in {f"{axis}_choice" for axis in AXES} | {"any_choice"}:
+    for wanted in [*(f"{axis}_choice" for axis in AXES), "any_choice"]:
         if wanted in metafunc.fixturenames:
             axes = AXES if wanted == "any_choice" else [wanted.removesuffix("_choice")]
             found = [choice for axis in axes for choice in choices(axis)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 LEADING = [(), (1,), (3,), (2, 3)]
 POISON = [math.inf, -math.inf, math.nan]
-GARBAGE = [1e4, -1e4, math.inf, math.nan]
+GARBAGE = [1e4, math.inf, math.nan]
 REPLICAS, P, G, T = 6, 3, 4, 5
 
 
