@@ -142,6 +142,7 @@ def _one_panel(comparison: Comparison, lines: Curves) -> Figure:
     for variant, line in lines.items():
         _draw(axes, line, colours[variant], dashed=variant == comparison.baseline and len(lines) > 1)
     axes.set(xlabel="step", ylabel=comparison.metric)
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
     names = {variant: wrap(comparison.labels[variant], 26) for variant in lines}
     _curves_layout(figure, comparison, list(names.values()), panel_height=2.3)
     _end_labels(figure, axes, lines, names, colours)
@@ -217,7 +218,7 @@ def _highlight(axes: Axes, lines: Curves, variant: str, baseline: str) -> None:
     if baseline in lines:
         _draw(axes, lines[baseline], BASELINE, dashed=True)
     _draw(axes, lines[variant], COLOURS[0], dashed=False)
-    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10], integer=True))
 
 
 def _span(counts) -> str:

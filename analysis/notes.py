@@ -1,6 +1,5 @@
 """What a reader of a comparison must know beside the numbers: how they were made and what they cannot show."""
 
-import numpy as np
 import pandas as pd
 
 from analysis.comparison import ALPHA, MIN_SEEDS, Comparison
@@ -62,9 +61,10 @@ def _unreachable(data: Data, comparison: Comparison) -> str:
     if not short:
         return ""
     n = int(comparison.table.loc[short, "n_pairs"].max())
+    holm = f", times {len(compared)} by Holm" if len(compared) > 1 else ""
     return (
-        f"p cannot reach {ALPHA:g} with {n} paired seed{'s' * (n > 1)} (smallest p = {min_p(n):.2g}, times "
-        f"{len(compared)} by Holm): {seeds_for_p(len(compared), ALPHA)} seeds are needed."
+        f"p cannot reach {ALPHA:g} with {n} paired seed{'s' * (n > 1)} (smallest p = {min_p(n):.2g}{holm}): "
+        f"{seeds_for_p(len(compared), ALPHA)} seeds are needed."
     )
 
 
@@ -79,7 +79,7 @@ def _shows_nothing(row: pd.Series, comparisons: int) -> bool:
     """A p that could have been small but is not; where it could not, an interval around 0."""
     around_zero = row["difference_low"] <= 0 <= row["difference_high"]
     null = row["p_holm"] >= ALPHA if reachable(row, comparisons) else around_zero
-    return bool(null and np.isfinite(row["detectable"]))
+    return bool(null and row["detectable"] > 0)
 
 
 def _unpaired(data: Data, comparison: Comparison) -> str:

@@ -28,6 +28,12 @@ def sweep(tmp_path) -> Path:
     return write_sweep(tmp_path / "sweep", random_scores(NAMES, 10), steps=10)
 
 
+@pytest.fixture
+def no_figures(monkeypatch) -> None:
+    """Drawing takes most of the time of a report."""
+    monkeypatch.setattr("analysis.compare._write_figures", lambda *_: [])
+
+
 def printed(folder, width: int = 200, **options) -> tuple[str, object]:
     stream = StringIO()
     result = report(folder, console=Console(file=stream, width=width), **options)
@@ -44,6 +50,7 @@ def test_a_row_has_the_published_statistics(sweep):
     assert (row["runs"], row["failed"], row["collapsed"], row["collapsed_of"]) == (10, 0, 0, 10)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_the_baselines_own_difference_is_exactly_zero(sweep):
     comparison = compare(load(sweep), baseline="hybrid")
     row = comparison.table.loc["norm=hybrid"]
@@ -81,6 +88,7 @@ def test_another_metric_is_the_mean_of_its_last_tenth(sweep):
     assert compare(load(longer), metric="reward/mean").table.loc["norm=local", "mean"] == (36 + 37 + 38 + 39) / 4
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_share_and_baseline_are_those_of_the_configuration(sweep):
     config = sweep / "norm=local,seed=0" / "config.yaml"
     config.write_text("score: {share: 0.28}\nbaseline: norm=hybrid\n")
@@ -97,6 +105,7 @@ def test_an_unknown_metric_lists_the_known(sweep):
         compare(load(sweep), metric="eval/x")
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_few_seeds_are_said_to_be_few(tmp_path):
     text, result = printed(write_sweep(tmp_path / "a", random_scores(NAMES, 5), 10))
     assert "p cannot reach 0.05 with 5 paired seeds (smallest p = 0.062, times 2 by Holm): 7 seeds are needed" in text
@@ -113,6 +122,7 @@ def table_rows(result, header: str) -> list[list[str]]:
     return select(comparison_grid(result.comparison), [header]).rows
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_null_result_says_what_it_could_have_missed(tmp_path):
     rng = np.random.default_rng(3)
     folder = write_sweep(tmp_path, {name: list(rng.normal(0.5, 0.01, 10)) for name in NAMES}, 10)
@@ -150,6 +160,7 @@ def test_all_files_are_written_and_printed(sweep, monkeypatch):
     assert all(path.read_bytes() == content for path, content in again.items())
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_failed_run_is_listed_and_the_rest_is_used(sweep):
     path = sweep / "norm=global,seed=3" / "summary.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "diverged", "reason": "loss [bold]"}))
@@ -188,12 +199,14 @@ def test_mistakes_are_one_line_and_exit_2(sweep, monkeypatch, capsys, arguments,
     assert code == 2 and message in error and error.count("\n") == 1
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_damaged_runs_exit_1(sweep, capsys):
     (sweep / "norm=local,seed=0/summary.json").unlink()
     assert main([str(sweep)]) == 1
     assert "1 problem" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_names_are_never_read_as_markup(tmp_path):
     names = ["task.sizes=[1,2],a=[red]", "task.sizes=[3,4],a=[/red]"]
     text, result = printed(write_sweep(tmp_path, {name: [0.1] for name in names}, 4))
