@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from rlexp.progress import Progress, drawing, duration, short_labels, stderr
+from rlexp.progress import Progress, drawing, duration, short_labels, stderr, swapped_streams
 
 
 class Clock:
@@ -122,15 +122,15 @@ def test_a_file_is_never_animated(monkeypatch, capsys):
 
 
 def test_log_handlers_get_their_streams_back():
-    handler = logging.StreamHandler(sys.stdout)
-    logging.root.addHandler(handler)
-    shown, _, _ = progress(NORMS, 1, 10, interactive=True)
+    before, meanwhile, other = io.StringIO(), io.StringIO(), io.StringIO()
+    handlers = [logging.StreamHandler(stream) for stream in (before, other)]
+    logging.root.handlers, kept = handlers, logging.root.handlers
     try:
-        with shown:
-            shown.update(1, [True] * 3, [0.5] * 3)
-        assert handler.stream is sys.stdout
+        with swapped_streams({id(before): meanwhile}):
+            assert [handler.stream for handler in handlers] == [meanwhile, other]
+        assert [handler.stream for handler in handlers] == [before, other]
     finally:
-        logging.root.removeHandler(handler)
+        logging.root.handlers = kept
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def test_a_run_that_starts_again_leaves_nothing_of_the_old_one(recorder, tmp_pat
         ([0.0] * 90 + [1.0] * 10, 0.1, 1.0),
         ([0.0] * 93 + [1.0] * 7, 0.07, 1.0),
         ([0.0, 0.5, 1.0], 1.0, 0.5),
+        ([0.2, 0.4], 0.0, 0.4),
         ([0.5, None], 0.1, None),
         ([0.5, math.nan], 1.0, None),
         ([None, 0.5], 0.1, 0.5),
