@@ -1,5 +1,6 @@
 """The schema of a run's config, built from the signatures of the axis functions, and the checks between its keys."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -119,8 +120,8 @@ def task_problems(config: Config) -> Iterator[str]:
     try:
         choose(TASKS, config.task)()
     except ValueError as error:
-        knob = str(error).partition("=")[0]
-        yield f"task.{error}" if hasattr(config.task, knob) else f"task={config.task.name}: {error}"
+        first_word = re.match(r"\w*", str(error))[0]
+        yield f"task.{error}" if first_word in type(config.task).model_fields else f"task={config.task.name}: {error}"
 
 
 def group_problems(config: Config) -> Iterator[str]:

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import OverrideParseException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from rlexp.compose import CONF, composed
 from rlexp.errors import ConfigError, no_such_key
 from rlexp.naming import key_of
 
+EXPECTED = (HydraException, OmegaConfBaseException, OSError, ValueError)
 HINTS = {"group_size": "; any other pair by value: group_size.completions=10 group_size.prompts=12"}
 
 
@@ -31,7 +33,8 @@ def explain(error: BaseException, overrides: Sequence[str]) -> str:
     for pattern, sentence in SENTENCES:
         if match := re.search(pattern, str(error), re.DOTALL):
             return sentence(match, overrides)
-    return flat(error)
+    text = flat(error)
+    return text if isinstance(error, EXPECTED) else f"{type(error).__name__}: {text} (HYDRA_FULL_ERROR=1 shows where)"
 
 
 def flat(error: BaseException) -> str:

@@ -55,7 +55,10 @@ class Remembering:
         return getattr(self.loader, name)
 
 
-def plan(loader: ConfigLoader, master: DictConfig, batch: Sequence[Sequence[str]], first: int = 0) -> list[Planned]:
+Loader = ConfigLoader | Remembering
+
+
+def plan(loader: Loader, master: DictConfig, batch: Sequence[Sequence[str]], first: int = 0) -> list[Planned]:
     """Compose and check all jobs; ConfigError with a line for each distinct problem if any cannot run."""
     planned, problems = [], {}
     for number, overrides in enumerate(batch, first):
@@ -81,7 +84,7 @@ def also(jobs: Sequence[str]) -> str:
     return f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
 
 
-def plan_job(loader: ConfigLoader, master: DictConfig, overrides: list[str], number: int) -> Planned:
+def plan_job(loader: Loader, master: DictConfig, overrides: list[str], number: int) -> Planned:
     """Compose and check one job of a sweep."""
     settings = loader.load_sweep_config(master, overrides)
     with open_dict(settings):

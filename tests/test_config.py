@@ -1,0 +1,148 @@
+"""Every YAML composes, the schema holds, and what contradicts itself is said in words."""
+
+import pytest
+
+from rlexp.compose import CONF, compose, composed, plain
+from rlexp.config import load, read, to_yaml
+from rlexp.errors import ConfigError
+
+CHOICES = sorted(f"{file.parent.name}={file.stem}" for file in CONF.glob("*/*.yaml"))
+PRESETS = sorted(file.stem for file in (CONF / "preset").glob("*.yaml"))
+AXES = ("shaping", "filter", "norm", "clip", "agg", "kl")
+RECIPES = {
+    # name: shaping, kept in the loss, norm, clip range, agg, (kl, weight, place)
+    "reinforce": ("none", "none", "none", None, "token", ("none", 0.0, "loss")),
+    "grpo": ("none", "none", "local", (0.2, 0.2), "sequence", ("k3", 0.04, "loss")),
+    "dr_grpo": ("none", "none", "center", (0.2, 0.2), "dr_grpo", ("none", 0.0, "loss")),
+    "dapo": ("overlong", "none", "local", (0.2, 0.28), "token", ("none", 0.0, "loss")),
+    "lite_ppo": ("none", "none", "hybrid", (0.2, 0.2), "token", ("none", 0.0, "loss")),
+    "aligned": ("none", "none", "hybrid", (0.2, 0.28), "sequence", ("none", 0.0, "loss")),
+    "grpo_tcr": ("overlong", "none", "local", (0.2, 0.28), "token", ("k1", 0.01, "loss")),
+}
+
+
+def problems(*overrides):
+    with pytest.raises(ConfigError) as error:
+        compose(*overrides)
+    return error.value.problems
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_choice_composes(choice):
+    compose(choice)
+
+
+def test_a_saved_config_reads_back_as_the_same(tmp_path):
+    config = compose("preset=grpo_tcr", "agg=dr_grpo", "grad_clip=null", "clip.high=inf", "lr=1e-6")
+    (tmp_path / "config.yaml").write_text(to_yaml(config))
+    assert load(tmp_path / "config.yaml") == config
+
+
+@pytest.mark.parametrize("size", [2, 4, 8, 16, 32, 64])
+def test_group_sizes_share_one_number_of_completions(size):
+    group = compose(f"group_size={size}").group_size
+    assert (group.completions, group.completions * group.prompts) == (size, 128)
+
+
+def test_any_other_group_size_is_given_by_value():
+    group = compose("group_size.completions=10", "group_size.prompts=3").group_size
+    assert (group.completions, group.prompts) == (10, 3)
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "none"])
+def test_a_recipe_is_what_its_source_says(name):
+    config = compose(f"preset={name}")
+    clip = (config.clip.low, config.clip.high) if config.clip.name == "ppo" else None
+    kl = (config.kl.name, config.kl.coef, config.kl.place)
+    found = (config.shaping.name, config.filter.loss.name, config.norm.name, clip, config.agg.name, kl)
+    assert found == RECIPES[name]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(
+    "choices",
+    [
+        ("none", "none", "none", "naive", "sequence", "none"),
+        ("overlong", "overlong_both", "rloo", "symmetric", "dr_grpo", "k2"),
+    ],
+    ids=["plain", "other"],
+)
+def test_the_command_line_wins_over_a_recipe_on_every_axis(preset, choices):
+    chosen = [f"{axis}={choice}" for axis, choice in zip(AXES, choices, strict=True)]
+    config, expected = compose(f"preset={preset}", *chosen), compose(*chosen)
+    assert all(getattr(config, axis) == getattr(expected, axis) for axis in AXES if axis != "kl")
+    assert (config.kl.name, config.kl.coef) == (expected.kl.name, expected.kl.coef)
+
+
+def test_numbers_of_the_task_reach_the_axes_and_the_score():
+    config = compose("task.cap=9", "agg=dr_grpo", "shaping=overlong", "task.floor=0.25")
+    assert (config.agg.length, config.shaping.cap, config.score.floor) == (9, 9, 0.25)
+    assert config.score.metric == config.task.metric
+
+
+def test_wandb_is_offline_unless_the_environment_says_otherwise(monkeypatch):
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    assert compose().logger.mode == "offline"
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    assert compose().logger.mode == "disabled"
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("clip.high=-1", "clip.high=-1: must be at least 0"),
+        ("lr=0", "lr=0: must be above 0"),
+        ("lr=nan", "lr=nan: must be a finite number"),
+        ("lr=fast", "lr=fast: must be a number"),
+        ("steps=0", "steps=0: must be at least 1"),
+        ("seed=1.5", "seed=1.5: must be a whole number"),
+        ("seed=true", "seed=true: must be a whole number"),
+        ("score.share=2", "score.share=2: must be at most 1"),
+        ("eval.ks=[0]", "eval.ks[0]=0: must be at least 1"),
+        ("eval.ks=3", "eval.ks=3: must be a list, as [1,2]"),
+        ("eval=3", "eval=3: must be a set of keys"),
+        ("norm.name=locl", "norm.name=locl: must be one of none, center, local, global, hybrid, rloo, max"),
+        ("~norm.eps", "norm.eps: is missing"),
+        ("+norm.esp=1", "norm.esp=1: no such key; did you mean eps?"),
+        ("+nrm=local", "nrm=local: no such key; did you mean norm?"),
+        ("+eval.zzz=1", "eval.zzz=1: no such key; there are every, ks, prompts, samples"),
+        ("minibatches=3", "minibatches=3: must divide the prompts of a step (group_size.prompts=16), groups are"),
+        ("eval.ks=[1,99]", "eval.ks=[1,99]: pass@99 needs as many samples, and eval.samples=8"),
+        ("kl.coef=0.1", "kl.coef=0.1: kl=none has no penalty to weigh; choose kl=k1, k2 or k3"),
+        ("task.shortest=9", "task.shortest=9 must not exceed longest=4"),
+        ("~task.weights.exact", "task.weights must name exact, graded"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_one_line_with_the_key_and_what_is_allowed(override, line):
+    (found,) = problems(override)
+    assert found.startswith(line)
+
+
+@pytest.mark.parametrize("norm", ["center", "local", "hybrid", "rloo"])
+def test_a_group_of_one_is_refused_where_it_would_mean_no_gradient(norm):
+    (line,) = problems("group_size.completions=1", f"norm={norm}")
+    assert line.startswith(f"norm={norm}: compares a completion with others")
+
+
+@pytest.mark.parametrize("norm", ["none", "global", "max"])
+def test_a_group_of_one_is_allowed_where_it_means_something(norm):
+    compose("group_size.completions=1", f"norm={norm}")
+
+
+def test_knobs_that_contradict_each_other_within_an_axis():
+    assert problems("shaping=overlong", "shaping.cache=7") == ("shaping.cache=7: must be at most shaping.cap=6",)
+    assert problems("model=transformer", "model.heads=3") == ("model.heads=3: must divide model.width=64",)
+
+
+def test_every_problem_gets_its_line():
+    assert problems("lr=-1", "clip.low=-1", "+norm.esp=1") == (
+        "norm.esp=1: no such key; did you mean eps?",
+        "clip.low=-1: must be at least 0",
+        "lr=-1: must be above 0",
+    )
+
+
+def test_values_are_not_converted_in_silence():
+    values = plain(composed())
+    with pytest.raises(ConfigError, match="steps=40: must be a whole number"):
+        read(values | {"steps": "40"})
