@@ -19,6 +19,7 @@ from rlexp.choose import choose
 from rlexp.config import Config
 from rlexp.evaluate import evaluate
 from rlexp.loggers import LOGGERS
+from rlexp.metrics import Row
 from rlexp.models import MODELS
 from rlexp.models.layers import Init
 from rlexp.progress import Progress
@@ -207,7 +208,7 @@ def train(fleet: Fleet, runs: Sequence[Run]) -> None:
             run.finish("completed", config.steps)
 
 
-def record(runs: Sequence[Run], step: int, row: dict[str, Tensor], tokens: Tensor, config: Config, started: float) -> None:
+def record(runs: Sequence[Run], step: int, row: Row, tokens: Tensor, config: Config, started: float) -> None:
     """Hand every run that is alive its column of the metrics."""
     columns = {name: values.tolist() for name, values in row.items()} | {"progress/tokens": tokens.tolist()}
     sampled, elapsed = step * config.group_size.prompts * config.group_size.completions, time.perf_counter() - started

@@ -75,7 +75,7 @@ def advantage_metrics(advantages: Tensor) -> Row:
 
 
 def length_metrics(mask: Tensor, finished: Tensor, correct: Tensor) -> Row:
-    """Tokens of a completion (the end token counts): of all, of those that ended, right ones, wrong ones; cut-off share."""
+    """Mean tokens (the end token counts) of all completions, ended, right and wrong ones; share that was cut off."""
     lengths = mask.sum(-1)
     groups = {"mean": torch.ones_like(finished), "finished": finished, "correct": correct, "wrong": ~correct}
     row = {f"length/{name}": mean(lengths, which, COMPLETIONS) for name, which in groups.items()}
@@ -85,8 +85,8 @@ def length_metrics(mask: Tensor, finished: Tensor, correct: Tensor) -> Row:
 def policy_metrics(distributions: Tensor, references: Tensor, rollout: Rollout) -> Row:
     """Entropy and KL(π‖π_ref) in nats a token, of the policy that sampled, over the states that it visited.
 
-    ``distributions`` and ``references`` are the log-probabilities of the whole vocabulary ``[R, P, G, T, V]``: the exact
-    KL sums over them, k1 and k3 (Schulman, 2020) estimate it from the sampled tokens.
+    ``distributions`` and ``references`` are the log-probabilities of the whole vocabulary ``[R, P, G, T, V]``: the
+    exact KL sums over them, k1 and k3 (Schulman, 2020) estimate it from the sampled tokens.
     """
     tokens = rollout.completions.unsqueeze(-1)
     difference = (distributions - references).gather(-1, tokens).squeeze(-1)

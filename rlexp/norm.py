@@ -1,10 +1,10 @@
 """Rewards to advantages: ``norm(rewards, keep, *, knobs) -> advantages``, all ``[*R P G]``.
 
-``keep`` says which completions enter the statistics; every completion gets an advantage. A completion
-that is left out is measured against the statistics of those that are in.
+``keep`` says which completions enter the statistics; what a function returns for the others is not used
+(``step.experience`` gives them advantage 0).
 
-Shared rules: a group (for ``global``: a batch) of equal rewards, a group of one included, gives exactly
-zero. ``ddof`` is the divisor correction of the deviation: 1 as in ``torch.std``, TRL, verl, OpenRLHF;
+Shared rule of all that centre: a group (for ``global``: a batch) of equal rewards, a group of one included, gives
+exactly zero. ``ddof`` is the divisor correction of the deviation: 1 as in ``torch.std``, TRL, verl, OpenRLHF;
 0 as in open-instruct. ``eps`` is added to the deviation.
 """
 
@@ -63,8 +63,7 @@ def hybrid(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof:
 def rloo(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     """A = r − mean of the other completions of the group = n/(n − 1) · (r − mean_group).
 
-    Source: RLOO (arXiv 2402.14740). TRL ``RLOOTrainer``, verl ``rloo``, OpenRLHF ``rloo``. A completion outside
-    the statistics is scaled in the same way, so that all of a group share one factor.
+    Source: RLOO (arXiv 2402.14740). TRL ``RLOOTrainer``, verl ``rloo``, OpenRLHF ``rloo``.
     """
     kept = count(keep, GROUP, rewards.dtype)
     return centred(rewards, keep, GROUP) * kept / (kept - 1).clamp(min=1)

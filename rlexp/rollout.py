@@ -11,9 +11,9 @@ from torch import Tensor
 
 
 class Rollout(NamedTuple):
-    """Prompts ``[R, P, L]``; completions, old_log_probs (0 off the mask) and mask ``[R, P, G, T]``; finished ``[R, P, G]``.
+    """Prompts ``[R, P, L]``; completions, old_log_probs and mask ``[R, P, G, T]``; finished ``[R, P, G]``.
 
-    The mask covers the tokens up to the end token, which counts.
+    The mask covers the tokens up to the end token, which counts; elsewhere old_log_probs are 0.
     """
 
     prompts: Tensor
@@ -35,9 +35,7 @@ def best(log_probs: Tensor, uniforms: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def sample(
-    policy, task, prompts: Tensor, uniforms: Tensor, temperature: Tensor, pick: Callable = draw
-) -> Rollout:
+def sample(policy, task, prompts: Tensor, uniforms: Tensor, temperature: Tensor, pick: Callable = draw) -> Rollout:
     """Complete every prompt G times, at the ``temperature`` ``[R]`` of its run; ``uniforms`` are ``[R, P, G, T]``.
 
     All T numbers of a completion exist beforehand and tensors keep the width T, so that stopping when every

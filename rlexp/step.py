@@ -105,7 +105,11 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
 
 
 def experience(variant: Variant, rollout: Rollout, rewards: Tensor, ref_log_probs: Tensor) -> Experience:
-    """Rewards ``[R P G]`` to advantages. A completion without a reward (NaN) has advantage 0 and enters no statistics."""
+    """Rewards ``[R P G]`` to advantages.
+
+    A completion outside the statistics, because of the filter or because it has no reward (NaN), has advantage 0: its
+    distance from a group that it is not part of has no scale.
+    """
     lengths = rollout.mask.to(rewards.dtype).sum(-1)
     rewards = variant.shaping(rewards, lengths, rollout.finished)
     if variant.kl_in_reward:
@@ -115,7 +119,7 @@ def experience(variant: Variant, rollout: Rollout, rewards: Tensor, ref_log_prob
     known = rewards.where(scored, 0.0)
     counted = variant.filter_statistics(known, lengths, rollout.finished) & scored
     kept = variant.filter_loss(known, lengths, rollout.finished)
-    advantages = variant.norm(known, counted).where(scored, 0.0)
+    advantages = variant.norm(known, counted).where(counted, 0.0)
     mask = rollout.mask & kept.unsqueeze(-1)
     return Experience(*rollout[:3], ref_log_probs, mask, rewards, advantages)
 

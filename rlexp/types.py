@@ -10,6 +10,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt
 from jaxtyping import Bool, Float
+from pydantic import AllowInfNan
 from torch import Tensor
 
 PerToken = Float[Tensor, "*replica prompts group time"]
@@ -18,7 +19,7 @@ PerReplica = Float[Tensor, "*replica"]
 TokenMask = Bool[Tensor, "*replica prompts group time"]
 CompletionMask = Bool[Tensor, "*replica prompts group"]
 
-Positive = Annotated[float, Gt(0)]
+Positive = Annotated[float, Gt(0), AllowInfNan(False)]
 NonNegative = Annotated[float, Ge(0)]
 PositiveInt = Annotated[int, Ge(1)]
 NonNegativeInt = Annotated[int, Ge(0)]

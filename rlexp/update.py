@@ -26,9 +26,9 @@ def gradient_norms(gradients: Iterable[Tensor]) -> Tensor:
 
 
 class Schedule(NamedTuple):
-    """Learning rates: up to ``peak`` in ``warmup`` updates and down to ``final`` · peak at the last of ``total``, linearly.
+    """Learning rates ``[R]``: linearly up to ``peak`` in ``warmup`` updates, times a linear descent to ``final``.
 
-    Shapes ``[R]``. With ``final`` = 0 it is TRL's default, ``lr_scheduler_type="linear"``; with 1 it stays constant.
+    The descent ends after ``total`` updates: to 0 in TRL's default, ``lr_scheduler_type="linear"``; 1 is no descent.
     """
 
     peak: Tensor

@@ -171,7 +171,8 @@ def test_objective_equals_the_composed_reference(norm_choice, clip_choice, agg_c
 
     for r in range(R):
         one = replica(batch, r)
-        advantages = np.repeat(reference_of(norm_choice)(one["rewards"], one["keep"])[..., None], T, axis=-1)
+        in_statistics = np.where(one["keep"], reference_of(norm_choice)(one["rewards"], one["keep"]), 0.0)
+        advantages = np.repeat(in_statistics[..., None], T, axis=-1)
         at = functools.partial(composed, one, advantages)
         np.testing.assert_allclose(loss[r].item(), at(one["log_probs"]), **VALUE)
     # the slopes of one replica are enough here: that replicas do not mix is a law

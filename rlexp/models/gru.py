@@ -22,7 +22,7 @@ class GRULayer(nn.Module):
         self.state_bias = init.uniform(1, 3 * hidden, bound=bound)
 
     def gates(self, inputs: Tensor) -> Tensor:
-        """Return what the inputs contribute to the three gates, for all steps at once: ``[R, N, T, D] -> [R, N, T, 3H]``."""
+        """Return what the inputs add to the gates, for all steps at once: ``[R, N, T, D] -> [R, N, T, 3H]``."""
         replicas, rows, steps, width = inputs.shape
         flat = inputs.reshape(replicas, rows * steps, width)
         return torch.baddbmm(self.input_bias, flat, self.input_weight).view(replicas, rows, steps, -1)
@@ -58,7 +58,7 @@ class GRU(nn.Module):
         self.head = Linear(init, hidden, task.vocabulary)
 
     def run(self, tokens: Tensor, states: list[Tensor], present: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
-        """Read ``tokens`` ``[R, N, T]`` from ``states`` (a layer each, ``[R, N, H]``); return outputs and last states."""
+        """Read ``tokens`` ``[R, N, T]`` from ``states``, ``[R, N, H]`` a layer; return outputs and last states."""
         outputs, last = self.embedding(tokens), []
         for layer, state in zip(self.layers, states, strict=True):
             outputs = layer(outputs, state, present)
@@ -66,7 +66,7 @@ class GRU(nn.Module):
         return outputs, last
 
     def read(self, prompts: Tensor, group: int) -> tuple[Tensor, list[Tensor]]:
-        """Read each prompt once, ``[R, P, L]``; return last outputs and states, repeated for its group, ``[R, P·G, H]``."""
+        """Read each prompt ``[R, P, L]`` once; return its last output and states for its group: ``[R, P·G, H]``."""
         empty = self.embedding.weight.new_zeros(*prompts.shape[:2], self.hidden)
         outputs, states = self.run(prompts, [empty] * len(self.layers), prompts != self.pad)
         return (

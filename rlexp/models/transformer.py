@@ -14,7 +14,7 @@ MASKED = -1e9
 
 
 class Cache(NamedTuple):
-    """Keys and values of one layer, ``[R, P, heads, L, D]`` of the prompt, ``[R, P, G, heads, t, D]`` of completions."""
+    """Keys and values of a layer: ``[R, P, heads, L, D]`` of prompts, ``[R, P, G, heads, t, D]`` of completions."""
 
     prompt_keys: Tensor
     prompt_values: Tensor
@@ -52,7 +52,7 @@ class Block(nn.Module):
         return x + self.down(self.up(self.feedforward_norm(x)).relu())
 
     def read(self, x: Tensor, absent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Let each prompt attend to itself: ``[R, P, L, W]``; ``absent`` ``[R, P, 1, L, L]`` bars pads and the future."""
+        """Let prompts ``[R, P, L, W]`` attend to themselves; ``absent`` ``[R, P, 1, L, L]`` bars pads and future."""
         query, key, value = self.project(x)
         weights = softmax((query @ key.transpose(-1, -2)).masked_fill(absent, MASKED))
         return self.finish(x, weights @ value), key, value
@@ -103,7 +103,7 @@ class Transformer(nn.Module):
         return x[..., -1, :], State(caches, ~present[:, :, None, None, :], order[..., -1, None, None])
 
     def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Read further completion tokens ``[R, P, G, T]``; return their outputs ``[R, P, G, T, W]`` and the new state."""
+        """Read more completion tokens ``[R, P, G, T]``; return their outputs ``[R, P, G, T, W]`` and the new state."""
         steps = tokens.shape[-1]
         places = torch.arange(steps, device=tokens.device)
         x = self.tokens(tokens) + self.positions(state.position + places)
