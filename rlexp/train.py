@@ -39,8 +39,8 @@ def main() -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then leaves its exceptions to us
     try:
         hydra_main()
-    except KeyboardInterrupt:
-        leave("interrupted", INTERRUPTED)
+    except KeyboardInterrupt as stop:
+        leave("; ".join(["interrupted", *map(str, stop.args)]), INTERRUPTED)
     except RunFailed as error:
         leave(f"run failed: {reason(error)}", FAILED, error)
     except Exception as error:

@@ -16,6 +16,7 @@ from omegaconf import OmegaConf, open_dict, read_write
 from hydra_plugins.rlexp_launcher._index import Index
 from hydra_plugins.rlexp_launcher._logs import logs_of
 from rlexp import engine
+from rlexp.hooks import shortest
 from rlexp.plan import Planned, hydra_config, plan
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def launch(launcher: FusedLauncher, batch: Sequence[Sequence[str]], first: int) 
         for number, bucket in enumerate(buckets, 1):
             LOG.info("batch %d of %d: %d runs", number, len(buckets), len(bucket))
             returns |= run_bucket(launcher, bucket, index)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{shortest(index.path.parent)} has what was done") from None
     finally:
         index.close()
         configure_log(launcher.config.hydra.hydra_logging, launcher.config.hydra.verbose)
