@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import math
 import os
 import time
@@ -29,6 +30,7 @@ from rlexp.step import Fleet, Variant, train_step
 from rlexp.tasks import TASKS
 from rlexp.update import Adam, Schedule
 
+LOG = logging.getLogger(__name__)
 VARIANT = ("shaping", "filter", "norm", "clip", "agg", "kl", "entropy_coef")
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature")
 OUTSIDE = ("logger", "score", "baseline", "study")
@@ -54,6 +56,7 @@ class Run:
     logger: object
     evaluations: list[dict[str, float]] = field(default_factory=list)
     last: dict[str, float] = field(default_factory=dict)
+    step: int = 0
     error: Exception | None = None
 
     @classmethod
@@ -67,15 +70,16 @@ class Run:
         """Write a row everywhere; a loss that is not a number ends the run, and only this one."""
         self.recorder.row(step, row)
         self.logger.log(step, row)
-        self.last |= row
+        self.last, self.step = self.last | row, step
         if any(key.startswith("eval/") for key in row):
             self.evaluations.append(row)
         sick = [f"{key} is {row[key]}" for key in HEALTH if key in row and not math.isfinite(row[key])]
         if sick:
             self.error = FloatingPointError(f"diverged by step {step}: {', '.join(sick)}")
-            self.finish("diverged", step)
+            LOG.error("%s %s", self.job.name, self.error, extra={"job": self.job.name})
+            self.finish("diverged")
 
-    def finish(self, status: str, step: int) -> None:
+    def finish(self, status: str) -> None:
         """Write the summary and close everything."""
         settings = self.job.config.score
         final = score(self.evaluations, settings.metric, settings.share) if status == "completed" else None
@@ -83,7 +87,7 @@ class Run:
             "score": final,
             "score_metric": settings.metric,
             "collapsed": True if status == "diverged" else collapsed(final, settings.floor),
-            "steps": step,
+            "steps": self.step,
             "completions": self.last.get("progress/completions", 0),
             "tokens": self.last.get("progress/tokens", 0),
             "wall_time_s": self.last.get("time/total", 0.0),
@@ -130,7 +134,7 @@ def end(runs: Sequence[Run], error: BaseException) -> None:
     for run in runs:
         if run.error is None:
             run.error = error if isinstance(error, Exception) else RuntimeError("interrupted by the user")
-            run.finish(status, run.last.get("step", 0))
+            run.finish(status)
 
 
 def build(configs: Sequence[Config]) -> Fleet:
@@ -205,7 +209,7 @@ def train(fleet: Fleet, runs: Sequence[Run]) -> None:
                 break
     for run in runs:
         if run.error is None:
-            run.finish("completed", config.steps)
+            run.finish("completed")
 
 
 def record(runs: Sequence[Run], step: int, row: Row, tokens: Tensor, config: Config, started: float) -> None:
