@@ -1,0 +1,166 @@
+"""A training step of one run, written again: PyTorch's layers and optimizer, loops over prompts, completions, tokens.
+
+Nothing of ``rlexp`` is used. One recipe is spelled out, with its numbers: group mean and deviation, PPO's clip, k3 in
+the loss or k1 in the reward, an entropy bonus, overlong completions left out of the loss or the statistics.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The numbers of a run."""
+
+    eps: float = 1e-4
+    low: float = 0.05
+    high: float = 0.1
+    agg: str = "token"
+    kl_in_loss: float = 0.0
+    kl_in_reward: float = 0.0
+    entropy_bonus: float = 0.0
+    drop_from_loss: bool = False
+    drop_from_statistics: bool = False
+    inner_steps: int = 1
+    minibatches: int = 1
+
+
+@dataclass
+class Completion:
+    """One answer and all that is known about it."""
+
+    prompt: list[int]
+    tokens: list[int]
+    finished: bool
+    old: list[float]
+    ref: list[float]
+    reward: float
+    advantage: float = 0.0
+
+
+class Network(nn.Module):
+    """Embedding, GRU, linear head, over one sequence without padding."""
+
+    def __init__(self, vocabulary: int, hidden: int, layers: int):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, hidden)
+        self.gru = nn.GRU(hidden, hidden, layers, batch_first=True)
+        self.head = nn.Linear(hidden, vocabulary)
+
+    def forward(self, prompt: Sequence[int], tokens: Sequence[int]) -> Tensor:
+        """Return the logits of the tokens after the prompt and of the one that would follow, ``[T + 1, V]``."""
+        outputs, _ = self.gru(self.embedding(torch.tensor([[*prompt, *tokens]])))
+        return self.head(outputs[0, len(prompt) - 1 :])
+
+
+@dataclass
+class Plain:
+    """One run: its networks, its optimizer, its recipe; ``judge(prompt, tokens)`` gives a reward or NaN."""
+
+    policy: Network
+    reference: Network
+    optimizer: torch.optim.Optimizer
+    scheduler: torch.optim.lr_scheduler.LRScheduler
+    limit: float
+    temperature: float
+    recipe: Recipe
+    end: int
+    judge: Callable[[list[int], list[int]], float]
+
+    def step(self, prompts: Sequence[list[int]], noise: Tensor) -> dict[str, float]:
+        """Sample with the random numbers ``[P, G, T]``, learn, return means over the updates."""
+        groups = [[self.complete(prompt, row) for row in rows] for prompt, rows in zip(prompts, noise, strict=True)]
+        for group in groups:
+            self.credit(group)
+        size = len(groups) // self.recipe.minibatches
+        rows = [
+            self.update(groups[first : first + size])
+            for _ in range(self.recipe.inner_steps)
+            for first in range(0, len(groups), size)
+        ]
+        rewards = [completion.reward for group in groups for completion in group if not math.isnan(completion.reward)]
+        means = {name: statistics.fmean(row[name] for row in rows) for name in rows[0]}
+        return means | {"reward/shaped": statistics.fmean(rewards)}
+
+    def log_probs(self, network: Network, prompt: Sequence[int], tokens: Sequence[int]) -> Tensor:
+        """All log-probabilities at the sampling temperature, ``[T + 1, V]``."""
+        return torch.log_softmax(network(prompt, tokens) / self.temperature, -1)
+
+    @torch.no_grad()
+    def complete(self, prompt: list[int], noise: Tensor) -> Completion:
+        """Sample until the end token or the last random number; take the penalty off the reward."""
+        tokens, old = [], []
+        for number in noise.tolist():
+            log_probs = self.log_probs(self.policy, prompt, tokens)[-1]
+            tokens.append(first_above(log_probs.exp().tolist(), number))
+            old.append(log_probs[tokens[-1]].item())
+            if tokens[-1] == self.end:
+                break
+        reference = self.log_probs(self.reference, prompt, tokens)
+        ref = [reference[t, token].item() for t, token in enumerate(tokens)]
+        penalty = sum(a - b for a, b in zip(old, ref, strict=True))
+        reward = self.judge(prompt, tokens) - self.recipe.kl_in_reward * penalty
+        return Completion(prompt, tokens, tokens[-1] == self.end, old, ref, reward)
+
+    def credit(self, group: list[Completion]) -> None:
+        """Set (r − mean) / (std + eps) among those that have a reward and are in the statistics."""
+        counted = [
+            c for c in group if not math.isnan(c.reward) and (c.finished or not self.recipe.drop_from_statistics)
+        ]
+        rewards = [c.reward for c in counted]
+        if len(set(rewards)) > 1:
+            for c in counted:
+                c.advantage = (c.reward - statistics.fmean(rewards)) / (statistics.stdev(rewards) + self.recipe.eps)
+
+    def update(self, groups: list[list[Completion]]) -> dict[str, float]:
+        """One optimizer step."""
+        every = [completion for group in groups for completion in group]
+        kept = [c for c in every if c.finished or not self.recipe.drop_from_loss]
+        losses = [self.losses(completion) for completion in kept]
+        parts = self.token(losses) if self.recipe.agg == "token" else self.sequence(losses, len(every))
+        self.optimizer.zero_grad()
+        parts.sum().backward()
+        norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.limit)
+        self.optimizer.step()
+        self.scheduler.step()
+        policy, kl, entropy = parts.tolist()
+        return {"loss/policy": policy, "loss/kl": kl, "loss/entropy": entropy, "optim/grad_norm": norm.item()}
+
+    def losses(self, c: Completion) -> list[Tensor]:
+        """Policy loss, penalty and bonus of each token, ``[3]``."""
+        recipe, every = self.recipe, self.log_probs(self.policy, c.prompt, c.tokens)
+        rows = []
+        for t, token in enumerate(c.tokens):
+            ratio = (every[t, token] - c.old[t]).exp()
+            bounded = ratio.clamp(1 - recipe.low, 1 + recipe.high)
+            policy = -torch.minimum(ratio * c.advantage, bounded * c.advantage)
+            quotient = (c.ref[t] - every[t, token]).exp()
+            entropy = -(every[t].exp() * every[t]).sum()
+            penalty = recipe.kl_in_loss * (quotient - 1 - quotient.log())
+            rows.append(torch.stack([policy, penalty, -recipe.entropy_bonus * entropy]))
+        return rows
+
+    def token(self, losses: list[list[Tensor]]) -> Tensor:
+        """Mean over all tokens, ``[3]``."""
+        return torch.stack([row for rows in losses for row in rows]).mean(0)
+
+    def sequence(self, losses: list[list[Tensor]], completions: int) -> Tensor:
+        """Mean over completions, those left out included, of the mean over tokens, ``[3]``."""
+        return torch.stack([torch.stack(rows).mean(0) for rows in losses]).sum(0) / completions
+
+
+def first_above(weights: Sequence[float], number: float) -> int:
+    """Return the first index at which the cumulative sum exceeds ``number`` times the total."""
+    total, bound = 0.0, number * sum(weights)
+    for index, weight in enumerate(weights):
+        total += weight
+        if total > bound:
+            return index
+    return len(weights) - 1

@@ -1,0 +1,302 @@
+"""The training step: against plain PyTorch, one run at a time, and the laws that every step obeys."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from axis_choices import bind
+from plain_step import Recipe
+from toy_fleet import GROUP, PROMPTS, Toy, fleet, plain, unstacked, variant
+
+from rlexp import step
+from rlexp.engine import HEALTH
+from rlexp.models import GRU, Positional, Transformer
+from rlexp.rollout import Rollout
+from rlexp.step import experience, train_step
+from rlexp.streams import Purpose, uniforms
+from rlexp.update import Adam, gradient_norms
+
+# Both sides are float64; two steps of a few hundred operations and Adam's division by √v make the last digits differ.
+CLOSE = dict(rtol=1e-8, atol=1e-10)
+# Rounding of one forward pass in float64.
+ROUNDING = 1e-12
+STEPS = 2
+MIXED = Recipe(kl_in_loss=0.3, entropy_bonus=0.2, drop_from_loss=True, inner_steps=2, minibatches=2)
+RECIPES = {
+    "default": Recipe(),
+    "kl_in_loss": Recipe(kl_in_loss=0.3),
+    "kl_in_reward": Recipe(kl_in_reward=0.3),
+    "entropy": Recipe(entropy_bonus=0.2),
+    "filter": Recipe(drop_from_loss=True, drop_from_statistics=True),
+    "filter_loss": Recipe(drop_from_loss=True, agg="sequence"),
+    "filter_statistics": Recipe(drop_from_statistics=True),
+    "minibatches": Recipe(minibatches=2),
+    "inner_steps": Recipe(inner_steps=3),
+    "sequence": Recipe(agg="sequence", minibatches=4),
+    "mixed": MIXED,
+}
+BLOCKS = [(RECIPES["mixed"], 2), (RECIPES["kl_in_reward"], 1), (RECIPES["sequence"], 1), (RECIPES["filter"], 2)]
+SEEDS = [0, 1, 0, 3, 4, 1]
+MODELS = {
+    "gru": dict(model=GRU),
+    "transformer": dict(model=Transformer, knobs=dict(width=8, layers=1, heads=2, feedforward=8)),
+    "positional": dict(model=Positional, knobs=dict(width=6)),
+}
+
+
+@pytest.fixture
+def float64(monkeypatch):
+    """Let the whole step be computed in float64, its random numbers the same."""
+    monkeypatch.setattr(step, "uniforms", lambda *address: uniforms(*address).double())
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Return what every update is given, and the log-probabilities of the policy at that time."""
+    parts, real = [], step.update
+
+    def spy(runs, part, measure):
+        with torch.no_grad():
+            parts.append((part, step.taken(step.distributions(runs.policy, part, runs.temperature), part.completions)))
+        return real(runs, part, measure)
+
+    monkeypatch.setattr(step, "update", spy)
+    return parts
+
+
+class Still(Adam):
+    """Keeps the gradients of the last update and applies none."""
+
+    def step(self):
+        self.seen = [parameter.grad for parameter in self.parameters]
+        for parameter in self.parameters:
+            parameter.grad = None
+        return gradient_norms(self.seen)
+
+
+def runs(recipe, seeds=(0, 1), **options):
+    sizes = dict(inner_steps=recipe.inner_steps, minibatches=recipe.minibatches)
+    return fleet([(variant(recipe), len(seeds))], list(seeds), **sizes, **options)
+
+
+def parameters(policy):
+    return [parameter.detach().clone() for parameter in policy.parameters()]
+
+
+def random_inputs(fleet, replica, at):
+    """Prompts without padding, and the random numbers of the sampling."""
+    seed, task = [fleet.seeds[replica]], fleet.task
+    prompts = task.prompts(uniforms(seed, Purpose.PROMPTS, at, (PROMPTS, task.draws)), held_out=False)[0]
+    noise = uniforms(seed, Purpose.SAMPLING, at, (PROMPTS, GROUP, task.cap)).double()[0]
+    return [[token for token in prompt if token != task.pad] for prompt in prompts.tolist()], noise
+
+
+@pytest.mark.parametrize(("name", "task"), [("default", Toy()), *((name, Toy(unjudged=2)) for name in RECIPES)])
+def test_a_step_is_that_of_plain_pytorch(float64, name, task):
+    recipe = RECIPES[name]
+    both = runs(recipe, task=task, temperatures=(1.7, 0.6))
+    singles = [plain(both, replica, recipe) for replica in (0, 1)]
+    for at in range(1, STEPS + 1):
+        row = train_step(both, at, True)
+        for replica, single in enumerate(singles):
+            expected = single.step(*random_inputs(both, replica, at))
+            assert {key: row[key][replica].item() for key in expected} == pytest.approx(
+                expected, rel=CLOSE["rtol"], abs=CLOSE["atol"]
+            )
+    for replica, single in enumerate(singles):
+        torch.testing.assert_close(unstacked(both.policy, replica), dict(single.policy.state_dict()), **CLOSE)
+
+
+def test_the_comparison_reaches_clipped_cut_off_ended_and_unjudged_completions(float64, seen):
+    both = runs(RECIPES["inner_steps"], task=Toy(unjudged=2), temperatures=(1.7, 0.6))
+    row = train_step(both, 1, True)
+    part, _ = seen[0]
+    assert (row["clip/low"] > 0).any() and (row["clip/high"] > 0).any()
+    assert (row["length/truncated"] > 0).all() and (row["length/truncated"] < 1).all()
+    assert part.rewards.isnan().any() and (part.prompts == Toy.pad).any()
+
+
+def test_ratios_are_against_the_policy_that_sampled_through_all_inner_steps(float64, seen):
+    both = runs(Recipe(inner_steps=3))
+    sampler = copy.deepcopy(both.policy)
+    train_step(both, 1, False)
+    for part, _ in seen:
+        with torch.no_grad():
+            log_probs = step.taken(step.distributions(sampler, part, both.temperature), part.completions)
+        torch.testing.assert_close(part.old_log_probs, log_probs.where(part.mask, 0.0), **CLOSE)
+    drift = [((now - part.old_log_probs).exp() - 1).where(part.mask, 0.0).abs().max() for part, now in seen]
+    assert drift[0] < ROUNDING
+    assert drift[1] > 1e-3 and drift[2] > drift[1]
+
+
+@pytest.mark.parametrize("clip", [bind("clip", "ppo", low=0.2, high=0.2), bind("clip", "naive")], ids=str)
+def test_the_first_update_follows_the_plain_policy_gradient(float64, seen, clip):
+    """−Σ A ∇ log π / number of tokens, whatever the clip."""
+    both = fleet([(replace(variant(Recipe()), clip=clip), 2)], [0, 1], adam=Still)
+    row = train_step(both, 1, True)
+    part, _ = seen[0]
+    assert (row["ratio/min"] - 1).abs().max() < ROUNDING and (row["ratio/max"] - 1).abs().max() < ROUNDING
+    log_probs = step.taken(step.distributions(both.policy, part, both.temperature), part.completions)
+    weighed = (part.advantages.unsqueeze(-1) * log_probs * part.mask).sum((1, 2, 3)) / part.mask.sum((1, 2, 3))
+    expected = torch.autograd.grad(-weighed.sum(), list(both.policy.parameters()))
+    torch.testing.assert_close(both.adam.seen, list(expected), **CLOSE)
+
+
+def made_up(shape=(2, 3, 4, 5)):
+    """A rollout of random numbers."""
+    random = torch.Generator().manual_seed(3)
+    lengths = torch.randint(1, shape[-1] + 1, shape[:-1], generator=random)
+    mask = torch.arange(shape[-1]) < lengths.unsqueeze(-1)
+    old, ref = (-torch.rand(shape, generator=random).where(mask, 0.0) for _ in range(2))
+    tokens = torch.zeros(shape, dtype=torch.long)
+    return (
+        Rollout(tokens[..., 0, :], tokens, old, mask, lengths < shape[-1]),
+        ref,
+        torch.rand(shape[:-1], generator=random),
+    )
+
+
+def test_the_penalty_in_the_reward_enters_before_the_norm(float64):
+    """Equal rewards: the advantages are those of −coef · Σ_t (log π − log π_ref) alone, normalised."""
+    rollout, ref, _ = made_up()
+    recipe = Recipe(kl_in_reward=0.3)
+    part = experience(variant(recipe), rollout, torch.ones(2, 3, 4), ref)
+    penalties = ((rollout.old_log_probs - ref) * rollout.mask).sum(-1)
+    deviations = penalties - penalties.mean(-1, keepdim=True)
+    expected = -0.3 * deviations / (0.3 * penalties.std(-1, keepdim=True) + recipe.eps)
+    torch.testing.assert_close(part.advantages, expected, **CLOSE)
+    torch.testing.assert_close(part.rewards, 1 - 0.3 * penalties, **CLOSE)
+
+
+@pytest.mark.parametrize("norm", ["none", "center", "local", "global", "hybrid", "rloo", "max"])
+def test_completions_without_a_reward_have_no_advantage_and_enter_no_statistics(float64, norm):
+    rollout, ref, rewards = made_up()
+    knobs = dict(eps=1e-4, ddof=1) if norm in ("local", "global", "hybrid") else {}
+    chosen = bind("norm", norm, **knobs)
+    missing = torch.zeros_like(rewards, dtype=torch.bool)
+    missing[:, :, 1], missing[0, 2] = True, True
+    part = experience(replace(variant(Recipe()), norm=chosen), rollout, rewards.masked_fill(missing, math.nan), ref)
+    expected = chosen(rewards.masked_fill(missing, 1e6), ~missing)
+    assert not part.advantages[missing].any()
+    assert torch.equal(part.advantages[~missing], expected[~missing])
+    assert torch.equal(part.mask, rollout.mask)
+
+
+@pytest.mark.parametrize("agg", ["token", "sequence"])
+@pytest.mark.parametrize("model", MODELS)
+def test_tokens_that_do_not_count_change_nothing(seen, agg, model):
+    """Padding and completions left out of the loss: other tokens and numbers there, the same gradient bit by bit."""
+    recipe = Recipe(kl_in_loss=0.3, entropy_bonus=0.2, drop_from_loss=True, agg=agg)
+    both = runs(recipe, adam=Still, dtype=torch.float32, temperatures=(1.7, 0.6), **MODELS[model])
+    row = train_step(both, 1, True)
+    gradients, (part, _) = both.adam.seen, seen[0]
+    assert (part.mask.any(-1) != part.mask[..., 0].any()).any() and not part.mask.all()
+    other = part._replace(
+        completions=(part.completions + 1).remainder(6).where(~part.mask, part.completions),
+        old_log_probs=part.old_log_probs.masked_fill(~part.mask, math.nan),
+        ref_log_probs=part.ref_log_probs.masked_fill(~part.mask, 1e4),
+    )
+    again = step.update(both, other, True)
+    assert all(torch.equal(a, b) for a, b in zip(gradients, both.adam.seen, strict=True))
+    assert all(torch.equal(value, row[name]) for name, value in again.items())
+
+
+def test_minibatches_hold_whole_groups_and_all_prompts(seen):
+    both = runs(Recipe(minibatches=2, inner_steps=2))
+    train_step(both, 1, False)
+    parts = [part for part, _ in seen]
+    assert all(part.advantages.shape == (2, PROMPTS // 2, GROUP) for part in parts)
+    assert torch.equal(parts[0].prompts, parts[2].prompts) and not torch.equal(parts[0].prompts, parts[1].prompts)
+    expected = train_step(runs(Recipe()), 1, True)
+    deviations = torch.cat([parts[0].advantages, parts[1].advantages], 1).flatten(1).std(-1)
+    torch.testing.assert_close(deviations.float(), expected["advantage/std"])
+
+
+def mixed_fleet(chosen=slice(None), **options):
+    """Return the ``chosen`` replicas of a fleet of four variants, float32."""
+    owners = [recipe for recipe, size in BLOCKS for _ in range(size)][chosen]
+    blocks = [(variant(recipe), owners.count(recipe)) for recipe in dict.fromkeys(owners)]
+    return fleet(blocks, SEEDS[chosen], dtype=torch.float32, inner_steps=2, minibatches=2, **options)
+
+
+def trained(runs, steps=3):
+    """Train and return the metrics of all steps, ``[steps, R]`` each."""
+    rows = [train_step(runs, at, True) for at in range(1, steps + 1)]
+    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_run_is_bit_identical_alone_and_beside_other_variants(model):
+    options = dict(temperatures=(1.7, 0.6), task=Toy(unjudged=2), **MODELS[model])
+    together = mixed_fleet(**options)
+    metrics = trained(together)
+    for replica in range(len(SEEDS)):
+        alone = mixed_fleet(slice(replica, replica + 1), **options)
+        for name, values in trained(alone).items():
+            torch.testing.assert_close(values[:, 0], metrics[name][:, replica], rtol=0, atol=0, equal_nan=True)
+        for ours, theirs in zip(together.policy.parameters(), alone.policy.parameters(), strict=True):
+            assert torch.equal(ours[replica], theirs[0])
+
+
+@pytest.mark.parametrize("sick", [0, 3])
+def test_a_replica_of_nan_leaves_the_others_unchanged(sick):
+    healthy, infected = mixed_fleet(), mixed_fleet()
+    with torch.no_grad():
+        for parameter in infected.policy.parameters():
+            parameter[sick] = math.nan
+    expected, metrics = trained(healthy), trained(infected)
+    others = [replica for replica in range(len(SEEDS)) if replica != sick]
+    assert not all(metrics[name][:, sick].isfinite().any() for name in HEALTH)
+    for name, values in expected.items():
+        torch.testing.assert_close(metrics[name][:, others], values[:, others], rtol=0, atol=0, equal_nan=True)
+    for ours, theirs in zip(infected.policy.parameters(), healthy.policy.parameters(), strict=True):
+        assert torch.equal(ours[others], theirs[others])
+
+
+@pytest.mark.parametrize(
+    ("penalty", "metric", "sign"), [("entropy_bonus", "policy/entropy", 1), ("kl_in_loss", "kl/ref_exact", -1)]
+)
+def test_without_advantages_the_bonus_raises_entropy_and_the_penalty_lowers_divergence(penalty, metric, sign):
+    silent = replace(variant(Recipe(**{penalty: 1.0})), norm=lambda rewards, keep: torch.zeros_like(rewards))
+    course = trained(fleet([(silent, 2)], [0, 1]), steps=4)[metric]
+    assert (sign * course[-1] > sign * course[0]).all()
+
+
+def test_the_parts_of_the_loss_sum_to_the_total():
+    row = train_step(runs(MIXED), 1, True)
+    parts = [row[f"loss/{name}"] for name in ("policy", "kl", "entropy")]
+    assert all(part.all() for part in parts)
+    torch.testing.assert_close(sum(parts), row["loss/total"], **CLOSE)
+
+
+def test_the_reference_stays_where_it_is():
+    both = runs(MIXED)
+    before, started = parameters(both.reference), parameters(both.policy)
+    trained(both)
+    assert all(torch.equal(a, b) for a, b in zip(before, both.reference.parameters(), strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(started, both.policy.parameters(), strict=True))
+    assert all(parameter.grad is None for parameter in both.reference.parameters())
+
+
+@pytest.mark.parametrize("name", ["default", "kl_in_reward", "mixed"])
+def test_measuring_changes_no_bit(name):
+    measured, blind = runs(RECIPES[name]), runs(RECIPES[name])
+    for at in range(1, STEPS + 1):
+        row = train_step(measured, at, True)
+        assert set(train_step(blind, at, False)) == {"tokens"}
+    assert all(torch.equal(a, b) for a, b in zip(parameters(measured.policy), parameters(blind.policy), strict=True))
+    assert len(row) > len({"tokens"})
+
+
+def test_tokens_are_those_sampled_filtered_ones_included(seen):
+    both = runs(Recipe(drop_from_loss=True), temperatures=(1.7, 0.6))
+    row = train_step(both, 1, True)
+    torch.testing.assert_close(row["tokens"] / (PROMPTS * GROUP), row["length/mean"], **CLOSE)
+    assert (seen[0][0].mask.sum((1, 2, 3)) < row["tokens"]).all()
