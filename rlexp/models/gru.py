@@ -25,7 +25,7 @@ class GRULayer(nn.Module):
         """Return what the inputs add to the gates, for all steps at once: ``[R, N, T, D] -> [R, N, T, 3H]``."""
         replicas, rows, steps, width = inputs.shape
         flat = inputs.reshape(replicas, rows * steps, width)
-        return torch.baddbmm(self.input_bias, flat, self.input_weight).view(replicas, rows, steps, -1)
+        return torch.baddbmm(self.input_bias, flat, self.input_weight).view(replicas, rows, steps, 3 * self.hidden)
 
     def step(self, gates: Tensor, state: Tensor) -> Tensor:
         """Return the next state: ``[R, N, 3H], [R, N, H] -> [R, N, H]``."""
@@ -34,17 +34,17 @@ class GRULayer(nn.Module):
         new = (gates[..., 2 * self.hidden :] + reset * recurrent[..., 2 * self.hidden :]).tanh()
         return new + update * (state - new)
 
-    def forward(self, inputs: Tensor, state: Tensor, present: Tensor | None = None) -> Tensor:
-        """Return the state after every step: ``[R, N, T, D], [R, N, H] -> [R, N, T, H]``.
+    def forward(self, inputs: Tensor, state: Tensor, present: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the state after every step and the last: ``[R, N, T, D], [R, N, H] -> [R, N, T, H], [R, N, H]``.
 
-        Where ``present`` ``[R, N, T]`` is False the state stays as it was.
+        Where ``present`` ``[R, N, T]`` is False the state stays as it was. T may be 0.
         """
-        states = []
+        states = [state.new_empty(*state.shape[:-1], 0, self.hidden)]
         for t, gates in enumerate(self.gates(inputs).unbind(-2)):
             new = self.step(gates, state)
             state = new if present is None else torch.where(present[..., t, None], new, state)
-            states.append(state)
-        return torch.stack(states, -2)
+            states.append(state.unsqueeze(-2))
+        return torch.cat(states, -2), state
 
 
 class GRU(nn.Module):
@@ -61,8 +61,8 @@ class GRU(nn.Module):
         """Read ``tokens`` ``[R, N, T]`` from ``states``, ``[R, N, H]`` a layer; return outputs and last states."""
         outputs, last = self.embedding(tokens), []
         for layer, state in zip(self.layers, states, strict=True):
-            outputs = layer(outputs, state, present)
-            last.append(outputs[..., -1, :])
+            outputs, state = layer(outputs, state, present)
+            last.append(state)
         return outputs, last
 
     def read(self, prompts: Tensor, group: int) -> tuple[Tensor, list[Tensor]]:

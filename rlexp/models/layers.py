@@ -62,7 +62,7 @@ class Linear(nn.Module):
         """``[R, ..., in] -> [R, ..., out]``."""
         replicas, *middle, inputs = x.shape
         rows = x.reshape(replicas, prod(middle), inputs)
-        return torch.baddbmm(self.bias, rows, self.weight).view(replicas, *middle, -1)
+        return torch.baddbmm(self.bias, rows, self.weight).view(replicas, *middle, self.weight.shape[-1])
 
 
 class Embedding(nn.Module):
