@@ -109,14 +109,15 @@ class Sort:
         items = targets.unsqueeze(-2)
         asked, given = (items != NOTHING).sum(-1), (answers != NOTHING).sum(-1)
         exact = (answers == items).all(-1) & finished
-        ordering, most = in_order(answers[..., : self.longest]), 2 * asked - 1
-        # inclusion and ordering look at as many symbols as the longest prompt has, so that writing on is not paid
-        window = answers[..., : self.longest]
+        # inclusion and ordering look at as many symbols as were asked for, so that writing on is not paid
+        beyond = torch.arange(self.cap, device=answers.device) >= asked.unsqueeze(-1)
+        window = answers.masked_fill(beyond, NOTHING)
+        ordering, most = in_order(window), 2 * asked - 1
         components = {
             "exact": exact.float(),
             "graded": right_places(answers, items) / torch.maximum(asked, given),
-            "lecture": ((included(items, window) + ordering) / most).clamp(max=1),
-            "multiset": ((included_counted(items, window, self.alphabet) + ordering) / most).clamp(max=1),
+            "lecture": (included(items, window) + ordering) / most,
+            "multiset": (included_counted(items, window, self.alphabet) + ordering) / most,
             "format": (finished & (given == asked)).float(),
         }
         return Scores(components, exact)
