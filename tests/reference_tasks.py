@@ -1,0 +1,73 @@
+"""The verifiers once more, one completion at a time, on lists of integers; nothing here imports torch or rlexp."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+
+def until_end(completion: list[int], end: int) -> tuple[list[int], bool]:
+    """Tokens before the end token, and whether there is one."""
+    if end in completion:
+        return completion[: completion.index(end)], True
+    return completion, False
+
+
+def mask(completion: list[int], end: int) -> list[bool]:
+    """True up to the end token, which counts."""
+    tokens, finished = until_end(completion, end)
+    counted = len(tokens) + finished
+    return [t < counted for t in range(len(completion))]
+
+
+def agreement(answer: list[int], target: list[int]) -> int:
+    return sum(given == wanted for given, wanted in zip(answer, target, strict=False))
+
+
+def ordered_pairs(answer: list[int]) -> int:
+    return sum(left <= right for left, right in zip(answer, answer[1:], strict=False))
+
+
+def occurring(items: list[int], answer: list[int]) -> int:
+    """Items that occur in the answer, however often it has them."""
+    return sum(item in answer for item in items)
+
+
+def common(items: list[int], answer: list[int]) -> int:
+    """Size of the common multiset."""
+    return (Counter(items) & Counter(answer)).total()
+
+
+def sort(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    """Components and correctness; pad and separator in a completion are symbols above all others, and wrong."""
+    tokens, finished = until_end(completion, task.end)
+    items = [x for x in prompt[:-1] if x != task.pad]
+    answer = [x for x in tokens if x != task.separator + 1]
+    first, most = answer[: len(items)], 2 * len(items) - 1
+    exact = finished and answer == sorted(items)
+    return {
+        "exact": float(exact),
+        "graded": agreement(answer, sorted(items)) / max(len(answer), len(items)),
+        "lecture": (occurring(items, first) + ordered_pairs(first)) / most,
+        "multiset": (common(items, first) + ordered_pairs(first)) / most,
+        "format": float(finished and len(answer) == len(items)),
+        "correct": exact,
+    }
+
+
+def sort_lecture(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    return {
+        "distance": agreement(completion, sorted(prompt)),
+        "inclusion_ordering": occurring(prompt, completion) + ordered_pairs(completion),
+        "multiset_ordering": common(prompt, completion) + ordered_pairs(completion),
+        "correct": completion == sorted(prompt),
+    }
+
+
+def token_preference(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    low = sum(token < task.low for token in completion)
+    share = low / len(completion)
+    ternary = 1.0 if share < task.good else -1.0 if share > task.bad else 0.0
+    return {"ternary": ternary, "share": 1 - share, "correct": ternary == 1.0}
+
+
+SCORES = {"sort": sort, "sort_lecture": sort_lecture, "token_preference": token_preference}
