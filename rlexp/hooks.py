@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper, BasicSweeperConf
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
@@ -98,6 +97,8 @@ def check_sweep(config: DictConfig) -> None:
 
 def jobs_of(config: DictConfig) -> Sequence[Sequence[str]]:
     """Return the overrides of each job; none if the sweeper makes them up as it goes."""
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper, BasicSweeperConf
+
     settings = OmegaConf.to_container(config.hydra.sweeper, resolve=True)
     if settings.pop("_target_") != BasicSweeperConf._target_:
         return []

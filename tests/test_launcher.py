@@ -11,13 +11,18 @@ import time
 import pytest
 import yaml
 from command import CONF, command, only_sweep  # noqa: F401 (a fixture)
+from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.global_hydra import GlobalHydra
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+from omegaconf import OmegaConf
 
 import analysis.compare
-from rlexp import engine
+from rlexp import compose, engine
 from rlexp.config import load
 from rlexp.naming import run_name, variant_name
+from rlexp.plan import Remembering
 
 TINY = ("preset=tiny",)
 LOG = logging.getLogger(__name__)
@@ -135,12 +140,26 @@ def test_runs_of_equal_shapes_train_together(command, tmp_path, engine_of):
     assert [row["score"] for row in rows(tmp_path / "x")] == [2, 2, 4, 4]
 
 
-def test_a_job_is_composed_once(command, engine_of, monkeypatch):
+def test_a_variant_is_composed_once(command, engine_of, monkeypatch):
     engine_of(lambda job: 0.0)
     composed, load = [], ConfigLoaderImpl.load_sweep_config
     monkeypatch.setattr(ConfigLoaderImpl, "load_sweep_config", lambda *args: composed.append(args) or load(*args))
-    assert command("-m", "seed=range(0,3)").code == 0
-    assert len(composed) == 3
+    assert command("-m", "norm=local,none", "seed=range(0,3)").code == 0
+    assert len(composed) == 2
+
+
+@pytest.mark.parametrize("dirname", [{}, {"kv_sep": ":", "item_sep": "_", "exclude_keys": ["norm"]}])
+def test_another_seed_is_what_composing_it_would_give(dirname):
+    with initialize_config_dir(str(compose.CONF), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        setting = [f"hydra.job.config.override_dirname.{key}={value}" for key, value in dirname.items()]
+        master = loader.load_configuration("config", setting, RunMode.MULTIRUN)
+        folder, remembering = master.hydra.sweep.dir, Remembering(loader)
+        for seed in (0, 13):
+            overrides = ["norm=rloo", f"seed={seed}", "eval.ks=[1,2]"]
+            found, true = (each.load_sweep_config(master, overrides) for each in (remembering, loader))
+            assert OmegaConf.to_container(found) == OmegaConf.to_container(true)
+            assert found.hydra.sweep.dir == true.hydra.sweep.dir == folder
 
 
 def test_a_batch_has_at_most_max_replicas_runs(command, engine_of):
@@ -219,7 +238,14 @@ def test_the_index_is_there_before_training_and_says_what_was_interrupted(comman
 def test_ctrl_c_in_the_terminal(tmp_path):
     arguments = ["-m", *TINY, "steps=100000", "seed=0,1", "hydra.sweep.dir=x"]
     command = [sys.executable, "-m", "rlexp.train", "--config-dir", str(CONF), *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
     while process.poll() is None and not any(tmp_path.glob("x/*/metrics.jsonl")):
         time.sleep(0.05)
     time.sleep(0.3)
