@@ -45,8 +45,8 @@ def test_group_sizes_share_one_number_of_completions(size):
 
 
 def test_any_other_group_size_is_given_by_value():
-    group = compose("group_size.completions=10", "group_size.prompts=3").group_size
-    assert (group.completions, group.prompts) == (10, 3)
+    group = compose("group_size.completions=10", "group_size.prompts=12").group_size
+    assert (group.completions, group.prompts) == (10, 12)
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "none"])
