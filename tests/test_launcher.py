@@ -131,6 +131,15 @@ def test_a_sweep_takes_ten_seeds_unless_the_command_line_names_them(command, tmp
     assert [row["name"] for row in rows(tmp_path / "one")] == ["norm=local,seed=7", "norm=none,seed=7"]
 
 
+@pytest.mark.parametrize("study", [file.stem for file in (compose.CONF / "study").glob("*.yaml") if file.stem != "none"])
+def test_a_study_is_a_sweep_of_its_own(command, tmp_path, engine_of, study):
+    engine_of(lambda job: 0.5)
+    result = command(f"study={study}", "hydra.sweep.dir=x")
+    assert (result.code, result.err) == (0, "")
+    found = rows(tmp_path / "x")
+    assert len({row["variant"] for row in found}) > 1 and len({row["seed"] for row in found}) > 1
+
+
 def test_runs_of_equal_shapes_train_together(command, tmp_path, engine_of):
     buckets = engine_of(lambda job: float(job.config.group_size.completions))
     assert command("-m", "group_size=2,4", "norm=local,rloo", "seed=0", "hydra.sweep.dir=x").code == 0
