@@ -6,7 +6,6 @@ import copy
 import json
 import logging
 import math
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from rlexp.recorder import Recorder, collapsed, score
 from rlexp.start import STARTS
 from rlexp.step import Fleet, Variant, train_step
 from rlexp.tasks import TASKS
+from rlexp.threads import Threads
 from rlexp.update import Adam, Schedule
 
 LOG = logging.getLogger(__name__)
@@ -117,7 +117,6 @@ def train_jobs(jobs: Sequence[Job]) -> list[float | Exception]:
     """Train jobs of one bucket as one batch; return for each its score, or the error that ended it."""
     keys = [variant_key(job.config) for job in jobs]
     order = sorted(range(len(jobs)), key=lambda i: (keys.index(keys[i]), i))
-    torch.set_num_threads(jobs[0].config.threads or len(os.sched_getaffinity(0)))
     runs = [Run.open(jobs[i]) for i in order]
     try:
         train(build([run.job.config for run in runs]), runs)
@@ -192,6 +191,7 @@ def variant(config: Config) -> Variant:
 def train(fleet: Fleet, runs: Sequence[Run]) -> None:
     """Run the loop: step, and now and then measure, evaluate, record."""
     config, started = runs[0].job.config, time.perf_counter()
+    threads = Threads(len(runs), config.threads)
     tokens = torch.zeros(len(runs), dtype=torch.int64)
     held_out = config.eval.model_dump(exclude={"every"})
     record(runs, 0, evaluate(fleet, 0, **held_out), tokens, config, started)
@@ -199,7 +199,7 @@ def train(fleet: Fleet, runs: Sequence[Run]) -> None:
         for step in range(1, config.steps + 1):
             evaluating = step % config.eval.every == 0 or step == config.steps
             measuring = evaluating or step % config.log_every == 0
-            row = train_step(fleet, step, measuring)
+            row = threads.run(step, train_step, fleet, step, measuring)
             tokens += row.pop("tokens")
             if measuring:
                 row |= evaluate(fleet, step, **held_out) if evaluating else {}

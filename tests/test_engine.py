@@ -1,0 +1,174 @@
+"""The engine: a run alone, in a batch, with other threads, beside a run that diverges; every choice trains."""
+
+import itertools
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from rlexp import engine
+from rlexp.compose import CONF, compose
+from rlexp.engine import Job, bucket_key, train_jobs
+from rlexp.threads import AVAILABLE, PERIOD, Threads
+
+SHORT = ["steps=2", "log_every=1", "eval.every=2", "eval.prompts=6", "eval.samples=2", "eval.ks=[1,2]", "logger=none"]
+SMALL = ["group_size.completions=4", "group_size.prompts=4"]
+GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name != "study")
+
+
+def choices(group):
+    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+
+
+def job(tmp_path, *overrides, seed=0, label="default"):
+    folder = tmp_path / f"{label},seed={seed}"
+    folder.mkdir(parents=True)
+    return Job(compose(*SHORT, f"seed={seed}", *overrides), folder, folder.name, label)
+
+
+def rows(job):
+    """Every metric of a run's file as it stands there, times aside."""
+    lines = (job.folder / "metrics.jsonl").read_text().splitlines()
+    return [{key: value for key, value in json.loads(line).items() if not key.startswith("time/")} for line in lines]
+
+
+@pytest.mark.parametrize(("group", "choice"), [(group, choice) for group in GROUPS for choice in choices(group)])
+def test_every_choice_trains(tmp_path, group, choice):
+    overrides = [f"{group}={choice}", *(SMALL if group != "group_size" else [])]
+    one = Job(compose(*(o for o in SHORT if not o.startswith(f"{group}=")), *overrides), tmp_path, "one", "default")
+    (score,) = train_jobs([one])
+    assert isinstance(score, float)
+    assert [row["step"] for row in rows(one)] == [0, 1, 2]
+    assert json.loads((tmp_path / "summary.json").read_text())["status"] == "completed"
+
+
+def crossed(model, tmp_path):
+    """A job for every combination of norm, clip and agg, and for a KL and an entropy bonus; two seeds."""
+    axes = ("norm", "clip", "agg")
+    base = compose(*SHORT, *SMALL, f"model={model}", "minibatches=2", "inner_steps=2")
+    nodes = {axis: [getattr(compose(f"{axis}={name}"), axis) for name in choices(axis)] for axis in axes}
+    updates = [dict(zip(axes, each, strict=True)) for each in itertools.product(*nodes.values())]
+    updates += [{"kl": compose("kl=k3").kl}, {"kl": compose("kl=k1", "kl.place=reward").kl}, {"entropy_coef": 0.0}]
+    for number, update in enumerate(updates):
+        for seed in (3, 4) if number % 10 == 0 else (3,):
+            name = f"{number},seed={seed}"
+            config = base.model_copy(update=update | {"seed": seed, "lr": 1e-3 * (1 + number % 3)})
+            yield Job(config, tmp_path / name, name, str(number))
+
+
+def start(jobs, folder):
+    moved = [replace(job, folder=folder / job.name) for job in jobs]
+    for each in moved:
+        each.folder.mkdir(parents=True)
+    return moved
+
+
+@pytest.mark.parametrize("model", ["gru", "transformer"])
+def test_every_norm_clip_and_agg_gives_the_same_bits_alone_and_together(tmp_path, model):
+    jobs = list(crossed(model, tmp_path))
+    together = start(jobs, tmp_path / "together")
+    train_jobs(together)
+    alone = start(jobs, tmp_path / "alone")
+    for one, other in zip(alone, together, strict=True):
+        train_jobs([one])
+        assert rows(one) == rows(other), one.name
+
+
+@pytest.mark.parametrize("model", choices("model"))
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_change_no_bit(tmp_path, model, threads):
+    task = ["task=sort_lecture", "group_size.completions=5"] if model == "positional" else ["group_size.completions=7"]
+    common = [*task, f"model={model}", "group_size.prompts=6", "steps=4"]
+    alone = job(tmp_path, *common, f"threads={threads}", label="alone")
+    train_jobs([alone])
+    for n in (1, threads):
+        pair = [job(tmp_path, *common, f"threads={n}", seed=seed, label=str(n)) for seed in (0, 1)]
+        train_jobs(pair)
+        assert rows(pair[0]) == rows(alone)
+
+
+def test_order_of_the_jobs_does_not_matter(tmp_path):
+    norms = ["local", "global", "local", "none"]
+    orders = {"a": [0, 1, 2, 3], "b": [3, 2, 1, 0]}
+    jobs = {
+        name: [job(tmp_path, f"norm={norms[i]}", *SMALL, seed=i, label=f"{name}{i}") for i in order]
+        for name, order in orders.items()
+    }
+    scores = {name: dict(zip(orders[name], train_jobs(each), strict=True)) for name, each in jobs.items()}
+    assert scores["a"] == scores["b"]
+    assert rows(jobs["a"][1]) == rows(jobs["b"][2])
+
+
+def test_a_run_that_diverges_ends_alone(tmp_path):
+    calm = job(tmp_path, *SMALL, "steps=4", label="calm")
+    train_jobs([calm])
+    wild = job(tmp_path, *SMALL, "steps=4", "lr=1e30", label="wild")
+    beside = job(tmp_path, *SMALL, "steps=4", label="beside")
+    first, second = train_jobs([wild, beside])
+    assert isinstance(first, FloatingPointError) and isinstance(second, float)
+    assert rows(beside) == rows(calm)
+    summary = json.loads((wild.folder / "summary.json").read_text())
+    assert summary["status"] == "diverged" and summary["collapsed"] is True and summary["score"] is None
+    assert "nan" in summary["reason"] and summary["steps"] < 4
+    assert json.loads((beside.folder / "summary.json").read_text())["status"] == "completed"
+
+
+@pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt(), "interrupted"), (OSError("disk full"), "failed")])
+def test_what_stops_the_batch_is_in_every_summary(tmp_path, monkeypatch, error, status):
+    jobs = [job(tmp_path, *SMALL, seed=seed) for seed in (0, 1)]
+    step = engine.train_step
+
+    def stop(fleet, number, measure):
+        if number == 2:
+            raise error
+        return step(fleet, number, measure)
+
+    monkeypatch.setattr(engine, "train_step", stop)
+    with pytest.raises(type(error)):
+        train_jobs(jobs)
+    for each in jobs:
+        summary = json.loads((each.folder / "summary.json").read_text())
+        assert summary["status"] == status and summary["steps"] == 1 and summary["score"] is None
+
+
+def test_what_shares_a_bucket():
+    base = bucket_key(compose())
+    same = ["seed=9", "norm=global", "clip=naive", "agg=sequence", "kl=k3", "filter=overlong", "lr=1", "lr_final=1"]
+    other = ["group_size=4", "model=gru", "task.alphabet=9", "steps=3", "inner_steps=2", "minibatches=4", "log_every=7"]
+    assert {bucket_key(compose(one)) for one in same} == {base}
+    assert all(bucket_key(compose(one)) != base for one in other)
+
+
+def test_the_saved_config_repeats_the_run(tmp_path):
+    first = job(tmp_path, *SMALL, "norm=hybrid", label="first")
+    train_jobs([first])
+    from rlexp.config import load
+
+    again = replace(first, config=load(first.folder / "config.yaml"), folder=tmp_path / "again")
+    again.folder.mkdir()
+    train_jobs([again])
+    assert rows(again) == rows(first)
+
+
+def test_threads_go_to_the_fastest_choice():
+    now = [0.0]
+    threads = Threads(2, None, clock=lambda: now[0])
+    threads.choices = [1, 2]
+    slow = {1: 1.0, 2: 3.0}
+    used = []
+
+    def work():
+        used.append(torch.get_num_threads())
+        now[0] += slow[used[-1]]
+
+    for step in range(PERIOD):
+        threads.run(step, work)
+    slow[2] = 0.5
+    for step in range(PERIOD, 2 * PERIOD):
+        threads.run(step, work)
+    torch.set_num_threads(1)
+    assert used[:PERIOD] == [1, 2] + [1] * (PERIOD - 2)
+    assert used[PERIOD:] == [1, 2] + [2] * (PERIOD - 2)
+    assert Threads(2, 5).choices == [5] and Threads(1, 5).choices == [1]
+    assert Threads(2, None).choices[-1] == AVAILABLE and 1 in Threads(2, None).choices
