@@ -79,7 +79,7 @@ def test_every_norm_clip_and_agg_gives_the_same_bits_alone_and_together(tmp_path
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_no_bit(tmp_path, model, threads):
     task = ["task=sort_lecture", "group_size.completions=5"] if model == "positional" else ["group_size.completions=7"]
-    common = [*task, f"model={model}", "group_size.prompts=6", "steps=4"]
+    common = [*task, f"model={model}", "group_size.prompts=6"]
     alone = job(tmp_path, *common, f"threads={threads}", label="alone")
     train_jobs([alone])
     for n in (1, threads):
