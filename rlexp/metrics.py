@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from rlexp.masked import count, is_constant, masked_extreme, masked_mean, masked_std, masked_sum
+from rlexp.masked import count, is_constant, masked_extreme, masked_std, masked_sum
 from rlexp.rollout import Rollout
 from rlexp.tasks import Scores
 
@@ -51,7 +51,7 @@ def group_metrics(rewards: Tensor, reward_range: tuple[float, float]) -> Row:
     """Share of groups whose rewards are all equal, split by whether they are the task's worst, best or between."""
     scored = ~rewards.isnan()
     constant = is_constant(rewards, scored, (-1,)).squeeze(-1)
-    level = masked_mean(rewards, scored, (-1,)).squeeze(-1)
+    level = mean(rewards, scored, (-1,))
     worst, best = ((level - bound).abs() < ROUNDING for bound in reward_range)
 
     def of_groups(which: Tensor) -> Tensor:

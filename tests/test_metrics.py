@@ -123,6 +123,16 @@ def test_a_flat_group_whose_mean_is_rounded_is_still_the_best():
     assert metrics.group_metrics(rewards, (0.0, 0.7))["groups/all_best"] == 1
 
 
+def test_a_group_without_any_reward_is_neither_worst_nor_best():
+    row = metrics.group_metrics(torch.full((1, 1, 4), math.nan), (0.0, 1.0))
+    assert {name: value.item() for name, value in row.items()} == {
+        "groups/zero_variance": 1,
+        "groups/all_worst": 0,
+        "groups/all_best": 0,
+        "groups/zero_other": 1,
+    }
+
+
 def test_advantages():
     advantages = random_numbers(R, P, G)
     check(
