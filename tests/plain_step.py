@@ -128,10 +128,12 @@ class Plain:
         self.optimizer.zero_grad()
         parts.sum().backward()
         norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.limit)
+        rate = self.optimizer.param_groups[0]["lr"]
         self.optimizer.step()
         self.scheduler.step()
         policy, kl, entropy = parts.tolist()
-        return {"loss/policy": policy, "loss/kl": kl, "loss/entropy": entropy, "optim/grad_norm": norm.item()}
+        row = {"loss/policy": policy, "loss/kl": kl, "loss/entropy": entropy}
+        return row | {"optim/grad_norm": norm.item(), "optim/lr": rate}
 
     def losses(self, c: Completion) -> list[Tensor]:
         """Policy loss, penalty and bonus of each token, ``[3]``."""

@@ -98,7 +98,9 @@ def random_inputs(fleet, replica, at):
     return [[token for token in prompt if token != task.pad] for prompt in prompts.tolist()], noise
 
 
-@pytest.mark.parametrize(("name", "task"), [("default", Toy()), *((name, Toy(unjudged=2)) for name in RECIPES)])
+@pytest.mark.parametrize(
+    ("name", "task"), [("default", Toy()), *((name, Toy(unjudged=2)) for name in RECIPES)], ids=str
+)
 def test_a_step_is_that_of_plain_pytorch(float64, name, task):
     recipe = RECIPES[name]
     both = runs(recipe, task=task, temperatures=(1.7, 0.6))
