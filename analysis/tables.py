@@ -139,12 +139,13 @@ def select(grid: Grid, headers: Iterable[str]) -> Grid:
     return Grid([grid.headers[i] for i in places], [[row[i] for i in places] for row in grid.rows])
 
 
-LEAST_NEEDED_FIRST = ["p", "effect", "win rate [95 %]", "detectable", "collapsed", "n", "failed", "IQM [95 %]"]
+LEAST_NEEDED_FIRST = ["p", "effect", "win rate [95 %]", "detectable", "n", "failed", "collapsed", "IQM [95 %]"]
+SPACE = 2
 
 
 def fit(grid: Grid, width: int) -> Grid:
     """The grid without as many of its least needed columns as it takes to fit into a terminal."""
-    idle = [header for header in ("collapsed", "failed") if not _counts_anything(grid, header)]
+    idle = [] if _counts_anything(grid, "failed") else ["failed"]
     for header in idle + [header for header in LEAST_NEEDED_FIRST if header not in idle]:
         if _width(grid) <= width:
             break
@@ -158,13 +159,13 @@ def _counts_anything(grid: Grid, header: str) -> bool:
 
 def _width(grid: Grid) -> int:
     columns = zip(grid.headers, *grid.rows, strict=True)
-    widths = [max(map(len, column)) + 3 for column in columns]
-    return min(widths[0], 32) + sum(widths[1:]) - 1
+    widths = [max(map(len, column)) + SPACE for column in columns]
+    return min(widths[0], 32) + sum(widths[1:])
 
 
 def print_grid(grid: Grid, console: Console, title: str | None = None) -> None:
     """The grid on the terminal: numbers unbroken at the right, long names folded. Names are never read as markup."""
-    table = Table(title=title and Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title and Text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, SPACE - 1, 0, 0), show_edge=False)
     for place, header in enumerate(grid.headers):
         table.add_column(Text(header), justify="left" if place == 0 else "right", no_wrap=place > 0, overflow="fold")
     for row in grid.rows:

@@ -249,7 +249,9 @@ def test_the_terminal_table_fits_and_breaks_no_number(sweep, width):
 def test_fit_keeps_counts_that_are_not_zero():
     headers = ["variant", "n", "difference [95 %]", "collapsed", "failed"]
     grid = Grid(headers, [["a", "10", "+0.1", "0/10", "1/10"]])
-    assert fit(grid, 45).headers == ["variant", "n", "difference [95 %]", "failed"]
+    assert fit(grid, 48).headers == ["variant", "difference [95 %]", "collapsed", "failed"]
+    idle = grid._replace(rows=[["a", "10", "+0.1", "0/10", "0/10"]])
+    assert fit(idle, 48).headers == ["variant", "n", "difference [95 %]", "collapsed"]
 
 
 def test_the_metric_of_the_scores_is_named(sweep):
