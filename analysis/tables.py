@@ -165,7 +165,8 @@ def _width(grid: Grid) -> int:
 
 def print_grid(grid: Grid, console: Console, title: str | None = None) -> None:
     """The grid on the terminal: numbers unbroken at the right, long names folded. Names are never read as markup."""
-    table = Table(title=title and Text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, SPACE - 1, 0, 0), show_edge=False)
+    table = Table(title=title and Text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    table.padding = (0, SPACE - 1, 0, 0)
     for place, header in enumerate(grid.headers):
         table.add_column(Text(header), justify="left" if place == 0 else "right", no_wrap=place > 0, overflow="fold")
     for row in grid.rows:
