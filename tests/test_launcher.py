@@ -131,7 +131,7 @@ def test_a_sweep_takes_ten_seeds_unless_the_command_line_names_them(command, tmp
     assert [row["name"] for row in rows(tmp_path / "one")] == ["norm=local,seed=7", "norm=none,seed=7"]
 
 
-@pytest.mark.parametrize("study", [file.stem for file in (compose.CONF / "study").glob("*.yaml") if file.stem != "none"])
+@pytest.mark.parametrize("study", sorted({file.stem for file in (compose.CONF / "study").glob("*.yaml")} - {"none"}))
 def test_a_study_is_a_sweep_of_its_own(command, tmp_path, engine_of, study):
     engine_of(lambda job: 0.5)
     result = command(f"study={study}", "hydra.sweep.dir=x")
