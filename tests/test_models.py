@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import reference_models
 import torch
@@ -238,6 +240,23 @@ def test_a_replica_has_the_same_bits_alone_and_in_a_stack(name, task, knobs, pro
         threads(count)
         for r, stacked in enumerate(zip(*trained(name, SEEDS, *sizes), strict=True)):
             assert all(torch.equal(a, b[0]) for a, b in zip(stacked, alone[r], strict=True)), f"{count} threads, {r}"
+
+
+@pytest.mark.parametrize("helper", [sigmoid, softmax])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_helpers_have_the_same_bits_for_a_part(helper, count, threads):  # noqa: F811
+    """Values and gradients: ``torch.sigmoid`` fails by both, ``torch.softmax`` by the gradient of a single row."""
+    threads(count)
+    random = torch.Generator().manual_seed(0)
+    for rows, width in itertools.product([1, 3, 64], range(1, 100, 6)):
+        x, slopes = 3 * torch.randn(2, 5, rows, width, generator=random)
+        whole = helper(x.requires_grad_())
+        whole.backward(slopes)
+        for r in range(5):
+            part = x[r : r + 1].detach().clone().requires_grad_()
+            own = helper(part)
+            own.backward(slopes[r : r + 1].clone())
+            assert torch.equal(own[0], whole[r]) and torch.equal(part.grad[0], x.grad[r]), (rows, width)
 
 
 @every_model
