@@ -7,6 +7,8 @@ import sys
 import pytest
 from command import CONF, command  # noqa: F401 (a fixture)
 
+from rlexp import engine
+
 NORMS = "there are center, global, hybrid, local, max, none, rloo"
 MISTAKES = [
     (["norm=typo"], f"norm=typo: no such choice; {NORMS}"),
@@ -44,6 +46,12 @@ MISTAKES = [
         "hydra.job.chdir=true: jobs that train in one process share its folder; take hydra/launcher=basic",
     ),
 ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def no_training(monkeypatch):
+    """Make a mistake that is not found fail at once, not after a whole run."""
+    monkeypatch.setattr(engine, "train_jobs", lambda jobs: pytest.fail("training started"))
 
 
 @pytest.mark.parametrize(("arguments", "line"), MISTAKES, ids=[" ".join(arguments) for arguments, _ in MISTAKES])
