@@ -42,10 +42,11 @@ class Hooks(Callback):
                 log.writelines(traceback.format_exception(job_return._return_value))
 
     def on_run_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
-        """Say where the results are, or why there are none."""
+        """Say what came out and where it is, or why there is nothing."""
         folder = shortest(config.hydra.runtime.output_dir)
         if job_return.status is JobStatus.FAILED:
             leave(f"run failed: {reason(job_return._return_value)} (see {folder})", FAILED, job_return._return_value)
+        print(f"{config.score.metric} {job_return.return_value:.3f}")
         print(folder)
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
