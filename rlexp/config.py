@@ -23,6 +23,9 @@ FinitePositive = Annotated[FiniteFloat, Gt(0)]
 FiniteNonNegative = Annotated[FiniteFloat, Ge(0)]
 
 
+EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
+
+
 class GroupSize(Closed):
     """Completions a prompt, and prompts a step."""
 
@@ -79,6 +82,8 @@ class Config(Closed):
     entropy_coef: FiniteNonNegative
     temperature: FinitePositive
     log_every: PositiveInt
+    checkpoint_every: PositiveInt
+    resume: Literal["auto", "failed", "never"]
     threads: PositiveInt | None
     eval: Evaluation
     score: Score
@@ -142,7 +147,10 @@ def group_problems(config: Config) -> Iterator[str]:
 
 
 def evaluation_problems(config: Config) -> Iterator[str]:
-    """Whether pass@k has enough samples."""
+    """Whether pass@k has enough samples, and whether what is the score is evaluated at all."""
+    measured = [*EVALUATED, *(f"eval/pass@{k}" for k in config.eval.ks)]
+    if config.score.metric not in measured:
+        yield f"score.metric={config.score.metric}: is not evaluated; there are {', '.join(measured)}"
     largest = max(config.eval.ks, default=0)
     if largest > config.eval.samples:
         samples = config.eval.samples

@@ -6,24 +6,26 @@ import copy
 import json
 import logging
 import math
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from rlexp import agg, clip, filter, kl, norm, shaping
+from rlexp import agg, checkpoint, clip, filter, kl, norm, shaping
 from rlexp.choose import choose
 from rlexp.config import Config
 from rlexp.evaluate import evaluate
+from rlexp.interrupt import Clock, Interrupt
 from rlexp.loggers import LOGGERS
 from rlexp.metrics import Row
 from rlexp.models import MODELS
 from rlexp.models.layers import Init
 from rlexp.progress import Progress
 from rlexp.recorder import Recorder, collapsed, score
+from rlexp.resume import outcome, restarts
 from rlexp.start import STARTS
 from rlexp.step import Fleet, Variant, train_step
 from rlexp.tasks import TASKS
@@ -33,7 +35,7 @@ from rlexp.update import Adam, Schedule
 LOG = logging.getLogger(__name__)
 VARIANT = ("shaping", "filter", "norm", "clip", "agg", "kl", "entropy_coef")
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature")
-OUTSIDE = ("logger", "score", "baseline", "study")
+OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 HEALTH = ("loss/total", "optim/grad_norm")
 
 
@@ -60,19 +62,26 @@ class Run:
     error: Exception | None = None
 
     @classmethod
-    def open(cls, job: Job) -> Run:
-        """Start the files and the logger of a run."""
+    def open(cls, job: Job, step: int) -> Run:
+        """Start the files and the logger of a run, or go on with them after ``step`` steps."""
         facts = {"name": job.name, "variant": job.variant, "seed": job.config.seed}
-        recorder = Recorder(job.folder, job.config.model_dump(mode="json"), facts)
-        return cls(job, recorder, choose(LOGGERS, job.config.logger)(job))
+        recorder = Recorder(job.folder, job.config.model_dump(mode="json"), facts, step)
+        run = cls(job, recorder, choose(LOGGERS, job.config.logger)(job))
+        for row in recorder.kept:
+            run.note(row.pop("step"), {key: math.nan if value is None else value for key, value in row.items()})
+        return run
 
-    def record(self, step: int, row: dict[str, float]) -> None:
-        """Write a row everywhere; a loss that is not a number ends the run, and only this one."""
-        self.recorder.row(step, row)
+    def note(self, step: int, row: dict[str, float]) -> None:
+        """Take note of a row that is in the run's file, and mirror it."""
         self.logger.log(step, row)
         self.last, self.step = self.last | row, step
         if any(key.startswith("eval/") for key in row):
             self.evaluations.append(row)
+
+    def record(self, step: int, row: dict[str, float]) -> None:
+        """Write a row everywhere; a loss that is not a number ends the run, and only this one."""
+        self.recorder.row(step, row)
+        self.note(step, row)
         sick = [f"{key} is {row[key]}" for key in HEALTH if key in row and not math.isfinite(row[key])]
         if sick:
             self.error = FloatingPointError(f"diverged by step {step}: {', '.join(sick)}")
@@ -114,12 +123,36 @@ def variant_key(config: Config) -> str:
 
 
 def train_jobs(jobs: Sequence[Job]) -> list[float | Exception]:
-    """Train jobs of one bucket as one batch; return for each its score, or the error that ended it."""
+    """Train jobs of one bucket; return for each its score, or the error that ended it.
+
+    Jobs whose folder says that they have ended are not trained again, those that were interrupted go on from their
+    checkpoint; jobs that stand at the same step train as one batch.
+    """
+    results = {place: outcome(job.config, job.folder) for place, job in enumerate(jobs)}
+    states = {place: checkpoint_of(jobs[place]) for place, result in results.items() if result is None}
+    for step in sorted({state["step"] for state in states.values()}):
+        places = [place for place, state in states.items() if state["step"] == step]
+        trained = train_batch([jobs[place] for place in places], [states[place] for place in places])
+        results |= dict(zip(places, trained, strict=True))
+    return [results[place] for place in range(len(jobs))]
+
+
+def checkpoint_of(job: Job) -> dict[str, Any]:
+    """Return the saved state of a job, or that of one that has not begun (step −1: nothing, not even evaluated)."""
+    state = None if restarts(job.folder) else checkpoint.load(job.folder)
+    return state or {"step": -1, "tokens": 0}
+
+
+def train_batch(jobs: Sequence[Job], states: Sequence[Mapping[str, Any]]) -> list[float | Exception]:
+    """Train jobs that stand at the same step as one batch; return for each its score or its error."""
     keys = [variant_key(job.config) for job in jobs]
     order = sorted(range(len(jobs)), key=lambda i: (keys.index(keys[i]), i))
-    runs = [Run.open(jobs[i]) for i in order]
+    runs = [Run.open(jobs[i], states[i]["step"]) for i in order]
     try:
-        train(build([run.job.config for run in runs]), runs)
+        fleet = build([run.job.config for run in runs])
+        if states[0]["step"] >= 0:
+            checkpoint.restore(fleet, [states[i] for i in order])
+        train(fleet, runs, states[0]["step"], torch.tensor([states[i]["tokens"] for i in order]))
     except BaseException as error:
         end(runs, error)
         raise
@@ -188,34 +221,46 @@ def variant(config: Config) -> Variant:
     )
 
 
-def train(fleet: Fleet, runs: Sequence[Run]) -> None:
-    """Run the loop: step, and now and then measure, evaluate, record."""
-    config, started = runs[0].job.config, time.perf_counter()
+def train(fleet: Fleet, runs: Sequence[Run], done: int, tokens: Tensor) -> None:
+    """Run the loop from after step ``done``: step, and now and then measure, evaluate, record, save."""
+    config = runs[0].job.config
+    clock = Clock(runs[0].last.get("time/total", 0.0))
     threads = Threads(len(runs), config.threads)
-    tokens = torch.zeros(len(runs), dtype=torch.int64)
     held_out = config.eval.model_dump(exclude={"every"})
-    record(runs, 0, evaluate(fleet, 0, **held_out), tokens, config, started)
-    with Progress([run.job for run in runs], config.steps) as progress:
-        for step in range(1, config.steps + 1):
+    if done < 0:
+        record(runs, 0, evaluate(fleet, 0, **held_out), tokens, config, clock)
+    with Progress([run.job for run in runs], config.steps) as progress, Interrupt() as interrupt:
+        for step in range(max(done, 0) + 1, config.steps + 1):
             evaluating = step % config.eval.every == 0 or step == config.steps
             measuring = evaluating or step % config.log_every == 0
             row = threads.run(step, train_step, fleet, step, measuring)
             tokens += row.pop("tokens")
             if measuring:
                 row |= evaluate(fleet, step, **held_out) if evaluating else {}
-                record(runs, step, row, tokens, config, started)
+                record(runs, step, row, tokens, config, clock)
                 progress.update(step, [run.error is None for run in runs], row["reward/mean"].tolist())
+            if step % config.checkpoint_every == 0 or step == config.steps or interrupt.asked:
+                save(fleet, runs, step, tokens)
             if all(run.error for run in runs):
                 break
+            if interrupt.asked and step < config.steps:
+                raise KeyboardInterrupt
     for run in runs:
         if run.error is None:
             run.finish("completed")
 
 
-def record(runs: Sequence[Run], step: int, row: Row, tokens: Tensor, config: Config, started: float) -> None:
+def save(fleet: Fleet, runs: Sequence[Run], step: int, tokens: Tensor) -> None:
+    """Write a checkpoint for every run that is alive."""
+    for replica, run in enumerate(runs):
+        if run.error is None:
+            checkpoint.save(fleet, replica, run.job.folder, step, int(tokens[replica]))
+
+
+def record(runs: Sequence[Run], step: int, row: Row, tokens: Tensor, config: Config, clock: Clock) -> None:
     """Hand every run that is alive its column of the metrics."""
     columns = {name: values.tolist() for name, values in row.items()} | {"progress/tokens": tokens.tolist()}
-    sampled, elapsed = step * config.group_size.prompts * config.group_size.completions, time.perf_counter() - started
+    sampled, elapsed = step * config.group_size.prompts * config.group_size.completions, clock.elapsed()
     for i, run in enumerate(runs):
         if run.error is None:
             own_row = {name: values[i] for name, values in columns.items()}

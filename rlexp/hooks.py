@@ -75,11 +75,12 @@ def check_run(config: DictConfig) -> None:
     from rlexp.config import read
     from rlexp.errors import ConfigError
     from rlexp.plan import folder_problem, hydra_config
+    from rlexp.resume import refusal
 
-    read(plain(config))
+    checked = read(plain(config))
     with hydra_config(config):
         folder = Path(os.path.abspath(config.hydra.run.dir))
-    if problem := folder_problem(folder):
+    if problem := folder_problem(folder) or refusal(checked, folder):
         raise ConfigError([problem])
 
 

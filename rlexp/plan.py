@@ -21,6 +21,7 @@ from rlexp.config import Config, read
 from rlexp.errors import ConfigError
 from rlexp.explain import explain
 from rlexp.naming import run_name, variant_name
+from rlexp.resume import refusal
 
 NOT_SHARED = ("overrides", "runtime", "job")
 SEED = re.compile(r"^seed=\d+$")
@@ -127,14 +128,12 @@ def sweep_problems(planned: Sequence[Planned]) -> Iterator[tuple[str, list[str]]
         if shared(job) != shared(planned[0]):
             yield "differs in its hydra node from the first job; a sweep has one launcher, folder and logging", [label]
         folders[job.folder] = label
-        if problem := folder_problem(job.folder):
+        if problem := folder_problem(job.folder) or refusal(job.config, job.folder):
             yield problem, [label]
 
 
 def folder_problem(folder: Path) -> str | None:
     """Say why a run cannot be written to ``folder``, if so."""
-    if (folder / "metrics.jsonl").exists():
-        return f"{folder} holds a run already; choose another hydra.sweep.dir (hydra.run.dir for a single run)"
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir():
         return f"cannot write to {folder}: {existing} is not a folder"

@@ -22,16 +22,19 @@ CONFIG_FILE, METRICS_FILE, SUMMARY_FILE = "config.yaml", "metrics.jsonl", "summa
 class Recorder:
     """Writes what a run leaves behind. Every row is on its way to the disk before ``row`` returns.
 
-    ``config`` is the complete resolved config; ``facts`` (name, variant, seed, …) open the summary. What an earlier
-    run left in the folder is replaced: without a summary, a folder is a run that has not ended.
+    ``config`` is the complete resolved config; ``facts`` (name, variant, seed, …) open the summary. Of what an earlier
+    run left in the folder, only the rows up to ``step`` stay. Without a summary, a folder is a run that has not ended.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], facts: Mapping[str, Any]):
+    def __init__(self, folder: Path, config: Mapping[str, Any], facts: Mapping[str, Any], step: int = -1):
         """Write the config and open the rows."""
         self.folder, self.facts = Path(folder), dict(facts)
+        kept = lines_until(self.folder / METRICS_FILE, step)
         (self.folder / SUMMARY_FILE).unlink(missing_ok=True)
         replace(self.folder / CONFIG_FILE, OmegaConf.to_yaml(dict(config)))
-        self._rows = (self.folder / METRICS_FILE).open("w", encoding="utf-8")
+        replace(self.folder / METRICS_FILE, "".join(kept))
+        self.kept = [json.loads(line) for line in kept]
+        self._rows = (self.folder / METRICS_FILE).open("a", encoding="utf-8")
 
     def row(self, step: int, metrics: Mapping[str, int | float]) -> None:
         """Append the metrics after ``step`` updates. A float is written as its ``repr``: equal text is equal bits."""
@@ -43,6 +46,14 @@ class Recorder:
         self._rows.close()
         facts = {"status": status, "reason": reason, **self.facts, **summary, "versions": versions()}
         replace(self.folder / SUMMARY_FILE, dumps(facts, indent=2) + "\n")
+
+
+def lines_until(path: Path, step: int) -> list[str]:
+    """Return the lines of a metrics file up to those of ``step``, as they stand there; none if there is no file."""
+    if step < 0 or not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
 
 
 def score(rows: Sequence[Mapping[str, Any]], metric: str, share: float) -> float | None:

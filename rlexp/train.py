@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -26,11 +27,21 @@ def hydra_main(settings: DictConfig) -> float:
         from rlexp.engine import Job, train_jobs
 
         (result,) = train_jobs([Job(config, folder, folder.name, variant_name(node.overrides.task))])
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"hydra.run.dir={folder}") from None
     except Exception as error:
         result = error
     if isinstance(result, Exception):
         raise RunFailed(reason(result)) from result
     return result
+
+
+def how_to_continue(arguments: list[str], place: str = "") -> list[str]:
+    """Return the command that goes on in ``place``, the override that names the folder; nothing without one."""
+    if not place:
+        return []
+    others = [argument for argument in arguments if not argument.startswith(place.partition("=")[0])]
+    return [f"go on with: python -m rlexp.train {shlex.join([*others, place])}"]
 
 
 def main() -> None:
@@ -40,7 +51,7 @@ def main() -> None:
     try:
         hydra_main()
     except KeyboardInterrupt as stop:
-        leave("; ".join(["interrupted", *map(str, stop.args)]), INTERRUPTED)
+        leave("; ".join(["interrupted", *how_to_continue(sys.argv[1:], *stop.args)]), INTERRUPTED)
     except RunFailed as error:
         leave(f"run failed: {reason(error)}", FAILED, error)
     except Exception as error:

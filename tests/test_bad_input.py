@@ -91,7 +91,7 @@ def test_a_run_is_never_overwritten(command, tmp_path, arguments):
     (tmp_path / "old" / "metrics.jsonl").write_text("{}\n")
     result = command(*arguments, "seed=0")
     assert result.code == 2
-    assert "old holds a run already; choose another" in result.err
+    assert "old holds a run with another config" in result.err
     assert (tmp_path / "old" / "metrics.jsonl").read_text() == "{}\n"
 
 

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from small_runs import SHORT, SMALL, rows
 
 from rlexp import engine
 from rlexp.compose import CONF, compose
 from rlexp.engine import Job, bucket_key, train_jobs
 from rlexp.threads import AVAILABLE, PERIOD, Threads
 
-SHORT = ["steps=2", "log_every=1", "eval.every=2", "eval.prompts=6", "eval.samples=2", "eval.ks=[1,2]", "logger=none"]
-SMALL = ["group_size.completions=4", "group_size.prompts=4"]
 GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name != "study")
 
 
@@ -27,19 +26,13 @@ def job(tmp_path, *overrides, seed=0, label="default"):
     return Job(compose(*SHORT, f"seed={seed}", *overrides), folder, folder.name, label)
 
 
-def rows(job):
-    """Every metric of a run's file as it stands there, times aside."""
-    lines = (job.folder / "metrics.jsonl").read_text().splitlines()
-    return [{key: value for key, value in json.loads(line).items() if not key.startswith("time/")} for line in lines]
-
-
 @pytest.mark.parametrize(("group", "choice"), [(group, choice) for group in GROUPS for choice in choices(group)])
 def test_every_choice_trains(tmp_path, group, choice):
     overrides = [f"{group}={choice}", *(SMALL if group != "group_size" else [])]
     one = Job(compose(*(o for o in SHORT if not o.startswith(f"{group}=")), *overrides), tmp_path, "one", "default")
     (score,) = train_jobs([one])
     assert isinstance(score, float)
-    assert [row["step"] for row in rows(one)] == [0, 1, 2]
+    assert [row["step"] for row in rows(one.folder)] == [0, 1, 2]
     assert json.loads((tmp_path / "summary.json").read_text())["status"] == "completed"
 
 
@@ -72,7 +65,7 @@ def test_every_norm_clip_and_agg_gives_the_same_bits_alone_and_together(tmp_path
     alone = start(jobs, tmp_path / "alone")
     for one, other in zip(alone, together, strict=True):
         train_jobs([one])
-        assert rows(one) == rows(other), one.name
+        assert rows(one.folder) == rows(other.folder), one.name
 
 
 @pytest.mark.parametrize("model", choices("model"))
@@ -85,7 +78,7 @@ def test_threads_change_no_bit(tmp_path, model, threads):
     for n in (1, threads):
         pair = [job(tmp_path, *common, f"threads={n}", seed=seed, label=str(n)) for seed in (0, 1)]
         train_jobs(pair)
-        assert rows(pair[0]) == rows(alone)
+        assert rows(pair[0].folder) == rows(alone.folder)
 
 
 def test_order_of_the_jobs_does_not_matter(tmp_path):
@@ -97,7 +90,7 @@ def test_order_of_the_jobs_does_not_matter(tmp_path):
     }
     scores = {name: dict(zip(orders[name], train_jobs(each), strict=True)) for name, each in jobs.items()}
     assert scores["a"] == scores["b"]
-    assert rows(jobs["a"][1]) == rows(jobs["b"][2])
+    assert rows(jobs["a"][1].folder) == rows(jobs["b"][2].folder)
 
 
 def test_a_run_that_diverges_ends_alone(tmp_path):
@@ -107,7 +100,7 @@ def test_a_run_that_diverges_ends_alone(tmp_path):
     beside = job(tmp_path, *SMALL, "steps=4", label="beside")
     first, second = train_jobs([wild, beside])
     assert isinstance(first, FloatingPointError) and isinstance(second, float)
-    assert rows(beside) == rows(calm)
+    assert rows(beside.folder) == rows(calm.folder)
     summary = json.loads((wild.folder / "summary.json").read_text())
     assert summary["status"] == "diverged" and summary["collapsed"] is True and summary["score"] is None
     assert "nan" in summary["reason"] and summary["steps"] < 4
@@ -148,7 +141,7 @@ def test_the_saved_config_repeats_the_run(tmp_path):
     again = replace(first, config=load(first.folder / "config.yaml"), folder=tmp_path / "again")
     again.folder.mkdir()
     train_jobs([again])
-    assert rows(again) == rows(first)
+    assert rows(again.folder) == rows(first.folder)
 
 
 def test_threads_go_to_the_fastest_choice():

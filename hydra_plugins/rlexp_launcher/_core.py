@@ -48,7 +48,7 @@ def launch(launcher: FusedLauncher, batch: Sequence[Sequence[str]], first: int) 
             LOG.info("batch %d of %d: %d runs", number, len(buckets), len(bucket))
             returns |= run_bucket(launcher, bucket, index)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{shortest(index.path.parent)} has what was done") from None
+        raise KeyboardInterrupt(f"hydra.sweep.dir={shortest(index.path.parent)}") from None
     finally:
         index.close()
         configure_log(launcher.config.hydra.hydra_logging, launcher.config.hydra.verbose)

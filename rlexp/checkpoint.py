@@ -1,0 +1,61 @@
+"""A run's state on disk: weights, reference, both moments of Adam, position. Random numbers need no state.
+
+Each run has a file of its own, so that it can be resumed alone or beside others. The file is replaced at once and the
+one before it is kept; it holds tensors and numbers only and is read without executing code.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlexp.step import Fleet
+
+LATEST, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
+
+
+def save(fleet: Fleet, replica: int, folder: Path, step: int, tokens: int) -> None:
+    """Write the state of one replica after ``step`` steps."""
+    state = {"step": step, "tokens": tokens, "updates": fleet.adam.updates}
+    for name, tensors in stacks(fleet).items():
+        state[name] = [tensor[replica].detach().clone() for tensor in tensors]
+    draft = folder / (LATEST + ".tmp")
+    torch.save(state, draft)
+    if (folder / LATEST).exists():
+        os.replace(folder / LATEST, folder / PREVIOUS)
+    os.replace(draft, folder / LATEST)
+
+
+def load(folder: Path) -> dict[str, Any] | None:
+    """Read the last state that is whole; None if there is none."""
+    for name in (LATEST, PREVIOUS):
+        try:
+            return torch.load(folder / name, weights_only=True)
+        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError):
+            continue
+    return None
+
+
+@torch.no_grad()
+def restore(fleet: Fleet, states: Sequence[Mapping[str, Any]]) -> None:
+    """Put saved states, one a replica and all after the same number of updates, into a fresh fleet."""
+    for name, tensors in stacks(fleet).items():
+        for place, tensor in enumerate(tensors):
+            tensor.copy_(torch.stack([state[name][place] for state in states]))
+    fleet.adam.updates = states[0]["updates"]
+
+
+def stacks(fleet: Fleet) -> dict[str, list[Tensor]]:
+    """Everything that changes while a fleet trains, and the reference, as stacks ``[R, ...]``."""
+    return {
+        "policy": fleet.adam.parameters,
+        "reference": list(fleet.reference.parameters()),
+        "first_moments": fleet.adam.first,
+        "second_moments": fleet.adam.second,
+    }

@@ -1,0 +1,46 @@
+"""Stopping a run that takes minutes: the clock that goes on after a pause, and Ctrl-C with everything saved."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Clock:
+    """Seconds of training, those before an interruption included."""
+
+    def __init__(self, before: float):
+        self.started = time.perf_counter() - before
+
+    def elapsed(self) -> float:
+        """Return the seconds until now."""
+        return time.perf_counter() - self.started
+
+
+class Interrupt:
+    """Context in which a first Ctrl-C or SIGTERM only sets ``asked``, and a second one does what it always does.
+
+    Signals reach the main thread only; elsewhere nothing changes.
+    """
+
+    def __init__(self):
+        self.asked = False
+        self.before: dict[int, object] = {}
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            self.before = {each: signal.signal(each, self.ask) for each in SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for each, handler in self.before.items():
+            signal.signal(each, handler)
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """Take note, and give the signals back to whom they belonged."""
+        self.asked = True
+        self.__exit__()

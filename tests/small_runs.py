@@ -1,0 +1,12 @@
+"""Runs of two steps, and their rows."""
+
+import json
+
+SHORT = ["steps=2", "log_every=1", "eval.every=2", "eval.prompts=6", "eval.samples=2", "eval.ks=[1,2]", "logger=none"]
+SMALL = ["group_size.completions=4", "group_size.prompts=4"]
+
+
+def rows(folder):
+    """Every metric of a run's file as it stands there, times aside."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{key: value for key, value in json.loads(line).items() if not key.startswith("time/")} for line in lines]

@@ -1,0 +1,170 @@
+"""Stopped at any moment and started again, a run leaves the same bits as one that was never stopped."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from command import command  # noqa: F401 (a fixture)
+from small_runs import SHORT, SMALL, rows
+
+from rlexp import checkpoint, engine
+from rlexp.compose import compose
+from rlexp.config import load
+from rlexp.engine import Job, train_jobs
+from rlexp.exits import RunFailed
+
+LONG = [*SHORT, *SMALL, "steps=12", "eval.every=4", "log_every=2", "checkpoint_every=3"]
+
+
+def jobs(folder, *overrides, variants=("local", "hybrid"), seeds=(0, 1)):
+    found = []
+    for name in variants:
+        for seed in seeds:
+            place = folder / f"{name}{seed}"
+            place.mkdir(parents=True, exist_ok=True)
+            found.append(Job(compose(*LONG, f"norm={name}", f"seed={seed}", *overrides), place, place.name, name))
+    return found
+
+
+@pytest.fixture
+def stop_at(monkeypatch):
+    """Make the engine raise at the start of a step, once."""
+    step = engine.train_step
+
+    def install(number):
+        def stopping(fleet, now, measure):
+            if now == number:
+                monkeypatch.setattr(engine, "train_step", step)
+                raise KeyboardInterrupt
+            return step(fleet, now, measure)
+
+        monkeypatch.setattr(engine, "train_step", stopping)
+
+    return install
+
+
+@pytest.mark.parametrize("model", ["gru", "transformer"])
+@pytest.mark.parametrize("number", [2, 4, 9, 12])
+def test_resumed_equals_never_stopped(tmp_path, stop_at, model, number):
+    whole = jobs(tmp_path / "whole", f"model={model}")
+    scores = train_jobs(whole)
+    parts = jobs(tmp_path / "parts", f"model={model}")
+    stop_at(number)
+    with pytest.raises(KeyboardInterrupt):
+        train_jobs(parts)
+    assert json.loads((parts[0].folder / "summary.json").read_text())["status"] == "interrupted"
+    assert train_jobs(parts) == scores
+    for one, other in zip(whole, parts, strict=True):
+        assert rows(one.folder) == rows(other.folder)
+        assert json.loads((other.folder / "summary.json").read_text())["status"] == "completed"
+        states = [checkpoint.load(job.folder) for job in (one, other)]
+        assert all(map(torch.equal, states[0]["policy"], states[1]["policy"]))
+
+
+def test_runs_that_stand_at_different_steps_go_on_together(tmp_path, stop_at):
+    whole = jobs(tmp_path / "whole")
+    scores = train_jobs(whole)
+    parts = jobs(tmp_path / "parts")
+    stop_at(8)
+    with pytest.raises(KeyboardInterrupt):
+        train_jobs(parts[:2])
+    assert train_jobs(parts[2:3]) == scores[2:3]
+    before = (parts[2].folder / "metrics.jsonl").stat().st_mtime_ns
+    assert train_jobs(parts) == scores
+    assert all(rows(one.folder) == rows(other.folder) for one, other in zip(whole, parts, strict=True))
+    assert (parts[2].folder / "metrics.jsonl").stat().st_mtime_ns == before, "a finished run is not touched"
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, stop_at):
+    (whole,) = jobs(tmp_path / "whole", variants=["local"], seeds=[0])
+    train_jobs([whole])
+    (part,) = jobs(tmp_path / "part", variants=["local"], seeds=[0])
+    stop_at(8)
+    with pytest.raises(KeyboardInterrupt):
+        train_jobs([part])
+    assert checkpoint.load(part.folder)["step"] == 6
+    latest = part.folder / checkpoint.LATEST
+    latest.write_bytes(latest.read_bytes()[:1000])
+    assert checkpoint.load(part.folder)["step"] == 3
+    train_jobs([part])
+    assert rows(part.folder) == rows(whole.folder)
+
+
+def test_a_failed_run_is_trained_again_only_on_request(tmp_path):
+    (wild,) = jobs(tmp_path, "lr=1e30", variants=["local"], seeds=[0])
+    assert isinstance(train_jobs([wild])[0], FloatingPointError)
+    (again,) = train_jobs([wild])
+    assert isinstance(again, RunFailed) and "resume=failed" in str(again)
+    (asked,) = jobs(tmp_path, "lr=1e30", "resume=failed", variants=["local"], seeds=[0])
+    assert isinstance(train_jobs([asked])[0], FloatingPointError)
+
+
+def test_a_first_signal_saves_and_stops(tmp_path, monkeypatch):
+    step, (job,) = engine.train_step, jobs(tmp_path, "checkpoint_every=1000", variants=["local"], seeds=[0])
+
+    def signalled(fleet, now, measure):
+        if now == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(fleet, now, measure)
+
+    monkeypatch.setattr(engine, "train_step", signalled)
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        train_jobs([job])
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert checkpoint.load(job.folder)["step"] == 5
+
+
+TINY = ["preset=tiny", "norm=local,hybrid", "seed=0,1"]
+KILLED = [*SHORT, *SMALL, "norm=local,hybrid", "seed=0,1", "steps=60", "checkpoint_every=4", "threads=1"]
+
+
+def test_the_same_command_skips_what_is_done_and_refuses_another_config(command, tmp_path):  # noqa: F811
+    sweep = ["-m", *TINY, "steps=4", "hydra.sweep.dir=sweep"]
+    assert command(*sweep).code == 0
+    files = sorted(tmp_path.glob("sweep/*/metrics.jsonl"))
+    times = [file.stat().st_mtime_ns for file in files]
+    assert len(files) == 4 and command(*sweep).code == 0
+    assert [file.stat().st_mtime_ns for file in files] == times
+    index = [json.loads(line) for line in (tmp_path / "sweep" / "jobs.jsonl").read_text().splitlines()]
+    assert [row["status"] for row in index] == ["completed"] * 4 and all(row["score"] is not None for row in index)
+    by_seed = ["-m", "preset=tiny", "seed=0,1", "hydra.sweep.dir=seeds", "hydra.sweep.subdir=s${seed}"]
+    assert command(*by_seed).code == 0
+    other = command(*by_seed, "lr=0.5")
+    assert other.code == 2 and "s0 holds a run with another config (lr: 0.001 there, 0.5 here)" in other.err
+    never = command(*sweep, "resume=never")
+    assert never.code == 2 and "holds a run already" in never.err
+
+
+@pytest.mark.parametrize("model", ["gru", "transformer"])
+def test_twenty_kills_at_random_steps_change_nothing(tmp_path, model):
+    """Ten kills a model: SIGKILL after a random number of rows, then the same command again, until it is through."""
+    program = [sys.executable, "-m", "rlexp.train", "-m", *KILLED, f"model={model}", "hydra.sweep.dir=sweep"]
+    chance, killed = random.Random(7), 0
+    while killed < 10:
+        process = subprocess.Popen(program, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        rows_then, wait = count(tmp_path), chance.randint(1, 8)
+        while process.poll() is None and count(tmp_path) < rows_then + wait:
+            time.sleep(0.002)
+        assert process.poll() is None, f"it ended before it was killed: {process.stderr.read()}"
+        process.kill()
+        process.wait()
+        killed += 1
+    subprocess.run(program, cwd=tmp_path, check=True, capture_output=True)
+    for folder in sorted(file.parent for file in tmp_path.glob("sweep/*/metrics.jsonl")):
+        place = tmp_path / "whole" / folder.name
+        place.mkdir(parents=True)
+        (score,) = train_jobs([Job(load(folder / "config.yaml"), place, folder.name, "whole")])
+        assert rows(place) == rows(folder), folder.name
+        assert json.loads((folder / "summary.json").read_text())["score"] == score
+
+
+def count(folder):
+    """Rows in the files of all runs."""
+    return sum(file.read_bytes().count(b"\n") for file in folder.glob("sweep/*/metrics.jsonl"))
