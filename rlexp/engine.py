@@ -113,13 +113,13 @@ def variant_key(config: Config) -> str:
     return json.dumps(config.model_dump(mode="json", include=set(VARIANT)), sort_keys=True)
 
 
-def train_jobs(jobs: Sequence[Job]) -> list[float | Exception]:
+def train_jobs(jobs: Sequence[Job], title: str = "rlexp") -> list[float | Exception]:
     """Train jobs of one bucket as one batch; return for each its score, or the error that ended it."""
     keys = [variant_key(job.config) for job in jobs]
     order = sorted(range(len(jobs)), key=lambda i: (keys.index(keys[i]), i))
     runs = [Run.open(jobs[i]) for i in order]
     try:
-        train(build([run.job.config for run in runs]), runs)
+        train(build([run.job.config for run in runs]), runs, title)
     except BaseException as error:
         end(runs, error)
         raise
@@ -188,14 +188,14 @@ def variant(config: Config) -> Variant:
     )
 
 
-def train(fleet: Fleet, runs: Sequence[Run]) -> None:
+def train(fleet: Fleet, runs: Sequence[Run], title: str) -> None:
     """Run the loop: step, and now and then measure, evaluate, record."""
     config, started = runs[0].job.config, time.perf_counter()
     threads = Threads(len(runs), config.threads)
     tokens = torch.zeros(len(runs), dtype=torch.int64)
     held_out = config.eval.model_dump(exclude={"every"})
     record(runs, 0, evaluate(fleet, 0, **held_out), tokens, config, started)
-    with Progress([run.job for run in runs], config.steps) as progress:
+    with Progress([run.job for run in runs], config.steps, title) as progress:
         for step in range(1, config.steps + 1):
             evaluating = step % config.eval.every == 0 or step == config.steps
             measuring = evaluating or step % config.log_every == 0
