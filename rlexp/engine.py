@@ -122,17 +122,20 @@ def variant_key(config: Config) -> str:
     return json.dumps(config.model_dump(mode="json", include=set(VARIANT)), sort_keys=True)
 
 
-def train_jobs(jobs: Sequence[Job]) -> list[float | Exception]:
+def train_jobs(jobs: Sequence[Job], title: str = "rlexp") -> list[float | Exception]:
     """Train jobs of one bucket; return for each its score, or the error that ended it.
 
     Jobs whose folder says that they have ended are not trained again, those that were interrupted go on from their
-    checkpoint; jobs that stand at the same step train as one batch.
+    checkpoint; jobs that stand at the same step train as one batch. ``title`` is what their progress is called.
     """
     results = {place: outcome(job.config, job.folder) for place, job in enumerate(jobs)}
     states = {place: checkpoint_of(jobs[place]) for place, result in results.items() if result is None}
     for step in sorted({state["step"] for state in states.values()}):
         places = [place for place, state in states.items() if state["step"] == step]
-        trained = train_batch([jobs[place] for place in places], [states[place] for place in places])
+        try:
+            trained = train_batch([jobs[place] for place in places], [states[place] for place in places], title)
+        except Exception as error:
+            trained = [error] * len(places)
         results |= dict(zip(places, trained, strict=True))
     return [results[place] for place in range(len(jobs))]
 
@@ -143,7 +146,7 @@ def checkpoint_of(job: Job) -> dict[str, Any]:
     return state or {"step": -1, "tokens": 0}
 
 
-def train_batch(jobs: Sequence[Job], states: Sequence[Mapping[str, Any]]) -> list[float | Exception]:
+def train_batch(jobs: Sequence[Job], states: Sequence[Mapping[str, Any]], title: str) -> list[float | Exception]:
     """Train jobs that stand at the same step as one batch; return for each its score or its error."""
     keys = [variant_key(job.config) for job in jobs]
     order = sorted(range(len(jobs)), key=lambda i: (keys.index(keys[i]), i))
@@ -152,7 +155,7 @@ def train_batch(jobs: Sequence[Job], states: Sequence[Mapping[str, Any]]) -> lis
         fleet = build([run.job.config for run in runs])
         if states[0]["step"] >= 0:
             checkpoint.restore(fleet, [states[i] for i in order])
-        train(fleet, runs, states[0]["step"], torch.tensor([states[i]["tokens"] for i in order]))
+        train(fleet, runs, states[0]["step"], torch.tensor([states[i]["tokens"] for i in order]), title)
     except BaseException as error:
         end(runs, error)
         raise
@@ -221,7 +224,7 @@ def variant(config: Config) -> Variant:
     )
 
 
-def train(fleet: Fleet, runs: Sequence[Run], done: int, tokens: Tensor) -> None:
+def train(fleet: Fleet, runs: Sequence[Run], done: int, tokens: Tensor, title: str) -> None:
     """Run the loop from after step ``done``: step, and now and then measure, evaluate, record, save."""
     config = runs[0].job.config
     clock = Clock(runs[0].last.get("time/total", 0.0))
@@ -229,7 +232,7 @@ def train(fleet: Fleet, runs: Sequence[Run], done: int, tokens: Tensor) -> None:
     held_out = config.eval.model_dump(exclude={"every"})
     if done < 0:
         record(runs, 0, evaluate(fleet, 0, **held_out), tokens, config, clock)
-    with Progress([run.job for run in runs], config.steps) as progress, Interrupt() as interrupt:
+    with Progress([run.job for run in runs], config.steps, title) as progress, Interrupt() as interrupt:
         for step in range(max(done, 0) + 1, config.steps + 1):
             evaluating = step % config.eval.every == 0 or step == config.steps
             measuring = evaluating or step % config.log_every == 0

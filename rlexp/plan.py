@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from rlexp.compose import plain
 from rlexp.config import Config, read
 from rlexp.errors import ConfigError
+from rlexp.executors import executor_problem
 from rlexp.explain import explain
 from rlexp.naming import run_name, variant_name
 from rlexp.resume import refusal
@@ -155,9 +156,7 @@ def launcher_problem(settings: DictConfig) -> str | None:
         return None
     if settings.hydra.job.chdir:
         return "hydra.job.chdir=true: jobs that train in one process share its folder; take hydra/launcher=basic"
-    if launcher.max_replicas is not None and launcher.max_replicas < 1:
-        return f"hydra.launcher.max_replicas={launcher.max_replicas}: must be at least 1, or null for no limit"
-    return None
+    return executor_problem(OmegaConf.to_container(launcher, resolve=True))
 
 
 @contextmanager

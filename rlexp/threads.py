@@ -19,6 +19,12 @@ PERIOD = 25
 Result = TypeVar("Result")
 
 
+def limit(cores: int) -> None:
+    """Try out no more threads than these from now on: a worker shares its machine."""
+    global AVAILABLE
+    AVAILABLE = cores
+
+
 class Threads:
     """Runs the steps of ``replicas`` runs with ``fixed`` threads, or with as many as were fastest when last tried."""
 

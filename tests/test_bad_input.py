@@ -31,7 +31,7 @@ MISTAKES = [
     ),
     (["foo"], "foo: cannot be read as key=value (Error parsing override 'foo')"),
     (["--config-name", "typo"], "typo: no such config file"),
-    (["hydra/launcher=typo"], "hydra/launcher=typo: no such choice; there are basic, fused"),
+    (["hydra/launcher=typo"], "hydra/launcher=typo: no such choice; there are basic, fused, processes, ray, slurm"),
     (["-m", "nrm=local"], "nrm=local: no such key; did you mean norm?"),
     (["-m", "seed=range(1,0)"], "seed=range(1,0): a sweep over nothing"),
     (["-m", "norm=local,typo", "seed=0"], f"job 1 (norm=typo,seed=0): norm=typo: no such choice; {NORMS}"),

@@ -46,7 +46,7 @@ def engine_of(monkeypatch):
     buckets = []
 
     def use(result):
-        def train_jobs(jobs):
+        def train_jobs(jobs, title="rlexp"):
             buckets.append([job.name for job in jobs])
             return [result(job) for job in jobs]
 
@@ -91,6 +91,7 @@ def test_it_leaves_what_hydras_own_launcher_leaves(command, tmp_path, monkeypatc
         both = (yaml.safe_load((folder / ".hydra/hydra.yaml").read_text()) for folder in (fused, basic))
         assert set(changed(*both)) <= {
             "hydra.launcher._target_",
+            "hydra.launcher.executor",
             "hydra.launcher.max_replicas",
             "hydra.overrides.hydra",
             "hydra.runtime.choices.hydra/launcher",

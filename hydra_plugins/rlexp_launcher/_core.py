@@ -1,21 +1,23 @@
-"""The fused launcher at work: plan all jobs, train them bucket by bucket, give each what Hydra's own launcher would."""
+"""The fused launcher at work: plan all jobs, have them trained in batches, give each what Hydra's own would."""
 
 from __future__ import annotations
 
 import copy
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.utils import JobReturn, JobRuntime, JobStatus, _save_config, configure_log, env_override, setup_globals
+from hydra.core.utils import JobReturn, JobRuntime, JobStatus, _save_config, configure_log, setup_globals
 from omegaconf import OmegaConf, open_dict, read_write
 
+from hydra_plugins.rlexp_launcher._cut import into_buckets
 from hydra_plugins.rlexp_launcher._index import Index
-from hydra_plugins.rlexp_launcher._logs import logs_of
-from rlexp import engine
+from hydra_plugins.rlexp_launcher._part import Part
 from rlexp.hooks import shortest
 from rlexp.plan import Planned, hydra_config, plan
 
@@ -34,53 +36,67 @@ class FailedJob(JobReturn):
         return float("nan")
 
 
+@dataclass(frozen=True)
+class Bucket:
+    """Jobs that train together: as planned, what Hydra gets to know of them, and what a worker gets to know."""
+
+    jobs: Sequence[Planned]
+    returns: Sequence[JobReturn]
+    part: Part
+
+
+Results = list[float | Exception]
+
+
 def launch(launcher: FusedLauncher, batch: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
     """Train a batch of jobs; one JobReturn each, in order."""
     setup_globals()
     configure_log(launcher.config.hydra.hydra_logging, launcher.config.hydra.verbose)
     planned = plan(launcher.hydra_context.config_loader, launcher.config, batch, first)
     index = Index(Path(launcher.config.hydra.sweep.dir), launcher.rows)
-    index.open(planned)
-    buckets = into_buckets(planned, launcher.max_replicas)
+    executor = import_module(f"hydra_plugins.rlexp_launcher._{launcher.executor}")
     returns: dict[int, JobReturn] = {}
-    try:
-        for number, bucket in enumerate(buckets, 1):
-            LOG.info("batch %d of %d: %d runs", number, len(buckets), len(bucket))
-            returns |= run_bucket(launcher, bucket, index)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"hydra.sweep.dir={shortest(index.path.parent)}") from None
-    finally:
-        index.close()
-        configure_log(launcher.config.hydra.hydra_logging, launcher.config.hydra.verbose)
+    with executor.open_pool(index.path.parent.absolute(), **launcher.knobs) as pool:
+        parts = into_buckets(planned, launcher.max_replicas, pool.workers)
+        index.open(planned)
+        try:
+            for bucket, results in pool.run(begun(launcher, parts)):
+                returns |= conclude(launcher, bucket, results, index)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"hydra.sweep.dir={shortest(index.path.parent)}") from None
+        finally:
+            index.close()
+            configure_log(launcher.config.hydra.hydra_logging, launcher.config.hydra.verbose)
     return [returns[job.number] for job in planned]
 
 
-def into_buckets(planned: Sequence[Planned], most: int | None) -> list[list[Planned]]:
-    """Group the jobs that can be trained as one batch, at most ``most`` in each."""
-    groups: dict[str, list[Planned]] = {}
-    for job in planned:
-        groups.setdefault(engine.bucket_key(job.config), []).append(job)
-    size = most or len(planned)
-    return [group[first : first + size] for group in groups.values() for first in range(0, len(group), size)]
+def begun(launcher: FusedLauncher, parts: Sequence[Sequence[Planned]]) -> Iterator[Bucket]:
+    """Do for the jobs of each part, when its turn has come, what Hydra's ``run_job`` does before it runs one."""
+    for number, jobs in enumerate(parts, 1):
+        LOG.info("batch %d of %d: %d runs", number, len(parts), len(jobs))
+        returns = [prepare(job) for job in jobs]
+        title = "rlexp" if launcher.executor == "inline" else f"batch {number} of {len(parts)}"
+        bucket = Bucket(jobs, returns, Part.of(jobs, title))
+        with bucket.part.surroundings():
+            for job in jobs:
+                with hydra_config(job.settings):
+                    launcher.hydra_context.callbacks.on_job_start(
+                        config=job.settings, task_function=launcher.task_function
+                    )
+        yield bucket
 
 
-def run_bucket(launcher: FusedLauncher, bucket: Sequence[Planned], index: Index) -> dict[int, JobReturn]:
-    """Do for the jobs of a bucket what Hydra's ``run_job`` does for one."""
-    callbacks = launcher.hydra_context.callbacks
-    returns = [prepare(job) for job in bucket]
-    with logs_of(bucket), env_override(bucket[0].settings.hydra.job.env_set):
-        for job in bucket:
-            with hydra_config(job.settings):
-                callbacks.on_job_start(config=job.settings, task_function=launcher.task_function)
-        results = train(bucket)
-        for job, ret, result in zip(bucket, returns, results, strict=True):
+def conclude(launcher: FusedLauncher, bucket: Bucket, results: Results, index: Index) -> dict[int, JobReturn]:
+    """Do for the jobs of a bucket what Hydra's ``run_job`` does after it has run one."""
+    with bucket.part.surroundings():
+        for job, ret, result in zip(bucket.jobs, bucket.returns, results, strict=True):
             failed = isinstance(result, Exception)
             ret.status, ret._return_value = JobStatus.FAILED if failed else JobStatus.COMPLETED, result
             index.record(job, result)
             with hydra_config(job.settings):
-                callbacks.on_job_end(config=job.settings, job_return=ret)
+                launcher.hydra_context.callbacks.on_job_end(config=job.settings, job_return=ret)
     index.write()
-    return {job.number: finished(ret) for job, ret in zip(bucket, returns, strict=True)}
+    return {job.number: finished(ret) for job, ret in zip(bucket.jobs, bucket.returns, strict=True)}
 
 
 def finished(ret: JobReturn) -> JobReturn:
@@ -109,15 +125,3 @@ def prepare(job: Planned) -> JobReturn:
         working_dir=os.getcwd(),
         task_name=JobRuntime.instance().get("name"),
     )
-
-
-def train(bucket: Sequence[Planned]) -> list[float | Exception]:
-    """Train a bucket; what stops the whole of it is the result of each of its jobs."""
-    jobs = [engine.Job(job.config, job.folder, job.name, job.variant) for job in bucket]
-    try:
-        results = list(engine.train_jobs(jobs))
-        if len(results) != len(jobs):
-            raise RuntimeError(f"{len(results)} results for {len(jobs)} jobs")
-    except Exception as error:
-        return [error] * len(jobs)
-    return results

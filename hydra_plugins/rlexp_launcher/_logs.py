@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from hydra.core.utils import configure_log
 from omegaconf import OmegaConf
@@ -33,19 +35,23 @@ class BucketLog(logging.Handler):
 
 
 @contextmanager
-def logs_of(bucket: Sequence[Planned]) -> Iterator[None]:
-    """Configure logging for a bucket: Hydra's settings, with one handler in place of a file handler for each job."""
-    root = logging.getLogger()
-    settings = [logging_of(job) for job in bucket]
-    files = {job.name: each["handlers"].pop("file", None) for job, each in zip(bucket, settings, strict=True)}
-    if not settings[0].get("root") or not all(files.values()):
+def logs_of(settings: Mapping[str, dict], verbose: Any) -> Iterator[None]:
+    """Configure logging for a bucket: Hydra's settings, with one handler in place of a file handler for each job.
+
+    ``settings`` has the logging settings of each job by its name, in plain values.
+    """
+    files = {name: each["handlers"].get("file") for name, each in settings.items()}
+    first = copy.deepcopy(next(iter(settings.values())))
+    if not first.get("root") or not all(files.values()):
         yield
         return
-    settings[0]["root"]["handlers"].remove("file")
-    configure_log(OmegaConf.create(settings[0]), bucket[0].settings.hydra.verbose)
+    file = first["handlers"].pop("file")
+    first["root"]["handlers"].remove("file")
+    configure_log(OmegaConf.create(first), OmegaConf.create({"verbose": verbose}).verbose)
     handler = BucketLog({name: file["filename"] for name, file in files.items()})
-    formatter = settings[0].get("formatters", {}).get(files[bucket[0].name].get("formatter"), {})
+    formatter = first.get("formatters", {}).get(file.get("formatter"), {})
     handler.setFormatter(logging.Formatter(formatter.get("format"), formatter.get("datefmt")))
+    root = logging.getLogger()
     root.addHandler(handler)
     try:
         yield

@@ -4,7 +4,8 @@ Hydra runs it without entering it in `sys.modules`, where dataclasses would look
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.utils import JobReturn
@@ -15,20 +16,53 @@ from omegaconf import DictConfig
 
 @dataclass
 class FusedConf:
-    """`hydra.launcher.max_replicas`: most runs that are trained as one batch; null for no limit."""
+    """`hydra/launcher=fused`: batches one after another, in this process."""
 
     _target_: str = "hydra_plugins.rlexp_launcher.fused.FusedLauncher"
-    max_replicas: int | None = None
+    max_replicas: int | None = None  # most runs that are trained as one batch; null for no limit
+    executor: str = "inline"
 
 
-ConfigStore.instance().store(group="hydra/launcher", name="fused", node=FusedConf, provider="rlexp")
+@dataclass
+class ProcessesConf(FusedConf):
+    """`hydra/launcher=processes`: batches side by side, in processes of this machine."""
+
+    executor: str = "processes"
+    workers: int | None = None  # processes at a time; null for one a core
+
+
+@dataclass
+class RayConf(FusedConf):
+    """`hydra/launcher=ray`: batches as tasks of a Ray cluster."""
+
+    executor: str = "ray"
+    address: str | None = None  # of a cluster; null starts one on this machine, for this sweep
+    workers: int | None = None  # tasks at a time; null for as many as the cluster has room for
+    cpus: int = 1  # of a task
+
+
+@dataclass
+class SlurmConf(FusedConf):
+    """`hydra/launcher=slurm`: batches as jobs of a SLURM cluster that shares the sweep's folder."""
+
+    executor: str = "slurm"
+    workers: int = 2  # jobs at a time
+    partition: str | None = None  # null for the cluster's default
+    cpus: int = 1  # of a job, as the next three
+    mem_gb: int = 4
+    minutes: int = 60
+    options: dict[str, Any] = field(default_factory=dict)  # further ones of sbatch, as +hydra.launcher.options.qos=long
+
+
+for name, node in {"fused": FusedConf, "processes": ProcessesConf, "ray": RayConf, "slurm": SlurmConf}.items():
+    ConfigStore.instance().store(group="hydra/launcher", name=name, node=node, provider="rlexp")
 
 
 class FusedLauncher(Launcher):
-    """Trains all jobs of a sweep whose tensors have equal shapes as one batch."""
+    """Trains all jobs of a sweep whose tensors have equal shapes as one batch, or as one for each worker."""
 
-    def __init__(self, max_replicas: int | None = None):
-        self.max_replicas = max_replicas
+    def __init__(self, max_replicas: int | None = None, executor: str = "inline", **knobs: Any):
+        self.max_replicas, self.executor, self.knobs = max_replicas, executor, knobs
         self.rows: list[dict] = []
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:

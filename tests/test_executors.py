@@ -1,0 +1,216 @@
+"""Where the batches of a sweep are trained changes no number, and a dead worker takes only its own runs with it."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from clusters import ray_address, slurm_cluster  # noqa: F401 (fixtures)
+from command import command  # noqa: F401 (a fixture)
+from test_launcher import rows, untimed
+
+import analysis.compare
+from hydra_plugins.rlexp_launcher import _cut
+from hydra_plugins.rlexp_launcher._part import sendable
+from rlexp import engine, executors, threads
+
+TINY = ("-m", "preset=tiny")
+PROCESSES = ("hydra/launcher=processes", "hydra.launcher.workers=2")
+RAY = ("hydra/launcher=ray", "hydra.launcher.workers=2")
+SLURM = ("hydra/launcher=slurm", "hydra.launcher.mem_gb=1", "hydra.launcher.minutes=5")
+
+
+@pytest.fixture(autouse=True)
+def no_comparison(monkeypatch):
+    monkeypatch.setattr(analysis.compare, "report", lambda folder, baseline: None)
+
+
+@pytest.fixture
+def same_as_inline(command, tmp_path):  # noqa: F811
+    """Return a function that runs a small sweep inline and with a launcher, and compares what they leave behind."""
+
+    def check(*launcher: str) -> None:
+        sweep = (*TINY, "norm=local,none", "group_size=2,4", "seed=0,1", "threads=null")
+        assert command(*sweep, "hydra.sweep.dir=inline").code == 0
+        assert command(*sweep, "hydra.sweep.dir=other", *launcher).code == 0
+        assert rows(tmp_path / "other") == rows(tmp_path / "inline") and len(rows(tmp_path / "other")) == 8
+        for row in rows(tmp_path / "other"):
+            folder, true = tmp_path / "other" / row["name"], tmp_path / "inline" / row["name"]
+            assert untimed(folder / "metrics.jsonl") == untimed(true / "metrics.jsonl")
+            assert (folder / "config.yaml").read_text() == (true / "config.yaml").read_text()
+            assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in true.iterdir())
+
+    return check
+
+
+def kill_who_writes(path: Path) -> threading.Thread:
+    """Start a thread that waits for a process to open a file, and kills it."""
+
+    def kill():
+        while not (path.exists() and path.stat().st_size and (pids := writers(path))):
+            time.sleep(0.05)
+        os.kill(pids[0], signal.SIGKILL)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    return thread
+
+
+def writers(path: Path) -> list[int]:
+    """Return the processes that have a file open, but this one."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if os.readlink(link) == str(path) and int(link.parts[2]) != os.getpid():
+                found.append(int(link.parts[2]))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def survives_a_kill(command, tmp_path):  # noqa: F811
+    """Return a function that kills the worker of the endless one of two batches and looks at what is left."""
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("no /proc to find the worker with")
+
+    def check(*launcher: str) -> None:
+        kill_who_writes(tmp_path / "x" / "preset=tiny,steps=10000000,seed=1" / "metrics.jsonl")
+        result = command(*TINY, "steps=10000000,2", "seed=0,1", "hydra.sweep.dir=x", *launcher)
+        assert result.code == 1
+        fates = {row["name"]: row["status"] for row in rows(tmp_path / "x")}
+        assert fates == {
+            f"preset=tiny,steps={steps},seed={seed}": fate
+            for steps, fate in ((10000000, "failed"), (2, "completed"))
+            for seed in (0, 1)
+        }
+        for row in [row for row in rows(tmp_path / "x") if row["status"] == "failed"]:
+            assert row["reason"].startswith("its worker ended without a result")
+            assert f"{row['name']}: failed: {row['reason']}" in result.err.splitlines()
+
+    return check
+
+
+def test_processes_leave_what_inline_leaves(same_as_inline, tmp_path):
+    pytest.importorskip("submitit")
+    same_as_inline(*PROCESSES)
+    assert len(list((tmp_path / "other" / ".workers").glob("*_result.pkl"))) == 2
+
+
+def test_more_workers_than_shapes_cut_a_batch(command, tmp_path):  # noqa: F811
+    pytest.importorskip("submitit")
+    result = command(*TINY, "seed=0,1,2", *PROCESSES, "hydra.sweep.dir=x")
+    assert result.code == 0
+    lines = [line for line in result.err.splitlines() if "steps ·" in line]
+    assert sorted(lines) == [f"[batch {n} of 2] 2 steps · runs: {runs} · variants: 1" for n, runs in ((1, 2), (2, 1))]
+
+
+def test_a_killed_process_takes_only_its_runs_with_it(survives_a_kill):
+    pytest.importorskip("submitit")
+    survives_a_kill(*PROCESSES)
+
+
+def test_a_failure_in_a_worker_has_its_reason_and_its_traceback(command, tmp_path):  # noqa: F811
+    pytest.importorskip("submitit")
+    extreme = ("lr=1e-3,1e38", "warmup_steps=0", "seed=0", "steps=6")
+    result = command(*TINY, *extreme, *PROCESSES, "hydra.sweep.dir=x")
+    assert result.code == 1
+    good, bad = rows(tmp_path / "x")
+    assert (good["status"], bad["status"]) == ("completed", "diverged")
+    assert result.err.splitlines()[-1] == f"{bad['name']}: diverged: {bad['reason']}"
+    assert "FloatingPointError" in (tmp_path / "x" / bad["name"] / "train.log").read_text()
+
+
+def test_what_a_worker_sends_back_keeps_the_traceback():
+    try:
+        1 / 0  # noqa: B018
+    except ZeroDivisionError as error:
+        failed = sendable(error)
+    assert str(failed) == "ZeroDivisionError: division by zero"
+    assert "Traceback" in failed.__notes__[0] and "1 / 0" in failed.__notes__[0]
+
+
+@pytest.mark.slurm
+def test_slurm_leaves_what_inline_leaves(slurm_cluster, same_as_inline):  # noqa: F811
+    same_as_inline(*SLURM)
+
+
+@pytest.mark.slurm
+def test_a_killed_slurm_job_takes_only_its_runs_with_it(slurm_cluster, survives_a_kill):  # noqa: F811
+    survives_a_kill(*SLURM)
+
+
+@pytest.mark.slurm
+def test_what_sbatch_refuses_is_the_reason(slurm_cluster, command, tmp_path):  # noqa: F811
+    result = command(*TINY, "seed=0", *SLURM, "hydra.launcher.partition=nowhere", "hydra.sweep.dir=x")
+    assert result.code == 1 and "invalid partition specified: nowhere" in rows(tmp_path / "x")[0]["reason"]
+
+
+@pytest.mark.ray
+def test_ray_leaves_what_inline_leaves(same_as_inline):
+    pytest.importorskip("ray")
+    same_as_inline(*RAY)
+
+
+@pytest.mark.ray
+def test_a_ray_cluster_leaves_what_inline_leaves(ray_address, same_as_inline):  # noqa: F811
+    same_as_inline("hydra/launcher=ray", f"hydra.launcher.address='{ray_address}'")
+
+
+@pytest.mark.ray
+def test_a_killed_ray_worker_takes_only_its_runs_with_it(survives_a_kill):
+    pytest.importorskip("ray")
+    survives_a_kill(*RAY)
+
+
+@pytest.mark.parametrize(("launcher", "library"), [("processes", "submitit"), ("slurm", "submitit"), ("ray", "ray")])
+def test_a_missing_library_is_one_line(command, tmp_path, monkeypatch, launcher, library):  # noqa: F811
+    monkeypatch.setattr(executors, "find_spec", lambda name: None)
+    result = command("-m", f"hydra/launcher={launcher}")
+    line = f"hydra/launcher={launcher} needs {library}, which is not installed: pip install {library}\n"
+    assert (result.code, result.err) == (2, line)
+    assert not list(tmp_path.iterdir())
+
+
+def test_knobs_of_an_executor_are_checked_before_anything_is_written(command, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(executors, "find_spec", lambda name: True)
+    monkeypatch.setattr(executors.shutil, "which", lambda name: None)
+    assert command("-m", "hydra/launcher=slurm").err.startswith("hydra/launcher=slurm needs sbatch")
+    for mistake in (("processes", "workers=0"), ("slurm", "minutes=0"), ("ray", "cpus=-1")):
+        result = command("-m", f"hydra/launcher={mistake[0]}", f"hydra.launcher.{mistake[1]}")
+        assert (result.code, result.err) == (2, f"hydra.launcher.{mistake[1]}: must be at least 1\n")
+    assert command("-m", "hydra/launcher=processes", "hydra.launcher.cpus=1").code == 2
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("shapes", "most", "workers", "sizes"),
+    [
+        ("aaaa", None, 1, [4]),
+        ("aaaaa", 2, 1, [2, 2, 1]),
+        ("aaaaab", None, 2, [5, 1]),
+        ("aaaaab", None, 3, [3, 2, 1]),
+        ("aaaaaaaaa", None, 6, [2, 2, 2, 1, 1, 1]),
+        ("ab", None, 8, [1, 1]),
+        ("aaaabb", 1, 2, [1] * 6),
+    ],
+)
+def test_batches_are_cut_until_no_worker_is_idle(monkeypatch, shapes, most, workers, sizes):
+    monkeypatch.setattr(engine, "bucket_key", lambda config: config.shape)
+    monkeypatch.setattr(engine, "variant_key", lambda config: str(config.number % 2))
+    planned = [SimpleNamespace(config=SimpleNamespace(shape=each, number=i)) for i, each in enumerate(shapes)]
+    parts = _cut.into_buckets(planned, most, workers)
+    assert [len(part) for part in parts] == sizes
+    assert sorted(job.config.number for part in parts for job in part) == list(range(len(shapes)))
+    if workers == 3:  # a variant stays together
+        assert [[job.config.number for job in part] for part in parts] == [[0, 2, 4], [1, 3], [5]]
+
+
+def test_a_worker_tries_no_more_threads_than_its_share(monkeypatch):
+    monkeypatch.setattr(threads, "AVAILABLE", 64)
+    threads.limit(2)
+    assert threads.Threads(30, None).choices == [1, 2]
+    assert threads.Threads(30, 8).choices == [8]
