@@ -181,11 +181,11 @@ def _status(job: dict[str, Any], summary: dict[str, Any], no_summary: str | None
 
 
 def _overrides(job: dict[str, Any], summary: dict[str, Any]) -> list[str]:
-    """Overrides without the seed: from the index or Hydra, else from the variant's name, else from the folder's."""
-    if isinstance(job.get("overrides"), list):
+    """Overrides that make the variant: from its name, which leaves out what changes no result, else from the index."""
+    named = summary.get("variant") or job.get("variant")
+    if not named and isinstance(job.get("overrides"), list):
         return without_seed(map(str, job["overrides"]))
-    named = summary.get("variant") or job.get("variant") or (job["name"] if "=" in job["name"] else DEFAULT)
-    return without_seed(split(str(named)))
+    return without_seed(split(str(named or (job["name"] if "=" in job["name"] else DEFAULT))))
 
 
 def _seed(job: dict[str, Any]) -> int | None:
