@@ -8,7 +8,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install ablation test lint clean
+.PHONY: help install ablation test bench lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -21,6 +21,9 @@ ablation: $(READY) ## three ways to normalise advantages, ten paired seeds each,
 
 test: $(READY) ## run the whole test suite
 	$(BIN)/python -m pytest $(ARGS)
+
+bench: $(READY) ## measure speed and memory, a few minutes; docs/performance.md has the longer benchmarks and what they print
+	for each in throughput growth roofline startup memory lecture; do $(BIN)/python -m benchmarks.$$each || exit 1; done
 
 lint: $(READY) ## check the style
 	$(BIN)/ruff check .
