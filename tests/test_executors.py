@@ -1,15 +1,18 @@
 """Where the batches of a sweep are trained changes no number, and a dead worker takes only its own runs with it."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from clusters import ray_address, slurm_cluster  # noqa: F401 (fixtures)
-from command import command  # noqa: F401 (a fixture)
+from clusters import ray_address, slurm_cluster, until  # noqa: F401 (fixtures)
+from command import CONF, command  # noqa: F401 (a fixture)
 from test_launcher import rows, untimed
 
 import analysis.compare
@@ -113,6 +116,30 @@ def test_a_killed_process_takes_only_its_runs_with_it(survives_a_kill):
     survives_a_kill(*PROCESSES)
 
 
+@pytest.mark.parametrize("group", ["alone", "terminal"])
+def test_ctrl_c_ends_the_processes_and_their_runs_say_so(tmp_path, group):
+    pytest.importorskip("submitit")
+    arguments = [*TINY, "steps=10000000", "seed=0,1", *PROCESSES, "hydra.sweep.dir=x"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rlexp.train", "--config-dir", str(CONF), *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
+    metrics = [tmp_path / "x" / f"preset=tiny,steps=10000000,seed={seed}" / "metrics.jsonl" for seed in (0, 1)]
+    until(lambda: all(path.exists() and path.stat().st_size for path in metrics), "training")
+    (os.kill if group == "alone" else os.killpg)(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.splitlines()[-1]) == (130, "interrupted; x has what was done")
+    assert "Traceback" not in err and not any(writers(path) for path in metrics)
+    for path in metrics:
+        assert json.loads((path.parent / "summary.json").read_text())["status"] == "interrupted"
+    assert [row["status"] for row in rows(tmp_path / "x")] == ["interrupted"] * 2
+
+
 def test_a_failure_in_a_worker_has_its_reason_and_its_traceback(command, tmp_path):  # noqa: F811
     pytest.importorskip("submitit")
     extreme = ("lr=1e-3,1e38", "warmup_steps=0", "seed=0", "steps=6")
@@ -158,6 +185,14 @@ def test_ray_leaves_what_inline_leaves(same_as_inline):
 @pytest.mark.ray
 def test_a_ray_cluster_leaves_what_inline_leaves(ray_address, same_as_inline):  # noqa: F811
     same_as_inline("hydra/launcher=ray", f"hydra.launcher.address='{ray_address}'")
+
+
+@pytest.mark.ray
+def test_a_ray_that_does_not_answer_is_one_line(command, tmp_path):  # noqa: F811
+    pytest.importorskip("ray")
+    result = command(*TINY, "hydra/launcher=ray", "hydra.launcher.address='127.0.0.1:1'", "hydra.sweep.dir=x")
+    assert (result.code, result.err) == (2, "hydra.launcher.address=127.0.0.1:1: nobody answers there\n")
+    assert not list(tmp_path.glob("x/*/*"))
 
 
 @pytest.mark.ray

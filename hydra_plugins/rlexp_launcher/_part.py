@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -78,6 +79,12 @@ def train_in_worker(part: Part, cores: int) -> list[float | Exception]:
 
     threads.limit(cores)
     return [sendable(result) if isinstance(result, Exception) else result for result in train(part)]
+
+
+def train_until_told(part: Part, cores: int) -> list[float | Exception]:
+    """Do the same, but take being told to end (of ``scancel``, too) as an interrupt: runs then note it."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return train_in_worker(part, cores)
 
 
 def sendable(error: Exception) -> RunFailed:

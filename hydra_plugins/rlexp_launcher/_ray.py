@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from rlexp.exits import reason  # noqa: E402
 
 OBJECT_STORE_BYTES = 100_000_000  # a part is a few kilobytes
 SECONDS_TO_STOP = 20
+SECONDS_TO_ANSWER = 10
 
 
 @dataclass
@@ -66,9 +68,23 @@ def stop(tasks: list[ray.ObjectRef]) -> None:
         ray.wait(tasks, num_returns=len(tasks), timeout=SECONDS_TO_STOP)
 
 
+def answers(address: str) -> bool:
+    """Whether someone listens at ``host:port``: Ray itself tries for minutes. What has no port Ray has to find."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not port.isdigit():
+        return True
+    try:
+        socket.create_connection((host, int(port)), SECONDS_TO_ANSWER).close()
+    except (OSError, OverflowError):
+        return False
+    return True
+
+
 @contextmanager
 def open_pool(folder: Path, *, address: str | None, workers: int | None, cpus: int) -> Iterator[Pool]:
     """Connect to a cluster or start one; a killed task is not tried again, as its runs may have killed it."""
+    if address and not answers(address):
+        raise ConfigError([f"hydra.launcher.address={address}: nobody answers there"])
     own = {"num_cpus": workers * cpus if workers else None, "object_store_memory": OBJECT_STORE_BYTES}
     try:
         ray.init(address or "local", include_dashboard=False, logging_level=logging.ERROR, **({} if address else own))

@@ -12,7 +12,7 @@ from submitit import Job
 from submitit.core.core import PicklingExecutor
 
 from hydra_plugins.rlexp_launcher._core import Bucket, Results
-from hydra_plugins.rlexp_launcher._part import LOST, lost, train_in_worker
+from hydra_plugins.rlexp_launcher._part import LOST, lost, train_until_told
 from rlexp.exits import reason
 from rlexp.hooks import shortest
 
@@ -68,7 +68,7 @@ class Pool:
             while True:
                 for bucket in islice(waiting, self.workers - len(going)):
                     try:
-                        going.append(Worker(self.executor.submit(train_in_worker, bucket.part, self.cores), bucket))
+                        going.append(Worker(self.executor.submit(train_until_told, bucket.part, self.cores), bucket))
                     except Exception as error:
                         yield bucket, lost(bucket.part, f"no worker: {reason(error)}")
                 if not going:
