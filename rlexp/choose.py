@@ -1,4 +1,8 @@
-"""A name and its knobs to a bound function; the signature of the function is the schema of its YAML."""
+"""A name and its knobs to a bound function; the signature of the function is the schema of its YAML.
+
+What an axis function takes by position are tensors, asked for by name from those that the training step offers; what it
+takes by keyword only are its knobs.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,17 @@ def knobs(function: Callable) -> dict[str, object]:
     hints = get_type_hints(function.__init__ if inspect.isclass(function) else function, include_extras=True)
     parameters = inspect.signature(function).parameters.values()
     return {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def needs(function: Callable) -> tuple[str, ...]:
+    """Return the names of the tensors that an axis function takes: those of its positional parameters."""
+    parameters = inspect.signature(function).parameters.values()
+    return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+
+
+def ask(function: Callable, offered: Mapping[str, object]) -> object:
+    """Call a function with the tensors that it needs, of those that are offered by name."""
+    return function(**{name: offered[name] for name in needs(function)})
 
 
 def node(name: str, fields: Mapping[str, object]) -> type[Closed]:

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from rlexp.choose import ask
 from rlexp.masked import count, is_constant, masked_extreme, masked_std, masked_sum
 from rlexp.rollout import Rollout
 from rlexp.tasks import Scores
@@ -116,14 +117,15 @@ def ratio_metrics(log_probs: Tensor, old_log_probs: Tensor, mask: Tensor) -> Row
     }
 
 
-def clip_metrics(clip: Callable, log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor) -> Row:
+def clip_metrics(clip: Callable, offered: Mapping[str, Tensor]) -> Row:
     """Share of tokens with an advantage whose policy gradient is exactly zero, at ratios below and above 1.
 
     Taken from the gradient of the loss itself, so that it holds for every variant without code of its own.
     """
+    old_log_probs, advantages, mask = offered["old_log_probs"], offered["advantages"], offered["mask"]
     with torch.enable_grad():
-        taken = log_probs.detach().where(mask, old_log_probs).requires_grad_()
-        gradient = torch.autograd.grad(clip(taken, old_log_probs, advantages, mask).sum(), taken)[0]
+        taken = offered["log_probs"].detach().where(mask, old_log_probs).requires_grad_()
+        gradient = torch.autograd.grad(ask(clip, {**offered, "log_probs": taken}).sum(), taken)[0]
     stopped = (gradient == 0) & (advantages != 0)
     below = taken < old_log_probs
     return {

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from rlexp import metrics
 from rlexp.blocks import by_block, minibatches
+from rlexp.choose import ask
 from rlexp.masked import masked_sum
 from rlexp.rollout import Rollout, sample
 from rlexp.streams import Purpose, uniforms
@@ -110,16 +111,16 @@ def experience(variant: Variant, rollout: Rollout, rewards: Tensor, ref_log_prob
     A completion outside the statistics, because of the filter or because it has no reward (NaN), has advantage 0: its
     distance from a group that it is not part of has no scale.
     """
-    lengths = rollout.mask.to(rewards.dtype).sum(-1)
-    rewards = variant.shaping(rewards, lengths, rollout.finished)
+    offered = rollout._asdict() | {"rewards": rewards, "lengths": rollout.mask.to(rewards.dtype).sum(-1)}
+    rewards = ask(variant.shaping, offered)
     if variant.kl_in_reward:
-        penalties = variant.kl(rollout.old_log_probs, ref_log_probs)
+        penalties = ask(variant.kl, {"log_probs": rollout.old_log_probs, "ref_log_probs": ref_log_probs})
         rewards = rewards - variant.kl_in_reward * masked_sum(penalties, rollout.mask, (-1,)).squeeze(-1)
     scored = ~rewards.isnan()
-    known = rewards.where(scored, 0.0)
-    counted = variant.filter_statistics(known, lengths, rollout.finished) & scored
-    kept = variant.filter_loss(known, lengths, rollout.finished)
-    advantages = variant.norm(known, counted).where(counted, 0.0)
+    offered["rewards"] = rewards.where(scored, 0.0)
+    counted = ask(variant.filter_statistics, offered) & scored
+    kept = ask(variant.filter_loss, offered)
+    advantages = ask(variant.norm, offered | {"keep": counted}).where(counted, 0.0)
     mask = rollout.mask & kept.unsqueeze(-1)
     return Experience(*rollout[:3], ref_log_probs, mask, rewards, advantages)
 
@@ -131,13 +132,19 @@ def objective(variant: Variant, log_probs: Tensor, entropies: Tensor, part: Expe
     """
     log_probs = log_probs.where(part.mask, part.old_log_probs)
     advantages = part.advantages.unsqueeze(-1).expand_as(log_probs)
-    policy = variant.agg(variant.clip(log_probs, part.old_log_probs, advantages, part.mask), part.mask)
+    offered = part._asdict() | {"log_probs": log_probs, "advantages": advantages}
+    policy = aggregated(ask(variant.clip, offered), variant, offered)
     parts = {"loss/policy": policy, "loss/kl": torch.zeros_like(policy), "loss/entropy": torch.zeros_like(policy)}
     if variant.kl_in_loss:
-        parts["loss/kl"] = variant.kl_in_loss * variant.agg(variant.kl(log_probs, part.ref_log_probs), part.mask)
+        parts["loss/kl"] = variant.kl_in_loss * aggregated(ask(variant.kl, offered), variant, offered)
     if variant.entropy_bonus:
-        parts["loss/entropy"] = -variant.entropy_bonus * variant.agg(entropies, part.mask)
+        parts["loss/entropy"] = -variant.entropy_bonus * aggregated(entropies, variant, offered)
     return parts
+
+
+def aggregated(losses: Tensor, variant: Variant, offered: dict[str, Tensor]) -> Tensor:
+    """Per-token losses ``[R P G T]`` to one a replica, ``[R]``, with what else was offered to the loss."""
+    return ask(variant.agg, offered | {"losses": losses})
 
 
 def update(fleet: Fleet, part: Experience, measure: bool) -> metrics.Row:
@@ -158,7 +165,7 @@ def update(fleet: Fleet, part: Experience, measure: bool) -> metrics.Row:
 def update_metrics(variant: Variant, log_probs: Tensor, part: Experience) -> metrics.Row:
     """Ratios and clipping of one update for the replicas of one variant."""
     advantages = part.advantages.unsqueeze(-1).expand_as(log_probs)
-    clipped = metrics.clip_metrics(variant.clip, log_probs, part.old_log_probs, advantages, part.mask)
+    clipped = metrics.clip_metrics(variant.clip, part._asdict() | {"log_probs": log_probs, "advantages": advantages})
     return metrics.ratio_metrics(log_probs, part.old_log_probs, part.mask) | clipped
 
 

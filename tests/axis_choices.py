@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from rlexp import agg, clip, filter, kl, norm, shaping
-from rlexp.choose import choose, schema
+from rlexp.choose import choose, needs, schema
 from rlexp.rollout import Rollout
 from rlexp.step import Variant, experience
 from rlexp.step import objective as step_objective
@@ -22,14 +23,6 @@ CONF = Path(__file__).parents[1] / "conf"
 AXES = {module.__name__.rpartition(".")[2]: module.FUNCTIONS for module in (shaping, filter, norm, clip, agg, kl)}
 CAP = 16  # what ${task.cap} stands for in these tests
 BESIDE_KNOBS = {"kl": {"coef", "place"}}  # keys of a node that its function does not take
-INPUTS = {
-    "norm": ("rewards", "keep"),
-    "shaping": ("rewards", "lengths", "finished"),
-    "filter": ("rewards", "lengths", "finished"),
-    "clip": ("log_probs", "old_log_probs", "advantages", "mask"),
-    "kl": ("log_probs", "ref_log_probs"),
-    "agg": ("losses", "mask"),
-}
 
 # Rounding of a few dozen float64 operations on numbers of order ten.
 CLOSE = dict(rtol=1e-9, atol=1e-10)
@@ -50,8 +43,18 @@ class Choice:
         table = AXES[self.axis]
         return choose(table, TypeAdapter(schema(table)).validate_python({"name": self.name, **self.knobs}))
 
-    def __call__(self, *tensors: Tensor) -> Tensor:
-        return self.function(*tensors)
+    def __call__(self, *tensors: Tensor, **named: Tensor) -> Tensor:
+        return self.function(*tensors, **named)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """That of the function, so that a training step asks a choice for its needs as it asks a function."""
+        return inspect.signature(self.function)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of the tensors that the function takes."""
+        return needs(AXES[self.axis][self.name])
 
     def changed(self, **knobs: object) -> Choice:
         """Return the same choice with other values of some knobs."""
@@ -113,7 +116,7 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
 
 def inputs(choice, *shape: int, **options) -> list[torch.Tensor]:
     every = numbers(*shape, **options)
-    return [every[key] for key in INPUTS[choice.axis]]
+    return [every[key] for key in choice.needs]
 
 
 def slopes(choice, first: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:

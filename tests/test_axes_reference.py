@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reference
 import torch
-from axis_choices import AXES, INPUTS, bind, choices, objective
+from axis_choices import AXES, bind, choices, objective
 
 # Both sides are float64 and differ only in the order of some ten additions of numbers of order one.
 VALUE = dict(rtol=1e-10, atol=1e-12)
@@ -77,12 +77,12 @@ def tensors(batch) -> dict[str, torch.Tensor]:
 def expected(choice, batch) -> np.ndarray:
     """Values of the loops, one replica after another."""
     function = reference_of(choice)
-    return np.stack([function(*(replica(batch, r)[key] for key in INPUTS[choice.axis])) for r in range(R)])
+    return np.stack([function(*(replica(batch, r)[key] for key in choice.needs)) for r in range(R)])
 
 
 def expected_gradient(choice, batch) -> np.ndarray:
     """Slope of Σ weight · output in the axis' first input."""
-    function, (moving, *fixed) = reference_of(choice), INPUTS[choice.axis]
+    function, (moving, *fixed) = reference_of(choice), choice.needs
 
     def slope(one):
         def total(point):
@@ -96,8 +96,8 @@ def expected_gradient(choice, batch) -> np.ndarray:
 
 def actual_gradient(choice, batch) -> np.ndarray:
     inputs = tensors(batch)
-    moving = inputs[INPUTS[choice.axis][0]].requires_grad_()
-    output = choice(*(inputs[key] for key in INPUTS[choice.axis]))
+    moving = inputs[choice.needs[0]].requires_grad_()
+    output = choice(*(inputs[key] for key in choice.needs))
     total = (output * inputs["weights"]).sum() if output.ndim == moving.ndim else output.sum()
     (slopes,) = torch.autograd.grad(total + 0 * moving.sum(), moving)  # so that a constant has a gradient, of zero
     return slopes.numpy()
@@ -110,13 +110,13 @@ def test_every_function_is_named_by_a_yaml(axis):
 
 def test_value_equals_the_reference(any_choice, batch):
     inputs = tensors(batch)
-    output = any_choice(*(inputs[key] for key in INPUTS[any_choice.axis]))
+    output = any_choice(*(inputs[key] for key in any_choice.needs))
     np.testing.assert_allclose(output.numpy(), expected(any_choice, batch), **VALUE)
 
 
 def test_every_knob_is_obeyed(any_choice, batch):
     """One knob after another at another value, so that a number written into the code does not pass."""
-    inputs = [tensors(batch)[key] for key in INPUTS[any_choice.axis]]
+    inputs = [tensors(batch)[key] for key in any_choice.needs]
     for knob, value in any_choice.knobs.items():
         retuned = any_choice.changed(**{knob: another(value)})
         np.testing.assert_allclose(retuned(*inputs).numpy(), expected(retuned, batch), **VALUE)

@@ -273,12 +273,12 @@ def clip_inputs():
     every = numbers(R, P, G, T)
     every["advantages"][:, 0] = 0.0
     every["log_probs"] = every["log_probs"].masked_fill(~every["mask"], 1e4)
-    return every, [every[name] for name in ("log_probs", "old_log_probs", "advantages", "mask")]
+    return every
 
 
 def test_clipped_shares_are_those_of_the_rule_of_ppo():
-    every, tensors = clip_inputs()
-    row = metrics.clip_metrics(bind("clip", "ppo", low=LOW, high=HIGH), *tensors)
+    every = clip_inputs()
+    row = metrics.clip_metrics(bind("clip", "ppo", low=LOW, high=HIGH), every)
     check(
         row,
         {
@@ -291,16 +291,16 @@ def test_clipped_shares_are_those_of_the_rule_of_ppo():
 
 @pytest.mark.parametrize("name", ["naive", "unclipped"])
 def test_nothing_is_clipped_where_nothing_clips(name):
-    row = metrics.clip_metrics(bind("clip", name), *clip_inputs()[1])
+    row = metrics.clip_metrics(bind("clip", name), clip_inputs())
     assert not row["clip/low"].any() and not row["clip/high"].any()
 
 
 def test_clipped_shares_do_not_need_or_leave_gradients():
-    every, tensors = clip_inputs()
-    tensors[0].requires_grad_()
+    every = clip_inputs()
+    every["log_probs"].requires_grad_()
     with torch.no_grad():
-        row = metrics.clip_metrics(bind("clip", "ppo", low=LOW, high=HIGH), *tensors)
-    assert tensors[0].grad is None
+        row = metrics.clip_metrics(bind("clip", "ppo", low=LOW, high=HIGH), every)
+    assert every["log_probs"].grad is None
     assert not any(value.requires_grad for value in row.values())
 
 
