@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rlexp import agg, checkpoint, clip, filter, kl, norm, shaping
+from rlexp.allocator import keep_freed_memory
 from rlexp.choose import choose
 from rlexp.config import Config
 from rlexp.evaluate import evaluate
@@ -174,6 +175,7 @@ def end(runs: Sequence[Run], error: BaseException) -> None:
 
 def build(configs: Sequence[Config]) -> Fleet:
     """Make the fleet of configs that share a bucket and are ordered by variant."""
+    keep_freed_memory()
     first, seeds = configs[0], [config.seed for config in configs]
     task = choose(TASKS, first.task)()
     policy = choose(MODELS, first.model)(Init(seeds), task)

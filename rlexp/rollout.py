@@ -44,16 +44,18 @@ def sample(policy, task, prompts: Tensor, uniforms: Tensor, temperature: Tensor,
     scale = temperature.view(-1, 1, 1, 1)
     logits, state = policy.prefill(prompts, uniforms.shape[2])
     alive = torch.ones_like(uniforms[..., 0], dtype=torch.bool)
-    completions = torch.full(uniforms.shape, max(task.pad, 0), device=uniforms.device)
-    old_log_probs, mask = torch.zeros_like(uniforms), torch.zeros_like(uniforms, dtype=torch.bool)
-    for t in range(uniforms.shape[-1]):
-        log_probs = F.log_softmax(logits / scale, -1)
-        tokens = pick(log_probs, uniforms[..., t])
-        completions[..., t] = tokens.where(alive, completions[..., t])
-        old_log_probs[..., t] = log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1).where(alive, 0.0)
-        mask[..., t] = alive
-        alive = alive & (tokens != task.end)
-        if t + 1 == uniforms.shape[-1] or not alive.any():
+    tokens, log_probs, mask = [], [], []
+    for noise in uniforms.unbind(-1):
+        if tokens:
+            logits, state = policy.decode(tokens[-1], state)
+        every = F.log_softmax(logits / scale, -1)
+        tokens.append(pick(every, noise))
+        log_probs.append(every.gather(-1, tokens[-1].unsqueeze(-1)).squeeze(-1))
+        mask.append(alive)
+        alive = alive & (tokens[-1] != task.end)
+        if not alive.any():
             break
-        logits, state = policy.decode(completions[..., t], state)
-    return Rollout(prompts, completions, old_log_probs, mask, ~alive if task.end >= 0 else torch.ones_like(alive))
+    after = (0, uniforms.shape[-1] - len(tokens))
+    tokens, log_probs, mask = (F.pad(torch.stack(each, -1), after) for each in (tokens, log_probs, mask))
+    finished = ~alive if task.end >= 0 else torch.ones_like(alive)
+    return Rollout(prompts, tokens.where(mask, max(task.pad, 0)), log_probs.where(mask, 0.0), mask, finished)
