@@ -21,7 +21,7 @@ from benchmarks.common import Fresh, Training, alternating, fresh, options, publ
 COMPLETIONS = 16 * 8
 OURS = (
     "task.alphabet=16 task.shortest=8 task.longest=8 task.cap=8 group_size=8 model.width=64 model.layers=2 "
-    "model.heads=4 model.feedforward=376 inner_steps=1 minibatches=1 entropy_coef=0 lr=1e-3 lr_final=1"
+    "model.heads=4 model.feedforward=384 inner_steps=1 minibatches=1 entropy_coef=0 lr=1e-3 lr_final=1"
 ).split()
 INSTALLED = importlib.util.find_spec("trl") is not None
 

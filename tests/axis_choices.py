@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -47,14 +46,14 @@ class Choice:
         return self.function(*tensors, **named)
 
     @property
-    def __signature__(self) -> inspect.Signature:
-        """That of the function, so that a training step asks a choice for its needs as it asks a function."""
-        return inspect.signature(self.function)
+    def func(self) -> Callable[..., Tensor]:
+        """The function without its knobs, named as in ``functools.partial``, so that a training step takes a choice."""
+        return AXES[self.axis][self.name]
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Names of the tensors that the function takes."""
-        return needs(AXES[self.axis][self.name])
+        return needs(self)
 
     def changed(self, **knobs: object) -> Choice:
         """Return the same choice with other values of some knobs."""
