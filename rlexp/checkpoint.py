@@ -24,7 +24,7 @@ def save(fleet: Fleet, replica: int, folder: Path, step: int, tokens: int) -> No
     """Write the state of one replica after ``step`` steps."""
     state = {"step": step, "tokens": tokens, "updates": fleet.adam.updates}
     for name, tensors in stacks(fleet).items():
-        state[name] = [tensor[replica].detach().clone() for tensor in tensors]
+        state[name] = [tensor[replica].detach().clone().cpu() for tensor in tensors]
     draft = folder / (LATEST + ".tmp")
     torch.save(state, draft)
     if (folder / LATEST).exists():

@@ -28,7 +28,7 @@ def knobs(function: Callable) -> dict[str, object]:
 
 
 def needs(function: Callable) -> tuple[str, ...]:
-    """Return the names of the tensors that an axis function, bound or not, takes: those of its positional parameters."""
+    """Return the names of the tensors that an axis function, bound or not, takes by position."""
     return positional(getattr(function, "func", function))
 
 

@@ -85,6 +85,9 @@ class Config(Closed):
     checkpoint_every: PositiveInt
     resume: Literal["auto", "failed", "never"]
     threads: PositiveInt | None
+    device: Literal["cpu", "cuda"]
+    matmul_precision: Literal["highest", "high", "medium"]
+    compile: bool
     eval: Evaluation
     score: Score
     baseline: str | None

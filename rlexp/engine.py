@@ -15,18 +15,19 @@ import torch
 from torch import Tensor
 
 from rlexp import agg, checkpoint, clip, filter, kl, norm, shaping
-from rlexp.allocator import keep_freed_memory
 from rlexp.choose import choose
 from rlexp.config import Config
 from rlexp.evaluate import evaluate
 from rlexp.interrupt import Clock, Interrupt
 from rlexp.loggers import LOGGERS
+from rlexp.machine import bytes_a_run, compiled, prepare
 from rlexp.metrics import Row
 from rlexp.models import MODELS
 from rlexp.models.layers import Init
 from rlexp.progress import Progress
 from rlexp.recorder import Recorder, collapsed, score
 from rlexp.resume import outcome, restarts
+from rlexp.rollout import distributions, sample
 from rlexp.start import STARTS
 from rlexp.step import Fleet, Variant, train_step
 from rlexp.tasks import TASKS
@@ -175,32 +176,41 @@ def end(runs: Sequence[Run], error: BaseException) -> None:
 
 def build(configs: Sequence[Config]) -> Fleet:
     """Make the fleet of configs that share a bucket and are ordered by variant."""
-    keep_freed_memory()
     first, seeds = configs[0], [config.seed for config in configs]
+    device = prepare(first)
     task = choose(TASKS, first.task)()
-    policy = choose(MODELS, first.model)(Init(seeds), task)
+    policy = choose(MODELS, first.model)(Init(seeds), task).to(device)
     choose(STARTS, first.start)(policy)
     total = first.steps * first.inner_steps * first.minibatches
-    schedule = Schedule(own(configs, "lr"), own(configs, "warmup_steps"), own(configs, "lr_final"), total)
+    rates = (own(configs, key, device) for key in ("lr", "warmup_steps", "lr_final"))
     return Fleet(
         task=task,
         policy=policy,
         reference=copy.deepcopy(policy).requires_grad_(False),
-        adam=Adam(policy, schedule, own(configs, "grad_clip")),
+        adam=Adam(policy, Schedule(*rates, total), own(configs, "grad_clip", device)),
         blocks=blocks(configs),
         seeds=seeds,
-        temperature=own(configs, "temperature"),
+        temperature=own(configs, "temperature", device),
         prompts=first.group_size.prompts,
         group=first.group_size.completions,
         inner_steps=first.inner_steps,
         minibatches=first.minibatches,
+        sample=compiled(sample, first),
+        distributions=compiled(distributions, first),
     )
 
 
-def own(configs: Sequence[Config], key: str) -> Tensor:
+def most_runs(config: Config, memory: float) -> int:
+    """How many runs of a config one batch can hold in so many bytes, at least 1."""
+    task = choose(TASKS, config.task)()
+    policy = choose(MODELS, config.model)(Init([config.seed]), task)
+    return max(1, int(memory / bytes_a_run(policy, config, task.prompt_length, task.cap)))
+
+
+def own(configs: Sequence[Config], key: str, device: torch.device) -> Tensor:
     """Each run's own number, ``[R]``; null is infinity."""
-    numbers = [getattr(config, key) for config in configs]
-    return torch.tensor([math.inf if number is None else number for number in numbers], dtype=torch.float32)
+    numbers = (getattr(config, key) for config in configs)
+    return torch.tensor([math.inf if n is None else n for n in numbers], dtype=torch.float32, device=device)
 
 
 def blocks(configs: Sequence[Config]) -> list[tuple[Variant, int]]:
@@ -239,7 +249,7 @@ def train(fleet: Fleet, runs: Sequence[Run], done: int, tokens: Tensor, title: s
             evaluating = step % config.eval.every == 0 or step == config.steps
             measuring = evaluating or step % config.log_every == 0
             row = threads.run(step, train_step, fleet, step, measuring)
-            tokens += row.pop("tokens")
+            tokens += row.pop("tokens").cpu()
             if measuring:
                 row |= evaluate(fleet, step, **held_out) if evaluating else {}
                 record(runs, step, row, tokens, config, clock)

@@ -34,6 +34,16 @@ def best(log_probs: Tensor, uniforms: Tensor) -> Tensor:
     return log_probs.argmax(-1)
 
 
+def distributions(policy, prompts: Tensor, completions: Tensor, temperature: Tensor) -> Tensor:
+    """Log-probabilities of the whole vocabulary at the ``temperature`` ``[R]`` of each run, ``[R P G T V]``."""
+    return F.log_softmax(policy(prompts, completions) / temperature.view(-1, 1, 1, 1, 1), -1)
+
+
+def taken(every: Tensor, completions: Tensor) -> Tensor:
+    """Log-probabilities of the tokens of the completions: ``[R P G T V] -> [R P G T]``."""
+    return every.gather(-1, completions.unsqueeze(-1)).squeeze(-1)
+
+
 @torch.no_grad()
 def sample(policy, task, prompts: Tensor, uniforms: Tensor, temperature: Tensor, pick: Callable = draw) -> Rollout:
     """Complete every prompt G times, at the ``temperature`` ``[R]`` of its run; ``uniforms`` are ``[R, P, G, T]``.

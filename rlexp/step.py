@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from rlexp import metrics
 from rlexp.blocks import by_block, minibatches
 from rlexp.choose import ask
 from rlexp.masked import masked_sum
-from rlexp.rollout import Rollout, sample
+from rlexp.rollout import Rollout, distributions, sample, taken
 from rlexp.streams import Purpose, uniforms
 from rlexp.tasks import combine
 from rlexp.update import Adam
@@ -56,6 +55,12 @@ class Fleet:
     group: int
     inner_steps: int
     minibatches: int
+    sample: Callable = sample
+    distributions: Callable = distributions
+
+    def uniforms(self, purpose: Purpose, step: int, *shape: int) -> Tensor:
+        """Each run's own random numbers in [0, 1) for a purpose at a step, ``[R, *shape]``."""
+        return uniforms(self.seeds, purpose, step, shape, self.temperature.device)
 
     def uses(self, *weights: str) -> bool:
         """Whether any variant gives one of these penalties a weight."""
@@ -80,14 +85,14 @@ class Experience(NamedTuple):
 def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
     """Sample, judge, learn; return the tokens sampled and, if ``measure``, the metrics of the step."""
     task = fleet.task
-    prompts = task.prompts(uniforms(fleet.seeds, Purpose.PROMPTS, step, (fleet.prompts, task.draws)), held_out=False)
-    noise = uniforms(fleet.seeds, Purpose.SAMPLING, step, (fleet.prompts, fleet.group, task.cap))
-    rollout = sample(fleet.policy, task, prompts, noise, fleet.temperature)
+    prompts = task.prompts(fleet.uniforms(Purpose.PROMPTS, step, fleet.prompts, task.draws), held_out=False)
+    noise = fleet.uniforms(Purpose.SAMPLING, step, fleet.prompts, fleet.group, task.cap)
+    rollout = fleet.sample(fleet.policy, task, prompts, noise, fleet.temperature)
     scores = task.score(prompts, rollout.completions, rollout.mask, rollout.finished)
     rewards = combine(scores.components, task.weights)
     ref_log_probs, row = torch.zeros_like(rollout.old_log_probs), {"tokens": rollout.mask.flatten(1).sum(-1)}
     if measure or fleet.uses("kl_in_loss", "kl_in_reward"):
-        references = distributions(fleet.reference, rollout, fleet.temperature).detach()
+        references = distributions(fleet.reference, *rollout[:2], fleet.temperature).detach()
         ref_log_probs = taken(references, rollout.completions)
     batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs)
     if measure:
@@ -96,7 +101,8 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
         row |= metrics.advantage_metrics(batch.advantages)
         row |= metrics.length_metrics(rollout.mask, rollout.finished, scores.correct)
         with torch.no_grad():
-            row |= metrics.policy_metrics(distributions(fleet.policy, rollout, fleet.temperature), references, rollout)
+            own = distributions(fleet.policy, *rollout[:2], fleet.temperature)
+            row |= metrics.policy_metrics(own, references, rollout)
     rows = [
         update(fleet, part, measure)
         for _ in range(fleet.inner_steps)
@@ -149,7 +155,7 @@ def aggregated(losses: Tensor, variant: Variant, offered: dict[str, Tensor]) -> 
 
 def update(fleet: Fleet, part: Experience, measure: bool) -> metrics.Row:
     """One optimizer step on a minibatch; return its metrics, taken before the weights change."""
-    every = distributions(fleet.policy, part, fleet.temperature)
+    every = fleet.distributions(fleet.policy, *part[:2], fleet.temperature)
     log_probs = taken(every, part.completions)
     entropies = metrics.entropy(every) if fleet.uses("entropy_bonus") else torch.zeros_like(log_probs)
     losses = by_block(objective, fleet.blocks, log_probs, entropies, part)
@@ -167,13 +173,3 @@ def update_metrics(variant: Variant, log_probs: Tensor, part: Experience) -> met
     advantages = part.advantages.unsqueeze(-1).expand_as(log_probs)
     clipped = metrics.clip_metrics(variant.clip, part._asdict() | {"log_probs": log_probs, "advantages": advantages})
     return metrics.ratio_metrics(log_probs, part.old_log_probs, part.mask) | clipped
-
-
-def distributions(policy: torch.nn.Module, part: Experience | Rollout, temperature: Tensor) -> Tensor:
-    """Log-probabilities of the whole vocabulary at the sampling temperature, ``[R P G T V]``."""
-    return F.log_softmax(policy(part.prompts, part.completions) / temperature.view(-1, 1, 1, 1, 1), -1)
-
-
-def taken(every: Tensor, completions: Tensor) -> Tensor:
-    """Log-probabilities of the tokens of the completions: ``[R P G T V] -> [R P G T]``."""
-    return every.gather(-1, completions.unsqueeze(-1)).squeeze(-1)

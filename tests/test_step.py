@@ -64,7 +64,8 @@ def seen(monkeypatch):
 
     def spy(runs, part, measure):
         with torch.no_grad():
-            parts.append((part, step.taken(step.distributions(runs.policy, part, runs.temperature), part.completions)))
+            every = step.distributions(runs.policy, *part[:2], runs.temperature)
+            parts.append((part, step.taken(every, part.completions)))
         return real(runs, part, measure)
 
     monkeypatch.setattr(step, "update", spy)
@@ -131,7 +132,7 @@ def test_ratios_are_against_the_policy_that_sampled_through_all_inner_steps(floa
     train_step(both, 1, False)
     for part, _ in seen:
         with torch.no_grad():
-            log_probs = step.taken(step.distributions(sampler, part, both.temperature), part.completions)
+            log_probs = step.taken(step.distributions(sampler, *part[:2], both.temperature), part.completions)
         torch.testing.assert_close(part.old_log_probs, log_probs.where(part.mask, 0.0), **CLOSE)
     drift = [((now - part.old_log_probs).exp() - 1).where(part.mask, 0.0).abs().max() for part, now in seen]
     assert drift[0] < ROUNDING
@@ -145,7 +146,7 @@ def test_the_first_update_follows_the_plain_policy_gradient(float64, seen, clip)
     row = train_step(both, 1, True)
     part, _ = seen[0]
     assert (row["ratio/min"] - 1).abs().max() < ROUNDING and (row["ratio/max"] - 1).abs().max() < ROUNDING
-    log_probs = step.taken(step.distributions(both.policy, part, both.temperature), part.completions)
+    log_probs = step.taken(step.distributions(both.policy, *part[:2], both.temperature), part.completions)
     weighed = (part.advantages.unsqueeze(-1) * log_probs * part.mask).sum((1, 2, 3)) / part.mask.sum((1, 2, 3))
     expected = torch.autograd.grad(-weighed.sum(), list(both.policy.parameters()))
     torch.testing.assert_close(both.adam.seen, list(expected), **CLOSE)
