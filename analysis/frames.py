@@ -10,7 +10,7 @@ import pandas as pd
 Rows = list[dict[str, Any]]
 Columns = dict[str, np.ndarray]
 IDENTITY = ("name", "variant")
-TEXT_COLUMNS = ["name", "variant", "status", "reason", "sweep", "score_metric"]
+TEXT_COLUMNS = ["name", "variant", "status", "reason", "sweep", "folder", "score_metric"]
 
 
 def runs_frame(facts: Sequence[Mapping], choices: Sequence[Mapping[str, str]], keys: Iterable[str]) -> pd.DataFrame:

@@ -37,7 +37,7 @@ class Data(NamedTuple):
     """The configuration of the first run that has one: for what is the same in all runs, such as the study."""
     problems: list[Problem]
     axes: tuple[str, ...] = ()
-    """Override keys that vary, in order of first appearance; "sweep" too if there are several folders."""
+    """Override keys that vary, in order of first appearance."""
 
     @property
     def study(self) -> dict[str, Any]:
@@ -100,7 +100,6 @@ def _collect(folder: Path, config: dict[str, Any], runs: list[Run], problems: li
     _compare_versions(runs, problems)
     facts = [run.facts for run in runs]
     used = Counter(run.facts["score_metric"] for run in runs if run.facts["score_metric"])
-    sweeps = {fact["sweep"] for fact in facts}
     return Data(
         folder=folder,
         runs=runs_frame(facts, choices, keys),
@@ -111,7 +110,7 @@ def _collect(folder: Path, config: dict[str, Any], runs: list[Run], problems: li
         score_metric=used.most_common(1)[0][0] if used else None,
         config=config,
         problems=problems,
-        axes=(*keys, "sweep") if len(sweeps) > 1 else tuple(keys),
+        axes=tuple(keys),
     )
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 METRICS_FILE, SUMMARY_FILE, INDEX_FILE = "metrics.jsonl", "summary.json", "jobs.jsonl"
 RUN_COLUMNS = ["name", "variant", "seed", "status", "reason", "score", "collapsed"]
-RUN_COLUMNS += ["completions", "tokens", "wall_time_s", "sweep", "score_metric"]
+RUN_COLUMNS += ["completions", "tokens", "wall_time_s", "sweep", "folder", "score_metric"]
 NUMBERS = ("completions", "tokens", "wall_time_s")
 
 
@@ -105,6 +105,7 @@ def read_run(folder: Path, job: dict[str, Any], wanted: set[str] | None, problem
     problems += [Problem(path.resolve().name, complaint) for complaint in complaints if complaint]
     facts = dict.fromkeys(RUN_COLUMNS) | {key: _number(summary.get(key)) for key in NUMBERS}
     facts |= {"name": job["name"], "variant": variant, "seed": seed, "status": status, "reason": reason, "score": score}
+    facts |= {"folder": str(path)}
     facts |= {"collapsed": collapsed if isinstance(collapsed, bool) else None, "score_metric": score_metric}
     return Run(facts, overrides, _version(summary), run_columns(rows))
 
