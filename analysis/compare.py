@@ -61,6 +61,8 @@ def report(
     study = data.study
     asked = metric or (None if question.matched else study.get("metric"))
     found = answer(data, question._replace(metric=asked))
+    if wide and wide_grid(found.comparisons, "iqm", wide) is None:
+        raise AnalysisError(f"nothing to lay out wide by '{wide}': there is one stratum, and not two axes")
     judged = verdicts(study, seed_scores(data, study.get("metric")), data.labels) if study else []
     show(console, data, found, judged, wide)
     files = write(Path(out) if out else _place(folders), found, judged, data.problems, wide)

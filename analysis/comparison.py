@@ -29,6 +29,8 @@ class Comparison(NamedTuple):
     labels: Mapping[str, str]
     axis: str
     """Header of the labels."""
+    how: str = ""
+    """How the number of a run was taken."""
     family: int = 0
     """Number of differences over which p is corrected: those of this table, or of all tables asked for at once."""
     stratum: str = ""
@@ -63,7 +65,7 @@ def compare(
         row |= no_effect() if variant == baseline else effect(paired(scores, variant, baseline))
         row |= counts(data.runs[data.runs["variant"] == variant])
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")
-    comparison = Comparison(table, scores, baseline, measured.metric, data.labels, data.axis)
+    comparison = Comparison(table, scores, baseline, measured.metric, data.labels, data.axis, measured.how)
     return correct([comparison._replace(remarks=tuple(measured.remarks))])[0]
 
 

@@ -1,5 +1,6 @@
 """One number per run: its stored score, another metric's late mean, either of them at an equal budget, or a cost."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,8 +28,10 @@ class Measured(NamedTuple):
     """Indexed by the runs' names; NaN, or no row, where a run has none."""
     metric: str
     """Its name, for titles."""
-    remarks: list[str]
-    """What a reader must know of how it came about."""
+    how: str
+    """How it was taken from a run."""
+    remarks: Sequence[str] = ()
+    """What else a reader must know."""
 
 
 class Budget(NamedTuple):
@@ -77,13 +80,19 @@ def measure(data: Data, metric: str | None = None, at: Budget | None = None, mat
     matched: the metric in the row where the target is first met.
     """
     metric = full_name(data, metric) if metric else None
+    if matched and metric and at:
+        raise AnalysisError(f"a target is matched for {metric} or for its cost in {at.kind}, not for both")
     if matched:
         return at_target(data, metric, at, matched._replace(metric=full_name(data, matched.metric)))
     if at:
         return at_budget(data, metric, at)
     if metric and metric != data.score_metric:
-        return Measured(late_means(data, metric), metric, [])
-    return Measured(data.runs.set_index("name")["score"], data.score_metric or "score", [])
+        return Measured(late_means(data, metric), metric, _late(data))
+    return Measured(data.runs.set_index("name")["score"], data.score_metric or "score", _late(data))
+
+
+def _late(data: Data) -> str:
+    return f"mean over the last {100 * data.share:g} % of its evaluations"
 
 
 def late_means(data: Data, metric: str, rows: pd.DataFrame | None = None) -> pd.Series:
@@ -139,7 +148,8 @@ def at_budget(data: Data, metric: str | None, at: Budget) -> Measured:
         remarks.append(f"spent less, left out: {_names(short)}.")
     if at.kind == "time":
         remarks.append("runs that trained as one batch share one clock: their times do not tell the arms apart.")
-    return Measured(values[values.index.isin(enough)], metric or data.score_metric or "score", remarks)
+    values = values[values.index.isin(enough)]
+    return Measured(values, metric or data.score_metric or "score", _late(data), remarks)
 
 
 def _late_scores(data: Data, rows: pd.DataFrame) -> pd.Series:
@@ -159,11 +169,11 @@ def at_target(data: Data, metric: str | None, at: Budget | None, target: Target)
     completed = data.runs.loc[data.runs["status"] == "completed"]
     never = completed.loc[~completed["name"].isin(values.index), "variant"].value_counts()
     condition = f"{target.metric} ≥ {target.value:g}"
-    remarks = [f"matched: taken at the first evaluation with {condition}."]
+    remarks = []
     if len(never):
         listed = ", ".join(f"{data.labels[arm]} {never[arm]}" for arm in data.variants if arm in never)
         remarks.append(f"runs that never reached it, left out (differences are then of the seeds that did): {listed}.")
-    return Measured(values, f"{metric or kind} at {condition}", remarks)
+    return Measured(values, f"{metric or kind} at {condition}", "taken where this is first so", remarks)
 
 
 def _amount(amount: float, kind: str) -> str:

@@ -15,7 +15,7 @@ def notes(data: Data, comparison: Comparison) -> list[str]:
 
 
 def _method(data: Data, comparison: Comparison) -> str:
-    score = f"{comparison.metric}, mean over the last {100 * data.share:g} % of its evaluations, per run"
+    score = f"{comparison.metric}, {comparison.how}, per run"
     level = "IQM: interquartile mean over seeds [95 % percentile bootstrap]"
     if not comparison.others:
         return f"score: {score}. {level}."

@@ -51,6 +51,6 @@ def told(flips: pd.DataFrame) -> str:
     shares = ", ".join(f"{100 * flips.loc[k, 'other_best']:.0f}" for k in counts)
     seeds = ", ".join(map(str, counts))
     return (
-        f"with {seeds} of these {len(flips) + 1} seeds another variant would have come out first in {shares} % of the "
-        "draws (fresh seeds would disagree more often)."
+        f"with {seeds} of these {len(flips) + 1} seeds another variant would have had the highest mean in {shares} % "
+        "of the draws (fresh seeds would disagree more often)."
     )

@@ -19,7 +19,7 @@ LATEX = str.maketrans(
     {character: rf"\{character}" for character in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"}
-    | {"−": "$-$", "±": r"$\pm$", "–": "--", "∞": r"$\infty$"}
+    | {"−": "$-$", "±": r"$\pm$", "–": "--", "∞": r"$\infty$", "≥": r"$\geq$", "×": r"$\times$"}
 )
 
 
@@ -153,7 +153,7 @@ def fit(grid: Grid, width: int) -> Grid:
 
 
 def _counts_anything(grid: Grid, header: str) -> bool:
-    return any(not row[0].startswith(("0/", NOTHING)) for row in select(grid, [header]).rows)
+    return any(not cell.startswith(("0/", NOTHING)) for row in select(grid, [header]).rows for cell in row)
 
 
 def _width(grid: Grid) -> int:
