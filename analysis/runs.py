@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,7 +53,7 @@ def _indexed_jobs(folder: Path, problems: list[Problem]) -> list[dict[str, Any]]
     rows, wrong = read_lines(folder / INDEX_FILE)
     if wrong:
         problems.append(Problem(INDEX_FILE, wrong))
-    jobs = {str(row["name"]): row for row in rows if row.get("name")}
+    jobs = {str(row["name"]): row for row in rows if row.get("name") and "\0" not in str(row["name"])}
     return [{**job, "name": name} for name, job in jobs.items()]
 
 
@@ -145,4 +146,4 @@ def _seed(job: dict[str, Any]) -> int | None:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and abs(value) < float("inf") else None
+    return float(value) if isinstance(value, int | float) and abs(value) <= sys.float_info.max else None

@@ -4,6 +4,7 @@ import json
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 from analysis_fixtures import METRIC, write_lines, write_sweep
 from scipy import stats
@@ -64,7 +65,7 @@ def test_where_reads_numbers_as_numbers_and_what_is_not_named_as_default(tmp_pat
         ({"where": ["norm"]}, "'norm' is no condition"),
         ({"where": ["norm=local", "norm=hybrid"]}, "no run meets norm=local and norm=hybrid"),
         ({"by": ["agg"]}, "'agg' does not vary in these runs; what varies: norm  clip"),
-        ({"metric": "eval"}, "'eval' fits several metrics; choose one of: eval/greedy_accuracy  eval/reward"),
+        ({"metric": "progress"}, "'progress' fits several metrics; choose one of: progress/completions  progress/tok"),
         ({"at": Budget("tokens", 1e9), "metric": "nothing"}, "no run logged 'nothing'"),
         ({"best_of": ["clip"], "choose_seeds": [7]}, "needs seeds to be chosen on"),
         ({"best_of": ["clip"], "choose_seeds": range(6)}, "needs seeds to be chosen on"),
@@ -73,7 +74,6 @@ def test_where_reads_numbers_as_numbers_and_what_is_not_named_as_default(tmp_pat
 )
 def test_a_question_without_an_answer_is_one_line(two_axes, choices, message):
     with pytest.raises(AnalysisError) as error:
-        choices = {"metric": METRIC, **choices} if choices.get("metric") == "eval" else choices
         answer(two_axes, Question(**choices))
     assert message in str(error.value) and "\n" not in str(error.value)
 
@@ -83,11 +83,9 @@ def test_a_question_without_an_answer_is_one_line(two_axes, choices, message):
 
 def test_arms_are_averaged_over_the_other_axes_per_seed(two_axes, square):
     table = answer(two_axes, Question(by=["norm"])).comparisons[0].table
-    mean = {
-        norm: [np.mean([square[f"norm={norm},clip={clip}"][s] for clip in CLIPS]) for s in range(6)] for norm in NORMS
-    }
+    mean = {norm: np.mean([square[f"norm={norm},clip={clip}"] for clip in CLIPS], axis=0) for norm in NORMS}
     for norm in NORMS[1:]:
-        differences = np.array(mean[norm]) - mean["local"]
+        differences = mean[norm] - mean["local"]
         expected = stats.ttest_1samp(differences, 0).confidence_interval()
         row = table.loc[f"norm={norm}"]
         np.testing.assert_allclose(row["difference"], differences.mean(), **CLOSE)
@@ -345,11 +343,9 @@ def test_a_point_at_which_runs_failed_is_not_the_best(tmp_path):
 
 
 def test_rankings_with_fewer_seeds_are_those_of_all_subsets():
-    scores = compare_scores = np.random.default_rng(4).normal(size=(6, 3)) + [0, 0.3, 0.4]
-    import pandas as pd
-
+    scores = np.random.default_rng(4).normal(size=(6, 3)) + [0, 0.3, 0.4]
     flips = ranking_flips(pd.DataFrame(scores, columns=list("abc")))
-    whole = compare_scores.mean(0)
+    whole = scores.mean(0)
     for k in range(1, 6):
         other, swapped = [], []
         for subset in combinations(range(6), k):
@@ -361,8 +357,6 @@ def test_rankings_with_fewer_seeds_are_those_of_all_subsets():
 
 
 def test_rankings_use_only_seeds_that_all_variants_have_and_are_empty_for_one():
-    import pandas as pd
-
     scores = pd.DataFrame({"a": [1.0, 2, 3, np.nan], "b": [2.0, 3, 4, 0], "c": [np.nan] * 4})
     assert ranking_flips(scores).to_numpy().tolist() == [[0, 0], [0, 0]]
     assert ranking_flips(scores[["a"]]).empty and ranking_flips(scores[["c"]]).empty
