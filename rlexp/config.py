@@ -34,10 +34,11 @@ class GroupSize(Closed):
 
 
 class Filter(Closed):
-    """Which completions enter the loss, and which the statistics of ``norm``."""
+    """Which groups are replaced by others in up to so many rounds, what enters the loss, and what the statistics."""
 
+    refill: schema(filter.GROUPS, rounds=PositiveInt)
     loss: schema(filter.FUNCTIONS)
-    statistics: schema(filter.FUNCTIONS)
+    statistics: schema(filter.COMPLETIONS)
 
 
 class Evaluation(Closed):
@@ -164,7 +165,20 @@ def axis_problems(config: Config) -> Iterator[str]:
     """Knobs that contradict the choice they belong to or would do nothing."""
     if config.kl.name == "none" and config.kl.coef > 0:
         yield f"kl.coef={shown(config.kl.coef)}: kl=none has no penalty to weigh; choose kl=k1, k2 or k3"
-    if config.shaping.name == "overlong" and config.shaping.cache > config.shaping.cap:
-        yield f"shaping.cache={config.shaping.cache}: must be at most shaping.cap={config.shaping.cap}"
+    yield from disordered("shaping", config.shaping, "cache", "cap")
+    filters = {f"filter.{place}": getattr(config.filter, place) for place in Filter.model_fields}
+    for place, node in {"shaping": config.shaping, **filters}.items():
+        yield from disordered(place, node, "low", "high")
+    refill = config.filter.refill
+    if (refill.name == "none") != (refill.rounds == 1):
+        needed = "is of 1 round" if refill.name == "none" else "needs at least 2"
+        yield f"filter.refill.rounds={refill.rounds}: filter.refill.name={refill.name} {needed}"
     if config.model.name == "transformer" and config.model.width % config.model.heads:
         yield f"model.heads={config.model.heads}: must divide model.width={config.model.width}"
+
+
+def disordered(place: str, node: Closed, smaller: str, larger: str) -> Iterator[str]:
+    """Whether a node has these two knobs in the wrong order."""
+    first, second = (getattr(node, knob, None) for knob in (smaller, larger))
+    if first is not None and second is not None and first > second:
+        yield f"{place}.{smaller}={shown(first)}: must be at most {place}.{larger}={shown(second)}"

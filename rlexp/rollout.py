@@ -22,6 +22,13 @@ class Rollout(NamedTuple):
     mask: Tensor
     finished: Tensor
 
+    @property
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """Return every completion behind its prompt and which of these tokens count, ``[R, P, G, L + T]`` each."""
+        prompts = self.prompts.unsqueeze(2).expand(-1, -1, self.mask.shape[2], -1)
+        present = torch.ones_like(prompts, dtype=torch.bool)
+        return torch.cat([prompts, self.completions], -1), torch.cat([present, self.mask], -1)
+
 
 def draw(log_probs: Tensor, uniforms: Tensor) -> Tensor:
     """Sample by the inverse of the cumulative distribution: ``[..., V], [...] -> [...]``."""

@@ -7,8 +7,9 @@ the sampling and the update are one call for all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -16,10 +17,11 @@ from torch import Tensor
 
 from rlexp import metrics
 from rlexp.blocks import by_block, minibatches
-from rlexp.choose import ask
-from rlexp.masked import masked_sum
+from rlexp.choose import ask, needs
+from rlexp.collect import collect
+from rlexp.masked import masked_sum, per_token
 from rlexp.rollout import Rollout, distributions, sample, taken
-from rlexp.streams import Purpose, uniforms
+from rlexp.streams import Purpose, hashed, uniforms
 from rlexp.tasks import combine
 from rlexp.update import Adam
 
@@ -31,6 +33,8 @@ class Variant:
     shaping: Callable
     filter_loss: Callable
     filter_statistics: Callable
+    refill: Callable
+    rounds: int
     norm: Callable
     clip: Callable
     agg: Callable
@@ -58,19 +62,25 @@ class Fleet:
     sample: Callable = sample
     distributions: Callable = distributions
 
-    def uniforms(self, purpose: Purpose, step: int, *shape: int) -> Tensor:
+    def uniforms(self, purpose: Purpose, step: int, *shape: int, round: int = 0) -> Tensor:
         """Each run's own random numbers in [0, 1) for a purpose at a step, ``[R, *shape]``."""
-        return uniforms(self.seeds, purpose, step, shape, self.temperature.device)
+        return uniforms(self.seeds, purpose, step, shape, self.temperature.device, round)
 
     def uses(self, *weights: str) -> bool:
         """Whether any variant gives one of these penalties a weight."""
         return any(getattr(variant, weight) for variant, _ in self.blocks for weight in weights)
 
+    @cached_property
+    def asked(self) -> frozenset[str]:
+        """Names of the tensors that the shaping, the filters or the norm of some variant take."""
+        chosen = ((v.shaping, v.filter_loss, v.filter_statistics, v.norm) for v, _ in self.blocks)
+        return frozenset(name for functions in chosen for function in functions for name in needs(function))
+
 
 class Experience(NamedTuple):
     """A rollout and what it was worth: prompts ``[R P L]``, tokens ``[R P G T]``, rewards and advantages ``[R P G]``.
 
-    ``mask`` leaves out filtered completions; ``rewards`` are those after shaping and KL-in-reward.
+    ``mask`` leaves out filtered completions and tokens; ``rewards`` are those after shaping and KL-in-reward.
     """
 
     prompts: Tensor
@@ -83,21 +93,22 @@ class Experience(NamedTuple):
 
 
 def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
-    """Sample, judge, learn; return the tokens sampled and, if ``measure``, the metrics of the step."""
+    """Sample, judge, learn; return what was sampled and, if ``measure``, the metrics of the step."""
     task = fleet.task
-    prompts = task.prompts(fleet.uniforms(Purpose.PROMPTS, step, fleet.prompts, task.draws), held_out=False)
-    noise = fleet.uniforms(Purpose.SAMPLING, step, fleet.prompts, fleet.group, task.cap)
-    rollout = fleet.sample(fleet.policy, task, prompts, noise, fleet.temperature)
-    scores = task.score(prompts, rollout.completions, rollout.mask, rollout.finished)
+    groups = collect(fleet, step)
+    rollout = groups.rollout
+    scores = task.score(rollout.prompts, rollout.completions, rollout.mask, rollout.finished)
     rewards = combine(scores.components, task.weights)
-    ref_log_probs, row = torch.zeros_like(rollout.old_log_probs), {"tokens": rollout.mask.flatten(1).sum(-1)}
+    ref_log_probs = torch.zeros_like(rollout.old_log_probs)
+    row = {"tokens": groups.tokens, "completions": groups.rounds * fleet.prompts * fleet.group}
     if measure or fleet.uses("kl_in_loss", "kl_in_reward"):
         references = distributions(fleet.reference, *rollout[:2], fleet.temperature).detach()
         ref_log_probs = taken(references, rollout.completions)
-    batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs)
+    batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs, beside(fleet, step, rollout))
     if measure:
         row |= metrics.reward_metrics(scores, rewards, batch.rewards)
         row |= metrics.group_metrics(rewards, task.reward_range)
+        row |= metrics.filter_metrics(groups, batch.mask)
         row |= metrics.advantage_metrics(batch.advantages)
         row |= metrics.length_metrics(rollout.mask, rollout.finished, scores.correct)
         with torch.no_grad():
@@ -111,23 +122,36 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
     return row | metrics.over_updates(rows) if measure else row
 
 
-def experience(variant: Variant, rollout: Rollout, rewards: Tensor, ref_log_probs: Tensor) -> Experience:
+@torch.no_grad()
+def beside(fleet: Fleet, step: int, rollout: Rollout) -> dict[str, Tensor]:
+    """Return what shaping, filter and norm may ask for beside the rollout and costs something, if one of them does."""
+    makers = {
+        "entropies": lambda: metrics.entropy(distributions(fleet.policy, *rollout[:2], fleet.temperature)),
+        "drawn": lambda: fleet.uniforms(Purpose.VERDICTS, step, fleet.prompts, fleet.group),
+        "hashed": lambda: hashed(fleet.seeds, Purpose.PERSISTENT_VERDICTS, *rollout.pairs),
+    }
+    return {name: make() for name, make in makers.items() if name in fleet.asked}
+
+
+def experience(
+    variant: Variant, rollout: Rollout, rewards: Tensor, ref_log_probs: Tensor, beside: Mapping[str, Tensor]
+) -> Experience:
     """Rewards ``[R P G]`` to advantages.
 
     A completion outside the statistics, because of the filter or because it has no reward (NaN), has advantage 0: its
     distance from a group that it is not part of has no scale.
     """
-    offered = rollout._asdict() | {"rewards": rewards, "lengths": rollout.mask.to(rewards.dtype).sum(-1)}
+    offered = {**rollout._asdict(), **beside, "rewards": rewards, "lengths": rollout.mask.to(rewards.dtype).sum(-1)}
     rewards = ask(variant.shaping, offered)
     if variant.kl_in_reward:
         penalties = ask(variant.kl, {"log_probs": rollout.old_log_probs, "ref_log_probs": ref_log_probs})
         rewards = rewards - variant.kl_in_reward * masked_sum(penalties, rollout.mask, (-1,)).squeeze(-1)
     scored = ~rewards.isnan()
-    offered["rewards"] = rewards.where(scored, 0.0)
+    offered |= {"rewards": rewards.where(scored, 0.0), "scored": scored}
     counted = ask(variant.filter_statistics, offered) & scored
     kept = ask(variant.filter_loss, offered)
     advantages = ask(variant.norm, offered | {"keep": counted}).where(counted, 0.0)
-    mask = rollout.mask & kept.unsqueeze(-1)
+    mask = rollout.mask & per_token(kept, rollout.mask)
     return Experience(*rollout[:3], ref_log_probs, mask, rewards, advantages)
 
 

@@ -21,7 +21,7 @@ from rlexp.step import objective as step_objective
 CONF = Path(__file__).parents[1] / "conf"
 AXES = {module.__name__.rpartition(".")[2]: module.FUNCTIONS for module in (shaping, filter, norm, clip, agg, kl)}
 CAP = 16  # what ${task.cap} stands for in these tests
-BESIDE_KNOBS = {"kl": {"coef", "place"}}  # keys of a node that its function does not take
+BESIDE_KNOBS = {"kl": {"coef", "place"}, "filter": {"rounds"}}  # keys of a node that its function does not take
 
 # Rounding of a few dozen float64 operations on numbers of order ten.
 CLOSE = dict(rtol=1e-9, atol=1e-10)
@@ -76,7 +76,7 @@ def choice_of(axis: str, label: str, node: Mapping[str, object]) -> Choice:
 
 
 def choices(axis: str) -> list[Choice]:
-    """All choices of an axis; a filter has two of them, one for the loss and one for the statistics."""
+    """All choices of an axis; a filter has three of them: for the refill, for the loss, for the statistics."""
     found = []
     for path in sorted((CONF / axis).glob("*.yaml")):
         node = settings_of(axis, path)
@@ -110,6 +110,10 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "ref_log_probs": log_probs + 0.4 * normal(*shape),
         "advantages": normal(*shape),
         "losses": normal(*shape),
+        "scored": normal(*shape[:-1]) < 1,
+        "drawn": normal(*shape[:-1]).frac().abs(),
+        "hashed": normal(*shape[:-1]).frac().abs(),
+        "entropies": normal(*shape).abs(),
     }
 
 
@@ -135,6 +139,8 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         shaping=bind("shaping", "none"),
         filter_loss=bind("filter", "none"),
         filter_statistics=lambda *_: batch["keep"],
+        refill=bind("filter", "none"),
+        rounds=1,
         norm=chosen["norm"],
         clip=chosen["clip"],
         agg=chosen["agg"],
@@ -145,5 +151,5 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
     )
     nothing = torch.zeros_like(batch["mask"], dtype=torch.long)
     rollout = Rollout(nothing[..., 0, :], nothing, batch["old_log_probs"], batch["mask"], batch["finished"])
-    part = experience(variant, rollout, batch["rewards"], batch["ref_log_probs"])
+    part = experience(variant, rollout, batch["rewards"], batch["ref_log_probs"], batch)
     return sum(step_objective(variant, batch["log_probs"], torch.zeros_like(batch["log_probs"]), part).values())
