@@ -69,6 +69,23 @@ def test_every_norm_clip_and_agg_gives_the_same_bits_alone_and_together(tmp_path
         assert rows(one.folder) == rows(other.folder), one.name
 
 
+def test_every_shaping_and_filter_gives_the_same_bits_alone_and_together(tmp_path):
+    base = compose(*SHORT, *SMALL, "norm=global", "minibatches=2", "kl=k1", "kl.place=reward", "kl.coef=0.1")
+    nodes = [
+        (axis, getattr(compose(f"{axis}={name}"), axis)) for axis in ("shaping", "filter") for name in choices(axis)
+    ]
+    jobs = []
+    for number, (axis, node) in enumerate(nodes):
+        name = f"{axis}{number}"
+        jobs.append(Job(base.model_copy(update={axis: node, "seed": 3 + number % 3}), tmp_path / name, name, name))
+    together = start(jobs, tmp_path / "together")
+    train_jobs(together)
+    alone = start(jobs, tmp_path / "alone")
+    for one, other in zip(alone, together, strict=True):
+        train_jobs([one])
+        assert rows(one.folder) == rows(other.folder), one.name
+
+
 @pytest.mark.parametrize("model", choices("model"))
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_no_bit(tmp_path, model, threads):
