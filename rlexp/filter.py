@@ -53,7 +53,7 @@ def difficulty(
 ) -> CompletionMask:
     """Keep groups whose mean reward lies in [low, high]: neither too hard nor too easy.
 
-    Source: ROLL ``difficulty_mask`` and OpenRLHF ``--algo.dynamic_filtering_range``, both with open ends: with rewards
+    Source: ROLL ``difficulty_mask`` and OpenRLHF ``--algo.dynamic_filtering_enable``, both with open ends: with rewards
     of 0 and 1, OpenRLHF's (0, 1) drops the groups that are all wrong or all right. A group without rewards is dropped.
     """
     level = masked_mean(rewards, scored, GROUP)
