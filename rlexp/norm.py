@@ -10,14 +10,9 @@ exactly zero. ``ddof`` is the divisor correction of the deviation: 1 as in ``tor
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from annotated_types import Ge, Le
-
+from rlexp import norm_memory
 from rlexp.masked import BATCH, GROUP, centred, count, masked_extreme, masked_std
-from rlexp.types import CompletionMask, PerCompletion, Positive
-
-Ddof = Annotated[int, Ge(0), Le(1)]
+from rlexp.types import CompletionMask, Ddof, PerCompletion, Positive
 
 
 def none(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
@@ -85,4 +80,6 @@ FUNCTIONS = {
     "hybrid": hybrid,
     "rloo": rloo,
     "max": best,
+    **norm_memory.FUNCTIONS,
 }
+MEMORIES = norm_memory.MEMORIES

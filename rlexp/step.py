@@ -20,6 +20,7 @@ from rlexp.blocks import by_block, minibatches
 from rlexp.choose import ask, needs
 from rlexp.collect import collect
 from rlexp.masked import masked_sum, per_token
+from rlexp.memory import Memory, remember
 from rlexp.rollout import Rollout, distributions, sample, taken
 from rlexp.streams import Purpose, hashed, uniforms
 from rlexp.tasks import combine
@@ -28,7 +29,7 @@ from rlexp.update import Adam
 
 @dataclass(frozen=True)
 class Variant:
-    """The bound functions of one choice on every axis, and the weights of the penalties."""
+    """The bound functions of one choice on every axis, what they remember, and the weights of the penalties."""
 
     shaping: Callable
     filter_loss: Callable
@@ -39,6 +40,7 @@ class Variant:
     clip: Callable
     agg: Callable
     kl: Callable
+    memories: Mapping[str, Memory]
     kl_in_loss: float
     kl_in_reward: float
     entropy_bonus: float
@@ -46,7 +48,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class Fleet:
-    """R runs that train as one batch: what they share, and what is each run's own, ``[R]``."""
+    """R runs that train as one batch: what they share, and what is each run's own, ``[R]``.
+
+    ``memory`` holds what runs remember from step to step, ``[R, ...]``, and is the only part that a step replaces.
+    """
 
     task: Any
     policy: torch.nn.Module
@@ -55,6 +60,7 @@ class Fleet:
     blocks: Sequence[tuple[Variant, int]]
     seeds: Sequence[int]
     temperature: Tensor
+    memory: dict[str, Tensor]
     prompts: int
     group: int
     inner_steps: int
@@ -80,7 +86,8 @@ class Fleet:
 class Experience(NamedTuple):
     """A rollout and what it was worth: prompts ``[R P L]``, tokens ``[R P G T]``, rewards and advantages ``[R P G]``.
 
-    ``mask`` leaves out filtered completions and tokens; ``rewards`` are those after shaping and KL-in-reward.
+    ``mask`` leaves out completions and tokens filtered from the loss, ``keep`` says which completions are in the
+    statistics; ``rewards`` are those after shaping and KL-in-reward, NaN where there is none.
     """
 
     prompts: Tensor
@@ -88,6 +95,7 @@ class Experience(NamedTuple):
     old_log_probs: Tensor
     ref_log_probs: Tensor
     mask: Tensor
+    keep: Tensor
     rewards: Tensor
     advantages: Tensor
 
@@ -105,6 +113,7 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
         references = distributions(fleet.reference, *rollout[:2], fleet.temperature).detach()
         ref_log_probs = taken(references, rollout.completions)
     batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs, beside(fleet, step, rollout))
+    fleet.memory.update(by_block(remembered, fleet.blocks, fleet.memory, batch))
     if measure:
         row |= metrics.reward_metrics(scores, rewards, batch.rewards)
         row |= metrics.group_metrics(rewards, task.reward_range)
@@ -124,13 +133,13 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
 
 @torch.no_grad()
 def beside(fleet: Fleet, step: int, rollout: Rollout) -> dict[str, Tensor]:
-    """Return what shaping, filter and norm may ask for beside the rollout and costs something, if one of them does."""
+    """Return what shaping, filter and norm may ask for beside the rollout: memories, and what one of them takes."""
     makers = {
         "entropies": lambda: metrics.entropy(distributions(fleet.policy, *rollout[:2], fleet.temperature)),
         "drawn": lambda: fleet.uniforms(Purpose.VERDICTS, step, fleet.prompts, fleet.group),
         "hashed": lambda: hashed(fleet.seeds, Purpose.PERSISTENT_VERDICTS, *rollout.pairs),
     }
-    return {name: make() for name, make in makers.items() if name in fleet.asked}
+    return fleet.memory | {name: make() for name, make in makers.items() if name in fleet.asked}
 
 
 def experience(
@@ -152,7 +161,12 @@ def experience(
     kept = ask(variant.filter_loss, offered)
     advantages = ask(variant.norm, offered | {"keep": counted}).where(counted, 0.0)
     mask = rollout.mask & per_token(kept, rollout.mask)
-    return Experience(*rollout[:3], ref_log_probs, mask, rewards, advantages)
+    return Experience(*rollout[:3], ref_log_probs, mask, counted, rewards, advantages)
+
+
+def remembered(variant: Variant, memory: Mapping[str, Tensor], batch: Experience) -> dict[str, Tensor]:
+    """Return the memories after a step; their updates are offered the experience, rewards 0 outside the statistics."""
+    return remember(variant, memory, batch._asdict() | {"rewards": batch.rewards.where(batch.keep, 0.0)})
 
 
 def objective(variant: Variant, log_probs: Tensor, entropies: Tensor, part: Experience) -> dict[str, Tensor]:

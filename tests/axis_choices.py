@@ -109,12 +109,26 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "old_log_probs": log_probs + 0.4 * normal(*shape),
         "ref_log_probs": log_probs + 0.4 * normal(*shape),
         "advantages": normal(*shape),
+        "reward_moments": moments(normal(*shape[:-3], 9)),
         "losses": normal(*shape),
         "scored": normal(*shape[:-1]) < 1,
         "drawn": normal(*shape[:-1]).frac().abs(),
         "hashed": normal(*shape[:-1]).frac().abs(),
         "entropies": normal(*shape).abs(),
     }
+
+
+def moments(past: torch.Tensor) -> torch.Tensor:
+    """What ``norm=running`` remembers of rewards ``[... N]``: number, mean, Σ (r − mean)², smallest, largest."""
+    number = torch.full_like(past[..., 0], past.shape[-1])
+    squares = past.var(-1, correction=0) * number
+    return torch.stack([number, past.mean(-1), squares, past.amin(-1), past.amax(-1)], -1)
+
+
+def judged(choice, rewards: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+    """Advantages by a ``norm`` of these rewards ``[... P G]``; what else it needs is made up."""
+    every = numbers(*rewards.shape, 5, dtype=rewards.dtype) | {"rewards": rewards, "keep": keep}
+    return choice(*(every[key] for key in choice.needs))
 
 
 def inputs(choice, *shape: int, **options) -> list[torch.Tensor]:
@@ -145,6 +159,7 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         clip=chosen["clip"],
         agg=chosen["agg"],
         kl=chosen["kl"],
+        memories={},
         kl_in_loss=coef,
         kl_in_reward=0.0,
         entropy_bonus=0.0,

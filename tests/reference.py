@@ -133,6 +133,20 @@ def norm_max(rewards, keep):
     return per_completion(rewards.shape, one)
 
 
+def norm_running(rewards, keep, reward_moments, *, eps, ddof):
+    """ROLL ``RunningMoments``: z-score over all rewards so far, from their number, sum and sum of squares."""
+    number, centre, squares, smallest, largest = (float(x) for x in reward_moments)
+    batch = kept_of_batch(rewards, keep)
+    total = number + len(batch)
+    centre_now = (number * centre + math.fsum(batch)) / total
+    sum_of_squares = squares + number * centre**2 + math.fsum(r**2 for r in batch)
+    spread = math.sqrt((sum_of_squares - total * centre_now**2) / (total - ddof))
+    constant = max([largest, *batch]) <= min([smallest, *batch])
+    return per_completion(
+        rewards.shape, lambda p, g: 0.0 if constant else (rewards[p][g] - centre_now) / (spread + eps)
+    )
+
+
 # ---- clip: log_probs, old_log_probs, advantages, mask -> losses
 
 
@@ -231,6 +245,7 @@ REFERENCES: dict[str, dict[str, Callable]] = {
         "hybrid": norm_hybrid,
         "rloo": norm_rloo,
         "max": norm_max,
+        "running": norm_running,
     },
     "clip": {"naive": clip_naive, "unclipped": clip_unclipped, "ppo": clip_ppo},
     "agg": {"token": agg_token, "sequence": agg_sequence, "dr_grpo": agg_dr_grpo},

@@ -65,6 +65,7 @@ def batch() -> dict[str, np.ndarray]:
         "ref_log_probs": log_probs + 0.4 * rng.normal(size=log_probs.shape),
         "advantages": rng.normal(size=log_probs.shape),
         "losses": rng.normal(size=log_probs.shape),
+        "reward_moments": np.array([[5, 0.3, 4.1, -2.0, 1.5], [0, 0, 0, np.inf, -np.inf], [40, -0.2, 9.0, -0.9, 1.1]]),
         "weights": rng.normal(size=log_probs.shape),
         "scored": scored,
         "drawn": luck,
@@ -78,6 +79,11 @@ def reference_of(choice):
     known = reference.REFERENCES[choice.axis]
     assert choice.name in known, f"{choice}: write {choice.axis}_{choice.name} in tests/reference.py from its source"
     return lambda *arrays: known[choice.name](*arrays, **choice.knobs)
+
+
+def advantages_of(norm_choice, one) -> np.ndarray:
+    """What the loops make of one replica's rewards."""
+    return reference_of(norm_choice)(*(one[key] for key in norm_choice.needs))
 
 
 def replica(batch, index: int) -> dict[str, np.ndarray]:
@@ -165,7 +171,7 @@ def test_the_batch_reaches_both_sides_of_a_clip(batch):
 
 def test_advantages_are_finite_and_carry_no_gradient(norm_choice, batch):
     inputs = tensors(batch)
-    advantages = norm_choice(inputs["rewards"], inputs["keep"])
+    advantages = norm_choice(*(inputs[key] for key in norm_choice.needs))
     assert advantages.dtype == torch.float64 and advantages.isfinite().all() and not advantages.requires_grad
 
 
@@ -185,7 +191,7 @@ def test_objective_equals_the_composed_reference(norm_choice, clip_choice, agg_c
 
     for r in range(R):
         one = replica(batch, r)
-        in_statistics = np.where(one["keep"], reference_of(norm_choice)(one["rewards"], one["keep"]), 0.0)
+        in_statistics = np.where(one["keep"], advantages_of(norm_choice, one), 0.0)
         advantages = np.repeat(in_statistics[..., None], T, axis=-1)
         at = functools.partial(composed, one, advantages)
         np.testing.assert_allclose(loss[r].item(), at(one["log_probs"]), **VALUE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from axis_choices import CLOSE, bind
+from axis_choices import CLOSE, bind, judged
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +32,7 @@ def batches(draw, prompts=SOME_PROMPTS, kept=SOME_KEPT):
 @given(batch=batches(), shift=st.integers(-8, 8))
 def test_a_shift_of_all_rewards_changes_nothing(norm_choice, batch, shift):
     rewards, keep = batch
-    torch.testing.assert_close(norm_choice(rewards + shift, keep), norm_choice(rewards, keep), **CLOSE)
+    torch.testing.assert_close(judged(norm_choice, rewards + shift, keep), judged(norm_choice, rewards, keep), **CLOSE)
 
 
 @pytest.mark.only("center", "local", "rloo")
@@ -41,23 +41,23 @@ def test_a_shift_of_one_group_changes_nothing(norm_choice, batch, shifts):
     """Not so for ``hybrid``, whose deviation mixes the difficulty of prompts into the scale (1B-3)."""
     rewards, keep = batch
     shifted = rewards + torch.tensor(shifts[: len(rewards)], dtype=torch.float64).unsqueeze(-1)
-    torch.testing.assert_close(norm_choice(shifted, keep), norm_choice(rewards, keep), **CLOSE)
+    torch.testing.assert_close(norm_choice(shifted, keep), judged(norm_choice, rewards, keep), **CLOSE)
 
 
 @given(batch=batches(), data=st.data())
 def test_permuting_a_group_permutes_its_advantages(norm_choice, batch, data):
     rewards, keep = batch
     order = data.draw(st.permutations(range(rewards.shape[-1])))
-    permuted = norm_choice(rewards[..., order], keep[..., order])
-    torch.testing.assert_close(permuted, norm_choice(rewards, keep)[..., order], **CLOSE)
+    permuted = judged(norm_choice, rewards[..., order], keep[..., order])
+    torch.testing.assert_close(permuted, judged(norm_choice, rewards, keep)[..., order], **CLOSE)
 
 
 @given(batch=batches(), data=st.data())
 def test_permuting_the_prompts_permutes_the_groups(norm_choice, batch, data):
     rewards, keep = batch
     order = data.draw(st.permutations(range(rewards.shape[-2])))
-    permuted = norm_choice(rewards[order, :], keep[order, :])
-    torch.testing.assert_close(permuted, norm_choice(rewards, keep)[order, :], **CLOSE)
+    permuted = judged(norm_choice, rewards[order, :], keep[order, :])
+    torch.testing.assert_close(permuted, judged(norm_choice, rewards, keep)[order, :], **CLOSE)
 
 
 @pytest.mark.only(*SCALED)
@@ -65,22 +65,24 @@ def test_permuting_the_prompts_permutes_the_groups(norm_choice, batch, data):
 def test_rewards_and_eps_in_another_unit_change_nothing(norm_choice, batch, scale):
     """z-scores are free of the reward's scale up to eps, which has the unit of a reward."""
     rewards, keep = batch
-    scaled = norm_choice.changed(eps=scale * norm_choice.knobs["eps"])(scale * rewards, keep)
-    torch.testing.assert_close(scaled, norm_choice(rewards, keep), **CLOSE)
+    scaled = judged(norm_choice.changed(eps=scale * norm_choice.knobs["eps"]), scale * rewards, keep)
+    torch.testing.assert_close(scaled, judged(norm_choice, rewards, keep), **CLOSE)
 
 
 @pytest.mark.only("center", "rloo")
 @given(batch=batches(), scale=st.sampled_from([-2.0, 0.25, 1000.0]))
 def test_unscaled_advantages_are_proportional_to_the_rewards(norm_choice, batch, scale):
     rewards, keep = batch
-    torch.testing.assert_close(norm_choice(scale * rewards, keep), scale * norm_choice(rewards, keep), **CLOSE)
+    torch.testing.assert_close(
+        judged(norm_choice, scale * rewards, keep), scale * judged(norm_choice, rewards, keep), **CLOSE
+    )
 
 
 @pytest.mark.only(*IN_GROUP)
 @given(batch=batches())
 def test_kept_advantages_sum_to_zero_in_each_group(norm_choice, batch):
     rewards, keep = batch
-    sums = norm_choice(rewards, keep).where(keep, 0.0).sum(-1)
+    sums = judged(norm_choice, rewards, keep).where(keep, 0.0).sum(-1)
     torch.testing.assert_close(sums, torch.zeros_like(sums), **CLOSE)
 
 
@@ -88,7 +90,7 @@ def test_kept_advantages_sum_to_zero_in_each_group(norm_choice, batch):
 @given(batch=batches())
 def test_kept_advantages_sum_to_zero_in_the_batch(norm_choice, batch):
     rewards, keep = batch
-    assert norm_choice(rewards, keep).where(keep, 0.0).sum().item() == pytest.approx(0.0, abs=CLOSE["atol"])
+    assert judged(norm_choice, rewards, keep).where(keep, 0.0).sum().item() == pytest.approx(0.0, abs=CLOSE["atol"])
 
 
 @pytest.mark.parametrize("constant", CONSTANTS)
@@ -97,7 +99,7 @@ def test_equal_rewards_give_exactly_zero(norm_choice, constant):
     """1B-2b: in float32 the mean of eight 0.7 is off by one unit in the last place and its deviation is not zero."""
     for size in range(1, 33):
         rewards = torch.full((3, size), constant)
-        assert norm_choice(rewards, torch.ones_like(rewards, dtype=torch.bool)).eq(0).all(), f"group of {size}"
+        assert judged(norm_choice, rewards, torch.ones_like(rewards, dtype=torch.bool)).eq(0).all(), f"group of {size}"
 
 
 @pytest.mark.parametrize("constant", CONSTANTS)
@@ -105,7 +107,7 @@ def test_equal_rewards_give_exactly_zero(norm_choice, constant):
 def test_a_group_of_equal_rewards_is_zero_beside_groups_that_are_not(norm_choice, constant):
     for size in range(2, 33):
         rewards = torch.stack([torch.full((size,), constant), torch.arange(size, dtype=torch.float32)])
-        advantages = norm_choice(rewards, torch.ones_like(rewards, dtype=torch.bool))
+        advantages = judged(norm_choice, rewards, torch.ones_like(rewards, dtype=torch.bool))
         assert advantages[0].eq(0).all() and advantages[1].ne(0).any(), f"group of {size}"
 
 

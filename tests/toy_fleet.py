@@ -11,6 +11,7 @@ import torch
 from axis_choices import bind
 from plain_step import Network, Plain, Recipe
 
+from rlexp.memory import begin
 from rlexp.models import GRU
 from rlexp.models.layers import Init
 from rlexp.step import Fleet, Variant
@@ -62,6 +63,7 @@ def variant(recipe: Recipe) -> Variant:
         clip=bind("clip", "ppo", low=recipe.low, high=recipe.high),
         agg=bind("agg", recipe.agg),
         kl=bind("kl", "k1" if recipe.kl_in_reward else "k3"),
+        memories={},
         kl_in_loss=recipe.kl_in_loss,
         kl_in_reward=recipe.kl_in_reward,
         entropy_bonus=recipe.entropy_bonus,
@@ -88,6 +90,7 @@ def fleet(blocks, seeds, *, task=None, temperatures=(1.0,), dtype=torch.float64,
         blocks=blocks,
         seeds=seeds,
         temperature=spread(temperatures, seeds, dtype),
+        memory=begin(blocks),
         **settings,
     )
 
