@@ -8,7 +8,7 @@ from torch import Tensor, stack
 
 from rlexp.masked import BATCH, count, masked_extreme, masked_mean, masked_sum
 from rlexp.memory import Memory
-from rlexp.types import CompletionMask, Ddof, PerCompletion, Positive, Remembered
+from rlexp.types import CompletionMask, Ddof, Discount, PerCompletion, PerReplica, Positive, Remembered
 
 
 def running(
@@ -54,10 +54,35 @@ def merged(reward_moments: Remembered, rewards: PerCompletion, keep: CompletionM
     )
 
 
+def ema(rewards: PerCompletion, reward_average: PerReplica, *, decay: Discount) -> PerCompletion:
+    """A = r − average, the average of the run's earlier rewards; it starts at 0 and moves after the step.
+
+    Source: a moving-average baseline (Williams, 1992); prime-rl ``rae`` (SPIRAL, arXiv 2506.24119), which moves it
+    after each completion, here once a step by the mean of the step.
+    """
+    return rewards - reward_average[..., None, None]
+
+
+def nothing_expected() -> float:
+    """Return the average before the first reward."""
+    return 0.0
+
+
+def averaged(
+    reward_average: PerReplica, rewards: PerCompletion, keep: CompletionMask, *, decay: Discount
+) -> PerReplica:
+    """Return decay · average + (1 − decay) · mean of the step; the average where no completion counts."""
+    moved = decay * reward_average + (1 - decay) * flat(masked_mean(rewards, keep, BATCH))
+    return moved.where(keep.any(-1).any(-1), reward_average)
+
+
 def flat(values: Tensor) -> Tensor:
     """Drop the two axes that a reduction over the batch leaves with size 1."""
     return values.squeeze(BATCH)
 
 
-FUNCTIONS = {"running": running}
-MEMORIES = {"running": Memory("reward_moments", nothing_seen, merged)}
+FUNCTIONS = {"running": running, "ema": ema}
+MEMORIES = {
+    "running": Memory("reward_moments", nothing_seen, merged),
+    "ema": Memory("reward_average", nothing_expected, averaged),
+}

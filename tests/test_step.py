@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from axis_choices import bind
+from axis_choices import bind, numbers
 from plain_step import Recipe
 from toy_fleet import GROUP, PROMPTS, Toy, fleet, plain, unstacked, variant
 
 from rlexp import collect, step
 from rlexp.engine import HEALTH
+from rlexp.masked import per_token
 from rlexp.models import GRU, Positional, Transformer
 from rlexp.rollout import Rollout
 from rlexp.step import experience, train_step
@@ -37,9 +38,16 @@ RECIPES = {
     "minibatches": Recipe(minibatches=2),
     "inner_steps": Recipe(inner_steps=3),
     "sequence": Recipe(agg="sequence", minibatches=4),
+    "to_go": Recipe(gamma=0.9),
+    "to_go_penalised": Recipe(gamma=0.9, kl_in_reward=0.3, drop_from_statistics=True, inner_steps=2),
     "mixed": MIXED,
 }
-BLOCKS = [(RECIPES["mixed"], 2), (RECIPES["kl_in_reward"], 1), (RECIPES["sequence"], 1), (RECIPES["filter"], 2)]
+BLOCKS = [
+    (RECIPES["mixed"], 2),
+    (RECIPES["kl_in_reward"], 1),
+    (RECIPES["sequence"], 1),
+    (RECIPES["to_go_penalised"], 2),
+]
 SEEDS = [0, 1, 0, 3, 4, 1]
 MODELS = {
     "gru": dict(model=GRU),
@@ -147,7 +155,7 @@ def test_the_first_update_follows_the_plain_policy_gradient(float64, seen, clip)
     part, _ = seen[0]
     assert (row["ratio/min"] - 1).abs().max() < ROUNDING and (row["ratio/max"] - 1).abs().max() < ROUNDING
     log_probs = step.taken(step.distributions(both.policy, *part[:2], both.temperature), part.completions)
-    weighed = (part.advantages.unsqueeze(-1) * log_probs * part.mask).sum((1, 2, 3)) / part.mask.sum((1, 2, 3))
+    weighed = (part.advantages * log_probs * part.mask).sum((1, 2, 3)) / part.mask.sum((1, 2, 3))
     expected = torch.autograd.grad(-weighed.sum(), list(both.policy.parameters()))
     torch.testing.assert_close(both.adam.seen, list(expected), **CLOSE)
 
@@ -174,21 +182,54 @@ def test_the_penalty_in_the_reward_enters_before_the_norm(float64):
     penalties = ((rollout.old_log_probs - ref) * rollout.mask).sum(-1)
     deviations = penalties - penalties.mean(-1, keepdim=True)
     expected = -0.3 * deviations / (0.3 * penalties.std(-1, keepdim=True) + recipe.eps)
-    torch.testing.assert_close(part.advantages, expected, **CLOSE)
+    torch.testing.assert_close(part.advantages, expected.unsqueeze(-1).expand(2, 3, 4, 5), **CLOSE)
     torch.testing.assert_close(part.rewards, 1 - 0.3 * penalties, **CLOSE)
 
 
-@pytest.mark.parametrize("norm", ["none", "center", "local", "global", "hybrid", "rloo", "max"])
-def test_completions_without_a_reward_have_no_advantage_and_enter_no_statistics(float64, norm):
+def test_rewards_are_offered_whole_and_in_parts_that_add_up(float64):
+    """Shaping, then the penalty: rewards = outcomes − Σ_t token_penalties = rewards of the task + adjustments."""
     rollout, ref, rewards = made_up()
-    knobs = dict(eps=1e-4, ddof=1) if norm in ("local", "global", "hybrid") else {}
-    chosen = bind("norm", norm, **knobs)
+    rewards[0, 1, 2] = math.nan
+    offered = {}
+
+    def listen(rewards, outcomes, adjustments, token_penalties, keep):
+        offered.update(rewards=rewards, outcomes=outcomes, adjustments=adjustments, penalties=token_penalties)
+        return rewards
+
+    shaped = replace(variant(Recipe(kl_in_reward=0.3)), norm=listen, shaping=lambda rewards: rewards - 0.25)
+    part = experience(shaped, rollout, rewards, ref, {})
+    there = ~rewards.isnan()
+    torch.testing.assert_close(offered["outcomes"][there], rewards[there] - 0.25, **CLOSE)
+    expected = 0.3 * (rollout.old_log_probs - ref).where(rollout.mask, 0.0)
+    torch.testing.assert_close(offered["penalties"], expected, **CLOSE)
+    torch.testing.assert_close(offered["rewards"][there], (rewards - 0.25 - expected.sum(-1))[there], **CLOSE)
+    torch.testing.assert_close(offered["adjustments"][there], (-0.25 - expected.sum(-1))[there], **CLOSE)
+    assert all(offered[name][~there].eq(0).all() for name in ("rewards", "outcomes", "adjustments"))
+    assert part.rewards.isnan().equal(~there) and not part.advantages[~there].any()
+
+
+def test_no_norm_counts_the_penalty_twice(norm_choice):
+    """It takes the reward whole, or its parts."""
+    whole, parts = {"rewards"}, {"outcomes", "token_penalties"}
+    taken = (whole | parts) & set(norm_choice.needs)
+    assert taken in (whole, parts) or norm_choice.name in ("gdpo", "pass_at_k", "w_reinforce")
+
+
+def test_completions_without_a_reward_have_no_advantage_and_enter_no_statistics(float64, norm_choice):
+    rollout, ref, rewards = made_up()
     missing = torch.zeros_like(rewards, dtype=torch.bool)
     missing[:, :, 1], missing[0, 2] = True, True
-    part = experience(replace(variant(Recipe()), norm=chosen), rollout, rewards.masked_fill(missing, math.nan), ref, {})
-    expected = chosen(rewards.masked_fill(missing, 1e6), ~missing)
+    extra = {name: made for name, made in numbers(*rollout.mask.shape).items() if name not in rollout._fields}
+    chosen = replace(variant(Recipe()), norm=norm_choice)
+    part = experience(chosen, rollout, rewards.masked_fill(missing, math.nan), ref, extra)
+    alike = (
+        extra | rollout._asdict() | {"token_penalties": torch.zeros_like(ref), "lengths": rollout.mask.double().sum(-1)}
+    )
+    filled = rewards.masked_fill(missing, 1e6)
+    alike |= {"rewards": filled, "outcomes": filled, "adjustments": torch.zeros_like(rewards), "keep": ~missing}
+    expected = norm_choice(*(alike[name] for name in norm_choice.needs))
     assert not part.advantages[missing].any()
-    assert torch.equal(part.advantages[~missing], expected[~missing])
+    assert torch.equal(part.advantages[~missing], per_token(expected, ref).expand_as(ref)[~missing])
     assert torch.equal(part.mask, rollout.mask)
 
 
@@ -289,10 +330,10 @@ def test_minibatches_hold_whole_groups_and_all_prompts(seen):
     both = runs(Recipe(minibatches=2, inner_steps=2))
     train_step(both, 1, False)
     parts = [part for part, _ in seen]
-    assert all(part.advantages.shape == (2, PROMPTS // 2, GROUP) for part in parts)
+    assert all(part.advantages.shape == (2, PROMPTS // 2, GROUP, Toy.cap) for part in parts)
     assert torch.equal(parts[0].prompts, parts[2].prompts) and not torch.equal(parts[0].prompts, parts[1].prompts)
     expected = train_step(runs(Recipe()), 1, True)
-    deviations = torch.cat([parts[0].advantages, parts[1].advantages], 1).flatten(1).std(-1)
+    deviations = torch.cat([parts[0].advantages, parts[1].advantages], 1)[..., 0].flatten(1).std(-1)
     torch.testing.assert_close(deviations.float(), expected["advantage/std"])
 
 
