@@ -253,7 +253,8 @@ def test_rewards_are_shaped_before_the_penalty_is_taken_off_and_filtered_after(f
     part = experience(chosen, rollout, rewards, ref, {})
     expected = 3 * rewards - 1 - 0.3 * ((rollout.old_log_probs - ref) * rollout.mask).sum(-1)
     torch.testing.assert_close(part.rewards, expected, **CLOSE)
-    torch.testing.assert_close(part.advantages, expected - expected.mean(-1, keepdim=True), **CLOSE)
+    centred = (expected - expected.mean(-1, keepdim=True)).unsqueeze(-1).expand_as(ref)
+    torch.testing.assert_close(part.advantages, centred, **CLOSE)
     assert torch.equal(asked[0], part.rewards)
     assert torch.equal(part.mask, rollout.mask), "the penalty makes the rewards of the first group differ"
     without = replace(chosen, kl_in_reward=0.0)
@@ -286,7 +287,7 @@ def test_persistent_luck_belongs_to_the_pair_and_the_other_is_drawn_anew():
     chosen = [bind("shaping", name, low=0.0, high=1.0, false_positives=0.5, false_negatives=0.5) for name in names]
     runs = fleet([(replace(variant(Recipe()), shaping=each), 2) for each in chosen], [0, 1, 0, 1])
     rollout = collect.collect(runs, 1).rollout
-    first, again, later = (step.beside(runs, at, rollout) for at in (1, 1, 2))
+    first, again, later = (beside(runs, at, rollout) for at in (1, 1, 2))
     assert set(first) == {"drawn", "hashed"} and all(torch.equal(first[name], again[name]) for name in first)
     assert torch.equal(first["hashed"], later["hashed"]) and not (first["drawn"] == later["drawn"]).any()
     assert not (first["hashed"][0] == first["hashed"][1]).any()
@@ -295,16 +296,62 @@ def test_persistent_luck_belongs_to_the_pair_and_the_other_is_drawn_anew():
     moved = rollout._replace(
         completions=rollout.completions.flip(1), prompts=rollout.prompts.flip(1), mask=rollout.mask.flip(1)
     )
-    assert torch.equal(step.beside(runs, 2, moved)["hashed"].flip(1), first["hashed"])
+    assert torch.equal(beside(runs, 2, moved)["hashed"].flip(1), first["hashed"])
     elsewhere = rollout._replace(prompts=(rollout.prompts + 1) % 4)
-    assert not (step.beside(runs, 2, elsewhere)["hashed"] == first["hashed"]).any()
+    assert not (beside(runs, 2, elsewhere)["hashed"] == first["hashed"]).any()
     padding = rollout._replace(completions=rollout.completions.where(rollout.mask, 3))
-    assert torch.equal(step.beside(runs, 2, padding)["hashed"], first["hashed"])
+    assert torch.equal(beside(runs, 2, padding)["hashed"], first["hashed"])
 
 
-def test_nothing_is_computed_that_no_variant_asks_for():
-    both = runs(Recipe())
-    assert step.beside(both, 1, collect.collect(both, 1).rollout) == {}
+ASKED = {"greedy_rewards", "sum_pi_squared", "components", "weights", "correct"}
+
+
+def asking(**options):
+    """Return a fleet of two variants, of which the second takes all that is made on request, and what it was given."""
+    given = {}
+
+    def listen(rewards, keep, greedy_rewards, sum_pi_squared, components, weights, correct):
+        given.update({name: value for name, value in locals().items() if name in ASKED})
+        return rewards
+
+    plain = variant(Recipe())
+    return fleet([(plain, 1), (replace(plain, norm=listen), 1)], [0, 1], **options), given
+
+
+def test_what_a_norm_asks_for_is_made(float64, seen):
+    """The second run's own: nothing of the first, whose norm takes none of it."""
+    both, given = asking(task=Toy(unjudged=2), temperatures=(1.7, 0.6), adam=Still)
+    train_step(both, 1, False)
+    part, task = seen[0][0], both.task
+    prompts = [[token for token in prompt if token != task.pad] for prompt in part.prompts[1].tolist()]
+    single = plain(both, 1, Recipe())
+    for p, prompt in enumerate(prompts):
+        tokens, shares = [], []
+        while len(tokens) < task.cap and tokens[-1:] != [task.end]:
+            tokens.append(int(single.log_probs(single.policy, prompt, tokens)[-1].argmax()))
+        judged = task.judge(prompt, tokens)
+        assert given["greedy_rewards"][0, p, 0].item() == pytest.approx(0.0 if math.isnan(judged) else judged)
+        for g in range(GROUP):
+            answer = part.completions[1, p, g][part.mask[1, p, g]].tolist()
+            shares = single.log_probs(single.policy, prompt, answer)[:-1].exp().square().sum(-1)
+            torch.testing.assert_close(given["sum_pi_squared"][0, p, g, : len(answer)], shares.detach(), **CLOSE)
+            assert given["correct"][0, p, g] == (answer[0] == 0)
+    scores = task.score(part.prompts[1:], part.completions[1:], part.mask[1:], None)
+    assert given["weights"].tolist() == [[0.7, 0.5]]
+    torch.testing.assert_close(given["components"], torch.stack(list(scores.components.values()), -1), equal_nan=True)
+
+
+def test_nothing_is_made_that_no_variant_asks_for():
+    """A greedy completion and another forward pass are not free."""
+    both, (other, _) = runs(Recipe()), asking()
+    assert beside(both, 1, collect.collect(both, 1).rollout) == both.memory == {}
+    assert set(beside(other, 1, collect.collect(other, 1).rollout)) == ASKED
+
+
+def beside(fleet, at, rollout):
+    """What the step offers beside a rollout."""
+    scores = fleet.task.score(rollout.prompts, rollout.completions, rollout.mask, rollout.finished)
+    return step.beside(fleet, at, rollout, scores)
 
 
 @pytest.mark.parametrize("agg", ["token", "sequence"])
