@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import reference_norm
 import torch
 from axis_choices import CLOSE, bind, choices, judged, story, told
 from hypothesis import given
@@ -312,3 +313,21 @@ def test_where_the_policy_is_certain_the_baseline_is_the_plain_mean(norm_choice)
     below = torch.tensor([[[1 - 2e-7], [1 - 1e-7], [1.0]]]).expand(1, 3, 5)
     advantages = told(norm_choice, every | {"old_log_probs": torch.zeros(1, 3, 5), "sum_pi_squared": below})
     torch.testing.assert_close(advantages.view(3, -1)[:, 0], torch.tensor([-1 / 3, -1 / 3, 2 / 3]))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_pass_at_k_is_the_mean_over_all_sets_of_k(k):
+    """Groups of six with 0 to 6 right ones, one completion outside the statistics."""
+    correct = (torch.arange(6) < torch.arange(7).unsqueeze(-1)).double()
+    keep = (torch.arange(6) != 2).expand(7, 6)
+    expected = reference_norm.norm_pass_at_k(correct.numpy(), keep.numpy(), k=k)
+    actual = bind("norm", "pass_at_k", k=k)(correct, keep).where(keep, 0.0)
+    torch.testing.assert_close(actual, torch.from_numpy(expected), **CLOSE)
+
+
+def test_grpo_passk_gives_nothing_to_a_tie():
+    """peers: verl's lead of the first of two equal rewards over the second is 0."""
+    rewards = torch.tensor([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.5, 0.0], [1.0, 1.0, 1.0, 1.0]])
+    advantages = bind("norm", "grpo_passk", eps=1e-6, ddof=1)(rewards, torch.ones_like(rewards, dtype=torch.bool))
+    lead = 0.5 / (rewards[1].std() + 1e-6)
+    torch.testing.assert_close(advantages, torch.zeros(3, 4).index_put((torch.tensor(1), torch.tensor(0)), lead))
