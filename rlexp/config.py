@@ -141,8 +141,8 @@ def group_problems(config: Config) -> Iterator[str]:
             f"minibatches={config.minibatches}: must divide the prompts of a step (group_size.prompts={prompts}), "
             "groups are never split"
         )
-    alone = {"center": completions, "local": completions, "hybrid": completions, "rloo": completions}
-    if (alone | {"global": completions * prompts}).get(config.norm.name) == 1:
+    alone = dict.fromkeys(norm.WITHIN_GROUP, completions) | dict.fromkeys(norm.WITHIN_BATCH, completions * prompts)
+    if alone.get(config.norm.name) == 1:
         yield (
             f"norm={config.norm.name}: compares a completion with others, but group_size.completions={completions} "
             f"group_size.prompts={prompts} leave it none, so every advantage would be 0; "
@@ -173,6 +173,8 @@ def axis_problems(config: Config) -> Iterator[str]:
     if (refill.name == "none") != (refill.rounds == 1):
         needed = "is of 1 round" if refill.name == "none" else "needs at least 2"
         yield f"filter.refill.rounds={refill.rounds}: filter.refill.name={refill.name} {needed}"
+    if config.norm.name == "pass_at_k" and config.norm.k > config.group_size.completions:
+        yield f"norm.k={config.norm.k}: must be at most group_size.completions={config.group_size.completions}"
     if config.model.name == "transformer" and config.model.width % config.model.heads:
         yield f"model.heads={config.model.heads}: must divide model.width={config.model.width}"
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlexp import agg, checkpoint, clip, filter, kl, norm, shaping
+from rlexp import agg, checkpoint, clip, filter, kl, memory, norm, shaping
 from rlexp.choose import choose
 from rlexp.config import Config
 from rlexp.evaluate import evaluate
@@ -184,15 +184,17 @@ def build(configs: Sequence[Config]) -> Fleet:
     policy = choose(MODELS, first.model)(Init(seeds), task).to(device)
     choose(STARTS, first.start)(policy)
     total = first.steps * first.inner_steps * first.minibatches
+    variants = blocks(configs)
     rates = (own(configs, key, device) for key in ("lr", "warmup_steps", "lr_final"))
     return Fleet(
         task=task,
         policy=policy,
         reference=copy.deepcopy(policy).requires_grad_(False),
         adam=Adam(policy, Schedule(*rates, total), own(configs, "grad_clip", device)),
-        blocks=blocks(configs),
+        blocks=variants,
         seeds=seeds,
         temperature=own(configs, "temperature", device),
+        memory={name: values.to(device) for name, values in memory.begin(variants).items()},
         prompts=first.group_size.prompts,
         group=first.group_size.completions,
         inner_steps=first.inner_steps,
@@ -234,6 +236,7 @@ def variant(config: Config) -> Variant:
         clip=choose(clip.FUNCTIONS, config.clip),
         agg=choose(agg.FUNCTIONS, config.agg),
         kl=choose(kl.FUNCTIONS, config.kl),
+        memories=memory.chosen(norm.MEMORIES, config.norm),
         kl_in_loss=weight.get("loss", 0.0),
         kl_in_reward=weight.get("reward", 0.0),
         entropy_bonus=config.entropy_coef,

@@ -19,16 +19,17 @@ from rlexp import metrics
 from rlexp.blocks import by_block, minibatches
 from rlexp.choose import ask, needs
 from rlexp.collect import collect
-from rlexp.masked import masked_sum, per_token
-from rlexp.rollout import Rollout, distributions, sample, taken
+from rlexp.masked import per_token
+from rlexp.memory import Memory, remember
+from rlexp.rollout import Rollout, best, distributions, sample, taken
 from rlexp.streams import Purpose, hashed, uniforms
-from rlexp.tasks import combine
+from rlexp.tasks import Scores, combine
 from rlexp.update import Adam
 
 
 @dataclass(frozen=True)
 class Variant:
-    """The bound functions of one choice on every axis, and the weights of the penalties."""
+    """The bound functions of one choice on every axis, what they remember, and the weights of the penalties."""
 
     shaping: Callable
     filter_loss: Callable
@@ -39,6 +40,7 @@ class Variant:
     clip: Callable
     agg: Callable
     kl: Callable
+    memories: Mapping[str, Memory]
     kl_in_loss: float
     kl_in_reward: float
     entropy_bonus: float
@@ -46,7 +48,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class Fleet:
-    """R runs that train as one batch: what they share, and what is each run's own, ``[R]``."""
+    """R runs that train as one batch: what they share, and what is each run's own, ``[R]``.
+
+    ``memory`` holds what runs remember from step to step, ``[R, ...]``, and is the only part that a step replaces.
+    """
 
     task: Any
     policy: torch.nn.Module
@@ -55,6 +60,7 @@ class Fleet:
     blocks: Sequence[tuple[Variant, int]]
     seeds: Sequence[int]
     temperature: Tensor
+    memory: dict[str, Tensor]
     prompts: int
     group: int
     inner_steps: int
@@ -78,9 +84,10 @@ class Fleet:
 
 
 class Experience(NamedTuple):
-    """A rollout and what it was worth: prompts ``[R P L]``, tokens ``[R P G T]``, rewards and advantages ``[R P G]``.
+    """A rollout and what it was worth: prompts ``[R P L]``, rewards and keep ``[R P G]``, the others ``[R P G T]``.
 
-    ``mask`` leaves out filtered completions and tokens; ``rewards`` are those after shaping and KL-in-reward.
+    ``mask`` leaves out completions and tokens filtered from the loss, ``keep`` says which completions are in the
+    statistics; ``rewards`` are those after shaping and KL-in-reward, NaN where there is none.
     """
 
     prompts: Tensor
@@ -88,6 +95,7 @@ class Experience(NamedTuple):
     old_log_probs: Tensor
     ref_log_probs: Tensor
     mask: Tensor
+    keep: Tensor
     rewards: Tensor
     advantages: Tensor
 
@@ -104,12 +112,14 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
     if measure or fleet.uses("kl_in_loss", "kl_in_reward"):
         references = distributions(fleet.reference, *rollout[:2], fleet.temperature).detach()
         ref_log_probs = taken(references, rollout.completions)
-    batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs, beside(fleet, step, rollout))
+    more = beside(fleet, step, rollout, scores)
+    batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs, more)
+    fleet.memory.update(by_block(remembered, fleet.blocks, fleet.memory, batch))
     if measure:
         row |= metrics.reward_metrics(scores, rewards, batch.rewards)
         row |= metrics.group_metrics(rewards, task.reward_range)
         row |= metrics.filter_metrics(groups, batch.mask)
-        row |= metrics.advantage_metrics(batch.advantages)
+        row |= metrics.advantage_metrics(batch.advantages, rollout.mask)
         row |= metrics.length_metrics(rollout.mask, rollout.finished, scores.correct)
         with torch.no_grad():
             own = distributions(fleet.policy, *rollout[:2], fleet.temperature)
@@ -123,36 +133,68 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
 
 
 @torch.no_grad()
-def beside(fleet: Fleet, step: int, rollout: Rollout) -> dict[str, Tensor]:
-    """Return what shaping, filter and norm may ask for beside the rollout and costs something, if one of them does."""
+def beside(fleet: Fleet, step: int, rollout: Rollout, scores: Scores) -> dict[str, Tensor]:
+    """Return what shaping, filter and norm may ask for beside the rollout: memories, and what one of them takes."""
+    weights = {name: weight for name, weight in fleet.task.weights.items() if weight}
+    like = rollout.old_log_probs
     makers = {
         "entropies": lambda: metrics.entropy(distributions(fleet.policy, *rollout[:2], fleet.temperature)),
         "drawn": lambda: fleet.uniforms(Purpose.VERDICTS, step, fleet.prompts, fleet.group),
         "hashed": lambda: hashed(fleet.seeds, Purpose.PERSISTENT_VERDICTS, *rollout.pairs),
+        "greedy_rewards": lambda: greedy_rewards(fleet, rollout),
+        "sum_pi_squared": lambda: distributions(fleet.policy, *rollout[:2], fleet.temperature).exp().square().sum(-1),
+        "components": lambda: torch.stack([scores.components[name] for name in weights], -1),
+        "weights": lambda: like.new_tensor(list(weights.values())).expand(len(fleet.seeds), -1),
+        "correct": lambda: scores.correct.to(like.dtype),
     }
-    return {name: make() for name, make in makers.items() if name in fleet.asked}
+    return fleet.memory | {name: make() for name, make in makers.items() if name in fleet.asked}
+
+
+def greedy_rewards(fleet: Fleet, rollout: Rollout) -> Tensor:
+    """Reward of the most likely completion of every prompt, ``[R P 1]``; 0 where it has none."""
+    task, unused = fleet.task, torch.zeros_like(rollout.old_log_probs[:, :, :1])
+    greedy = sample(fleet.policy, task, rollout.prompts, unused, fleet.temperature, best)
+    scores = task.score(greedy.prompts, greedy.completions, greedy.mask, greedy.finished)
+    return combine(scores.components, task.weights).nan_to_num(0.0)
 
 
 def experience(
     variant: Variant, rollout: Rollout, rewards: Tensor, ref_log_probs: Tensor, beside: Mapping[str, Tensor]
 ) -> Experience:
-    """Rewards ``[R P G]`` to advantages.
+    """Rewards ``[R P G]`` to advantages ``[R P G T]``: first shaping, then KL in the reward, then the baseline.
+
+    ``norm`` is offered the result whole and in parts, of which it takes one or the other: rewards = outcomes −
+    Σ_t token_penalties = rewards of the task + adjustments.
 
     A completion outside the statistics, because of the filter or because it has no reward (NaN), has advantage 0: its
     distance from a group that it is not part of has no scale.
     """
     offered = {**rollout._asdict(), **beside, "rewards": rewards, "lengths": rollout.mask.to(rewards.dtype).sum(-1)}
-    rewards = ask(variant.shaping, offered)
-    if variant.kl_in_reward:
-        penalties = ask(variant.kl, {"log_probs": rollout.old_log_probs, "ref_log_probs": ref_log_probs})
-        rewards = rewards - variant.kl_in_reward * masked_sum(penalties, rollout.mask, (-1,)).squeeze(-1)
-    scored = ~rewards.isnan()
-    offered |= {"rewards": rewards.where(scored, 0.0), "scored": scored}
+    outcomes = ask(variant.shaping, offered)
+    token_penalties = penalties_in_reward(variant, rollout, ref_log_probs)
+    final = outcomes - token_penalties.sum(-1)
+    scored = ~final.isnan()
+    parts = {"rewards": final, "outcomes": outcomes, "adjustments": final - rewards}
+    offered |= {name: values.where(scored, 0.0) for name, values in parts.items()} | {"scored": scored}
     counted = ask(variant.filter_statistics, offered) & scored
     kept = ask(variant.filter_loss, offered)
-    advantages = ask(variant.norm, offered | {"keep": counted}).where(counted, 0.0)
+    advantages = ask(variant.norm, offered | {"keep": counted, "token_penalties": token_penalties})
     mask = rollout.mask & per_token(kept, rollout.mask)
-    return Experience(*rollout[:3], ref_log_probs, mask, rewards, advantages)
+    advantages = per_token(advantages, mask).where(counted.unsqueeze(-1), 0.0).expand(mask.shape)
+    return Experience(*rollout[:3], ref_log_probs, mask, counted, final, advantages)
+
+
+def penalties_in_reward(variant: Variant, rollout: Rollout, ref_log_probs: Tensor) -> Tensor:
+    """What each token takes off the reward, ``[R P G T]``; 0 outside the mask."""
+    if not variant.kl_in_reward:
+        return torch.zeros_like(rollout.old_log_probs)
+    penalties = ask(variant.kl, {"log_probs": rollout.old_log_probs, "ref_log_probs": ref_log_probs})
+    return (variant.kl_in_reward * penalties).where(rollout.mask, 0.0)
+
+
+def remembered(variant: Variant, memory: Mapping[str, Tensor], batch: Experience) -> dict[str, Tensor]:
+    """Return the memories after a step; their updates are offered the experience, rewards 0 outside the statistics."""
+    return remember(variant, memory, batch._asdict() | {"rewards": batch.rewards.where(batch.keep, 0.0)})
 
 
 def objective(variant: Variant, log_probs: Tensor, entropies: Tensor, part: Experience) -> dict[str, Tensor]:
@@ -161,8 +203,7 @@ def objective(variant: Variant, log_probs: Tensor, entropies: Tensor, part: Expe
     All parts are aggregated in the same way, as in verl and OpenRLHF (TRL averages the entropy over tokens).
     """
     log_probs = log_probs.where(part.mask, part.old_log_probs)
-    advantages = part.advantages.unsqueeze(-1).expand_as(log_probs)
-    offered = part._asdict() | {"log_probs": log_probs, "advantages": advantages}
+    offered = part._asdict() | {"log_probs": log_probs}
     policy = aggregated(ask(variant.clip, offered), variant, offered)
     parts = {"loss/policy": policy, "loss/kl": torch.zeros_like(policy), "loss/entropy": torch.zeros_like(policy)}
     if variant.kl_in_loss:
@@ -194,6 +235,5 @@ def update(fleet: Fleet, part: Experience, measure: bool) -> metrics.Row:
 
 def update_metrics(variant: Variant, log_probs: Tensor, part: Experience) -> metrics.Row:
     """Ratios and clipping of one update for the replicas of one variant."""
-    advantages = part.advantages.unsqueeze(-1).expand_as(log_probs)
-    clipped = metrics.clip_metrics(variant.clip, part._asdict() | {"log_probs": log_probs, "advantages": advantages})
+    clipped = metrics.clip_metrics(variant.clip, part._asdict() | {"log_probs": log_probs})
     return metrics.ratio_metrics(log_probs, part.old_log_probs, part.mask) | clipped

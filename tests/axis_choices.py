@@ -99,6 +99,7 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
 
     lengths = torch.randint(1, shape[-1] + 1, shape[:-1], generator=random)
     log_probs = -normal(*shape).abs()
+    old_log_probs = log_probs + 0.4 * normal(*shape)
     return {
         "rewards": normal(*shape[:-1]),
         "keep": normal(*shape[:-1]) < 1,
@@ -106,15 +107,52 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "finished": normal(*shape[:-1]) < 0,
         "mask": torch.arange(shape[-1]) < lengths.unsqueeze(-1),
         "log_probs": log_probs,
-        "old_log_probs": log_probs + 0.4 * normal(*shape),
+        "old_log_probs": old_log_probs,
         "ref_log_probs": log_probs + 0.4 * normal(*shape),
         "advantages": normal(*shape),
+        "reward_moments": moments(normal(*shape[:-3], 9)),
+        "reward_average": normal(*shape[:-3]),
+        "outcomes": normal(*shape[:-1]),
+        "adjustments": normal(*shape[:-1]),
+        "token_penalties": 0.1 * normal(*shape),
+        "greedy_rewards": normal(*shape[:-2], 1),
+        "correct": (normal(*shape[:-1]) > 0).to(dtype),
+        "components": normal(*shape[:-1], 2),
+        "weights": normal(*shape[:-3], 2).abs(),
+        "sum_pi_squared": old_log_probs.exp() ** 2 + 0.1 * normal(*shape) ** 2,
         "losses": normal(*shape),
         "scored": normal(*shape[:-1]) < 1,
         "drawn": normal(*shape[:-1]).frac().abs(),
         "hashed": normal(*shape[:-1]).frac().abs(),
         "entropies": normal(*shape).abs(),
     }
+
+
+def moments(past: torch.Tensor) -> torch.Tensor:
+    """What ``norm=running`` remembers of rewards ``[... N]``: number, mean, Σ (r − mean)², smallest, largest."""
+    number = torch.full_like(past[..., 0], past.shape[-1])
+    squares = past.var(-1, correction=0) * number
+    return torch.stack([number, past.mean(-1), squares, past.amin(-1), past.amax(-1)], -1)
+
+
+def story(rewards: torch.Tensor, keep: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What a ``norm`` is offered for these rewards ``[... P G]`` without a penalty; the rest is made up."""
+    every = numbers(*rewards.shape, 5, dtype=rewards.dtype)
+    whole = {"rewards": rewards, "outcomes": rewards, "keep": keep, "correct": (rewards > 0).to(rewards.dtype)}
+    nothing = {name: torch.zeros_like(every[name]) for name in ("token_penalties", "adjustments")}
+    parts = {"components": rewards.unsqueeze(-1), "weights": torch.ones_like(every["weights"][..., :1])}
+    return every | whole | nothing | parts | {"lengths": every["mask"].to(rewards.dtype).sum(-1)}
+
+
+def judged(choice, rewards: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+    """Advantages by a ``norm`` of these rewards ``[... P G]``; 0 for tokens that do not count."""
+    return told(choice, story(rewards, keep))
+
+
+def told(choice, every: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Advantages by a ``norm`` of a story."""
+    advantages = choice(*(every[key] for key in choice.needs))
+    return advantages.where(every["mask"], 0.0) if advantages.dim() == every["mask"].dim() else advantages
 
 
 def inputs(choice, *shape: int, **options) -> list[torch.Tensor]:
@@ -145,6 +183,7 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         clip=chosen["clip"],
         agg=chosen["agg"],
         kl=chosen["kl"],
+        memories={},
         kl_in_loss=coef,
         kl_in_reward=0.0,
         entropy_bonus=0.0,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rlexp import norm
 from rlexp.compose import CONF, compose, composed, plain
 from rlexp.config import load, read, to_yaml
 from rlexp.errors import ConfigError
@@ -101,7 +102,7 @@ def test_wandb_is_offline_unless_the_environment_says_otherwise(monkeypatch):
         ("eval.ks=[0]", "eval.ks[0]=0: must be at least 1"),
         ("eval.ks=3", "eval.ks=3: must be a list, as [1,2]"),
         ("eval=3", "eval=3: must be a set of keys"),
-        ("norm.name=locl", "norm.name=locl: must be one of none, center, local, global, hybrid, rloo, max"),
+        ("norm.name=locl", f"norm.name=locl: must be one of {', '.join(norm.FUNCTIONS)}"),
         ("~norm.eps", "norm.eps: is missing"),
         ("+norm.esp=1", "norm.esp=1: no such key; did you mean eps?"),
         ("+nrm=local", "nrm=local: no such key; did you mean norm?"),
@@ -118,15 +119,21 @@ def test_a_wrong_value_is_one_line_with_the_key_and_what_is_allowed(override, li
     assert found.startswith(line)
 
 
-@pytest.mark.parametrize("norm", ["center", "local", "hybrid", "rloo"])
-def test_a_group_of_one_is_refused_where_it_would_mean_no_gradient(norm):
-    (line,) = problems("group_size.completions=1", f"norm={norm}")
-    assert line.startswith(f"norm={norm}: compares a completion with others")
+def test_a_group_of_one_is_refused_where_it_would_mean_no_gradient(norm_choice):
+    """Which norms these are is checked in test_norm_laws."""
+    overrides = ["group_size.completions=1", f"norm={norm_choice.label}"]
+    if norm_choice.name in norm.WITHIN_GROUP:
+        assert problems(*overrides)[0].startswith(f"norm={norm_choice.name}: compares a completion with others")
+    else:
+        compose(*overrides)
+    if norm_choice.name in norm.WITHIN_BATCH:
+        (line,) = problems(*overrides, "group_size.prompts=1", "minibatches=1")
+        assert line.startswith(f"norm={norm_choice.name}: compares a completion with others")
 
 
-@pytest.mark.parametrize("norm", ["none", "global", "max"])
-def test_a_group_of_one_is_allowed_where_it_means_something(norm):
-    compose("group_size.completions=1", f"norm={norm}")
+def test_pass_at_k_needs_k_completions():
+    (line,) = problems("norm=pass_at_k", "norm.k=9", "group_size.completions=8")
+    assert line == "norm.k=9: must be at most group_size.completions=8"
 
 
 def test_knobs_that_contradict_each_other_within_an_axis():

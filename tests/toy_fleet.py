@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from axis_choices import bind
+from axis_choices import Choice, bind
 from plain_step import Network, Plain, Recipe
 
+from rlexp.memory import begin
 from rlexp.models import GRU
 from rlexp.models.layers import Init
 from rlexp.step import Fleet, Variant
@@ -49,6 +50,13 @@ class Toy:
         return WEIGHTS["height"] * (tokens[0] / 4 + prompt[-1] / 10) + WEIGHTS["ones"] * tokens.count(1) / len(tokens)
 
 
+def norm(recipe: Recipe) -> Choice:
+    """Choose a z-score in the group, or of the discounted reward to go of all tokens."""
+    if recipe.gamma is None:
+        return bind("norm", "local", eps=recipe.eps, ddof=1)
+    return bind("norm", "reinforce_pp", gamma=recipe.gamma, eps=recipe.eps, ddof=1)
+
+
 def variant(recipe: Recipe) -> Variant:
     """Choose the functions that the recipe spells out."""
     filters = {True: bind("filter", "overlong"), False: bind("filter", "none")}
@@ -58,10 +66,11 @@ def variant(recipe: Recipe) -> Variant:
         filter_statistics=filters[recipe.drop_from_statistics],
         refill=bind("filter", "none"),
         rounds=1,
-        norm=bind("norm", "local", eps=recipe.eps, ddof=1),
+        norm=norm(recipe),
         clip=bind("clip", "ppo", low=recipe.low, high=recipe.high),
         agg=bind("agg", recipe.agg),
         kl=bind("kl", "k1" if recipe.kl_in_reward else "k3"),
+        memories={},
         kl_in_loss=recipe.kl_in_loss,
         kl_in_reward=recipe.kl_in_reward,
         entropy_bonus=recipe.entropy_bonus,
@@ -88,6 +97,7 @@ def fleet(blocks, seeds, *, task=None, temperatures=(1.0,), dtype=torch.float64,
         blocks=blocks,
         seeds=seeds,
         temperature=spread(temperatures, seeds, dtype),
+        memory=begin(blocks),
         **settings,
     )
 
