@@ -40,7 +40,7 @@ def saved(fleet, folder, after):
     for replica in range(len(fleet.seeds)):
         place = folder / str(fleet.seeds[replica])
         place.mkdir(parents=True)
-        checkpoint.save(fleet, replica, place, after, tokens=0)
+        checkpoint.save(fleet, replica, place, after, {"tokens": 0, "completions": 0})
 
 
 def elsewhere(fleet):
