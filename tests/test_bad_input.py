@@ -8,8 +8,9 @@ import pytest
 from command import CONF, command  # noqa: F401 (a fixture)
 
 from rlexp import engine, norm
+from rlexp.compose import CONF as CHOICES
 
-NORMS = "there are " + ", ".join(sorted(file.stem for file in (CONF / "norm").glob("*.yaml")))
+NORMS = "there are " + ", ".join(sorted(file.stem for file in (CHOICES / "norm").glob("*.yaml")))
 MISTAKES = [
     (["norm=typo"], f"norm=typo: no such choice; {NORMS}"),
     (["norm=null"], f"norm=null: no such choice; {NORMS}"),
