@@ -164,7 +164,7 @@ def evaluation_problems(config: Config) -> Iterator[str]:
 def axis_problems(config: Config) -> Iterator[str]:
     """Knobs that contradict the choice they belong to or would do nothing."""
     if config.kl.name == "none" and config.kl.coef > 0:
-        yield f"kl.coef={shown(config.kl.coef)}: kl=none has no penalty to weigh; choose kl=k1, k2 or k3"
+        yield f"kl.coef={shown(config.kl.coef)}: kl=none has no penalty to weigh; choose kl=k1, k2, k3, ..."
     yield from disordered("shaping", config.shaping, "cache", "cap")
     filters = {f"filter.{place}": getattr(config.filter, place) for place in Filter.model_fields}
     for place, node in {"shaping": config.shaping, **filters}.items():

@@ -188,7 +188,8 @@ def penalties_in_reward(variant: Variant, rollout: Rollout, ref_log_probs: Tenso
     """What each token takes off the reward, ``[R P G T]``; 0 outside the mask."""
     if not variant.kl_in_reward:
         return torch.zeros_like(rollout.old_log_probs)
-    penalties = ask(variant.kl, {"log_probs": rollout.old_log_probs, "ref_log_probs": ref_log_probs})
+    offered = {"log_probs": rollout.old_log_probs, "ref_log_probs": ref_log_probs}
+    penalties = ask(variant.kl, rollout._asdict() | offered)
     return (variant.kl_in_reward * penalties).where(rollout.mask, 0.0)
 
 

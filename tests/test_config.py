@@ -109,7 +109,7 @@ def test_wandb_is_offline_unless_the_environment_says_otherwise(monkeypatch):
         ("+eval.zzz=1", "eval.zzz=1: no such key; there are every, ks, prompts, samples"),
         ("minibatches=3", "minibatches=3: must divide the prompts of a step (group_size.prompts=16), groups are"),
         ("eval.ks=[1,99]", "eval.ks=[1,99]: pass@99 needs as many samples, and eval.samples=8"),
-        ("kl.coef=0.1", "kl.coef=0.1: kl=none has no penalty to weigh; choose kl=k1, k2 or k3"),
+        ("kl.coef=0.1", "kl.coef=0.1: kl=none has no penalty to weigh; choose kl=k1, k2, k3"),
         ("task.shortest=9", "task.shortest=9 must not exceed longest=4"),
         ("~task.weights.exact", "task.weights must name exact, graded"),
     ],
