@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlexp import agg, checkpoint, clip, filter, kl, memory, norm, shaping
+from rlexp import agg, checkpoint, clip, filter, kl, memory, norm, reference, shaping
 from rlexp.choose import choose
 from rlexp.config import Config
 from rlexp.evaluate import evaluate
@@ -35,7 +35,7 @@ from rlexp.threads import Threads
 from rlexp.update import Adam, Schedule
 
 LOG = logging.getLogger(__name__)
-VARIANT = ("shaping", "filter", "norm", "clip", "agg", "kl", "entropy_coef")
+VARIANT = ("shaping", "filter", "norm", "clip", "agg", "kl", "reference", "entropy_coef")
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature")
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 SAMPLED = ("tokens", "completions")
@@ -236,6 +236,7 @@ def variant(config: Config) -> Variant:
         clip=choose(clip.FUNCTIONS, config.clip),
         agg=choose(agg.FUNCTIONS, config.agg),
         kl=choose(kl.FUNCTIONS, config.kl),
+        follow=choose(reference.FUNCTIONS, config.reference),
         memories=memory.chosen(norm.MEMORIES, config.norm),
         kl_in_loss=weight.get("loss", 0.0),
         kl_in_reward=weight.get("reward", 0.0),

@@ -40,6 +40,7 @@ class Variant:
     clip: Callable
     agg: Callable
     kl: Callable
+    follow: Callable
     memories: Mapping[str, Memory]
     kl_in_loss: float
     kl_in_reward: float
@@ -129,6 +130,7 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
         for _ in range(fleet.inner_steps)
         for part in minibatches(batch, fleet.prompts, fleet.minibatches)
     ]
+    lead(fleet, step)
     return row | metrics.over_updates(rows) if measure else row
 
 
@@ -232,6 +234,18 @@ def update(fleet: Fleet, part: Experience, measure: bool) -> metrics.Row:
         row |= {name: loss.detach() for name, loss in losses.items()}
         row |= by_block(update_metrics, fleet.blocks, log_probs.detach(), part)
     return row
+
+
+@torch.no_grad()
+def lead(fleet: Fleet, step: int) -> None:
+    """Let the references of the variants that have one that moves follow their policies."""
+
+    def followed(variant: Variant, reference: Tensor, policy: Tensor) -> dict[str, Tensor]:
+        return {"reference": ask(variant.follow, {"reference": reference, "policy": policy, "step": step})}
+
+    if any("policy" in needs(variant.follow) for variant, _ in fleet.blocks):
+        for reference, policy in zip(fleet.reference.parameters(), fleet.policy.parameters(), strict=True):
+            reference.copy_(by_block(followed, fleet.blocks, reference, policy)["reference"])
 
 
 def update_metrics(variant: Variant, log_probs: Tensor, part: Experience) -> metrics.Row:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rlexp import agg, clip, filter, kl, norm, shaping
 from rlexp.choose import choose, needs, schema
+from rlexp.reference import frozen
 from rlexp.rollout import Rollout
 from rlexp.step import Variant, experience
 from rlexp.step import objective as step_objective
@@ -183,6 +184,7 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         clip=chosen["clip"],
         agg=chosen["agg"],
         kl=chosen["kl"],
+        follow=frozen,
         memories={},
         kl_in_loss=coef,
         kl_in_reward=0.0,

@@ -14,6 +14,7 @@ from plain_step import Network, Plain, Recipe
 from rlexp.memory import begin
 from rlexp.models import GRU
 from rlexp.models.layers import Init
+from rlexp.reference import frozen
 from rlexp.step import Fleet, Variant
 from rlexp.tasks import Scores
 from rlexp.update import Adam, Schedule
@@ -70,6 +71,7 @@ def variant(recipe: Recipe) -> Variant:
         clip=bind("clip", "ppo", low=recipe.low, high=recipe.high),
         agg=bind("agg", recipe.agg),
         kl=bind("kl", "k1" if recipe.kl_in_reward else "k3"),
+        follow=frozen,
         memories={},
         kl_in_loss=recipe.kl_in_loss,
         kl_in_reward=recipe.kl_in_reward,
