@@ -9,7 +9,7 @@ import yaml
 from annotated_types import Ge, Gt, Le
 from pydantic import FiniteFloat, ValidationError
 
-from rlexp import agg, clip, filter, kl, norm, reference, shaping
+from rlexp import agg, clip, filter, kl, kl_control, norm, reference, shaping
 from rlexp.choose import Closed, choose, schema
 from rlexp.errors import ConfigError, lines, shown
 from rlexp.loggers import LOGGERS
@@ -71,6 +71,7 @@ class Config(Closed):
     clip: schema(clip.FUNCTIONS)
     agg: schema(agg.FUNCTIONS)
     kl: schema(kl.FUNCTIONS, coef=NonNegative, place=Literal["loss", "reward"])
+    kl_control: schema(kl_control.FUNCTIONS)
     reference: schema(reference.FUNCTIONS)
     logger: schema(LOGGERS)
     seed: NonNegativeInt
@@ -166,6 +167,8 @@ def axis_problems(config: Config) -> Iterator[str]:
     """Knobs that contradict the choice they belong to or would do nothing."""
     if config.kl.name == "none" and config.kl.coef > 0:
         yield f"kl.coef={shown(config.kl.coef)}: kl=none has no penalty to weigh; choose kl=k1, k2, k3, ..."
+    if config.kl_control.name != "fixed" and config.kl.coef == 0:
+        yield f"kl_control={config.kl_control.name}: kl.coef=0 stays 0; choose a kl with a coefficient to begin with"
     yield from disordered("shaping", config.shaping, "cache", "cap")
     filters = {f"filter.{place}": getattr(config.filter, place) for place in Filter.model_fields}
     for place, node in {"shaping": config.shaping, **filters}.items():

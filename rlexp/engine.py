@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlexp import agg, checkpoint, clip, filter, kl, memory, norm, reference, shaping
+from rlexp import agg, checkpoint, clip, filter, kl, kl_control, memory, norm, reference, shaping
 from rlexp.choose import choose
 from rlexp.config import Config
 from rlexp.evaluate import evaluate
@@ -35,7 +35,7 @@ from rlexp.threads import Threads
 from rlexp.update import Adam, Schedule
 
 LOG = logging.getLogger(__name__)
-VARIANT = ("shaping", "filter", "norm", "clip", "agg", "kl", "reference", "entropy_coef")
+VARIANT = ("shaping", "filter", "norm", "clip", "agg", "kl", "kl_control", "reference", "entropy_coef")
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature")
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 SAMPLED = ("tokens", "completions")
@@ -237,11 +237,16 @@ def variant(config: Config) -> Variant:
         agg=choose(agg.FUNCTIONS, config.agg),
         kl=choose(kl.FUNCTIONS, config.kl),
         follow=choose(reference.FUNCTIONS, config.reference),
-        memories=memory.chosen(norm.MEMORIES, config.norm),
+        memories=memories(config),
         kl_in_loss=weight.get("loss", 0.0),
         kl_in_reward=weight.get("reward", 0.0),
         entropy_bonus=config.entropy_coef,
     )
+
+
+def memories(config: Config) -> dict[str, memory.Memory]:
+    """Return what a config's choices remember from step to step."""
+    return memory.chosen(norm.MEMORIES, config.norm) | memory.chosen(kl_control.MEMORIES, config.kl_control)
 
 
 def train(fleet: Fleet, runs: Sequence[Run], done: int, sampled: Row, title: str) -> None:

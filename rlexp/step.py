@@ -115,7 +115,6 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
         ref_log_probs = taken(references, rollout.completions)
     more = beside(fleet, step, rollout, scores)
     batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs, more)
-    fleet.memory.update(by_block(remembered, fleet.blocks, fleet.memory, batch))
     if measure:
         row |= metrics.reward_metrics(scores, rewards, batch.rewards)
         row |= metrics.group_metrics(rewards, task.reward_range)
@@ -125,12 +124,14 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
         with torch.no_grad():
             own = distributions(fleet.policy, *rollout[:2], fleet.temperature)
             row |= metrics.policy_metrics(own, references, rollout)
+        row |= by_block(coefficients, fleet.blocks, fleet.memory)
     rows = [
         update(fleet, part, measure)
         for _ in range(fleet.inner_steps)
         for part in minibatches(batch, fleet.prompts, fleet.minibatches)
     ]
     lead(fleet, step)
+    fleet.memory.update(by_block(remembered, fleet.blocks, fleet.memory, batch))
     return row | metrics.over_updates(rows) if measure else row
 
 
@@ -173,7 +174,7 @@ def experience(
     """
     offered = {**rollout._asdict(), **beside, "rewards": rewards, "lengths": rollout.mask.to(rewards.dtype).sum(-1)}
     outcomes = ask(variant.shaping, offered)
-    token_penalties = penalties_in_reward(variant, rollout, ref_log_probs)
+    token_penalties = penalties_in_reward(variant, rollout, ref_log_probs, beside)
     final = outcomes - token_penalties.sum(-1)
     scored = ~final.isnan()
     parts = {"rewards": final, "outcomes": outcomes, "adjustments": final - rewards}
@@ -186,13 +187,21 @@ def experience(
     return Experience(*rollout[:3], ref_log_probs, mask, counted, final, advantages)
 
 
-def penalties_in_reward(variant: Variant, rollout: Rollout, ref_log_probs: Tensor) -> Tensor:
+def penalties_in_reward(
+    variant: Variant, rollout: Rollout, ref_log_probs: Tensor, memory: Mapping[str, Tensor]
+) -> Tensor:
     """What each token takes off the reward, ``[R P G T]``; 0 outside the mask."""
     if not variant.kl_in_reward:
         return torch.zeros_like(rollout.old_log_probs)
     offered = {"log_probs": rollout.old_log_probs, "ref_log_probs": ref_log_probs}
     penalties = ask(variant.kl, rollout._asdict() | offered)
-    return (variant.kl_in_reward * penalties).where(rollout.mask, 0.0)
+    coef = variant.kl_in_reward * memory["kl_factor"][..., None, None, None]
+    return (coef * penalties).where(rollout.mask, 0.0)
+
+
+def coefficients(variant: Variant, memory: Mapping[str, Tensor]) -> metrics.Row:
+    """Return the weight of the penalty in this step, wherever it is."""
+    return {"kl/coef": (variant.kl_in_loss + variant.kl_in_reward) * memory["kl_factor"]}
 
 
 def remembered(variant: Variant, memory: Mapping[str, Tensor], batch: Experience) -> dict[str, Tensor]:
@@ -200,7 +209,9 @@ def remembered(variant: Variant, memory: Mapping[str, Tensor], batch: Experience
     return remember(variant, memory, batch._asdict() | {"rewards": batch.rewards.where(batch.keep, 0.0)})
 
 
-def objective(variant: Variant, log_probs: Tensor, entropies: Tensor, part: Experience) -> dict[str, Tensor]:
+def objective(
+    variant: Variant, log_probs: Tensor, entropies: Tensor, part: Experience, memory: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """Return the parts of the loss, each ``[R]``; their sum is what is minimised.
 
     All parts are aggregated in the same way, as in verl and OpenRLHF (TRL averages the entropy over tokens).
@@ -210,7 +221,8 @@ def objective(variant: Variant, log_probs: Tensor, entropies: Tensor, part: Expe
     policy = aggregated(ask(variant.clip, offered), variant, offered)
     parts = {"loss/policy": policy, "loss/kl": torch.zeros_like(policy), "loss/entropy": torch.zeros_like(policy)}
     if variant.kl_in_loss:
-        parts["loss/kl"] = variant.kl_in_loss * aggregated(ask(variant.kl, offered), variant, offered)
+        coef = variant.kl_in_loss * memory["kl_factor"]
+        parts["loss/kl"] = coef * aggregated(ask(variant.kl, offered), variant, offered)
     if variant.entropy_bonus:
         parts["loss/entropy"] = -variant.entropy_bonus * aggregated(entropies, variant, offered)
     return parts
@@ -226,7 +238,7 @@ def update(fleet: Fleet, part: Experience, measure: bool) -> metrics.Row:
     every = fleet.distributions(fleet.policy, *part[:2], fleet.temperature)
     log_probs = taken(every, part.completions)
     entropies = metrics.entropy(every) if fleet.uses("entropy_bonus") else torch.zeros_like(log_probs)
-    losses = by_block(objective, fleet.blocks, log_probs, entropies, part)
+    losses = by_block(objective, fleet.blocks, log_probs, entropies, part, fleet.memory)
     losses["loss/total"] = sum(losses.values())
     losses["loss/total"].sum().backward()
     row = {"optim/lr": fleet.adam.schedule.rates(fleet.adam.updates), "optim/grad_norm": fleet.adam.step()}

@@ -193,4 +193,5 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
     nothing = torch.zeros_like(batch["mask"], dtype=torch.long)
     rollout = Rollout(nothing[..., 0, :], nothing, batch["old_log_probs"], batch["mask"], batch["finished"])
     part = experience(variant, rollout, batch["rewards"], batch["ref_log_probs"], batch)
-    return sum(step_objective(variant, batch["log_probs"], torch.zeros_like(batch["log_probs"]), part).values())
+    factor = {"kl_factor": torch.ones(batch["mask"].shape[:-3], dtype=batch["log_probs"].dtype)}
+    return sum(step_objective(variant, batch["log_probs"], torch.zeros_like(batch["log_probs"]), part, factor).values())

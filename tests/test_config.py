@@ -1,6 +1,7 @@
 """Every YAML composes, the schema holds, and what contradicts itself is said in words."""
 
 import pytest
+from small_runs import BESIDE
 
 from rlexp import norm
 from rlexp.compose import CONF, compose, composed, plain
@@ -30,7 +31,7 @@ def problems(*overrides):
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_choice_composes(choice):
-    compose(choice)
+    compose(choice, *BESIDE.get(choice, []))
 
 
 def test_a_saved_config_reads_back_as_the_same(tmp_path):
@@ -110,6 +111,7 @@ def test_wandb_is_offline_unless_the_environment_says_otherwise(monkeypatch):
         ("minibatches=3", "minibatches=3: must divide the prompts of a step (group_size.prompts=16), groups are"),
         ("eval.ks=[1,99]", "eval.ks=[1,99]: pass@99 needs as many samples, and eval.samples=8"),
         ("kl.coef=0.1", "kl.coef=0.1: kl=none has no penalty to weigh; choose kl=k1, k2, k3"),
+        ("kl_control=adaptive", "kl_control=adaptive: kl.coef=0 stays 0; choose a kl with a coefficient to begin with"),
         ("task.shortest=9", "task.shortest=9 must not exceed longest=4"),
         ("~task.weights.exact", "task.weights must name exact, graded"),
     ],

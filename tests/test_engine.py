@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_runs import SHORT, SMALL, rows
+from small_runs import BESIDE, SHORT, SMALL, rows
 
 from rlexp import engine
 from rlexp.compose import CONF, compose
@@ -28,7 +28,7 @@ def job(tmp_path, *overrides, seed=0, label="default"):
 
 @pytest.mark.parametrize(("group", "choice"), [(group, choice) for group in GROUPS for choice in choices(group)])
 def test_every_choice_trains(tmp_path, group, choice):
-    overrides = [f"{group}={choice}", *(SMALL if group != "group_size" else [])]
+    overrides = [f"{group}={choice}", *BESIDE.get(f"{group}={choice}", []), *(SMALL if group != "group_size" else [])]
     one = Job(compose(*(o for o in SHORT if not o.startswith(f"{group}=")), *overrides), tmp_path, "one", "default")
     (score,) = train_jobs([one])
     assert isinstance(score, float)

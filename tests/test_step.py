@@ -178,7 +178,7 @@ def test_the_penalty_in_the_reward_enters_before_the_norm(float64):
     """Equal rewards: the advantages are those of −coef · Σ_t (log π − log π_ref) alone, normalised."""
     rollout, ref, _ = made_up()
     recipe = Recipe(kl_in_reward=0.3)
-    part = experience(variant(recipe), rollout, torch.ones(2, 3, 4), ref, {})
+    part = experience(variant(recipe), rollout, torch.ones(2, 3, 4), ref, {"kl_factor": torch.ones(2)})
     penalties = ((rollout.old_log_probs - ref) * rollout.mask).sum(-1)
     deviations = penalties - penalties.mean(-1, keepdim=True)
     expected = -0.3 * deviations / (0.3 * penalties.std(-1, keepdim=True) + recipe.eps)
