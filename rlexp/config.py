@@ -1,5 +1,6 @@
 """The schema of a run's config, built from the signatures of the axis functions, and the checks between its keys."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -124,6 +125,7 @@ def contradictions(config: Config) -> Iterator[str]:
     yield from group_problems(config)
     yield from evaluation_problems(config)
     yield from axis_problems(config)
+    yield from start_problems(config)
 
 
 def task_problems(config: Config) -> Iterator[str]:
@@ -188,3 +190,14 @@ def disordered(place: str, node: Closed, smaller: str, larger: str) -> Iterator[
     first, second = (getattr(node, knob, None) for knob in (smaller, larger))
     if first is not None and second is not None and first > second:
         yield f"{place}.{smaller}={shown(first)}: must be at most {place}.{larger}={shown(second)}"
+
+
+def start_problems(config: Config) -> Iterator[str]:
+    """Whether the start that is wanted can exist."""
+    start, task = config.start, config.task.name
+    if start.name != "random" and not hasattr(TASKS[task], "oracle"):
+        yield f"start={start.name}: task={task} has no right answers to learn from; take start=random"
+    if start.name == "scaled" and not list(task_problems(config)):
+        guess = math.log(choose(TASKS, config.task)().vocabulary)
+        if start.entropy >= guess:
+            yield f"start.entropy={shown(start.entropy)}: must be below that of a guess, {guess:.3f} nats a token"

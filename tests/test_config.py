@@ -7,6 +7,7 @@ from rlexp import norm
 from rlexp.compose import CONF, compose, composed, plain
 from rlexp.config import load, read, to_yaml
 from rlexp.errors import ConfigError
+from rlexp.tasks import SortLecture
 
 CHOICES = sorted(f"{file.parent.name}={file.stem}" for file in CONF.glob("*/*.yaml"))
 PRESETS = sorted(file.stem for file in (CONF / "preset").glob("*.yaml"))
@@ -161,6 +162,17 @@ def test_only_the_loss_is_filtered_by_token_and_only_groups_are_replaced():
     assert line.startswith("filter.statistics.name=top_entropy: ")
     (line,) = problems("filter=dynamic", "filter.refill.name=overlong")
     assert line.startswith("filter.refill.name=overlong: ")
+
+
+def test_a_start_that_cannot_exist(monkeypatch):
+    assert problems("start=flattened", "start.entropy=2.5") == (
+        "start.entropy=2.5: must be below that of a guess, 2.398 nats a token",
+    )
+    assert problems("start=sft", "start.accuracy=2") == ("start.accuracy=2: must be at most 1",)
+    assert problems("start=sft", "+start.entropy=1")[0].startswith("start.entropy=1: no such key; there are accuracy,")
+    monkeypatch.delattr(SortLecture, "oracle")
+    (line,) = problems("start=sft", "task=sort_lecture")
+    assert line == "start=sft: task=sort_lecture has no right answers to learn from; take start=random"
 
 
 def test_every_problem_gets_its_line():

@@ -146,6 +146,7 @@ def test_what_stops_the_batch_is_in_every_summary(tmp_path, monkeypatch, error, 
 def test_what_shares_a_bucket():
     base = bucket_key(compose())
     same = ["seed=9", "norm=global", "clip=naive", "agg=sequence", "kl=k3", "filter=overlong", "lr=1", "lr_final=1"]
+    same += ["start=sft", "start=flattened", "kl_control=fixed", "reference=copy"]
     other = ["group_size=4", "model=gru", "task.alphabet=9", "steps=3", "inner_steps=2", "minibatches=4", "log_every=7"]
     assert {bucket_key(compose(one)) for one in same} == {base}
     assert all(bucket_key(compose(one)) != base for one in other)
