@@ -21,7 +21,7 @@ from rlexp.start import STARTS
 from rlexp.step import Fleet
 from rlexp.tasks import TASKS
 
-DEPENDS_ON = ("start", "task", "model", "seed")
+DEPENDS_ON = ("start", "task", "model", "matmul_precision", "seed")
 Weights = dict[str, Tensor]
 
 
@@ -50,7 +50,7 @@ def begin(fleet: Fleet, configs: Sequence[Config], folder: Path | None) -> list[
 
 @torch.enable_grad()
 def train(configs: Sequence[Config]) -> tuple[list[Weights], list[str]]:
-    """Make the starts of configs that differ in their seeds only, as one stack."""
+    """Make the starts of configs that differ in their seeds only, as one stack; on the CPU, whatever trains on them."""
     seeds, first = [config.seed for config in configs], configs[0]
     task = choose(TASKS, first.task)()
     policy = choose(MODELS, first.model)(Init(seeds), task)

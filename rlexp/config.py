@@ -10,7 +10,7 @@ import yaml
 from annotated_types import Ge, Gt, Le
 from pydantic import FiniteFloat, ValidationError
 
-from rlexp import agg, clip, filter, kl, kl_control, norm, reference, shaping
+from rlexp import agg, clip, filter, kl, kl_control, norm, reference, shaping, teacher, teachers
 from rlexp.choose import Closed, choose, schema
 from rlexp.errors import ConfigError, lines, shown
 from rlexp.loggers import LOGGERS
@@ -69,6 +69,7 @@ class Config(Closed):
     shaping: schema(shaping.FUNCTIONS)
     filter: Filter
     norm: schema(norm.FUNCTIONS)
+    teacher: schema(teacher.FUNCTIONS, run=str | None)
     clip: schema(clip.FUNCTIONS)
     agg: schema(agg.FUNCTIONS)
     kl: schema(kl.FUNCTIONS, coef=NonNegative, place=Literal["loss", "reward"])
@@ -126,6 +127,7 @@ def contradictions(config: Config) -> Iterator[str]:
     yield from evaluation_problems(config)
     yield from axis_problems(config)
     yield from start_problems(config)
+    yield from teachers.problems(config)
 
 
 def task_problems(config: Config) -> Iterator[str]:

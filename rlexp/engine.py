@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlexp import agg, checkpoint, clip, filter, kl, kl_control, memory, norm, reference, shaping
+from rlexp import agg, checkpoint, clip, filter, kl, kl_control, memory, norm, reference, shaping, teacher
 from rlexp.begin import begin
 from rlexp.choose import choose
 from rlexp.config import Config
@@ -32,11 +32,12 @@ from rlexp.resume import outcome, restarts
 from rlexp.rollout import distributions, sample
 from rlexp.step import Fleet, Variant, train_step
 from rlexp.tasks import TASKS
+from rlexp.teachers import teachers
 from rlexp.threads import Threads
 from rlexp.update import Adam, Schedule
 
 LOG = logging.getLogger(__name__)
-VARIANT = ("shaping", "filter", "norm", "clip", "agg", "kl", "kl_control", "reference", "entropy_coef")
+VARIANT = ("shaping", "filter", "norm", "teacher", "clip", "agg", "kl", "kl_control", "reference", "entropy_coef")
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 SAMPLED = ("tokens", "completions")
@@ -206,6 +207,7 @@ def build(configs: Sequence[Config]) -> Fleet:
         task=task,
         policy=policy,
         reference=copy.deepcopy(policy).requires_grad_(False),
+        teacher=teachers(policy, configs),
         adam=Adam(policy, Schedule(*rates, total), own(configs, "grad_clip", device)),
         blocks=variants,
         seeds=seeds,
@@ -249,6 +251,7 @@ def variant(config: Config) -> Variant:
         refill=choose(filter.GROUPS, config.filter.refill),
         rounds=config.filter.refill.rounds,
         norm=choose(norm.FUNCTIONS, config.norm),
+        teacher=choose(teacher.FUNCTIONS, config.teacher),
         clip=choose(clip.FUNCTIONS, config.clip),
         agg=choose(agg.FUNCTIONS, config.agg),
         kl=choose(kl.FUNCTIONS, config.kl),

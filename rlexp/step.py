@@ -37,6 +37,7 @@ class Variant:
     refill: Callable
     rounds: int
     norm: Callable
+    teacher: Callable
     clip: Callable
     agg: Callable
     kl: Callable
@@ -57,6 +58,7 @@ class Fleet:
     task: Any
     policy: torch.nn.Module
     reference: torch.nn.Module
+    teacher: torch.nn.Module | None
     adam: Adam
     blocks: Sequence[tuple[Variant, int]]
     seeds: Sequence[int]
@@ -79,8 +81,8 @@ class Fleet:
 
     @cached_property
     def asked(self) -> frozenset[str]:
-        """Names of the tensors that the shaping, the filters or the norm of some variant take."""
-        chosen = ((v.shaping, v.filter_loss, v.filter_statistics, v.norm) for v, _ in self.blocks)
+        """Names of the tensors that the shaping, the filters, the norm or the teacher of some variant take."""
+        chosen = ((v.shaping, v.filter_loss, v.filter_statistics, v.norm, v.teacher) for v, _ in self.blocks)
         return frozenset(name for functions in chosen for function in functions for name in needs(function))
 
 
@@ -137,7 +139,7 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
 
 @torch.no_grad()
 def beside(fleet: Fleet, step: int, rollout: Rollout, scores: Scores) -> dict[str, Tensor]:
-    """Return what shaping, filter and norm may ask for beside the rollout: memories, and what one of them takes."""
+    """Return what shaping, filter, norm and teacher may ask for beside the rollout: memories, and what one of them takes."""
     weights = {name: weight for name, weight in fleet.task.weights.items() if weight}
     like = rollout.old_log_probs
     makers = {
@@ -148,6 +150,9 @@ def beside(fleet: Fleet, step: int, rollout: Rollout, scores: Scores) -> dict[st
         "sum_pi_squared": lambda: distributions(fleet.policy, *rollout[:2], fleet.temperature).exp().square().sum(-1),
         "components": lambda: torch.stack([scores.components[name] for name in weights], -1),
         "weights": lambda: like.new_tensor(list(weights.values())).expand(len(fleet.seeds), -1),
+        "teacher_log_probs": lambda: taken(
+            distributions(fleet.teacher, *rollout[:2], fleet.temperature), rollout.completions
+        ),
         "correct": lambda: scores.correct.to(like.dtype),
     }
     return fleet.memory | {name: make() for name, make in makers.items() if name in fleet.asked}
@@ -184,6 +189,7 @@ def experience(
     advantages = ask(variant.norm, offered | {"keep": counted, "token_penalties": token_penalties})
     mask = rollout.mask & per_token(kept, rollout.mask)
     advantages = per_token(advantages, mask).where(counted.unsqueeze(-1), 0.0).expand(mask.shape)
+    advantages = ask(variant.teacher, offered | {"advantages": advantages})
     return Experience(*rollout[:3], ref_log_probs, mask, counted, final, advantages)
 
 

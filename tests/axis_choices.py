@@ -18,6 +18,7 @@ from rlexp.reference import frozen
 from rlexp.rollout import Rollout
 from rlexp.step import Variant, experience
 from rlexp.step import objective as step_objective
+from rlexp.teacher import none as no_teacher
 
 CONF = Path(__file__).parents[1] / "conf"
 AXES = {module.__name__.rpartition(".")[2]: module.FUNCTIONS for module in (shaping, filter, norm, clip, agg, kl)}
@@ -185,6 +186,7 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         agg=chosen["agg"],
         kl=chosen["kl"],
         follow=frozen,
+        teacher=no_teacher,
         memories={},
         kl_in_loss=coef,
         kl_in_reward=0.0,

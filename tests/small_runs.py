@@ -11,6 +11,8 @@ BESIDE = {
     "start=sharpened": ["start.accuracy=0.01"],
     "start=flattened": ["start.accuracy=0.01"],
 }
+# They need the folder of a run: test_teacher trains and refuses them.
+TAUGHT = {"teacher=added", "teacher=alone"}
 SMALL = ["group_size.completions=4", "group_size.prompts=4"]
 
 

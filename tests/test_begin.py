@@ -79,7 +79,9 @@ def test_the_variants_of_a_seed_share_one_start(tmp_path, trained):
     assert len(trained) == 1
 
 
-@pytest.mark.parametrize("change", ["seed=9", "task.cap=5", "model.hidden=6", "start.accuracy=0.7", "start.lr=1e-3"])
+@pytest.mark.parametrize(
+    "change", ["seed=9", "task.cap=5", "model.hidden=6", "start.accuracy=0.7", "start.lr=1e-3", "matmul_precision=high"]
+)
 def test_whatever_a_start_depends_on_makes_another(tmp_path, trained, change):
     begun([config("sft")], tmp_path)
     begun([config("sft", change)], tmp_path)

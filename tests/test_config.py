@@ -1,7 +1,7 @@
 """Every YAML composes, the schema holds, and what contradicts itself is said in words."""
 
 import pytest
-from small_runs import BESIDE
+from small_runs import BESIDE, TAUGHT
 
 from rlexp import norm
 from rlexp.compose import CONF, compose, composed, plain
@@ -9,7 +9,7 @@ from rlexp.config import load, read, to_yaml
 from rlexp.errors import ConfigError
 from rlexp.tasks import SortLecture
 
-CHOICES = sorted(f"{file.parent.name}={file.stem}" for file in CONF.glob("*/*.yaml"))
+CHOICES = sorted({f"{file.parent.name}={file.stem}" for file in CONF.glob("*/*.yaml")} - TAUGHT)
 PRESETS = sorted(file.stem for file in (CONF / "preset").glob("*.yaml"))
 AXES = ("shaping", "filter", "norm", "clip", "agg", "kl")
 RECIPES = {

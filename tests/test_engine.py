@@ -13,7 +13,7 @@ from rlexp.compose import CONF, compose
 from rlexp.engine import Job, bucket_key, train_jobs
 from rlexp.threads import AVAILABLE, PERIOD, Threads
 
-GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name != "study")
+GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in ("study", "teacher"))
 
 
 def choices(group):

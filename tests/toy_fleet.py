@@ -18,6 +18,7 @@ from rlexp.models.layers import Init
 from rlexp.reference import frozen
 from rlexp.step import Fleet, Variant
 from rlexp.tasks import Scores
+from rlexp.teacher import none as no_teacher
 from rlexp.update import Adam, Schedule
 
 MEMORIES = memory.chosen(kl_control.MEMORIES, compose().kl_control)
@@ -74,6 +75,7 @@ def variant(recipe: Recipe) -> Variant:
         agg=bind("agg", recipe.agg),
         kl=bind("kl", "k1" if recipe.kl_in_reward else "k3"),
         follow=frozen,
+        teacher=no_teacher,
         memories=MEMORIES,
         kl_in_loss=recipe.kl_in_loss,
         kl_in_reward=recipe.kl_in_reward,
@@ -97,6 +99,7 @@ def fleet(blocks, seeds, *, task=None, temperatures=(1.0,), dtype=torch.float64,
         task=task,
         policy=policy,
         reference=reference.requires_grad_(False),
+        teacher=None,
         adam=adam(policy, Schedule(rates, warmup, final, TOTAL), limits),
         blocks=blocks,
         seeds=seeds,
