@@ -139,7 +139,7 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
 
 @torch.no_grad()
 def beside(fleet: Fleet, step: int, rollout: Rollout, scores: Scores) -> dict[str, Tensor]:
-    """Return what shaping, filter, norm and teacher may ask for beside the rollout: memories, and what one of them takes."""
+    """Return what shaping, filter, norm and teacher may ask for beside the rollout: memories, and what one takes."""
     weights = {name: weight for name, weight in fleet.task.weights.items() if weight}
     like = rollout.old_log_probs
     makers = {
