@@ -37,9 +37,11 @@ class Variant:
     refill: Callable
     rounds: int
     norm: Callable
+    teacher: Callable
     clip: Callable
     agg: Callable
     kl: Callable
+    follow: Callable
     memories: Mapping[str, Memory]
     kl_in_loss: float
     kl_in_reward: float
@@ -56,6 +58,7 @@ class Fleet:
     task: Any
     policy: torch.nn.Module
     reference: torch.nn.Module
+    teacher: torch.nn.Module | None
     adam: Adam
     blocks: Sequence[tuple[Variant, int]]
     seeds: Sequence[int]
@@ -78,8 +81,8 @@ class Fleet:
 
     @cached_property
     def asked(self) -> frozenset[str]:
-        """Names of the tensors that the shaping, the filters or the norm of some variant take."""
-        chosen = ((v.shaping, v.filter_loss, v.filter_statistics, v.norm) for v, _ in self.blocks)
+        """Names of the tensors that the shaping, the filters, the norm or the teacher of some variant take."""
+        chosen = ((v.shaping, v.filter_loss, v.filter_statistics, v.norm, v.teacher) for v, _ in self.blocks)
         return frozenset(name for functions in chosen for function in functions for name in needs(function))
 
 
@@ -114,7 +117,6 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
         ref_log_probs = taken(references, rollout.completions)
     more = beside(fleet, step, rollout, scores)
     batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs, more)
-    fleet.memory.update(by_block(remembered, fleet.blocks, fleet.memory, batch))
     if measure:
         row |= metrics.reward_metrics(scores, rewards, batch.rewards)
         row |= metrics.group_metrics(rewards, task.reward_range)
@@ -124,17 +126,20 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
         with torch.no_grad():
             own = distributions(fleet.policy, *rollout[:2], fleet.temperature)
             row |= metrics.policy_metrics(own, references, rollout)
+        row |= by_block(coefficients, fleet.blocks, fleet.memory)
     rows = [
         update(fleet, part, measure)
         for _ in range(fleet.inner_steps)
         for part in minibatches(batch, fleet.prompts, fleet.minibatches)
     ]
+    lead(fleet, step)
+    fleet.memory.update(by_block(remembered, fleet.blocks, fleet.memory, batch))
     return row | metrics.over_updates(rows) if measure else row
 
 
 @torch.no_grad()
 def beside(fleet: Fleet, step: int, rollout: Rollout, scores: Scores) -> dict[str, Tensor]:
-    """Return what shaping, filter and norm may ask for beside the rollout: memories, and what one of them takes."""
+    """Return what shaping, filter, norm and teacher may ask for beside the rollout: memories, and what one takes."""
     weights = {name: weight for name, weight in fleet.task.weights.items() if weight}
     like = rollout.old_log_probs
     makers = {
@@ -145,6 +150,9 @@ def beside(fleet: Fleet, step: int, rollout: Rollout, scores: Scores) -> dict[st
         "sum_pi_squared": lambda: distributions(fleet.policy, *rollout[:2], fleet.temperature).exp().square().sum(-1),
         "components": lambda: torch.stack([scores.components[name] for name in weights], -1),
         "weights": lambda: like.new_tensor(list(weights.values())).expand(len(fleet.seeds), -1),
+        "teacher_log_probs": lambda: taken(
+            distributions(fleet.teacher, *rollout[:2], fleet.temperature), rollout.completions
+        ),
         "correct": lambda: scores.correct.to(like.dtype),
     }
     return fleet.memory | {name: make() for name, make in makers.items() if name in fleet.asked}
@@ -171,7 +179,7 @@ def experience(
     """
     offered = {**rollout._asdict(), **beside, "rewards": rewards, "lengths": rollout.mask.to(rewards.dtype).sum(-1)}
     outcomes = ask(variant.shaping, offered)
-    token_penalties = penalties_in_reward(variant, rollout, ref_log_probs)
+    token_penalties = penalties_in_reward(variant, rollout, ref_log_probs, beside)
     final = outcomes - token_penalties.sum(-1)
     scored = ~final.isnan()
     parts = {"rewards": final, "outcomes": outcomes, "adjustments": final - rewards}
@@ -181,15 +189,25 @@ def experience(
     advantages = ask(variant.norm, offered | {"keep": counted, "token_penalties": token_penalties})
     mask = rollout.mask & per_token(kept, rollout.mask)
     advantages = per_token(advantages, mask).where(counted.unsqueeze(-1), 0.0).expand(mask.shape)
+    advantages = ask(variant.teacher, offered | {"advantages": advantages})
     return Experience(*rollout[:3], ref_log_probs, mask, counted, final, advantages)
 
 
-def penalties_in_reward(variant: Variant, rollout: Rollout, ref_log_probs: Tensor) -> Tensor:
+def penalties_in_reward(
+    variant: Variant, rollout: Rollout, ref_log_probs: Tensor, memory: Mapping[str, Tensor]
+) -> Tensor:
     """What each token takes off the reward, ``[R P G T]``; 0 outside the mask."""
     if not variant.kl_in_reward:
         return torch.zeros_like(rollout.old_log_probs)
-    penalties = ask(variant.kl, {"log_probs": rollout.old_log_probs, "ref_log_probs": ref_log_probs})
-    return (variant.kl_in_reward * penalties).where(rollout.mask, 0.0)
+    offered = {"log_probs": rollout.old_log_probs, "ref_log_probs": ref_log_probs}
+    penalties = ask(variant.kl, rollout._asdict() | offered)
+    coef = variant.kl_in_reward * memory["kl_factor"][..., None, None, None]
+    return (coef * penalties).where(rollout.mask, 0.0)
+
+
+def coefficients(variant: Variant, memory: Mapping[str, Tensor]) -> metrics.Row:
+    """Return the weight of the penalty in this step, wherever it is."""
+    return {"kl/coef": (variant.kl_in_loss + variant.kl_in_reward) * memory["kl_factor"]}
 
 
 def remembered(variant: Variant, memory: Mapping[str, Tensor], batch: Experience) -> dict[str, Tensor]:
@@ -197,7 +215,9 @@ def remembered(variant: Variant, memory: Mapping[str, Tensor], batch: Experience
     return remember(variant, memory, batch._asdict() | {"rewards": batch.rewards.where(batch.keep, 0.0)})
 
 
-def objective(variant: Variant, log_probs: Tensor, entropies: Tensor, part: Experience) -> dict[str, Tensor]:
+def objective(
+    variant: Variant, log_probs: Tensor, entropies: Tensor, part: Experience, memory: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """Return the parts of the loss, each ``[R]``; their sum is what is minimised.
 
     All parts are aggregated in the same way, as in verl and OpenRLHF (TRL averages the entropy over tokens).
@@ -207,7 +227,8 @@ def objective(variant: Variant, log_probs: Tensor, entropies: Tensor, part: Expe
     policy = aggregated(ask(variant.clip, offered), variant, offered)
     parts = {"loss/policy": policy, "loss/kl": torch.zeros_like(policy), "loss/entropy": torch.zeros_like(policy)}
     if variant.kl_in_loss:
-        parts["loss/kl"] = variant.kl_in_loss * aggregated(ask(variant.kl, offered), variant, offered)
+        coef = variant.kl_in_loss * memory["kl_factor"]
+        parts["loss/kl"] = coef * aggregated(ask(variant.kl, offered), variant, offered)
     if variant.entropy_bonus:
         parts["loss/entropy"] = -variant.entropy_bonus * aggregated(entropies, variant, offered)
     return parts
@@ -223,7 +244,7 @@ def update(fleet: Fleet, part: Experience, measure: bool) -> metrics.Row:
     every = fleet.distributions(fleet.policy, *part[:2], fleet.temperature)
     log_probs = taken(every, part.completions)
     entropies = metrics.entropy(every) if fleet.uses("entropy_bonus") else torch.zeros_like(log_probs)
-    losses = by_block(objective, fleet.blocks, log_probs, entropies, part)
+    losses = by_block(objective, fleet.blocks, log_probs, entropies, part, fleet.memory)
     losses["loss/total"] = sum(losses.values())
     losses["loss/total"].sum().backward()
     row = {"optim/lr": fleet.adam.schedule.rates(fleet.adam.updates), "optim/grad_norm": fleet.adam.step()}
@@ -231,6 +252,18 @@ def update(fleet: Fleet, part: Experience, measure: bool) -> metrics.Row:
         row |= {name: loss.detach() for name, loss in losses.items()}
         row |= by_block(update_metrics, fleet.blocks, log_probs.detach(), part)
     return row
+
+
+@torch.no_grad()
+def lead(fleet: Fleet, step: int) -> None:
+    """Let the references of the variants that have one that moves follow their policies."""
+
+    def followed(variant: Variant, reference: Tensor, policy: Tensor) -> dict[str, Tensor]:
+        return {"reference": ask(variant.follow, {"reference": reference, "policy": policy, "step": step})}
+
+    if any("policy" in needs(variant.follow) for variant, _ in fleet.blocks):
+        for reference, policy in zip(fleet.reference.parameters(), fleet.policy.parameters(), strict=True):
+            reference.copy_(by_block(followed, fleet.blocks, reference, policy)["reference"])
 
 
 def update_metrics(variant: Variant, log_probs: Tensor, part: Experience) -> metrics.Row:

@@ -14,9 +14,11 @@ from torch import Tensor
 
 from rlexp import agg, clip, filter, kl, norm, shaping
 from rlexp.choose import choose, needs, schema
+from rlexp.reference import frozen
 from rlexp.rollout import Rollout
 from rlexp.step import Variant, experience
 from rlexp.step import objective as step_objective
+from rlexp.teacher import none as no_teacher
 
 CONF = Path(__file__).parents[1] / "conf"
 AXES = {module.__name__.rpartition(".")[2]: module.FUNCTIONS for module in (shaping, filter, norm, clip, agg, kl)}
@@ -183,6 +185,8 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         clip=chosen["clip"],
         agg=chosen["agg"],
         kl=chosen["kl"],
+        follow=frozen,
+        teacher=no_teacher,
         memories={},
         kl_in_loss=coef,
         kl_in_reward=0.0,
@@ -191,4 +195,5 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
     nothing = torch.zeros_like(batch["mask"], dtype=torch.long)
     rollout = Rollout(nothing[..., 0, :], nothing, batch["old_log_probs"], batch["mask"], batch["finished"])
     part = experience(variant, rollout, batch["rewards"], batch["ref_log_probs"], batch)
-    return sum(step_objective(variant, batch["log_probs"], torch.zeros_like(batch["log_probs"]), part).values())
+    factor = {"kl_factor": torch.ones(batch["mask"].shape[:-3], dtype=batch["log_probs"].dtype)}
+    return sum(step_objective(variant, batch["log_probs"], torch.zeros_like(batch["log_probs"]), part, factor).values())

@@ -2,7 +2,8 @@
 
 Plain loops over one replica: rewards, keep, lengths, finished are ``[P G]``; log-probs, losses, mask ``[P G T]``.
 Nothing here imports torch or rlexp. The tables at the end are keyed by axis and by the ``name`` in the YAML;
-``gradient`` differentiates any of it by central differences.
+``gradient`` differentiates any of it by central differences; ``GRADIENTS`` has the slopes of functions that stop
+gradients, written by hand, each output's in its own first input.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 import reference_filter
+import reference_kl
 import reference_norm
 import reference_shaping
 from reference_loops import per_completion
@@ -91,41 +93,13 @@ def agg_dr_grpo(losses, mask, *, length):
     return sum(sums) / len(sums)
 
 
-# ---- kl: log_probs, ref_log_probs -> penalties (Schulman 2020, with r = π_ref / π)
-
-
-def kl_none(log_probs, ref_log_probs):
-    """No penalty."""
-    return per_completion(log_probs.shape, lambda *i: 0.0)
-
-
-def kl_k1(log_probs, ref_log_probs):
-    """−log r."""
-    return per_completion(log_probs.shape, lambda *i: -math.log(math.exp(ref_log_probs[i]) / math.exp(log_probs[i])))
-
-
-def kl_k2(log_probs, ref_log_probs):
-    """(log r)² / 2."""
-    return per_completion(
-        log_probs.shape, lambda *i: 0.5 * math.log(math.exp(ref_log_probs[i]) / math.exp(log_probs[i])) ** 2
-    )
-
-
-def kl_k3(log_probs, ref_log_probs):
-    """(r − 1) − log r; GRPO eq. 4."""
-
-    def one(*i):
-        r = math.exp(ref_log_probs[i]) / math.exp(log_probs[i])
-        return (r - 1) - math.log(r)
-
-    return per_completion(log_probs.shape, one)
-
-
 REFERENCES: dict[str, dict[str, Callable]] = {
     "norm": reference_norm.FUNCTIONS,
     "clip": {"naive": clip_naive, "unclipped": clip_unclipped, "ppo": clip_ppo},
     "agg": {"token": agg_token, "sequence": agg_sequence, "dr_grpo": agg_dr_grpo},
-    "kl": {"none": kl_none, "k1": kl_k1, "k2": kl_k2, "k3": kl_k3},
+    "kl": reference_kl.VALUES,
     "shaping": reference_shaping.FUNCTIONS,
     "filter": reference_filter.FUNCTIONS,
 }
+
+GRADIENTS: dict[str, dict[str, Callable]] = {"kl": reference_kl.SLOPES}

@@ -62,6 +62,8 @@ def batch() -> dict[str, np.ndarray]:
     luck[:, 0, 1], luck[:, 2, 0] = 0.09, 0.01
     log_probs = -rng.exponential(size=(R, P, G, T)) - 0.05
     old_log_probs = log_probs + 0.4 * rng.normal(size=log_probs.shape)
+    ref_log_probs = log_probs + 0.4 * rng.normal(size=log_probs.shape)
+    ref_log_probs[:, 0, 0, 0] += 3  # one token that π has all but given up, beyond the clamps of a KL
     lengths = rng.integers(1, LONGEST + 1, size=(R, P, G)).astype(float)
     return {
         "rewards": rewards,
@@ -71,7 +73,7 @@ def batch() -> dict[str, np.ndarray]:
         "mask": ragged_mask(rng),
         "log_probs": log_probs,
         "old_log_probs": old_log_probs,
-        "ref_log_probs": log_probs + 0.4 * rng.normal(size=log_probs.shape),
+        "ref_log_probs": ref_log_probs,
         "advantages": rng.normal(size=log_probs.shape),
         "losses": rng.normal(size=log_probs.shape),
         "slants": rng.normal(size=log_probs.shape),
@@ -111,6 +113,10 @@ def replica(batch, index: int) -> dict[str, np.ndarray]:
     return {key: array[index] for key, array in batch.items()}
 
 
+def replicas(batch) -> list[dict[str, np.ndarray]]:
+    return [replica(batch, r) for r in range(R)]
+
+
 def tensors(batch) -> dict[str, torch.Tensor]:
     return {key: torch.from_numpy(array) for key, array in batch.items()}
 
@@ -122,7 +128,10 @@ def expected(choice, batch) -> np.ndarray:
 
 
 def expected_gradient(choice, batch) -> np.ndarray:
-    """Slope of Σ weight · output in the axis' first input."""
+    """Slope of Σ weight · output in the axis' first input; by hand where the function stops gradients."""
+    if by_hand := reference.GRADIENTS.get(choice.axis, {}).get(choice.name):
+        slopes = [by_hand(*(one[key] for key in choice.needs), **choice.knobs) for one in replicas(batch)]
+        return np.stack(slopes) * batch["slants"]
     function, (moving, *fixed) = reference_of(choice), choice.needs
 
     def slope(one):
@@ -132,7 +141,7 @@ def expected_gradient(choice, batch) -> np.ndarray:
 
         return reference.gradient(total, one[moving])
 
-    return np.stack([slope(replica(batch, r)) for r in range(R)])
+    return np.stack([slope(one) for one in replicas(batch)])
 
 
 def actual_gradient(choice, batch) -> np.ndarray:

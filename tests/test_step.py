@@ -42,6 +42,7 @@ RECIPES = {
     "to_go_penalised": Recipe(gamma=0.9, kl_in_reward=0.3, drop_from_statistics=True, inner_steps=2),
     "mixed": MIXED,
 }
+UNIT = {"kl_factor": torch.ones(2)}
 BLOCKS = [
     (RECIPES["mixed"], 2),
     (RECIPES["kl_in_reward"], 1),
@@ -178,7 +179,7 @@ def test_the_penalty_in_the_reward_enters_before_the_norm(float64):
     """Equal rewards: the advantages are those of −coef · Σ_t (log π − log π_ref) alone, normalised."""
     rollout, ref, _ = made_up()
     recipe = Recipe(kl_in_reward=0.3)
-    part = experience(variant(recipe), rollout, torch.ones(2, 3, 4), ref, {})
+    part = experience(variant(recipe), rollout, torch.ones(2, 3, 4), ref, UNIT)
     penalties = ((rollout.old_log_probs - ref) * rollout.mask).sum(-1)
     deviations = penalties - penalties.mean(-1, keepdim=True)
     expected = -0.3 * deviations / (0.3 * penalties.std(-1, keepdim=True) + recipe.eps)
@@ -197,7 +198,7 @@ def test_rewards_are_offered_whole_and_in_parts_that_add_up(float64):
         return rewards
 
     shaped = replace(variant(Recipe(kl_in_reward=0.3)), norm=listen, shaping=lambda rewards: rewards - 0.25)
-    part = experience(shaped, rollout, rewards, ref, {})
+    part = experience(shaped, rollout, rewards, ref, UNIT)
     there = ~rewards.isnan()
     torch.testing.assert_close(offered["outcomes"][there], rewards[there] - 0.25, **CLOSE)
     expected = 0.3 * (rollout.old_log_probs - ref).where(rollout.mask, 0.0)
@@ -250,7 +251,7 @@ def test_rewards_are_shaped_before_the_penalty_is_taken_off_and_filtered_after(f
         filter_loss=bind("filter", "zero_variance"),
         norm=bind("norm", "center"),
     )
-    part = experience(chosen, rollout, rewards, ref, {})
+    part = experience(chosen, rollout, rewards, ref, UNIT)
     expected = 3 * rewards - 1 - 0.3 * ((rollout.old_log_probs - ref) * rollout.mask).sum(-1)
     torch.testing.assert_close(part.rewards, expected, **CLOSE)
     centred = (expected - expected.mean(-1, keepdim=True)).unsqueeze(-1).expand_as(ref)
@@ -258,7 +259,7 @@ def test_rewards_are_shaped_before_the_penalty_is_taken_off_and_filtered_after(f
     assert torch.equal(asked[0], part.rewards)
     assert torch.equal(part.mask, rollout.mask), "the penalty makes the rewards of the first group differ"
     without = replace(chosen, kl_in_reward=0.0)
-    kept = experience(without, rollout, rewards, ref, {}).mask
+    kept = experience(without, rollout, rewards, ref, UNIT).mask
     assert (
         not kept[0, 0].any() and torch.equal(kept[0, 1:], rollout.mask[0, 1:]) and torch.equal(kept[1], rollout.mask[1])
     )
@@ -344,14 +345,15 @@ def test_what_a_norm_asks_for_is_made(float64, seen):
 def test_nothing_is_made_that_no_variant_asks_for():
     """A greedy completion and another forward pass are not free."""
     both, (other, _) = runs(Recipe()), asking()
-    assert beside(both, 1, collect.collect(both, 1).rollout) == both.memory == {}
+    assert not beside(both, 1, collect.collect(both, 1).rollout)
     assert set(beside(other, 1, collect.collect(other, 1).rollout)) == ASKED
 
 
 def beside(fleet, at, rollout):
-    """What the step offers beside a rollout."""
+    """What the step makes to offer it beside a rollout."""
     scores = fleet.task.score(rollout.prompts, rollout.completions, rollout.mask, rollout.finished)
-    return step.beside(fleet, at, rollout, scores)
+    offered = step.beside(fleet, at, rollout, scores)
+    return {name: values for name, values in offered.items() if name not in fleet.memory}
 
 
 @pytest.mark.parametrize("agg", ["token", "sequence"])

@@ -11,13 +11,17 @@ import torch
 from axis_choices import Choice, bind
 from plain_step import Network, Plain, Recipe
 
-from rlexp.memory import begin
+from rlexp import kl_control, memory
+from rlexp.compose import compose
 from rlexp.models import GRU
 from rlexp.models.layers import Init
+from rlexp.reference import frozen
 from rlexp.step import Fleet, Variant
 from rlexp.tasks import Scores
+from rlexp.teacher import none as no_teacher
 from rlexp.update import Adam, Schedule
 
+MEMORIES = memory.chosen(kl_control.MEMORIES, compose().kl_control)
 PROMPTS, GROUP, HIDDEN, LAYERS = 4, 4, 6, 2
 WEIGHTS = {"height": 0.7, "ones": 0.5}
 RATES, LIMITS, WARMUP, FINAL, TOTAL = (0.02, 0.05), (0.5, math.inf), (2, 0), (0.5, 1.0), 12
@@ -70,7 +74,9 @@ def variant(recipe: Recipe) -> Variant:
         clip=bind("clip", "ppo", low=recipe.low, high=recipe.high),
         agg=bind("agg", recipe.agg),
         kl=bind("kl", "k1" if recipe.kl_in_reward else "k3"),
-        memories={},
+        follow=frozen,
+        teacher=no_teacher,
+        memories=MEMORIES,
         kl_in_loss=recipe.kl_in_loss,
         kl_in_reward=recipe.kl_in_reward,
         entropy_bonus=recipe.entropy_bonus,
@@ -93,11 +99,12 @@ def fleet(blocks, seeds, *, task=None, temperatures=(1.0,), dtype=torch.float64,
         task=task,
         policy=policy,
         reference=reference.requires_grad_(False),
+        teacher=None,
         adam=adam(policy, Schedule(rates, warmup, final, TOTAL), limits),
         blocks=blocks,
         seeds=seeds,
         temperature=spread(temperatures, seeds, dtype),
-        memory=begin(blocks),
+        memory=memory.begin(blocks),
         **settings,
     )
 
