@@ -42,7 +42,7 @@ RECIPES = {
     "to_go_penalised": Recipe(gamma=0.9, kl_in_reward=0.3, drop_from_statistics=True, inner_steps=2),
     "mixed": MIXED,
 }
-UNIT = {"kl_factor": torch.ones(2)}
+UNIT = {"kl_factor": torch.ones(2, dtype=torch.float64)}
 BLOCKS = [
     (RECIPES["mixed"], 2),
     (RECIPES["kl_in_reward"], 1),
