@@ -99,13 +99,13 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told to keep memory")
 def test_freed_memory_is_kept():
-    """120 MB twice: 60,000 pages are fetched anew (fewer if they are huge), or none."""
+    """120 MB twice: 60,000 pages are fetched anew (fewer if they are huge), or none but those that the system took."""
 
     def faults(call: str) -> int:
         script = [sys.executable, "-c", FAULTS.format(call=call)]
         return int(subprocess.run(script, capture_output=True, text=True, check=True).stdout)
 
-    assert faults("keep_freed_memory()") < 50 < faults("")
+    assert 10 * faults("keep_freed_memory()") < faults("")
 
 
 def test_compiled_functions_give_the_same_numbers(monkeypatch):
