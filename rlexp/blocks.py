@@ -11,9 +11,11 @@ Tensors = TypeVar("Tensors")
 
 
 def cut(tensors: Tensors, rows: slice, axis: int = 0) -> Tensors:
-    """Return the rows of a tensor, or of every tensor of a named tuple."""
+    """Return the rows of a tensor, or of every tensor of a named tuple or dict."""
     if isinstance(tensors, torch.Tensor):
         return tensors[(slice(None),) * axis + (rows,)]
+    if isinstance(tensors, dict):
+        return {name: cut(tensor, rows, axis) for name, tensor in tensors.items()}
     return type(tensors)(*(cut(tensor, rows, axis) for tensor in tensors))
 
 

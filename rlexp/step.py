@@ -7,8 +7,9 @@ the sampling and the update are one call for all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -17,12 +18,14 @@ from torch import Tensor
 
 from rlexp import metrics
 from rlexp.blocks import by_block, minibatches
-from rlexp.choose import ask
-from rlexp.masked import masked_sum
+from rlexp.choose import ask, needs
+from rlexp.masked import count, masked_sum
 from rlexp.rollout import Rollout, sample
 from rlexp.streams import Purpose, uniforms
 from rlexp.tasks import combine
 from rlexp.update import Adam
+
+TOKENS = (-1, -2, -3)
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ class Fleet:
         """Whether any variant gives one of these penalties a weight."""
         return any(getattr(variant, weight) for variant, _ in self.blocks for weight in weights)
 
+    @cached_property
+    def asked(self) -> set[str]:
+        """Names of the tensors that the policy losses ask for."""
+        return {name for variant, _ in self.blocks for name in needs(variant.clip)}
+
 
 class Experience(NamedTuple):
     """A rollout and what it was worth: prompts ``[R P L]``, tokens ``[R P G T]``, rewards and advantages ``[R P G]``.
@@ -97,8 +105,9 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
         row |= metrics.length_metrics(rollout.mask, rollout.finished, scores.correct)
         with torch.no_grad():
             row |= metrics.policy_metrics(distributions(fleet.policy, rollout, fleet.temperature), references, rollout)
+    mean_tokens = count(batch.mask, TOKENS, batch.advantages.dtype).squeeze(TOKENS).clamp(min=1) / fleet.minibatches
     rows = [
-        update(fleet, part, measure)
+        update(fleet, part, mean_tokens, measure)
         for _ in range(fleet.inner_steps)
         for part in minibatches(batch, fleet.prompts, fleet.minibatches)
     ]
@@ -125,14 +134,14 @@ def experience(variant: Variant, rollout: Rollout, rewards: Tensor, ref_log_prob
     return Experience(*rollout[:3], ref_log_probs, mask, rewards, advantages)
 
 
-def objective(variant: Variant, log_probs: Tensor, entropies: Tensor, part: Experience) -> dict[str, Tensor]:
+def objective(
+    variant: Variant, log_probs: Tensor, entropies: Tensor, part: Experience, known: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """Return the parts of the loss, each ``[R]``; their sum is what is minimised.
 
     All parts are aggregated in the same way, as in verl and OpenRLHF (TRL averages the entropy over tokens).
     """
-    log_probs = log_probs.where(part.mask, part.old_log_probs)
-    advantages = part.advantages.unsqueeze(-1).expand_as(log_probs)
-    offered = part._asdict() | {"log_probs": log_probs, "advantages": advantages}
+    offered = offered_to_losses(log_probs.where(part.mask, part.old_log_probs), part, known)
     policy = aggregated(ask(variant.clip, offered), variant, offered)
     parts = {"loss/policy": policy, "loss/kl": torch.zeros_like(policy), "loss/entropy": torch.zeros_like(policy)}
     if variant.kl_in_loss:
@@ -142,30 +151,48 @@ def objective(variant: Variant, log_probs: Tensor, entropies: Tensor, part: Expe
     return parts
 
 
+def offered_to_losses(log_probs: Tensor, part: Experience, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors that the axes behind the advantages can ask for."""
+    advantages = part.advantages.unsqueeze(-1).expand_as(log_probs)
+    return {**part._asdict(), **known, "log_probs": log_probs, "advantages": advantages}
+
+
 def aggregated(losses: Tensor, variant: Variant, offered: dict[str, Tensor]) -> Tensor:
     """Per-token losses ``[R P G T]`` to one a replica, ``[R]``, with what else was offered to the loss."""
     return ask(variant.agg, offered | {"losses": losses})
 
 
-def update(fleet: Fleet, part: Experience, measure: bool) -> metrics.Row:
+def update(fleet: Fleet, part: Experience, mean_tokens: Tensor, measure: bool) -> metrics.Row:
     """One optimizer step on a minibatch; return its metrics, taken before the weights change."""
+    known = around(fleet, part, mean_tokens)
     every = distributions(fleet.policy, part, fleet.temperature)
     log_probs = taken(every, part.completions)
     entropies = metrics.entropy(every) if fleet.uses("entropy_bonus") else torch.zeros_like(log_probs)
-    losses = by_block(objective, fleet.blocks, log_probs, entropies, part)
+    losses = by_block(objective, fleet.blocks, log_probs, entropies, part, known)
     losses["loss/total"] = sum(losses.values())
     losses["loss/total"].sum().backward()
     row = {"optim/lr": fleet.adam.schedule.rates(fleet.adam.updates), "optim/grad_norm": fleet.adam.step()}
     if measure:
         row |= {name: loss.detach() for name, loss in losses.items()}
-        row |= by_block(update_metrics, fleet.blocks, log_probs.detach(), part)
+        row |= by_block(update_metrics, fleet.blocks, log_probs.detach(), part, known)
     return row
 
 
-def update_metrics(variant: Variant, log_probs: Tensor, part: Experience) -> metrics.Row:
+def around(fleet: Fleet, part: Experience, mean_tokens: Tensor) -> dict[str, Tensor]:
+    """Return what an update knows beyond its minibatch.
+
+    ``mean_tokens`` ``[R]``: see ``agg.token``; ``progress`` ``[R]``: the share of the run's updates that are done;
+    ``uniforms`` ``[R P G T]`` only if a policy loss asks for them.
+    """
+    known = {"mean_tokens": mean_tokens, "progress": torch.full_like(mean_tokens, fleet.adam.progress)}
+    if "uniforms" in fleet.asked:
+        known["uniforms"] = uniforms(fleet.seeds, Purpose.LOSS, fleet.adam.updates, part.mask.shape[1:])
+    return known
+
+
+def update_metrics(variant: Variant, log_probs: Tensor, part: Experience, known: Mapping[str, Tensor]) -> metrics.Row:
     """Ratios and clipping of one update for the replicas of one variant."""
-    advantages = part.advantages.unsqueeze(-1).expand_as(log_probs)
-    clipped = metrics.clip_metrics(variant.clip, part._asdict() | {"log_probs": log_probs, "advantages": advantages})
+    clipped = metrics.clip_metrics(variant.clip, offered_to_losses(log_probs, part, known))
     return metrics.ratio_metrics(log_probs, part.old_log_probs, part.mask) | clipped
 
 

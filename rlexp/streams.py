@@ -23,6 +23,8 @@ class Purpose(IntEnum):
     SAMPLING = 3
     EVALUATION_PROMPTS = 4
     EVALUATION_SAMPLING = 5
+    LOSS = 21
+    SAMPLER = 22
 
 
 def generator(seed: int, purpose: Purpose, step: int = 0) -> np.random.Generator:

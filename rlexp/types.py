@@ -20,6 +20,7 @@ TokenMask = Bool[Tensor, "*replica prompts group time"]
 CompletionMask = Bool[Tensor, "*replica prompts group"]
 
 Positive = Annotated[float, Gt(0), AllowInfNan(False)]
+AboveOne = Annotated[float, Gt(1), AllowInfNan(False)]
 NonNegative = Annotated[float, Ge(0)]
 PositiveInt = Annotated[int, Ge(1)]
 NonNegativeInt = Annotated[int, Ge(0)]

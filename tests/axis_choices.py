@@ -107,10 +107,13 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "finished": normal(*shape[:-1]) < 0,
         "mask": torch.arange(shape[-1]) < lengths.unsqueeze(-1),
         "log_probs": log_probs,
-        "old_log_probs": log_probs + 0.4 * normal(*shape),
+        "old_log_probs": (log_probs + 0.4 * normal(*shape)).clamp(max=-0.01),
         "ref_log_probs": log_probs + 0.4 * normal(*shape),
         "advantages": normal(*shape),
         "losses": normal(*shape),
+        "mean_tokens": 3.0 + normal(*shape[:-3]).abs(),
+        "progress": normal(*shape[:-3]).abs().clamp(max=1),
+        "uniforms": torch.rand(shape, generator=random),
     }
 
 
@@ -147,4 +150,5 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
     nothing = torch.zeros_like(batch["mask"], dtype=torch.long)
     rollout = Rollout(nothing[..., 0, :], nothing, batch["old_log_probs"], batch["mask"], batch["finished"])
     part = experience(variant, rollout, batch["rewards"], batch["ref_log_probs"])
-    return sum(step_objective(variant, batch["log_probs"], torch.zeros_like(batch["log_probs"]), part).values())
+    known = {name: batch[name] for name in ("mean_tokens", "progress", "uniforms")}
+    return sum(step_objective(variant, batch["log_probs"], torch.zeros_like(batch["log_probs"]), part, known).values())

@@ -37,12 +37,18 @@ def test_every_choice_trains(tmp_path, group, choice):
     assert json.loads((tmp_path / "summary.json").read_text())["status"] == "completed"
 
 
+JOBS = 40  # more than any axis has choices
+
+
 def crossed(model, tmp_path):
-    """A job for every combination of norm, clip and agg, and for a KL and an entropy bonus; two seeds."""
+    """A job for every choice of the axes, in changing company, and for a KL and an entropy bonus; two seeds."""
     axes = ("norm", "clip", "agg")
     base = compose(*SHORT, *SMALL, f"model={model}", "minibatches=2", "inner_steps=2")
     nodes = {axis: [getattr(compose(f"{axis}={name}"), axis) for name in choices(axis)] for axis in axes}
-    updates = [dict(zip(axes, each, strict=True)) for each in itertools.product(*nodes.values())]
+    columns = [itertools.cycle(each) for each in nodes.values()]
+    updates = [dict(zip(axes, each, strict=False)) for each in itertools.islice(zip(*columns, strict=False), JOBS)]
+    for axis, every in nodes.items():
+        assert all(any(update[axis] is node for update in updates) for node in every)
     updates += [{"kl": compose("kl=k3").kl}, {"kl": compose("kl=k1", "kl.place=reward").kl}, {"entropy_coef": 0.0}]
     for number, update in enumerate(updates):
         for seed in (3, 4) if number % 10 == 0 else (3,):
@@ -59,7 +65,7 @@ def start(jobs, folder):
 
 
 @pytest.mark.parametrize("model", ["gru", "transformer"])
-def test_every_norm_clip_and_agg_gives_the_same_bits_alone_and_together(tmp_path, model):
+def test_every_choice_of_the_loss_gives_the_same_bits_alone_and_together(tmp_path, model):
     jobs = list(crossed(model, tmp_path))
     together = start(jobs, tmp_path / "together")
     train_jobs(together)
