@@ -9,7 +9,7 @@ import yaml
 from annotated_types import Ge, Gt, Le
 from pydantic import FiniteFloat, ValidationError
 
-from rlexp import agg, clip, filter, kl, norm, shaping
+from rlexp import agg, clip, filter, kl, mismatch, norm, sampler, shaping
 from rlexp.choose import Closed, choose, schema
 from rlexp.errors import ConfigError, lines, shown
 from rlexp.loggers import LOGGERS
@@ -70,6 +70,8 @@ class Config(Closed):
     clip: schema(clip.FUNCTIONS)
     agg: schema(agg.FUNCTIONS)
     kl: schema(kl.FUNCTIONS, coef=NonNegative, place=Literal["loss", "reward"])
+    sampler: schema(sampler.FUNCTIONS)
+    mismatch: schema(mismatch.FUNCTIONS)
     logger: schema(LOGGERS)
     seed: NonNegativeInt
     steps: PositiveInt

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlexp import agg, checkpoint, clip, filter, kl, norm, shaping
+from rlexp import agg, checkpoint, clip, filter, kl, mismatch, norm, sampler, shaping
 from rlexp.choose import choose
 from rlexp.config import Config
 from rlexp.evaluate import evaluate
@@ -33,7 +33,7 @@ from rlexp.threads import Threads
 from rlexp.update import Adam, Schedule
 
 LOG = logging.getLogger(__name__)
-VARIANT = ("shaping", "filter", "norm", "clip", "agg", "kl", "entropy_coef")
+VARIANT = ("shaping", "filter", "norm", "clip", "agg", "kl", "sampler", "mismatch", "entropy_coef")
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature")
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 HEALTH = ("loss/total", "optim/grad_norm")
@@ -218,6 +218,9 @@ def variant(config: Config) -> Variant:
         clip=choose(clip.FUNCTIONS, config.clip),
         agg=choose(agg.FUNCTIONS, config.agg),
         kl=choose(kl.FUNCTIONS, config.kl),
+        sampler=choose(sampler.FUNCTIONS, config.sampler),
+        mismatch=choose(mismatch.FUNCTIONS, config.mismatch),
+        inexact=config.sampler.name != "exact",
         kl_in_loss=weight.get("loss", 0.0),
         kl_in_reward=weight.get("reward", 0.0),
         entropy_bonus=config.entropy_coef,

@@ -138,6 +138,18 @@ def clip_metrics(clip: Callable, offered: Mapping[str, Tensor]) -> Row:
     }
 
 
+def mismatch_metrics(mismatch: Callable, offered: Mapping[str, Tensor]) -> Row:
+    """KL(π_sampler‖π_old) estimated by κ − 1 − log κ; mean weight that corrects for it, share of tokens of weight 0."""
+    mask, old_log_probs = offered["mask"], offered["old_log_probs"]
+    log_ratio = (old_log_probs - offered["sampler_log_probs"]).where(mask, 0.0)
+    weights = ask(mismatch, {**offered, "losses": torch.ones_like(old_log_probs)})
+    return {
+        "mismatch/kl": mean(log_ratio.exp() - 1 - log_ratio, mask, TOKENS),
+        "mismatch/weight": mean(weights, mask, TOKENS),
+        "mismatch/dropped": mean(weights == 0, mask, TOKENS),
+    }
+
+
 def over_updates(rows: Sequence[Row]) -> Row:
     """Join the rows of a step's updates: extremes of extremes, means of the rest."""
     joined = {}

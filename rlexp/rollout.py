@@ -13,7 +13,8 @@ from torch import Tensor
 class Rollout(NamedTuple):
     """Prompts ``[R, P, L]``; completions, old_log_probs and mask ``[R, P, G, T]``; finished ``[R, P, G]``.
 
-    The mask covers the tokens up to the end token, which counts; elsewhere old_log_probs are 0.
+    The mask covers the tokens up to the end token, which counts; elsewhere old_log_probs are 0. ``sampler_log_probs``
+    are None where the tokens were drawn from the policy itself, see ``sampler``.
     """
 
     prompts: Tensor
@@ -21,6 +22,7 @@ class Rollout(NamedTuple):
     old_log_probs: Tensor
     mask: Tensor
     finished: Tensor
+    sampler_log_probs: Tensor | None = None
 
 
 def draw(log_probs: Tensor, uniforms: Tensor) -> Tensor:

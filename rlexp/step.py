@@ -21,6 +21,7 @@ from rlexp.blocks import by_block, minibatches
 from rlexp.choose import ask, needs
 from rlexp.masked import count, masked_sum
 from rlexp.rollout import Rollout, sample
+from rlexp.sampler import distortion, sample_through
 from rlexp.streams import Purpose, uniforms
 from rlexp.tasks import combine
 from rlexp.update import Adam
@@ -30,7 +31,10 @@ TOKENS = (-1, -2, -3)
 
 @dataclass(frozen=True)
 class Variant:
-    """The bound functions of one choice on every axis, and the weights of the penalties."""
+    """The bound functions of one choice on every axis, and the weights of the penalties.
+
+    ``inexact`` says whether the sampler differs from the policy.
+    """
 
     shaping: Callable
     filter_loss: Callable
@@ -39,6 +43,9 @@ class Variant:
     clip: Callable
     agg: Callable
     kl: Callable
+    sampler: Callable
+    mismatch: Callable
+    inexact: bool
     kl_in_loss: float
     kl_in_reward: float
     entropy_bonus: float
@@ -83,14 +90,14 @@ class Experience(NamedTuple):
     mask: Tensor
     rewards: Tensor
     advantages: Tensor
+    sampler_log_probs: Tensor | None = None
 
 
 def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
     """Sample, judge, learn; return the tokens sampled and, if ``measure``, the metrics of the step."""
     task = fleet.task
     prompts = task.prompts(uniforms(fleet.seeds, Purpose.PROMPTS, step, (fleet.prompts, task.draws)), held_out=False)
-    noise = uniforms(fleet.seeds, Purpose.SAMPLING, step, (fleet.prompts, fleet.group, task.cap))
-    rollout = sample(fleet.policy, task, prompts, noise, fleet.temperature)
+    rollout = sampled(fleet, prompts, step)
     scores = task.score(prompts, rollout.completions, rollout.mask, rollout.finished)
     rewards = combine(scores.components, task.weights)
     ref_log_probs, row = torch.zeros_like(rollout.old_log_probs), {"tokens": rollout.mask.flatten(1).sum(-1)}
@@ -114,6 +121,15 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
     return row | metrics.over_updates(rows) if measure else row
 
 
+def sampled(fleet: Fleet, prompts: Tensor, step: int) -> Rollout:
+    """Complete the prompts, each variant through its own sampler if any differs from the policy."""
+    shape = (fleet.prompts, fleet.group, fleet.task.cap)
+    given = fleet.policy, fleet.task, prompts, uniforms(fleet.seeds, Purpose.SAMPLING, step, shape), fleet.temperature
+    if not fleet.uses("inexact"):
+        return sample(*given)
+    return sample_through(distortion(fleet.blocks, fleet.seeds, step, (*shape, fleet.task.vocabulary)), *given)
+
+
 def experience(variant: Variant, rollout: Rollout, rewards: Tensor, ref_log_probs: Tensor) -> Experience:
     """Rewards ``[R P G]`` to advantages.
 
@@ -131,7 +147,7 @@ def experience(variant: Variant, rollout: Rollout, rewards: Tensor, ref_log_prob
     kept = ask(variant.filter_loss, offered)
     advantages = ask(variant.norm, offered | {"keep": counted}).where(counted, 0.0)
     mask = rollout.mask & kept.unsqueeze(-1)
-    return Experience(*rollout[:3], ref_log_probs, mask, rewards, advantages)
+    return Experience(*rollout[:3], ref_log_probs, mask, rewards, advantages, rollout.sampler_log_probs)
 
 
 def objective(
@@ -142,7 +158,8 @@ def objective(
     All parts are aggregated in the same way, as in verl and OpenRLHF (TRL averages the entropy over tokens).
     """
     offered = offered_to_losses(log_probs.where(part.mask, part.old_log_probs), part, known)
-    policy = aggregated(ask(variant.clip, offered), variant, offered)
+    losses = ask(variant.mismatch, offered | {"losses": ask(variant.clip, offered)})
+    policy = aggregated(losses, variant, offered)
     parts = {"loss/policy": policy, "loss/kl": torch.zeros_like(policy), "loss/entropy": torch.zeros_like(policy)}
     if variant.kl_in_loss:
         parts["loss/kl"] = variant.kl_in_loss * aggregated(ask(variant.kl, offered), variant, offered)
@@ -152,9 +169,11 @@ def objective(
 
 
 def offered_to_losses(log_probs: Tensor, part: Experience, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors that the axes behind the advantages can ask for."""
-    advantages = part.advantages.unsqueeze(-1).expand_as(log_probs)
-    return {**part._asdict(), **known, "log_probs": log_probs, "advantages": advantages}
+    """Return the tensors that the axes behind the advantages can ask for; an exact sampler has the old log-probs."""
+    offered = {**part._asdict(), **known, "log_probs": log_probs}
+    if part.sampler_log_probs is None:
+        offered["sampler_log_probs"] = part.old_log_probs
+    return offered | {"advantages": part.advantages.unsqueeze(-1).expand_as(log_probs)}
 
 
 def aggregated(losses: Tensor, variant: Variant, offered: dict[str, Tensor]) -> Tensor:
@@ -192,8 +211,9 @@ def around(fleet: Fleet, part: Experience, mean_tokens: Tensor) -> dict[str, Ten
 
 def update_metrics(variant: Variant, log_probs: Tensor, part: Experience, known: Mapping[str, Tensor]) -> metrics.Row:
     """Ratios and clipping of one update for the replicas of one variant."""
-    clipped = metrics.clip_metrics(variant.clip, offered_to_losses(log_probs, part, known))
-    return metrics.ratio_metrics(log_probs, part.old_log_probs, part.mask) | clipped
+    offered = offered_to_losses(log_probs, part, known)
+    row = metrics.ratio_metrics(log_probs, part.old_log_probs, part.mask)
+    return row | metrics.clip_metrics(variant.clip, offered) | metrics.mismatch_metrics(variant.mismatch, offered)
 
 
 def distributions(policy: torch.nn.Module, part: Experience | Rollout, temperature: Tensor) -> Tensor:

@@ -36,3 +36,9 @@ def uniforms(seeds: Sequence[int], purpose: Purpose, step: int, shape: Sequence[
     """Return float32 numbers in [0, 1), ``[R, *shape]``, one stream a replica."""
     rows = np.stack([generator(seed, purpose, step).random(shape, dtype=np.float32) for seed in seeds])
     return torch.from_numpy(rows).to(device)
+
+
+def normals(seeds: Sequence[int], purpose: Purpose, step: int, shape: Sequence[int], device=None) -> Tensor:
+    """Return float32 numbers from N(0, 1), ``[R, *shape]``, one stream a replica."""
+    rows = np.stack([generator(seed, purpose, step).standard_normal(shape, dtype=np.float32) for seed in seeds])
+    return torch.from_numpy(rows).to(device)

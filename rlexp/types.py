@@ -14,6 +14,7 @@ from pydantic import AllowInfNan
 from torch import Tensor
 
 PerToken = Float[Tensor, "*replica prompts group time"]
+NextToken = Float[Tensor, "*replica prompts group vocabulary"]
 PerCompletion = Float[Tensor, "*replica prompts group"]
 PerReplica = Float[Tensor, "*replica"]
 TokenMask = Bool[Tensor, "*replica prompts group time"]

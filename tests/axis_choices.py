@@ -13,14 +13,15 @@ from omegaconf import OmegaConf
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from rlexp import agg, clip, filter, kl, norm, shaping
+from rlexp import agg, clip, filter, kl, mismatch, norm, sampler, shaping
 from rlexp.choose import choose, needs, schema
 from rlexp.rollout import Rollout
 from rlexp.step import Variant, experience
 from rlexp.step import objective as step_objective
 
 CONF = Path(__file__).parents[1] / "conf"
-AXES = {module.__name__.rpartition(".")[2]: module.FUNCTIONS for module in (shaping, filter, norm, clip, agg, kl)}
+MODULES = (shaping, filter, norm, clip, agg, kl, sampler, mismatch)
+AXES = {module.__name__.rpartition(".")[2]: module.FUNCTIONS for module in MODULES}
 CAP = 16  # what ${task.cap} stands for in these tests
 BESIDE_KNOBS = {"kl": {"coef", "place"}}  # keys of a node that its function does not take
 
@@ -114,6 +115,8 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "mean_tokens": 3.0 + normal(*shape[:-3]).abs(),
         "progress": normal(*shape[:-3]).abs().clamp(max=1),
         "uniforms": torch.rand(shape, generator=random),
+        "sampler_log_probs": (log_probs + 0.4 * normal(*shape)).clamp(max=-0.01),
+        "errors": normal(*shape),
     }
 
 
@@ -143,12 +146,16 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         clip=chosen["clip"],
         agg=chosen["agg"],
         kl=chosen["kl"],
+        sampler=bind("sampler", "exact"),
+        mismatch=chosen.get("mismatch", bind("mismatch", "none")),
+        inexact=False,
         kl_in_loss=coef,
         kl_in_reward=0.0,
         entropy_bonus=0.0,
     )
     nothing = torch.zeros_like(batch["mask"], dtype=torch.long)
-    rollout = Rollout(nothing[..., 0, :], nothing, batch["old_log_probs"], batch["mask"], batch["finished"])
+    log_probs = batch["old_log_probs"], batch["sampler_log_probs"]
+    rollout = Rollout(nothing[..., 0, :], nothing, log_probs[0], batch["mask"], batch["finished"], log_probs[1])
     part = experience(variant, rollout, batch["rewards"], batch["ref_log_probs"])
     known = {name: batch[name] for name in ("mean_tokens", "progress", "uniforms")}
     return sum(step_objective(variant, batch["log_probs"], torch.zeros_like(batch["log_probs"]), part, known).values())

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from reference_agg import AGG
 from reference_clip import CLIP, SLOPES
+from reference_mismatch import MISMATCH, SAMPLER
 
 # Step of the central differences: error of order STEP² from the curve and 1e-16/STEP from rounding, both below 1e-9
 # for the numbers of order one that the tests feed in.
@@ -212,6 +213,8 @@ REFERENCES: dict[str, dict[str, Callable]] = {
     },
     "clip": CLIP,
     "agg": AGG,
+    "sampler": SAMPLER,
+    "mismatch": MISMATCH,
     "kl": {"none": kl_none, "k1": kl_k1, "k2": kl_k2, "k3": kl_k3},
     "shaping": {"none": shaping_none, "overlong": shaping_overlong},
     "filter": {"none": filter_none, "overlong": filter_overlong},

@@ -42,7 +42,7 @@ def test_a_broken_replica_leaves_the_others_bitwise_alone(any_choice, poison):
         x[1] = poison if x.is_floating_point() else x[1]
     others = torch.arange(REPLICAS) != 1
     assert same_bits(any_choice(*broken)[others], any_choice(*stack)[others])
-    if any_choice.axis in ("clip", "kl", "agg"):
+    if any_choice.axis in ("clip", "kl", "agg", "mismatch"):
         assert same_bits(slopes(any_choice, *broken)[others], slopes(any_choice, *stack)[others])
 
 
@@ -74,10 +74,13 @@ def test_a_large_run_has_the_same_bits_alone_and_in_a_batch(any_choice):
 
 DEFAULT = {"norm": bind("norm", "center"), "clip": bind("clip", "ppo", low=0.2, high=0.2)}
 DEFAULT |= {"kl": bind("kl", "k3"), "agg": bind("agg", "token")}
+LOSS = [choice for axis in ("clip", "mismatch", "kl", "agg") for choice in choices(axis)]
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-@pytest.mark.parametrize("choice", [choice for axis in ("clip", "kl", "agg") for choice in choices(axis)], ids=str)
+@pytest.mark.parametrize(
+    "choice", [choice for axis in ("clip", "mismatch", "kl", "agg") for choice in choices(axis)], ids=str
+)
 def test_padding_reaches_neither_loss_nor_gradient(choice, garbage):
     """1B-17: −inf − −inf is NaN and NaN · 0 is NaN, so a mask that multiplies does not save the loss."""
     chosen = DEFAULT | {choice.axis: choice}

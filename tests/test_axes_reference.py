@@ -25,6 +25,11 @@ VISIBLE = {
     ("kl_cov", "share"): 0.3,
     ("opsm", "delta"): 0.1,
     ("dual", "c"): 1.3,
+    ("sequence_mask", "high"): 1.1,
+    ("sequence_truncate", "high"): 1.1,
+    ("token_mask", "low"): 0.8,
+    ("token_mask", "high"): 1.1,
+    ("token_truncate", "high"): 1.1,
     ("two_sided", "delta"): 1.3,
     ("cispo", "upper"): 1.1,
     ("dppo_tv", "upper"): 1.1,
@@ -73,6 +78,8 @@ def batch() -> dict[str, np.ndarray]:
         "mean_tokens": rng.uniform(5, 20, size=R),
         "progress": rng.uniform(0.2, 0.8, size=R),
         "uniforms": rng.random(log_probs.shape),
+        "sampler_log_probs": np.minimum(log_probs + 0.4 * rng.normal(size=log_probs.shape), -0.01),
+        "errors": rng.normal(size=log_probs.shape),
         "weights": rng.normal(size=log_probs.shape),
     }
 
@@ -161,6 +168,11 @@ def test_gradient_of_an_agg_equals_the_reference(agg_choice, batch):
     np.testing.assert_allclose(actual_gradient(agg_choice, batch), expected_gradient(agg_choice, batch), **SLOPE)
 
 
+def test_gradient_of_a_mismatch_equals_the_reference(mismatch_choice, batch):
+    actual, wanted = actual_gradient(mismatch_choice, batch), expected_gradient(mismatch_choice, batch)
+    np.testing.assert_allclose(actual, wanted, **SLOPE)
+
+
 def test_gradient_of_a_kl_equals_the_reference(kl_choice, batch):
     np.testing.assert_allclose(actual_gradient(kl_choice, batch), expected_gradient(kl_choice, batch), **SLOPE)
 
@@ -179,15 +191,15 @@ def test_advantages_are_finite_and_carry_no_gradient(norm_choice, batch):
 
 
 DEFAULT = {"norm": bind("norm", "local", eps=1e-6, ddof=1), "clip": bind("clip", "ppo", low=0.2, high=0.2)}
-DEFAULT |= {"agg": bind("agg", "token"), "kl": bind("kl", "k3")}
-COMPOSED = [choice for axis in ("norm", "clip", "agg") for choice in choices(axis)]
+DEFAULT |= {"agg": bind("agg", "token"), "kl": bind("kl", "k3"), "mismatch": bind("mismatch", "none")}
+COMPOSED = [choice for axis in ("norm", "clip", "agg", "mismatch") for choice in choices(axis)]
 
 
 @pytest.mark.parametrize("choice", COMPOSED, ids=str)
 def test_objective_equals_the_composed_reference(choice, batch):
-    """Rewards to loss and its slope in the log-probs: norm, then clip with k3 in the loss, then agg."""
+    """Rewards to loss and its slope in the log-probs: norm, clip, weights of mismatch, k3 in the loss, agg."""
     chosen = DEFAULT | {choice.axis: choice}
-    norm, clip, agg, kl = (chosen[axis] for axis in ("norm", "clip", "agg", "kl"))
+    norm, clip, mismatch, agg, kl = (chosen[axis] for axis in ("norm", "clip", "mismatch", "agg", "kl"))
     inputs = tensors(batch)
     log_probs = inputs["log_probs"].requires_grad_()
     loss = objective(chosen, KL_COEF, inputs)
@@ -195,9 +207,9 @@ def test_objective_equals_the_composed_reference(choice, batch):
 
     def composed(one, advantages, point):
         at = one | {"log_probs": point, "advantages": advantages}
-        losses = reference_of(clip)(*(at[key] for key in clip.needs))
-        penalties = reference_of(kl)(point, one["ref_log_probs"])
-        at["losses"] = losses + KL_COEF * penalties
+        at["losses"] = reference_of(clip)(*(at[key] for key in clip.needs))
+        corrected = reference_of(mismatch)(*(at[key] for key in mismatch.needs))
+        at["losses"] = corrected + KL_COEF * reference_of(kl)(point, one["ref_log_probs"])
         return reference_of(agg)(*(at[key] for key in agg.needs))
 
     for r in range(R):

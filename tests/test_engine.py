@@ -42,7 +42,7 @@ JOBS = 40  # more than any axis has choices
 
 def crossed(model, tmp_path):
     """A job for every choice of the axes, in changing company, and for a KL and an entropy bonus; two seeds."""
-    axes = ("norm", "clip", "agg")
+    axes = ("norm", "clip", "agg", "sampler", "mismatch")
     base = compose(*SHORT, *SMALL, f"model={model}", "minibatches=2", "inner_steps=2")
     nodes = {axis: [getattr(compose(f"{axis}={name}"), axis) for name in choices(axis)] for axis in axes}
     columns = [itertools.cycle(each) for each in nodes.values()]
