@@ -23,6 +23,7 @@ FinitePositive = Annotated[FiniteFloat, Gt(0)]
 FiniteNonNegative = Annotated[FiniteFloat, Ge(0)]
 
 
+OF_COMPLETIONS = ("gspo", "gspo_token", "gmpo")
 EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
 
 
@@ -120,6 +121,7 @@ def contradictions(config: Config) -> Iterator[str]:
     yield from group_problems(config)
     yield from evaluation_problems(config)
     yield from axis_problems(config)
+    yield from bound_problems(config)
 
 
 def task_problems(config: Config) -> Iterator[str]:
@@ -167,3 +169,25 @@ def axis_problems(config: Config) -> Iterator[str]:
         yield f"shaping.cache={config.shaping.cache}: must be at most shaping.cap={config.shaping.cap}"
     if config.model.name == "transformer" and config.model.width % config.model.heads:
         yield f"model.heads={config.model.heads}: must divide model.width={config.model.width}"
+
+
+def bound_problems(config: Config) -> Iterator[str]:
+    """Pairs of bounds that leave nothing between them."""
+    knobs = {"clip": config.clip.model_dump(), "mismatch": config.mismatch.model_dump()}
+    for axis, least, most in (("clip", "lower", "upper"), ("clip", "lb", "ub"), ("mismatch", "low", "high")):
+        low, high = knobs[axis].get(least), knobs[axis].get(most)
+        if low is not None and high is not None and low > high:
+            yield f"{axis}.{least}={shown(low)}: must be at most {axis}.{most}={shown(high)}"
+    if config.clip.name == "two_sided" and config.clip.delta < 1 + config.clip.high:
+        yield f"clip.delta={shown(config.clip.delta)}: must be at least 1 + clip.high, which it would cut off"
+
+
+def remarks(config: Config) -> Iterator[str]:
+    """Say what is allowed but seldom meant."""
+    if config.clip.name in OF_COMPLETIONS and config.agg.name not in ("sequence", "sequence_sum"):
+        yield (
+            f"clip={config.clip.name} agg={config.agg.name}: a completion's one ratio counts once for each of its tokens, so "
+            "long completions weigh more; meant is agg=sequence (with agg=luspo they weigh more on purpose)"
+        )
+    if config.mismatch.name != "none" and config.sampler.name == "exact":
+        yield f"mismatch={config.mismatch.name}: sampler=exact leaves nothing to correct, every weight is 1"

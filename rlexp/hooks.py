@@ -82,6 +82,7 @@ def check_run(config: DictConfig) -> None:
         folder = Path(os.path.abspath(config.hydra.run.dir))
     if problem := folder_problem(folder) or refusal(checked, folder):
         raise ConfigError([problem])
+    note([checked])
 
 
 def check_sweep(config: DictConfig) -> None:
@@ -94,7 +95,15 @@ def check_sweep(config: DictConfig) -> None:
     folder = config.hydra.sweep.dir  # fixes `${now:}` for all jobs, which copy what is resolved here
     if problem := folder_problem(Path(folder).absolute()) or launcher_problem(config):
         raise ConfigError([problem])
-    plan(hydra.config_loader, config, jobs_of(config))
+    note([job.config for job in plan(hydra.config_loader, config, jobs_of(config))])
+
+
+def note(configs: Sequence[Any]) -> None:
+    """Print each remark about checked configs once."""
+    from rlexp.config import remarks
+
+    for line in dict.fromkeys(line for config in configs for line in remarks(config)):
+        print(f"note: {line}", file=sys.stderr)
 
 
 def jobs_of(config: DictConfig) -> Sequence[Sequence[str]]:
