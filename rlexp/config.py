@@ -186,8 +186,8 @@ def remarks(config: Config) -> Iterator[str]:
     """Say what is allowed but seldom meant."""
     if config.clip.name in OF_COMPLETIONS and config.agg.name not in ("sequence", "sequence_sum"):
         yield (
-            f"clip={config.clip.name} agg={config.agg.name}: a completion's one ratio counts once for each of its tokens, so "
-            "long completions weigh more; meant is agg=sequence (with agg=luspo they weigh more on purpose)"
+            f"clip={config.clip.name} agg={config.agg.name}: the ratio of a completion counts once for each token, "
+            "so long completions weigh more; meant is agg=sequence (with agg=luspo they weigh more on purpose)"
         )
     if config.mismatch.name != "none" and config.sampler.name == "exact":
         yield f"mismatch={config.mismatch.name}: sampler=exact leaves nothing to correct, every weight is 1"

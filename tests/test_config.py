@@ -154,7 +154,7 @@ def test_bounds_leave_something_between_them(overrides, line):
         ([], None),
         (["clip=gspo", "agg=sequence"], None),
         (["clip=luspo", "agg=luspo"], None),
-        (["clip=gspo"], "clip=gspo agg=token: a completion's one ratio counts once for each of its tokens"),
+        (["clip=gspo"], "clip=gspo agg=token: the ratio of a completion counts once for each token"),
         (["clip=gmpo", "agg=dr_grpo"], "clip=gmpo agg=dr_grpo: "),
         (["mismatch=token_mask", "sampler=bf16"], None),
         (["mismatch=token_mask"], "mismatch=token_mask: sampler=exact leaves nothing to correct"),
