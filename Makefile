@@ -6,13 +6,17 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 # torch without CUDA; TORCH_INDEX= (empty) takes what pip's own index has, which on Linux brings CUDA along
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 ARGS ?=
+# of the tests; each trains with one thread
+WORKERS ?= 2
+# beside the test extra: EXTRAS=test,ray,bench also runs what needs Ray and TRL
+EXTRAS ?= test
 
 .DEFAULT_GOAL := help
 .PHONY: help install ablation test bench lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
-	@echo "  variables:  ARGS=\"...\" more arguments for ablation or test; TORCH_INDEX= for torch with CUDA; PYTHON=..."
+	@echo "  variables:  ARGS=\"...\" more arguments for ablation or test; WORKERS=1; EXTRAS=test,ray,bench; TORCH_INDEX= for torch with CUDA; PYTHON=..."
 
 install: $(READY) ## make .venv with this project and its tests' needs (done by the others when needed)
 
@@ -20,7 +24,7 @@ ablation: $(READY) ## three ways to normalise advantages, ten paired seeds each,
 	$(BIN)/python -m rlexp.train -m norm=local,global,hybrid $(ARGS)
 
 test: $(READY) ## run the whole test suite
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 bench: $(READY) ## measure speed and memory, a few minutes; docs/performance.md has the longer benchmarks and what they print
 	for each in throughput growth roofline startup memory lecture; do $(BIN)/python -m benchmarks.$$each || exit 1; done
@@ -39,7 +43,7 @@ $(READY): pyproject.toml constraints.txt
 	if [ -n "$$index" ] && ! $(BIN)/python -c $(PROBE) "$$index/torch/" 2>/dev/null; then \
 	  echo "$$index does not answer: torch comes from pip's own index"; index=; fi; \
 	set -x; $(BIN)/python -m pip install --quiet --constraint constraints.txt torch $${index:+--extra-index-url "$$index"}
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
 
 PROBE := 'import sys; from urllib.request import Request, urlopen; \

@@ -1,6 +1,5 @@
-"""One command from a sweep's folder to its answer: `python -m analysis.compare runs/<sweep>`."""
+"""One command from sweeps' folders to their answer: `python -m analysis.compare runs/<sweep>`."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,16 +8,18 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
+from analysis.answer import Answer, Question, answer
 from analysis.comparison import Comparison, compare, seed_scores
+from analysis.files import write
+from analysis.grids import WIDE_CELLS, interaction_grid, wide_grid
 from analysis.load import Data, Problem, load
-from analysis.notes import notes
 from analysis.read import AnalysisError
-from analysis.tables import comparison_grid, fit, latex, markdown, print_grid, print_verdicts, verdict_grid
-from analysis.variants import known
+from analysis.tables import Grid, comparison_grid, fit, print_grid, print_verdicts
 from analysis.verdict import Verdict, verdicts
 
-__all__ = ["Comparison", "Report", "compare", "main", "report"]
+__all__ = ["Comparison", "Question", "Report", "compare", "main", "report"]
 MOST_PROBLEMS = 20
+LONGEST_NAME = 100  # of a folder
 
 
 class Report(NamedTuple):
@@ -26,10 +27,12 @@ class Report(NamedTuple):
 
     data: Data
     comparison: Comparison
+    """The first of the answer's."""
     verdicts: list[Verdict]
     notes: list[str]
     problems: list[Problem]
     files: list[Path]
+    answer: Answer
 
     @property
     def exit_code(self) -> int:
@@ -38,94 +41,77 @@ class Report(NamedTuple):
 
 
 def report(
-    folder: str | Path,
+    folders: str | Path | Sequence[str | Path],
     baseline: str | None = None,
     console: Console | None = None,
     metric: str | None = None,
     out: str | Path | None = None,
+    wide: str | None = None,
+    **choices: object,
 ) -> Report:
     """Compare a sweep's variants, print table, verdicts and notes, write tables and figures to `<folder>/analysis`.
 
-    The baseline and metric of the configuration hold unless others are named. Runs that failed are left out and listed.
+    choices: other fields of `Question`; wide: print a table with this axis in the columns too. The baseline and metric
+    of the configuration hold unless others are named. Runs that failed are left out and listed.
     Raises AnalysisError, one line, if nothing can be compared.
     """
     console = console or Console()
-    data = load(folder, metrics=[metric] if metric else [])
-    planned = data.planned_baseline
-    baseline = baseline or (planned if planned and known(planned, data.labels) else None)
-    comparison = compare(data, metric or data.study.get("metric"), baseline)
-    judged = verdicts(data.study, seed_scores(data, data.study.get("metric")), data.labels)
-    remarks = notes(data, comparison)
-    show(console, data, comparison, judged, remarks)
-    files = write(Path(out) if out else Path(folder) / "analysis", data, comparison, judged, remarks)
+    question = Question(metric=metric, baseline=baseline, **choices)
+    data = load(folders, metrics=_needed(question))
+    study = data.study
+    asked = metric or (None if question.matched else study.get("metric"))
+    found = answer(data, question._replace(metric=asked))
+    if wide and wide_grid(found.comparisons, "iqm", wide) is None:
+        raise AnalysisError(f"nothing to lay out wide by '{wide}': there is one stratum, and not two axes")
+    judged = verdicts(study, seed_scores(data, study.get("metric")), data.labels) if study else []
+    show(console, data, found, judged, wide)
+    files = write(Path(out) if out else _place(folders), found, judged, data.problems, wide)
     console.print()
     for path in files:
         console.print(Text(shown(path)), soft_wrap=True)
-    return Report(data, comparison, judged, remarks, data.problems, files)
+    return Report(data, found.comparisons[0], judged, found.notes, data.problems, files, found)
 
 
-def show(
-    console: Console, data: Data, comparison: Comparison, judged: Sequence[Verdict], remarks: Sequence[str]
-) -> None:
-    """Table, verdicts, notes and problems on the terminal."""
-    title = f"{data.folder.resolve().name}: {comparison.metric}"
-    print_grid(fit(comparison_grid(comparison), console.width), console, title)
+def _needed(question: Question) -> list[str]:
+    return [name for name in (question.metric, question.matched and question.matched.metric) if name]
+
+
+def _place(folders: str | Path | Sequence[str | Path]) -> Path:
+    """`<folder>/analysis`; for several sweeps a folder in the first one's, named after the others."""
+    first, *others = [folders] if isinstance(folders, str | Path) else list(folders)
+    names = "+".join(Path(other).resolve().name for other in others)
+    return Path(first) / "analysis" / (f"with {names}"[:LONGEST_NAME] if others else "")
+
+
+def show(console: Console, data: Data, found: Answer, judged: Sequence[Verdict], wide: str | None = None) -> None:
+    """Tables, verdicts, notes and problems on the terminal."""
+    sweep = data.folder.resolve().name
+    tables = [*found.comparisons, *([found.pooled] if found.pooled else [])]
+    for comparison in tables:
+        _print(console, comparison_grid(comparison), f"{sweep}: {comparison.metric}", comparison.stratum)
+    for comparison, table in zip(found.comparisons, found.interactions, strict=True):
+        if table is not None:
+            _print(console, interaction_grid(table), "interactions: difference of differences", comparison.stratum)
+    for what in WIDE_CELLS if wide else ():
+        _print(console, wide_grid(found.comparisons, what, wide), what)
     print_verdicts(judged, console)
-    for remark in remarks:
+    for remark in found.notes:
         console.print(Text(f"- {remark}", style="dim"))
-    if data.problems:
-        count = f"{len(data.problems)} problem{'s' * (len(data.problems) > 1)}:"
-        console.print(Text(count, style="bold red"))
-    for problem in data.problems[:MOST_PROBLEMS]:
+    _print_problems(console, data.problems)
+
+
+def _print(console: Console, grid: Grid | None, *title: str) -> None:
+    if grid is not None:
+        print_grid(fit(grid, console.width), console, ", ".join(filter(None, title)))
+
+
+def _print_problems(console: Console, problems: Sequence[Problem]) -> None:
+    if problems:
+        console.print(Text(f"{len(problems)} problem{'s' * (len(problems) > 1)}:", style="bold red"))
+    for problem in problems[:MOST_PROBLEMS]:
         console.print(Text(f"  {problem.run}: {problem.reason}"), soft_wrap=True)
-    if len(data.problems) > MOST_PROBLEMS:
-        console.print(f"  and {len(data.problems) - MOST_PROBLEMS} more, see runs.csv")
-
-
-def write(
-    out: Path, data: Data, comparison: Comparison, judged: Sequence[Verdict], remarks: Sequence[str]
-) -> list[Path]:
-    """Tables and figures in a folder; the paths written."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        return _write_tables(out, data, comparison, judged, remarks) + _write_figures(out, data, comparison)
-    except OSError as error:
-        raise AnalysisError(f"cannot write to '{out}': {error.strerror or error}") from error
-
-
-def _write_tables(
-    out: Path, data: Data, comparison: Comparison, judged: Sequence[Verdict], remarks: Sequence[str]
-) -> list[Path]:
-    import pandas as pd
-
-    grid = comparison_grid(comparison)
-    below = [*remarks, *(f"{problem.run}: {problem.reason}" for problem in data.problems)]
-    texts = {
-        "table.csv": comparison.table.to_csv(),
-        "table.md": markdown(grid) + "".join(f"\n- {remark}" for remark in below) + "\n",
-        "table.tex": latex(grid),
-        "runs.csv": data.runs.to_csv(index=False),
-    }
-    if judged:
-        texts["verdicts.csv"] = pd.DataFrame(judged).to_csv(index=False)
-        texts["verdicts.md"] = markdown(verdict_grid(judged))
-    for name, text in texts.items():
-        (out / name).write_text(text, encoding="utf-8")
-    return [out / name for name in texts]
-
-
-def _write_figures(out: Path, data: Data, comparison: Comparison) -> list[Path]:
-    """The figures for which there are data. Matplotlib is imported here, once there is something to draw."""
-    from analysis.curves import learning_curves
-    from analysis.figures import curves, effects
-    from analysis.style import save
-
-    files = []
-    if (comparison.table["n_pairs"] > 0).any():
-        files += save(effects(comparison), out / "effects")
-    if lines := learning_curves(data, comparison):
-        files += save(curves(comparison, lines), out / "curves")
-    return files
+    if len(problems) > MOST_PROBLEMS:
+        console.print(f"  and {len(problems) - MOST_PROBLEMS} more, see runs.csv and table.md")
 
 
 def shown(path: Path) -> str:
@@ -136,14 +122,10 @@ def shown(path: Path) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0: all runs are good, 1: some failed or are damaged (listed), 2: nothing could be compared."""
-    parser = argparse.ArgumentParser(prog="python -m analysis.compare", description=__doc__)
-    parser.add_argument("folder", help="a sweep's folder, such as runs/<sweep>")
-    parser.add_argument("--baseline", help="variant to compare with; the first unless named")
-    parser.add_argument("--metric", help="compare this metric (mean over its last 10 %%) instead of the stored score")
-    parser.add_argument("--out", help="folder for tables and figures; <folder>/analysis unless named")
-    options = parser.parse_args(arguments)
+    from analysis.arguments import parse
+
     try:
-        return report(options.folder, options.baseline, metric=options.metric, out=options.out).exit_code
+        return report(**parse(arguments)).exit_code
     except AnalysisError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,6 +1,6 @@
 """Scores of a sweep to one row of statistics per variant. Seeds are paired with the baseline's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,8 +8,10 @@ import pandas as pd
 
 from analysis import statistics
 from analysis.load import Data
-from analysis.read import AnalysisError
+from analysis.measure import Measured, late_means, measure
 from analysis.variants import resolve
+
+__all__ = ["ALPHA", "MIN_SEEDS", "Comparison", "adjust", "compare", "correct", "late_means", "seed_scores"]
 
 MIN_SEEDS = 3  # fewer: no intervals
 ALPHA = 0.05
@@ -27,6 +29,14 @@ class Comparison(NamedTuple):
     labels: Mapping[str, str]
     axis: str
     """Header of the labels."""
+    how: str = ""
+    """How the number of a run was taken."""
+    family: int = 0
+    """Number of differences over which p is corrected: those of this table, or of all tables asked for at once."""
+    stratum: str = ""
+    """Of which part of the runs, such as "task=sort"; empty if of all."""
+    remarks: tuple[str, ...] = ()
+    """How the numbers of the runs came about, where that is not the usual way."""
 
     def differences(self, variant: str) -> np.ndarray:
         """Paired differences to the baseline `[n]`, over the seeds that both have."""
@@ -38,26 +48,41 @@ class Comparison(NamedTuple):
         return [variant for variant in self.table.index if variant != self.baseline]
 
 
-def compare(data: Data, metric: str | None = None, baseline: str | None = None) -> Comparison:
+def compare(
+    data: Data, metric: str | None = None, baseline: str | None = None, measured: Measured | None = None
+) -> Comparison:
     """Every variant's level and its paired difference to the baseline (the first variant unless named).
 
     Without a metric it is the score in the runs' summaries; a named metric is averaged over the same last share of the
-    rows where it is present. p values are corrected (Holm) over all variants compared here.
+    rows where it is present; any other number per run is given as `measured`. p values are corrected (Holm) over all
+    variants compared here.
     """
     baseline = resolve(baseline, data.labels) if baseline else data.variants[0]
-    scores = seed_scores(data, metric)
+    measured = measured or measure(data, metric)
+    scores = table_of(data, measured.values)
     rows = {variant: level(scores[variant].dropna().to_numpy()) for variant in data.variants}
     for variant, row in rows.items():
         row |= no_effect() if variant == baseline else effect(paired(scores, variant, baseline))
         row |= counts(data.runs[data.runs["variant"] == variant])
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")
+    comparison = Comparison(table, scores, baseline, measured.metric, data.labels, data.axis, measured.how)
+    return correct([comparison._replace(remarks=tuple(measured.remarks))])[0]
+
+
+def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """The comparisons with p corrected, and detectable effects computed, over all their differences together."""
+    table = adjust(pd.concat([comparison.table for comparison in comparisons], keys=range(len(comparisons))))
+    family = int((table["n_pairs"] > 0).sum())
+    return [each._replace(table=table.loc[place], family=family) for place, each in enumerate(comparisons)]
+
+
+def adjust(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of effects with the columns `p_holm`, Holm's correction over its rows, and `detectable`."""
+    table = table.drop(columns=["p_holm", "detectable"], errors="ignore")
     table.insert(table.columns.get_loc("p") + 1, "p_holm", statistics.holm(table["p"].to_numpy(dtype=float)))
-    compared = int((table["n_pairs"] > 0).sum() - (table.loc[baseline, "n_pairs"] > 0))
-    table["detectable"] = [
-        statistics.minimum_detectable_effect(sd, n, ALPHA, compared)
-        for sd, n in zip(table["difference_sd"], table["n_pairs"], strict=True)
-    ]
-    return Comparison(table, scores, baseline, metric or data.score_metric or "score", data.labels, data.axis)
+    family = int((table["n_pairs"] > 0).sum())
+    pairs = zip(table["difference_sd"], table["n_pairs"], strict=True)
+    return table.assign(detectable=[statistics.minimum_detectable_effect(sd, n, ALPHA, family) for sd, n in pairs])
 
 
 def paired(scores: pd.DataFrame, variant: str, versus: str) -> np.ndarray:
@@ -67,25 +92,26 @@ def paired(scores: pd.DataFrame, variant: str, versus: str) -> np.ndarray:
 
 def seed_scores(data: Data, metric: str | None = None) -> pd.DataFrame:
     """Seed × variant table of the stored scores, or of the late mean of a named metric; completed runs only."""
-    runs = data.runs[(data.runs["status"] == "completed") & data.runs["seed"].notna()]
-    runs = runs.drop_duplicates(["variant", "seed"])
-    if metric is not None and metric != data.score_metric:
-        runs = runs.assign(score=runs["name"].map(late_means(data, metric)))
-    seeds = sorted(data.runs["seed"].dropna().unique())
-    return runs.pivot(index="seed", columns="variant", values="score").reindex(index=seeds, columns=data.variants)
+    return table_of(data, measure(data, metric).values)
 
 
-def late_means(data: Data, metric: str) -> pd.Series:
-    """Mean per run over the last ⌈share · n⌉ (at least 1) of the n rows where the metric is present, as scores are."""
-    known = [column for column in data.metrics.columns if column not in ("name", "variant", "seed", "step")]
-    if metric not in known:
-        raise AnalysisError(f"no run logged '{metric}'; choose one of: {'  '.join(known)}")
-    present = data.metrics[["name", metric]].dropna()
-    groups = present.groupby("name", sort=False)[metric]
-    from_the_end = groups.cumcount(ascending=False)
-    count = np.ceil((data.share * groups.transform("size")).round(9)).clip(lower=1)  # 0.07 · 100 > 7 in floats
-    late = from_the_end < count
-    return present[late].groupby("name")[metric].mean()
+def table_of(data: Data, values: pd.Series) -> pd.DataFrame:
+    """Seed × variant table of a number per run (by name); completed runs only.
+
+    Where a variant has several cells it is the mean over them, of the seeds that have all of them.
+    """
+    runs = data.runs.assign(cell=data.runs["cell"] if "cell" in data.runs else "", value=data.runs["name"].map(values))
+    runs["value"] = runs["value"].where(runs["status"] == "completed").astype(float)
+    runs = runs.sort_values("status", key=lambda status: status != "completed", kind="stable")  # completed ones first
+    runs = runs.dropna(subset=["seed"]).drop_duplicates(["variant", "cell", "seed"])
+    seeds = pd.Index(sorted(runs["seed"].unique()), name="seed", dtype="Int64")
+    cells = runs.pivot(index=["variant", "seed"], columns="cell", values="value")
+    means = {}
+    for variant in data.variants:
+        own = dict.fromkeys(runs.loc[runs["variant"] == variant, "cell"])
+        values = cells.loc[[variant], list(own)].droplevel("variant") if own else pd.DataFrame(np.nan, seeds, [""])
+        means[variant] = values.reindex(seeds).mean(axis=1, skipna=False)
+    return pd.DataFrame(means, index=seeds, columns=data.variants)
 
 
 def level(scores: np.ndarray) -> dict[str, float]:

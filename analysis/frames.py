@@ -10,7 +10,7 @@ import pandas as pd
 Rows = list[dict[str, Any]]
 Columns = dict[str, np.ndarray]
 IDENTITY = ("name", "variant")
-TEXT_COLUMNS = ["name", "variant", "status", "reason"]
+TEXT_COLUMNS = ["name", "variant", "status", "reason", "sweep", "folder", "score_metric"]
 
 
 def runs_frame(facts: Sequence[Mapping], choices: Sequence[Mapping[str, str]], keys: Iterable[str]) -> pd.DataFrame:
@@ -37,17 +37,36 @@ def _numbers_if_possible(values: list[str | None]) -> pd.Series:
 
 def run_columns(rows: Rows) -> Columns:
     """Step and metrics of one run, each `[steps]`; after a resume the last row of a step counts. Null becomes NaN."""
-    by_step = {row["step"]: row for row in rows if isinstance(row.get("step"), int | float)}
+    by_step = {int(row["step"]): row for row in rows if _is_step(row.get("step"))}
     kept = list(by_step.values())
-    columns = {key: _floats([row.get(key) for row in kept]) for key in dict.fromkeys(chain.from_iterable(kept))}
+    alike: dict[tuple[str, ...], list[int]] = {}  # places of the rows that have the same keys: converted at once
+    for place, row in enumerate(kept):
+        alike.setdefault(tuple(row), []).append(place)
+    columns = {key: np.full(len(kept), np.nan) for key in dict.fromkeys(chain.from_iterable(alike))}
+    for keys, places in alike.items():
+        values = _floats([list(kept[place].values()) for place in places])
+        for column, key in enumerate(keys):
+            columns[key][places] = values[:, column]
     return columns | {"step": np.array(list(by_step), dtype=np.int64)}
 
 
-def _floats(values: list[Any]) -> np.ndarray:
+def _is_step(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) < 2**53  # beyond it a float is no exact step
+
+
+def _floats(rows: list[list[Any]]) -> np.ndarray:
     try:
-        return np.array(values, dtype=float)
-    except (ValueError, TypeError):
-        return pd.to_numeric(pd.Series(values, dtype=object), errors="coerce").to_numpy(dtype=float)
+        values = np.array(rows, dtype=float)
+    except (ValueError, TypeError, OverflowError):
+        values = np.empty(0)
+    return values if values.ndim == 2 else np.array([[_float(value) for value in row] for row in rows])
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except (ValueError, TypeError, OverflowError):
+        return np.nan
 
 
 def metrics_frame(facts: Sequence[Mapping[str, Any]], columns: Sequence[Columns]) -> pd.DataFrame:

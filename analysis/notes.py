@@ -5,17 +5,17 @@ import pandas as pd
 from analysis.comparison import ALPHA, MIN_SEEDS, Comparison
 from analysis.load import Data
 from analysis.statistics import min_p, seeds_for_p
-from analysis.variants import known
 
 
 def notes(data: Data, comparison: Comparison) -> list[str]:
     """All notes of a comparison, the method first; empty ones are left out."""
-    makers = (_method, _rule, _planned, _few_seeds, _unreachable, _missed, _unpaired, _duplicates, _without_score)
-    return [note for maker in makers if (note := maker(data, comparison))]
+    makers = (_rule, _few_seeds, _unreachable, _missed, _unpaired, _duplicates, _without_score)
+    made = [_method(data, comparison), *comparison.remarks, *(maker(data, comparison) for maker in makers)]
+    return [note for note in made if note]
 
 
 def _method(data: Data, comparison: Comparison) -> str:
-    score = f"{comparison.metric}, mean over the last {100 * data.share:g} % of its evaluations, per run"
+    score = f"{comparison.metric}, {comparison.how}, per run"
     level = "IQM: interquartile mean over seeds [95 % percentile bootstrap]"
     if not comparison.others:
         return f"score: {score}. {level}."
@@ -31,16 +31,9 @@ def _rule(data: Data, comparison: Comparison) -> str:
     if not compared:
         return ""
     return (
-        f"p: sign flips of paired differences (exact up to 14 seeds), Holm over {len(compared)} "
-        f"variant{'s' * (len(compared) > 1)}. Claims rest on p (Holm); intervals show size."
+        f"p: sign flips of paired differences (exact up to 14 seeds), Holm over {comparison.family} "
+        f"difference{'s' * (comparison.family > 1)}. Claims rest on p (Holm); intervals show size."
     )
-
-
-def _planned(data: Data, comparison: Comparison) -> str:
-    planned = data.planned_baseline
-    if not planned or known(planned, data.labels):
-        return ""
-    return f"the planned baseline {planned} has no run; compared with {comparison.labels[comparison.baseline]}."
 
 
 def _few_seeds(data: Data, comparison: Comparison) -> str:
@@ -57,20 +50,20 @@ def _few_seeds(data: Data, comparison: Comparison) -> str:
 
 def _unreachable(data: Data, comparison: Comparison) -> str:
     compared = compared_variants(comparison)
-    short = [variant for variant in compared if not reachable(comparison.table.loc[variant], len(compared))]
+    short = [variant for variant in compared if not reachable(comparison.table.loc[variant], comparison.family)]
     if not short:
         return ""
     n = int(comparison.table.loc[short, "n_pairs"].max())
-    holm = f", times {len(compared)} by Holm" if len(compared) > 1 else ""
+    holm = f", times {comparison.family} by Holm" if comparison.family > 1 else ""
     return (
         f"p cannot reach {ALPHA:g} with {n} paired seed{'s' * (n > 1)} (smallest p = {min_p(n):.2g}{holm}): "
-        f"{seeds_for_p(len(compared), ALPHA)} seeds are needed."
+        f"{seeds_for_p(comparison.family, ALPHA)} seeds are needed."
     )
 
 
 def _missed(data: Data, comparison: Comparison) -> str:
     table, compared = comparison.table, compared_variants(comparison)
-    null = [variant for variant in compared if _shows_nothing(table.loc[variant], len(compared))]
+    null = [variant for variant in compared if _shows_nothing(table.loc[variant], comparison.family)]
     effects = ", ".join(f"{comparison.labels[variant]} {table.loc[variant, 'detectable']:.2g}" for variant in null)
     return f"no difference shown is not no difference; could have missed effects below: {effects}." if null else ""
 
@@ -96,7 +89,8 @@ def _seeds(seeds: pd.Index) -> str:
 
 def _duplicates(data: Data, comparison: Comparison) -> str:
     completed = data.runs[data.runs["status"] == "completed"]
-    twice = completed[completed.duplicated(["variant", "seed"])]["name"]
+    same = [column for column in ("variant", "cell", "seed") if column in completed]
+    twice = completed[completed.duplicated(same)]["name"]
     return f"same variant and seed as an earlier run, not counted: {', '.join(twice)}." if len(twice) else ""
 
 
@@ -106,7 +100,7 @@ def _without_score(data: Data, comparison: Comparison) -> str:
 
 
 def compared_variants(comparison: Comparison) -> list[str]:
-    """Variants with at least one seed paired with the baseline: the family of Holm's correction."""
+    """Variants with at least one seed paired with the baseline: what Holm's correction counts."""
     return [variant for variant in comparison.others if comparison.table.loc[variant, "n_pairs"] > 0]
 
 

@@ -13,7 +13,7 @@ class AnalysisError(ValueError):
 def read_lines(path: Path, naming: Collection[str] = ()) -> tuple[list[dict[str, Any]], str | None]:
     """The objects of a JSON-lines file, and what is wrong with it (a killed process leaves a cut last line).
 
-    With `naming`, only the objects that have one of these keys; the others are not even parsed.
+    With `naming`, only the lines in which one of these texts occurs; the others are not even parsed.
     """
     try:
         lines = [line for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if line.strip()]
@@ -23,15 +23,17 @@ def read_lines(path: Path, naming: Collection[str] = ()) -> tuple[list[dict[str,
         lines = [line for line in lines if _names(line, naming) or not _looks_whole(line)]
     try:
         rows = json.loads("[" + ",".join(lines) + "]")  # one call: three times faster than line by line
-    except ValueError:
+    except (ValueError, RecursionError):
+        rows = []
+    if len(rows) != len(lines):  # also where two broken lines make one whole object
         rows = [_parse(line) for line in lines]
     good = [row for row in rows if isinstance(row, dict)]
     damaged = len(rows) - len(good)
     return good, f"{path.name}: {damaged} damaged line{'s' * (damaged > 1)} skipped" if damaged else None
 
 
-def _names(line: str, keys: Collection[str]) -> bool:
-    return any(f'"{key}"' in line for key in keys)
+def _names(line: str, texts: Collection[str]) -> bool:
+    return any(text in line for text in texts)
 
 
 def _looks_whole(line: str) -> bool:
@@ -46,7 +48,7 @@ def _unreadable(path: Path, error: OSError) -> str:
 def _parse(line: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -56,7 +58,7 @@ def read_object(path: Path) -> tuple[dict[str, Any], str | None]:
         value = json.loads(path.read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
         return {}, _unreadable(path, error)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}, f"{path.name} is damaged"
     return (value, None) if isinstance(value, dict) else ({}, f"{path.name} is damaged")
 

@@ -14,6 +14,7 @@ Array = np.ndarray
 
 EXACT_SEEDS = 14  # up to here all 2ⁿ sign flips are enumerated
 RANDOM_FLIPS = 9_999
+ROOM = 2**22  # numbers held at once
 
 
 class Interval(NamedTuple):
@@ -69,21 +70,49 @@ def iqm_interval(scores: Array, level: float = 0.95, resamples: int = 10_000, se
     """Percentile bootstrap of the IQM over runs, `[..., n] → [...]` twice; NaN are left out, fewer than 2 runs: NaN.
 
     Source: Agarwal et al. 2021 (one task). Measured coverage: about 90 % at n = 5, 93 % at n = 10.
-    The random stream is fixed: the same scores always give the same interval.
+    The random stream is fixed: the same scores, in any order, always give the same interval.
     """
     scores = np.asarray(scores, dtype=float)
-    tails = [(1 - level) / 2, (1 + level) / 2]
-    rows = [_bootstrap_quantiles(row, tails, resamples, seed) for row in scores.reshape(-1, scores.shape[-1])]
-    low, high = np.moveaxis(np.reshape(rows, (*scores.shape[:-1], 2)), -1, 0)
+    ordered = np.sort(scores.reshape(-1, scores.shape[-1]), axis=-1)  # NaN last
+    counts = (~np.isnan(ordered)).sum(-1)
+    ends = np.full((len(ordered), 2), np.nan)
+    for n in set(counts.tolist()) - {0, 1}:
+        ends[counts == n] = _bootstrap_quantiles(ordered[counts == n, :n], level, resamples, seed)
+    low, high = np.moveaxis(ends.reshape(*scores.shape[:-1], 2), -1, 0)
     return Interval(low, high)
 
 
-def _bootstrap_quantiles(row: Array, tails: list[float], resamples: int, seed: int) -> Array:
-    values = row[~np.isnan(row)]
-    if values.size < 2:
-        return np.full(2, np.nan)
-    index = np.random.default_rng(seed).integers(values.size, size=(resamples, values.size))
-    return np.quantile(iqm(values[index]), tails)
+def _bootstrap_quantiles(ordered: Array, level: float, resamples: int, seed: int) -> Array:
+    """Quantiles `[rows, 2]` of the IQM of resamples of sorted rows `[rows, n]`.
+
+    A resample with its indices sorted is itself sorted, so each IQM is a weighted sum of the row: one product for all.
+    """
+    n = ordered.shape[-1]
+    cut = n // 4
+    index = np.sort(np.random.default_rng(seed).integers(n, size=(resamples, n)), axis=-1)[:, cut : n - cut]
+    places = (index + n * np.arange(resamples)[:, None]).ravel()
+    weights = np.bincount(places, minlength=resamples * n).reshape(resamples, n) / (n - 2 * cut)
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    step = max(1, ROOM // resamples)
+    blocks = [ordered[start : start + step] @ weights.T for start in range(0, len(ordered), step)]
+    return np.concatenate([np.quantile(block, tails, axis=-1).T for block in blocks])
+
+
+def stratified_iqm_interval(
+    scores: Array, strata: Array, level: float = 0.95, resamples: int = 10_000, seed: int = 0
+) -> Interval:
+    """Percentile bootstrap of the IQM of all scores `[n]`, runs resampled within their stratum `[n]` (task).
+
+    Source: Agarwal et al. 2021. Fewer than 2 scores: NaN.
+    """
+    scores, strata = np.asarray(scores, dtype=float), np.asarray(strata)
+    if scores.size < 2:
+        return Interval(np.nan, np.nan)
+    rng = np.random.default_rng(seed)
+    parts = [np.sort(scores[strata == stratum]) for stratum in dict.fromkeys(strata.tolist())]
+    drawn = [part[rng.integers(part.size, size=(resamples, part.size))] for part in parts]
+    low, high = np.quantile(iqm(np.concatenate(drawn, axis=-1)), [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high))
 
 
 def paired_difference(differences: Array, level: float = 0.95) -> Difference:
@@ -227,3 +256,12 @@ def seeds_needed(effect_size: float, alpha: float = 0.05, target: float = 0.8, l
         if n > limit:
             raise ValueError(f"effect size {effect_size:g} needs more than {limit} seeds")
     return n
+
+
+def superiority(scores: Array, baseline: Array) -> float:
+    """P(X > Y) of two independent samples `[n]` and `[m]`, ties one half: Mann-Whitney U / (n·m).
+
+    Source: Mann & Whitney 1947; the "probability of improvement" of Agarwal et al. 2021. Not paired.
+    """
+    gaps = np.asarray(scores, dtype=float)[:, None] - np.asarray(baseline, dtype=float)
+    return float(((np.sign(gaps) + 1) / 2).mean())

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.comparison import Comparison
-from analysis.notes import compared_variants, reachable
+from analysis.notes import reachable
 from analysis.verdict import Verdict
 
 NOTHING = "–"
@@ -19,7 +19,7 @@ LATEX = str.maketrans(
     {character: rf"\{character}" for character in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"}
-    | {"−": "$-$", "±": r"$\pm$", "–": "--", "∞": r"$\infty$"}
+    | {"−": "$-$", "±": r"$\pm$", "–": "--", "∞": r"$\infty$", "≥": r"$\geq$", "×": r"$\times$"}
 )
 
 
@@ -109,8 +109,7 @@ def _not_for(baseline: str, cell: Cell, header: str) -> Cell:
 
 def corrected_p(comparison: Comparison, table: pd.DataFrame) -> list[str]:
     """Holm's p of each row of the table; a dash, not "not significant", where so few seeds could not reach 0.05."""
-    family = len(compared_variants(comparison))
-    return [p_value(row["p_holm"]) if reachable(row, family) else NOTHING for _, row in table.iterrows()]
+    return [p_value(row["p_holm"]) if reachable(row, comparison.family) else NOTHING for _, row in table.iterrows()]
 
 
 def win_rate(row: pd.Series) -> str:
@@ -154,7 +153,7 @@ def fit(grid: Grid, width: int) -> Grid:
 
 
 def _counts_anything(grid: Grid, header: str) -> bool:
-    return any(not row[0].startswith(("0/", NOTHING)) for row in select(grid, [header]).rows)
+    return any(not cell.startswith(("0/", NOTHING)) for row in select(grid, [header]).rows for cell in row)
 
 
 def _width(grid: Grid) -> int:
@@ -190,6 +189,12 @@ def markdown(grid: Grid) -> str:
 
 def latex(grid: Grid) -> str:
     r"""A booktabs tabular; needs `\usepackage{booktabs}`."""
-    lines = [" & ".join(cell.translate(LATEX) for cell in line) + r" \\" for line in (grid.headers, *grid.rows)]
+    lines = [" & ".join(map(_latex_cell, line)) + r" \\" for line in (grid.headers, *grid.rows)]
     head = rf"\begin{{tabular}}{{l{'r' * (len(grid.headers) - 1)}}}"
     return "\n".join([head, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _latex_cell(text: str) -> str:
+    """Escaped; at the start of a row, `[` or `*` would be read as an argument of the line break before it."""
+    escaped = " ".join(text.split()).translate(LATEX)
+    return "{}" + escaped if escaped.startswith(("[", "*")) else escaped

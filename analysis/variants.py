@@ -11,7 +11,12 @@ _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[\]{}()]*[\]})])")
 
 def split(variant: str) -> list[str]:
     """The overrides in a variant's name: `"norm=local,task.sizes=[1,2]"` → two."""
-    return [] if variant == DEFAULT else [part for part in _COMMA_OUTSIDE_BRACKETS.split(variant) if part]
+    return [] if variant == DEFAULT else pieces(variant)
+
+
+def pieces(text: str) -> list[str]:
+    """The text cut at its commas, but for those in brackets."""
+    return [part for part in _COMMA_OUTSIDE_BRACKETS.split(text) if part]
 
 
 def key_value(override: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Against TRL's GRPOTrainer: the same sort task, the same batch, as many parameters, training steps and whole runs.
 
-Sort 8 out of 16 tokens, completions of exactly 8 in TRL, 8 and an end token here (9 to sample, to our disadvantage);
-16 prompts x group 8, two layers of width 64, learning rate 1e-3, one update a batch. Needs `pip install '.[bench]'`.
+Sort 8 out of 16 tokens, completions of exactly 8, 16 prompts x group 8, two layers of width 64, learning rate 1e-3, one
+update a batch. Needs `pip install '.[bench]'`; `compile=true` needs a C++ compiler.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.common import Fresh, Training, alternating, fresh, options, publ
 
 COMPLETIONS = 16 * 8
 OURS = (
-    "task.alphabet=16 task.shortest=8 task.longest=8 task.cap=9 group_size=8 model.width=64 model.layers=2 "
+    "task.alphabet=16 task.shortest=8 task.longest=8 task.cap=8 group_size=8 model.width=64 model.layers=2 "
     "model.heads=4 model.feedforward=384 inner_steps=1 minibatches=1 entropy_coef=0 lr=1e-3 lr_final=1"
 ).split()
 INSTALLED = importlib.util.find_spec("trl") is not None
@@ -109,11 +109,11 @@ def train_trl(steps: int) -> dict[str, float]:
     return {"rate": rate, "parameters": parameters, "length": lengths[-1] if lengths else float("nan")}
 
 
-def train_ours(steps: int) -> dict[str, float]:
+def train_ours(steps: int, *overrides: str) -> dict[str, float]:
     """Train a single run step by step, as the engine does; return the same numbers."""
-    training = Training(1, *OURS)
-    seconds = training.seconds(steps)
-    return {"rate": training.completions / seconds, "parameters": training.parameters, "length": 9}
+    training = Training(1, *OURS, *overrides)
+    rate, length = training.completions / training.seconds(steps), training.fleet.task.cap
+    return {"rate": rate, "parameters": training.parameters, "length": length}
 
 
 def one_pair(steps: int) -> float:
@@ -132,8 +132,8 @@ def our_sweep(runs: int, steps: int) -> float:
 def main() -> None:
     """Measure, print, write; or, as ``worker trl|ours steps``, train in this process."""
     if sys.argv[1:2] == ["worker"]:
-        which, steps = sys.argv[2], int(sys.argv[3])
-        print(json.dumps({"trl": train_trl, "ours": train_ours}[which](steps)))
+        which, steps, *overrides = sys.argv[2:]
+        print(json.dumps({"trl": train_trl, "ours": train_ours}[which](int(steps), *overrides)))
         return
     if not INSTALLED:
         sys.exit("TRL is not installed: pip install '.[bench]'")
@@ -142,12 +142,17 @@ def main() -> None:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Alternate ours and TRL in fresh processes: first the rates of single runs, then whole sweeps."""
-    cases = {"rlexp, 1 thread": ("ours", 1), "TRL, 1 thread": ("trl", 1), "TRL, 2 threads": ("trl", 2)}
+    cases = {
+        "rlexp, 1 thread": (1, "ours"),
+        "TRL, 1 thread": (1, "trl"),
+        "TRL, 2 threads": (2, "trl"),
+        "rlexp compile=true, 1 thread": (1, "ours", "compile=true"),
+    }
     said: dict[str, list[dict]] = {name: [] for name in cases}
 
     def rate(name: str) -> float:
-        which, threads = cases[name]
-        said[name].append(fresh("benchmarks.trl", "worker", which, arguments.steps, threads=threads))
+        threads, which, *overrides = cases[name]
+        said[name].append(fresh("benchmarks.trl", "worker", which, arguments.steps, *overrides, threads=threads))
         return said[name][-1]["rate"]
 
     rates = alternating({name: lambda name=name: rate(name) for name in cases}, arguments.repetitions)

@@ -1,4 +1,4 @@
-"""Cutting and joining named tuples of tensors along their replicas (axis 0) or their prompts (axis 1)."""
+"""Cutting and joining named tuples and dicts of tensors along their replicas (axis 0) or their prompts (axis 1)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ Tensors = TypeVar("Tensors")
 
 
 def cut(tensors: Tensors, rows: slice, axis: int = 0) -> Tensors:
-    """Return the rows of a tensor, or of every tensor of a named tuple or dict; None has none."""
-    if tensors is None:
-        return None
+    """Return the rows of a tensor, or of every tensor of a named tuple or a dict."""
     if isinstance(tensors, torch.Tensor):
         return tensors[(slice(None),) * axis + (rows,)]
     if isinstance(tensors, dict):
@@ -23,8 +21,6 @@ def cut(tensors: Tensors, rows: slice, axis: int = 0) -> Tensors:
 
 def join(parts: Sequence[Tensors]) -> Tensors:
     """Concatenate tensors, or named tuples or dicts of them, along their replicas."""
-    if parts[0] is None:
-        return None
     if isinstance(parts[0], torch.Tensor):
         return torch.cat(parts)
     if isinstance(parts[0], dict):

@@ -20,11 +20,11 @@ from rlexp.step import Fleet
 LATEST, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 
 
-def save(fleet: Fleet, replica: int, folder: Path, step: int, tokens: int) -> None:
-    """Write the state of one replica after ``step`` steps."""
-    state = {"step": step, "tokens": tokens, "updates": fleet.adam.updates}
+def save(fleet: Fleet, replica: int, folder: Path, step: int, sampled: Mapping[str, int]) -> None:
+    """Write the state of one replica after ``step`` steps, and how much it has sampled."""
+    state = {"step": step, **sampled, "updates": fleet.adam.updates}
     for name, tensors in stacks(fleet).items():
-        state[name] = [tensor[replica].detach().clone() for tensor in tensors]
+        state[name] = [tensor[replica].detach().clone().cpu() for tensor in tensors]
     draft = folder / (LATEST + ".tmp")
     torch.save(state, draft)
     if (folder / LATEST).exists():

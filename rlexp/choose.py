@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Literal, Union, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -28,7 +28,13 @@ def knobs(function: Callable) -> dict[str, object]:
 
 
 def needs(function: Callable) -> tuple[str, ...]:
-    """Return the names of the tensors that an axis function takes: those of its positional parameters."""
+    """Return the names of the tensors that an axis function, bound or not, takes by position."""
+    return positional(getattr(function, "func", function))
+
+
+@cache
+def positional(function: Callable) -> tuple[str, ...]:
+    """Return the names of the parameters that can be given by position."""
     parameters = inspect.signature(function).parameters.values()
     return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
 

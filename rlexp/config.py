@@ -35,10 +35,11 @@ class GroupSize(Closed):
 
 
 class Filter(Closed):
-    """Which completions enter the loss, and which the statistics of ``norm``."""
+    """Which groups are replaced by others in up to so many rounds, what enters the loss, and what the statistics."""
 
+    refill: schema(filter.GROUPS, rounds=PositiveInt)
     loss: schema(filter.FUNCTIONS)
-    statistics: schema(filter.FUNCTIONS)
+    statistics: schema(filter.COMPLETIONS)
 
 
 class Evaluation(Closed):
@@ -88,6 +89,9 @@ class Config(Closed):
     checkpoint_every: PositiveInt
     resume: Literal["auto", "failed", "never"]
     threads: PositiveInt | None
+    device: Literal["cpu", "cuda"]
+    matmul_precision: Literal["highest", "high", "medium"]
+    compile: bool
     eval: Evaluation
     score: Score
     baseline: str | None
@@ -165,19 +169,23 @@ def axis_problems(config: Config) -> Iterator[str]:
     """Knobs that contradict the choice they belong to or would do nothing."""
     if config.kl.name == "none" and config.kl.coef > 0:
         yield f"kl.coef={shown(config.kl.coef)}: kl=none has no penalty to weigh; choose kl=k1, k2 or k3"
-    if config.shaping.name == "overlong" and config.shaping.cache > config.shaping.cap:
-        yield f"shaping.cache={config.shaping.cache}: must be at most shaping.cap={config.shaping.cap}"
+    yield from disordered("shaping", config.shaping, "cache", "cap")
+    filters = {f"filter.{place}": getattr(config.filter, place) for place in Filter.model_fields}
+    for place, node in {"shaping": config.shaping, **filters}.items():
+        yield from disordered(place, node, "low", "high")
+    refill = config.filter.refill
+    if (refill.name == "none") != (refill.rounds == 1):
+        needed = "is of 1 round" if refill.name == "none" else "needs at least 2"
+        yield f"filter.refill.rounds={refill.rounds}: filter.refill.name={refill.name} {needed}"
     if config.model.name == "transformer" and config.model.width % config.model.heads:
         yield f"model.heads={config.model.heads}: must divide model.width={config.model.width}"
 
 
 def bound_problems(config: Config) -> Iterator[str]:
     """Pairs of bounds that leave nothing between them."""
-    knobs = {"clip": config.clip.model_dump(), "mismatch": config.mismatch.model_dump()}
-    for axis, least, most in (("clip", "lower", "upper"), ("clip", "lb", "ub"), ("mismatch", "low", "high")):
-        low, high = knobs[axis].get(least), knobs[axis].get(most)
-        if low is not None and high is not None and low > high:
-            yield f"{axis}.{least}={shown(low)}: must be at most {axis}.{most}={shown(high)}"
+    yield from disordered("clip", config.clip, "lower", "upper")
+    yield from disordered("clip", config.clip, "lb", "ub")
+    yield from disordered("mismatch", config.mismatch, "low", "high")
     if config.clip.name == "two_sided" and config.clip.delta < 1 + config.clip.high:
         yield f"clip.delta={shown(config.clip.delta)}: must be at least 1 + clip.high, which it would cut off"
 
@@ -191,3 +199,10 @@ def remarks(config: Config) -> Iterator[str]:
         )
     if config.mismatch.name != "none" and config.sampler.name == "exact":
         yield f"mismatch={config.mismatch.name}: sampler=exact leaves nothing to correct, every weight is 1"
+
+
+def disordered(place: str, node: Closed, smaller: str, larger: str) -> Iterator[str]:
+    """Whether a node has these two knobs in the wrong order."""
+    first, second = (getattr(node, knob, None) for knob in (smaller, larger))
+    if first is not None and second is not None and first > second:
+        yield f"{place}.{smaller}={shown(first)}: must be at most {place}.{larger}={shown(second)}"

@@ -20,12 +20,14 @@ from rlexp.config import Config
 from rlexp.evaluate import evaluate
 from rlexp.interrupt import Clock, Interrupt
 from rlexp.loggers import LOGGERS
+from rlexp.machine import bytes_a_run, compiled, prepare
 from rlexp.metrics import Row
 from rlexp.models import MODELS
 from rlexp.models.layers import Init
 from rlexp.progress import Progress
 from rlexp.recorder import Recorder, collapsed, score
 from rlexp.resume import outcome, restarts
+from rlexp.rollout import distributions, sample
 from rlexp.start import STARTS
 from rlexp.step import Fleet, Variant, train_step
 from rlexp.tasks import TASKS
@@ -36,6 +38,7 @@ LOG = logging.getLogger(__name__)
 VARIANT = ("shaping", "filter", "norm", "clip", "agg", "kl", "sampler", "mismatch", "entropy_coef")
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature")
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
+SAMPLED = ("tokens", "completions")
 HEALTH = ("loss/total", "optim/grad_norm")
 
 
@@ -143,7 +146,7 @@ def train_jobs(jobs: Sequence[Job], title: str = "rlexp") -> list[float | Except
 def checkpoint_of(job: Job) -> dict[str, Any]:
     """Return the saved state of a job, or that of one that has not begun (step −1: nothing, not even evaluated)."""
     state = None if restarts(job.folder) else checkpoint.load(job.folder)
-    return state or {"step": -1, "tokens": 0}
+    return state or {"step": -1, **dict.fromkeys(SAMPLED, 0)}
 
 
 def train_batch(jobs: Sequence[Job], states: Sequence[Mapping[str, Any]], title: str) -> list[float | Exception]:
@@ -155,7 +158,8 @@ def train_batch(jobs: Sequence[Job], states: Sequence[Mapping[str, Any]], title:
         fleet = build([run.job.config for run in runs])
         if states[0]["step"] >= 0:
             checkpoint.restore(fleet, [states[i] for i in order])
-        train(fleet, runs, states[0]["step"], torch.tensor([states[i]["tokens"] for i in order]), title)
+        sampled = {name: torch.tensor([states[i][name] for i in order]) for name in SAMPLED}
+        train(fleet, runs, states[0]["step"], sampled, title)
     except BaseException as error:
         end(runs, error)
         raise
@@ -175,30 +179,40 @@ def end(runs: Sequence[Run], error: BaseException) -> None:
 def build(configs: Sequence[Config]) -> Fleet:
     """Make the fleet of configs that share a bucket and are ordered by variant."""
     first, seeds = configs[0], [config.seed for config in configs]
+    device = prepare(first)
     task = choose(TASKS, first.task)()
-    policy = choose(MODELS, first.model)(Init(seeds), task)
+    policy = choose(MODELS, first.model)(Init(seeds), task).to(device)
     choose(STARTS, first.start)(policy)
     total = first.steps * first.inner_steps * first.minibatches
-    schedule = Schedule(own(configs, "lr"), own(configs, "warmup_steps"), own(configs, "lr_final"), total)
+    rates = (own(configs, key, device) for key in ("lr", "warmup_steps", "lr_final"))
     return Fleet(
         task=task,
         policy=policy,
         reference=copy.deepcopy(policy).requires_grad_(False),
-        adam=Adam(policy, schedule, own(configs, "grad_clip")),
+        adam=Adam(policy, Schedule(*rates, total), own(configs, "grad_clip", device)),
         blocks=blocks(configs),
         seeds=seeds,
-        temperature=own(configs, "temperature"),
+        temperature=own(configs, "temperature", device),
         prompts=first.group_size.prompts,
         group=first.group_size.completions,
         inner_steps=first.inner_steps,
         minibatches=first.minibatches,
+        sample=compiled(sample, first),
+        distributions=compiled(distributions, first),
     )
 
 
-def own(configs: Sequence[Config], key: str) -> Tensor:
+def most_runs(config: Config, memory: float) -> int:
+    """How many runs of a config one batch can hold in so many bytes, at least 1."""
+    task = choose(TASKS, config.task)()
+    policy = choose(MODELS, config.model)(Init([config.seed]), task)
+    return max(1, int(memory / bytes_a_run(policy, config, task.prompt_length, task.cap)))
+
+
+def own(configs: Sequence[Config], key: str, device: torch.device) -> Tensor:
     """Each run's own number, ``[R]``; null is infinity."""
-    numbers = [getattr(config, key) for config in configs]
-    return torch.tensor([math.inf if number is None else number for number in numbers], dtype=torch.float32)
+    numbers = (getattr(config, key) for config in configs)
+    return torch.tensor([math.inf if n is None else n for n in numbers], dtype=torch.float32, device=device)
 
 
 def blocks(configs: Sequence[Config]) -> list[tuple[Variant, int]]:
@@ -214,6 +228,8 @@ def variant(config: Config) -> Variant:
         shaping=choose(shaping.FUNCTIONS, config.shaping),
         filter_loss=choose(filter.FUNCTIONS, config.filter.loss),
         filter_statistics=choose(filter.FUNCTIONS, config.filter.statistics),
+        refill=choose(filter.GROUPS, config.filter.refill),
+        rounds=config.filter.refill.rounds,
         norm=choose(norm.FUNCTIONS, config.norm),
         clip=choose(clip.FUNCTIONS, config.clip),
         agg=choose(agg.FUNCTIONS, config.agg),
@@ -227,26 +243,27 @@ def variant(config: Config) -> Variant:
     )
 
 
-def train(fleet: Fleet, runs: Sequence[Run], done: int, tokens: Tensor, title: str) -> None:
+def train(fleet: Fleet, runs: Sequence[Run], done: int, sampled: Row, title: str) -> None:
     """Run the loop from after step ``done``: step, and now and then measure, evaluate, record, save."""
     config = runs[0].job.config
     clock = Clock(runs[0].last.get("time/total", 0.0))
     threads = Threads(len(runs), config.threads)
     held_out = config.eval.model_dump(exclude={"every"})
     if done < 0:
-        record(runs, 0, evaluate(fleet, 0, **held_out), tokens, config, clock)
+        record(runs, 0, evaluate(fleet, 0, **held_out), sampled, clock)
     with Progress([run.job for run in runs], config.steps, title) as progress, Interrupt() as interrupt:
         for step in range(max(done, 0) + 1, config.steps + 1):
             evaluating = step % config.eval.every == 0 or step == config.steps
             measuring = evaluating or step % config.log_every == 0
             row = threads.run(step, train_step, fleet, step, measuring)
-            tokens += row.pop("tokens")
+            for name in SAMPLED:
+                sampled[name] += row.pop(name).cpu()
             if measuring:
                 row |= evaluate(fleet, step, **held_out) if evaluating else {}
-                record(runs, step, row, tokens, config, clock)
+                record(runs, step, row, sampled, clock)
                 progress.update(step, [run.error is None for run in runs], row["reward/mean"].tolist())
             if step % config.checkpoint_every == 0 or step == config.steps or interrupt.asked:
-                save(fleet, runs, step, tokens)
+                save(fleet, runs, step, sampled)
             if all(run.error for run in runs):
                 break
             if interrupt.asked and step < config.steps:
@@ -256,19 +273,21 @@ def train(fleet: Fleet, runs: Sequence[Run], done: int, tokens: Tensor, title: s
             run.finish("completed")
 
 
-def save(fleet: Fleet, runs: Sequence[Run], step: int, tokens: Tensor) -> None:
+def save(fleet: Fleet, runs: Sequence[Run], step: int, sampled: Row) -> None:
     """Write a checkpoint for every run that is alive."""
     for replica, run in enumerate(runs):
         if run.error is None:
-            checkpoint.save(fleet, replica, run.job.folder, step, int(tokens[replica]))
+            numbers = {name: int(counts[replica]) for name, counts in sampled.items()}
+            checkpoint.save(fleet, replica, run.job.folder, step, numbers)
 
 
-def record(runs: Sequence[Run], step: int, row: Row, tokens: Tensor, config: Config, clock: Clock) -> None:
+def record(runs: Sequence[Run], step: int, row: Row, sampled: Row, clock: Clock) -> None:
     """Hand every run that is alive its column of the metrics."""
-    columns = {name: values.tolist() for name, values in row.items()} | {"progress/tokens": tokens.tolist()}
-    sampled, elapsed = step * config.group_size.prompts * config.group_size.completions, clock.elapsed()
+    progress = {f"progress/{name}": counts for name, counts in sampled.items()}
+    columns = {name: values.tolist() for name, values in (row | progress).items()}
+    elapsed = clock.elapsed()
     for i, run in enumerate(runs):
         if run.error is None:
             own_row = {name: values[i] for name, values in columns.items()}
-            facts = {"progress/completions": sampled, "time/total": elapsed, "time/step": elapsed / max(step, 1)}
-            run.record(step, own_row | facts)
+            times = {"time/total": elapsed, "time/step": elapsed / max(step, 1)}
+            run.record(step, own_row | times)

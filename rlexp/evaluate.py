@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rlexp import rollout
 from rlexp.step import Fleet
-from rlexp.streams import Purpose, uniforms
+from rlexp.streams import Purpose
 from rlexp.tasks import combine
 
 
@@ -21,8 +21,8 @@ def evaluate(fleet: Fleet, step: int, prompts: int, samples: int, ks: Sequence[i
     at the sampling temperature. ``eval/reward`` is the weighted sum of the task's components before any shaping.
     """
     task = fleet.task
-    questions = task.prompts(uniforms(fleet.seeds, Purpose.EVALUATION_PROMPTS, 0, (prompts, task.draws)), held_out=True)
-    noise = uniforms(fleet.seeds, Purpose.EVALUATION_SAMPLING, step, (prompts, samples, task.cap))
+    questions = task.prompts(fleet.uniforms(Purpose.EVALUATION_PROMPTS, 0, prompts, task.draws), held_out=True)
+    noise = fleet.uniforms(Purpose.EVALUATION_SAMPLING, step, prompts, samples, task.cap)
     greedy = rollout.sample(fleet.policy, task, questions, noise[:, :, :1], fleet.temperature, rollout.best)
     sampled = rollout.sample(fleet.policy, task, questions, noise, fleet.temperature)
     right = task.score(questions, greedy.completions, greedy.mask, greedy.finished).correct

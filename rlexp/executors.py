@@ -11,6 +11,11 @@ LIBRARIES = {"inline": None, "processes": "submitit", "slurm": "submitit", "ray"
 COUNTS = ("max_replicas", "workers", "cpus", "mem_gb", "minutes")
 
 
+def elsewhere(launcher: Mapping[str, Any]) -> bool:
+    """Whether batches may be trained on machines other than this one."""
+    return launcher.get("executor") in ("ray", "slurm")
+
+
 def executor_problem(launcher: Mapping[str, Any]) -> str | None:
     """Say why batches cannot be trained as the launcher's settings want it, if so."""
     executor = launcher["executor"]
@@ -18,7 +23,7 @@ def executor_problem(launcher: Mapping[str, Any]) -> str | None:
         return f"hydra.launcher.executor={executor}: must be one of {', '.join(LIBRARIES)}"
     for knob in COUNTS:
         if launcher.get(knob) is not None and launcher[knob] < 1:
-            rest = ", or null for no limit" if knob == "max_replicas" else ""
+            rest = ", or null for what fits memory" if knob == "max_replicas" else ""
             return f"hydra.launcher.{knob}={launcher[knob]}: must be at least 1{rest}"
     library = LIBRARIES[executor]
     if library and not find_spec(library):

@@ -74,13 +74,14 @@ def check_run(config: DictConfig) -> None:
     from rlexp.compose import plain
     from rlexp.config import read
     from rlexp.errors import ConfigError
+    from rlexp.machine import device_problem
     from rlexp.plan import folder_problem, hydra_config
     from rlexp.resume import refusal
 
     checked = read(plain(config))
     with hydra_config(config):
         folder = Path(os.path.abspath(config.hydra.run.dir))
-    if problem := folder_problem(folder) or refusal(checked, folder):
+    if problem := device_problem(checked) or folder_problem(folder) or refusal(checked, folder):
         raise ConfigError([problem])
     note([checked])
 
@@ -88,6 +89,8 @@ def check_run(config: DictConfig) -> None:
 def check_sweep(config: DictConfig) -> None:
     """ConfigError unless every job can start; what was composed is kept for the sweeper and the launcher."""
     from rlexp.errors import ConfigError
+    from rlexp.executors import elsewhere
+    from rlexp.machine import device_problem
     from rlexp.plan import Remembering, folder_problem, launcher_problem, plan
 
     hydra = GlobalHydra.instance().hydra
@@ -95,7 +98,11 @@ def check_sweep(config: DictConfig) -> None:
     folder = config.hydra.sweep.dir  # fixes `${now:}` for all jobs, which copy what is resolved here
     if problem := folder_problem(Path(folder).absolute()) or launcher_problem(config):
         raise ConfigError([problem])
-    note([job.config for job in plan(hydra.config_loader, config, jobs_of(config))])
+    planned = plan(hydra.config_loader, config, jobs_of(config))
+    problems = {} if elsewhere(config.hydra.launcher) else {device_problem(job.config): None for job in planned}
+    if problem := next(filter(None, problems), None):
+        raise ConfigError([problem])
+    note([job.config for job in planned])
 
 
 def note(configs: Sequence[Any]) -> None:

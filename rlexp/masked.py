@@ -57,6 +57,11 @@ def is_constant(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:
     return masked_extreme(values, mask, dims, 1) <= masked_extreme(values, mask, dims, -1)
 
 
+def per_token(values: Tensor, tokens: Tensor) -> Tensor:
+    """Return values of completions in a shape that goes with ``tokens``; values of tokens as they are."""
+    return values if values.dim() == tokens.dim() else values.unsqueeze(-1)
+
+
 def centred(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:
     """Values minus their mean over ``dims``, exactly zero where they are all equal.
 

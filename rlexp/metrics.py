@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rlexp.choose import ask
+from rlexp.collect import Collected
 from rlexp.masked import count, is_constant, masked_extreme, masked_mean, masked_std, masked_sum
 from rlexp.rollout import Rollout
 from rlexp.tasks import Scores
@@ -64,6 +65,14 @@ def group_metrics(rewards: Tensor, reward_range: tuple[float, float]) -> Row:
         "groups/all_best": of_groups(constant & best),
         "groups/zero_other": of_groups(constant & ~worst & ~best),
     }
+
+
+def filter_metrics(groups: Collected, mask: Tensor) -> Row:
+    """Rounds of sampling, groups sampled, kept by ``refill`` and used; share of the batch's tokens in the loss."""
+    prompts = groups.rollout.mask.shape[1]
+    counts = {"rounds": groups.rounds, "sampled": groups.rounds * prompts, "passed": groups.passed, "used": groups.used}
+    row = {f"filter/{name}": number.to(torch.get_default_dtype()) for name, number in counts.items()}
+    return row | {"filter/tokens": mean(mask, groups.rollout.mask, TOKENS)}
 
 
 def advantage_metrics(advantages: Tensor) -> Row:

@@ -14,7 +14,7 @@ class Rollout(NamedTuple):
     """Prompts ``[R, P, L]``; completions, old_log_probs and mask ``[R, P, G, T]``; finished ``[R, P, G]``.
 
     The mask covers the tokens up to the end token, which counts; elsewhere old_log_probs are 0. ``sampler_log_probs``
-    are None where the tokens were drawn from the policy itself, see ``sampler``.
+    are those that the tokens were drawn from: the same tensor, unless ``sampler`` has changed them.
     """
 
     prompts: Tensor
@@ -22,7 +22,14 @@ class Rollout(NamedTuple):
     old_log_probs: Tensor
     mask: Tensor
     finished: Tensor
-    sampler_log_probs: Tensor | None = None
+    sampler_log_probs: Tensor
+
+    @property
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """Return every completion behind its prompt and which of these tokens count, ``[R, P, G, L + T]`` each."""
+        prompts = self.prompts.unsqueeze(2).expand(-1, -1, self.mask.shape[2], -1)
+        present = torch.ones_like(prompts, dtype=torch.bool)
+        return torch.cat([prompts, self.completions], -1), torch.cat([present, self.mask], -1)
 
 
 def draw(log_probs: Tensor, uniforms: Tensor) -> Tensor:
@@ -36,6 +43,16 @@ def best(log_probs: Tensor, uniforms: Tensor) -> Tensor:
     return log_probs.argmax(-1)
 
 
+def distributions(policy, prompts: Tensor, completions: Tensor, temperature: Tensor) -> Tensor:
+    """Log-probabilities of the whole vocabulary at the ``temperature`` ``[R]`` of each run, ``[R P G T V]``."""
+    return F.log_softmax(policy(prompts, completions) / temperature.view(-1, 1, 1, 1, 1), -1)
+
+
+def taken(every: Tensor, completions: Tensor) -> Tensor:
+    """Log-probabilities of the tokens of the completions: ``[R P G T V] -> [R P G T]``."""
+    return every.gather(-1, completions.unsqueeze(-1)).squeeze(-1)
+
+
 @torch.no_grad()
 def sample(policy, task, prompts: Tensor, uniforms: Tensor, temperature: Tensor, pick: Callable = draw) -> Rollout:
     """Complete every prompt G times, at the ``temperature`` ``[R]`` of its run; ``uniforms`` are ``[R, P, G, T]``.
@@ -46,16 +63,19 @@ def sample(policy, task, prompts: Tensor, uniforms: Tensor, temperature: Tensor,
     scale = temperature.view(-1, 1, 1, 1)
     logits, state = policy.prefill(prompts, uniforms.shape[2])
     alive = torch.ones_like(uniforms[..., 0], dtype=torch.bool)
-    completions = torch.full(uniforms.shape, max(task.pad, 0), device=uniforms.device)
-    old_log_probs, mask = torch.zeros_like(uniforms), torch.zeros_like(uniforms, dtype=torch.bool)
-    for t in range(uniforms.shape[-1]):
-        log_probs = F.log_softmax(logits / scale, -1)
-        tokens = pick(log_probs, uniforms[..., t])
-        completions[..., t] = tokens.where(alive, completions[..., t])
-        old_log_probs[..., t] = log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1).where(alive, 0.0)
-        mask[..., t] = alive
-        alive = alive & (tokens != task.end)
-        if t + 1 == uniforms.shape[-1] or not alive.any():
+    tokens, log_probs, mask = [], [], []
+    for noise in uniforms.unbind(-1):
+        if tokens:
+            logits, state = policy.decode(tokens[-1], state)
+        every = F.log_softmax(logits / scale, -1)
+        tokens.append(pick(every, noise))
+        log_probs.append(every.gather(-1, tokens[-1].unsqueeze(-1)).squeeze(-1))
+        mask.append(alive)
+        alive = alive & (tokens[-1] != task.end)
+        if not alive.any():
             break
-        logits, state = policy.decode(completions[..., t], state)
-    return Rollout(prompts, completions, old_log_probs, mask, ~alive if task.end >= 0 else torch.ones_like(alive))
+    after = (0, uniforms.shape[-1] - len(tokens))
+    tokens, log_probs, mask = (F.pad(torch.stack(each, -1), after) for each in (tokens, log_probs, mask))
+    finished = ~alive if task.end >= 0 else torch.ones_like(alive)
+    old = log_probs.where(mask, 0.0)
+    return Rollout(prompts, tokens.where(mask, max(task.pad, 0)), old, mask, finished, old)

@@ -8,7 +8,7 @@ also log-probabilities. Evaluation samples from the policy itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,9 @@ from rlexp.choose import ask, needs
 from rlexp.rollout import Rollout, draw, sample
 from rlexp.streams import Purpose, normals
 from rlexp.types import NextToken, NonNegative
+
+if TYPE_CHECKING:
+    from rlexp.step import Fleet
 
 
 def exact(log_probs: NextToken) -> NextToken:
@@ -44,7 +47,7 @@ FUNCTIONS = {"exact": exact, "noisy": noisy, "bf16": bf16}
 
 
 def distortion(
-    blocks: Sequence[tuple[Any, int]], seeds: Sequence[int], step: int, shape: Sequence[int]
+    blocks: Sequence[tuple[Any, int]], seeds: Sequence[int], step: int, round: int, shape: Sequence[int]
 ) -> Callable[[Tensor, int], Tensor]:
     """Return what the samplers of the blocks make of the log-probabilities ``[R P G V]`` of place t; shape: P G T V.
 
@@ -53,13 +56,24 @@ def distortion(
 
     def drawn(variant: Any, seeds: Tensor) -> Tensor:
         asked = "errors" in needs(variant.sampler)
-        return normals(seeds.tolist(), Purpose.SAMPLER, step, shape) if asked else torch.zeros(len(seeds), *shape)
+        if not asked:
+            return torch.zeros(len(seeds), *shape)
+        return normals(seeds.tolist(), Purpose.SAMPLER, step, shape, round=round)
 
     def distorted(variant: Any, log_probs: Tensor, errors: Tensor) -> Tensor:
         return ask(variant.sampler, {"log_probs": log_probs, "errors": errors})
 
     errors = by_block(drawn, blocks, torch.tensor(seeds))
     return lambda log_probs, t: by_block(distorted, blocks, log_probs, errors[..., t, :].to(log_probs))
+
+
+def sampled(fleet: Fleet, prompts: Tensor, uniforms: Tensor, step: int, round: int) -> Rollout:
+    """Complete the prompts, each variant through its own sampler if any differs from the policy."""
+    given = fleet.policy, fleet.task, prompts, uniforms, fleet.temperature
+    if not fleet.uses("inexact"):
+        return fleet.sample(*given)
+    shape = (*uniforms.shape[1:], fleet.task.vocabulary)
+    return sample_through(distortion(fleet.blocks, fleet.seeds, step, round, shape), *given)
 
 
 @torch.no_grad()

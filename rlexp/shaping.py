@@ -1,33 +1,165 @@
-"""Rewards to rewards before the advantages: ``shaping(rewards, lengths, finished, *, knobs) -> rewards``, ``[*R P G]``.
+"""Rewards to rewards before the advantages: ``shaping(rewards, …, *, knobs) -> rewards``, ``[*R P G]``.
 
-``lengths`` are in tokens, the end token included; ``finished`` says whether the completion ended by itself.
+``lengths`` are in tokens, the end token included; ``finished`` says whether the completion ended by itself. ``drawn``
+and ``hashed`` are numbers uniform in [0, 1), one a completion: the first are drawn anew at every step, the second
+belong to the pair of prompt and completion for the whole run. A reward that is NaN (there is none) stays NaN.
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import torch
+from annotated_types import Ge, Le
+from pydantic import FiniteFloat
+from torch import Tensor
+
 from rlexp.types import CompletionMask, NonNegative, PerCompletion, PositiveInt
 
+Probability = Annotated[float, Ge(0), Le(1)]
+Deviation = Annotated[FiniteFloat, Ge(0)]
 
-def none(rewards: PerCompletion, lengths: PerCompletion, finished: CompletionMask) -> PerCompletion:
+# Half the distance of two float32 numbers of a stream: keeps the normal quantile of a 0 finite (−5.4).
+LEAST = 2.0**-25
+
+
+def none(rewards: PerCompletion) -> PerCompletion:
     """r unchanged."""
     return rewards
 
 
+def excess(lengths: PerCompletion, cap: int, cache: int) -> PerCompletion:
+    """How far a length reaches into the last ``cache`` tokens before ``cap``: 0 up to cap − cache, 1 from cap on."""
+    return ((lengths - (cap - cache)) / cache).clamp(0, 1)
+
+
 def overlong(
-    rewards: PerCompletion,
-    lengths: PerCompletion,
-    finished: CompletionMask,
-    *,
-    cap: PositiveInt,
-    cache: PositiveInt,
-    factor: NonNegative,
+    rewards: PerCompletion, lengths: PerCompletion, *, cap: PositiveInt, cache: PositiveInt, factor: NonNegative
 ) -> PerCompletion:
-    """r + factor · p(length): p = 0 up to cap − cache, −1 from cap on, linear in between.
+    """r − factor · x with x = (length − (cap − cache)) / cache, kept between 0 and 1.
 
     Source: soft overlong punishment of DAPO (arXiv 2503.14476, eq. 13). TRL ``get_soft_overlong_punishment``;
     OpenRLHF and verl scale by ``factor`` as here, verl without the floor at −factor.
     """
-    return rewards + factor * ((cap - cache - lengths) / cache).clamp(-1, 0)
+    return rewards - factor * excess(lengths, cap, cache)
 
 
-FUNCTIONS = {"none": none, "overlong": overlong}
+def overlong_quadratic(
+    rewards: PerCompletion, lengths: PerCompletion, *, cap: PositiveInt, cache: PositiveInt, factor: NonNegative
+) -> PerCompletion:
+    """r − factor · x², x as in ``overlong``: milder at first, the same at the cap.
+
+    Source: the second reflection of the GRPO-TCR notebook; no framework has it.
+    """
+    return rewards - factor * excess(lengths, cap, cache).square()
+
+
+def truncated(
+    rewards: PerCompletion, finished: CompletionMask, *, scale: FiniteFloat, penalty: FiniteFloat
+) -> PerCompletion:
+    """scale · r − penalty for a completion that was cut off, r for one that ended.
+
+    Source: scale = penalty = 0 is understand-r1-zero (no end token: reward 0). OpenRLHF
+    ``stop_properly_penalty_coef`` c ≥ 0 is scale = c; c < 0, which sets the reward to c, is scale = 0, penalty = −c.
+    """
+    return rewards.where(finished, scale * rewards - penalty)
+
+
+def length_cost(rewards: PerCompletion, lengths: PerCompletion, *, cost: FiniteFloat) -> PerCompletion:
+    """r − cost · length: every token costs the same, wherever it stands; a negative cost pays for length.
+
+    Source: the constant cost of a step in reinforcement learning. prime-rl subtracts a linear length penalty too, but
+    weighs it with the mean reward.
+    """
+    return rewards - cost * lengths
+
+
+def affine(rewards: PerCompletion, *, a: FiniteFloat, b: FiniteFloat) -> PerCompletion:
+    """a · r + b: which advantages depend on the scale of the rewards, and which on their level?
+
+    ``norm=center`` follows a and ignores b, ``norm=local`` ignores both up to its eps, ``norm=none`` follows both.
+    """
+    return a * rewards + b
+
+
+def clip(rewards: PerCompletion, *, low: FiniteFloat, high: FiniteFloat) -> PerCompletion:
+    """r, at least ``low`` and at most ``high``.
+
+    Source: DQN (Mnih et al., 2015) clips to [−1, 1]. OpenRLHF ``--reward.clip_range`` (default ±10) and ROLL
+    ``reward_clip`` are applied after the group norm instead.
+    """
+    return rewards.clamp(low, high)
+
+
+def noise(rewards: PerCompletion, drawn: PerCompletion, *, std: Deviation) -> PerCompletion:
+    """r + N(0, std²), drawn anew for every completion."""
+    return rewards + std * normal(drawn, rewards)
+
+
+def noise_persistent(rewards: PerCompletion, hashed: PerCompletion, *, std: Deviation) -> PerCompletion:
+    """r + N(0, std²), the same number whenever the same completion of the same prompt comes again in the run."""
+    return rewards + std * normal(hashed, rewards)
+
+
+def normal(uniforms: Tensor, like: Tensor) -> Tensor:
+    """Return standard normal numbers from uniform ones, by the inverse of the distribution function."""
+    return torch.special.ndtri(uniforms.clamp(min=LEAST)).to(like.dtype)
+
+
+def flips(
+    rewards: PerCompletion,
+    drawn: PerCompletion,
+    *,
+    low: FiniteFloat,
+    high: FiniteFloat,
+    false_positives: Probability,
+    false_negatives: Probability,
+) -> PerCompletion:
+    """Verdict of a verifier that errs: ``high`` for a wrong completion, ``low`` for a right one, drawn anew each time.
+
+    A completion is right if its reward is above the middle of low and high. For rewards that are low or high,
+    E[r'] = (1 − false_positives − false_negatives) · r + constant: the gradient shrinks and does not turn.
+    Source: the channel of arXiv 2510.00915, rates ρ0 (false positives) and ρ1 (false negatives).
+    """
+    return erring(rewards, drawn, low, high, false_positives, false_negatives)
+
+
+def flips_persistent(
+    rewards: PerCompletion,
+    hashed: PerCompletion,
+    *,
+    low: FiniteFloat,
+    high: FiniteFloat,
+    false_positives: Probability,
+    false_negatives: Probability,
+) -> PerCompletion:
+    """``flips`` whose error is the same whenever the same completion of the same prompt comes again in the run.
+
+    Such errors do not average out: a wrong completion that is always accepted is an optimum.
+    """
+    return erring(rewards, hashed, low, high, false_positives, false_negatives)
+
+
+def erring(
+    rewards: Tensor, uniforms: Tensor, low: float, high: float, false_positives: float, false_negatives: float
+) -> Tensor:
+    """Replace the reward of a wrong completion by ``high`` and that of a right one by ``low`` at these rates."""
+    right = rewards > (low + high) / 2
+    accepted = ~right & (uniforms < false_positives) & ~rewards.isnan()
+    refused = right & (uniforms < false_negatives)
+    return rewards.masked_fill(accepted, high).masked_fill(refused, low)
+
+
+FUNCTIONS = {
+    "none": none,
+    "overlong": overlong,
+    "overlong_quadratic": overlong_quadratic,
+    "truncated": truncated,
+    "length_cost": length_cost,
+    "affine": affine,
+    "clip": clip,
+    "noise": noise,
+    "noise_persistent": noise_persistent,
+    "flips": flips,
+    "flips_persistent": flips_persistent,
+}

@@ -13,16 +13,15 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from rlexp import metrics
 from rlexp.blocks import by_block, minibatches
 from rlexp.choose import ask, needs
-from rlexp.masked import count, masked_sum
-from rlexp.rollout import Rollout, sample
-from rlexp.sampler import distortion, sample_through
-from rlexp.streams import Purpose, uniforms
+from rlexp.collect import collect
+from rlexp.masked import count, masked_sum, per_token
+from rlexp.rollout import Rollout, distributions, sample, taken
+from rlexp.streams import Purpose, hashed, uniforms
 from rlexp.tasks import combine
 from rlexp.update import Adam
 
@@ -39,6 +38,8 @@ class Variant:
     shaping: Callable
     filter_loss: Callable
     filter_statistics: Callable
+    refill: Callable
+    rounds: int
     norm: Callable
     clip: Callable
     agg: Callable
@@ -66,21 +67,28 @@ class Fleet:
     group: int
     inner_steps: int
     minibatches: int
+    sample: Callable = sample
+    distributions: Callable = distributions
+
+    def uniforms(self, purpose: Purpose, step: int, *shape: int, round: int = 0) -> Tensor:
+        """Each run's own random numbers in [0, 1) for a purpose at a step, ``[R, *shape]``."""
+        return uniforms(self.seeds, purpose, step, shape, self.temperature.device, round)
 
     def uses(self, *weights: str) -> bool:
         """Whether any variant gives one of these penalties a weight."""
         return any(getattr(variant, weight) for variant, _ in self.blocks for weight in weights)
 
     @cached_property
-    def asked(self) -> set[str]:
-        """Names of the tensors that the policy losses ask for."""
-        return {name for variant, _ in self.blocks for name in needs(variant.clip)}
+    def asked(self) -> frozenset[str]:
+        """Names of the tensors that the shaping, the filters, the norm or the policy loss of some variant take."""
+        chosen = ((v.shaping, v.filter_loss, v.filter_statistics, v.norm, v.clip) for v, _ in self.blocks)
+        return frozenset(name for functions in chosen for function in functions for name in needs(function))
 
 
 class Experience(NamedTuple):
     """A rollout and what it was worth: prompts ``[R P L]``, tokens ``[R P G T]``, rewards and advantages ``[R P G]``.
 
-    ``mask`` leaves out filtered completions; ``rewards`` are those after shaping and KL-in-reward.
+    ``mask`` leaves out filtered completions and tokens; ``rewards`` are those after shaping and KL-in-reward.
     """
 
     prompts: Tensor
@@ -90,28 +98,31 @@ class Experience(NamedTuple):
     mask: Tensor
     rewards: Tensor
     advantages: Tensor
-    sampler_log_probs: Tensor | None = None
+    sampler_log_probs: Tensor
 
 
 def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
-    """Sample, judge, learn; return the tokens sampled and, if ``measure``, the metrics of the step."""
+    """Sample, judge, learn; return what was sampled and, if ``measure``, the metrics of the step."""
     task = fleet.task
-    prompts = task.prompts(uniforms(fleet.seeds, Purpose.PROMPTS, step, (fleet.prompts, task.draws)), held_out=False)
-    rollout = sampled(fleet, prompts, step)
-    scores = task.score(prompts, rollout.completions, rollout.mask, rollout.finished)
+    groups = collect(fleet, step)
+    rollout = groups.rollout
+    scores = task.score(rollout.prompts, rollout.completions, rollout.mask, rollout.finished)
     rewards = combine(scores.components, task.weights)
-    ref_log_probs, row = torch.zeros_like(rollout.old_log_probs), {"tokens": rollout.mask.flatten(1).sum(-1)}
+    ref_log_probs = torch.zeros_like(rollout.old_log_probs)
+    row = {"tokens": groups.tokens, "completions": groups.rounds * fleet.prompts * fleet.group}
     if measure or fleet.uses("kl_in_loss", "kl_in_reward"):
-        references = distributions(fleet.reference, rollout, fleet.temperature).detach()
+        references = distributions(fleet.reference, *rollout[:2], fleet.temperature).detach()
         ref_log_probs = taken(references, rollout.completions)
-    batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs)
+    batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs, beside(fleet, step, rollout))
     if measure:
         row |= metrics.reward_metrics(scores, rewards, batch.rewards)
         row |= metrics.group_metrics(rewards, task.reward_range)
+        row |= metrics.filter_metrics(groups, batch.mask)
         row |= metrics.advantage_metrics(batch.advantages)
         row |= metrics.length_metrics(rollout.mask, rollout.finished, scores.correct)
         with torch.no_grad():
-            row |= metrics.policy_metrics(distributions(fleet.policy, rollout, fleet.temperature), references, rollout)
+            own = distributions(fleet.policy, *rollout[:2], fleet.temperature)
+            row |= metrics.policy_metrics(own, references, rollout)
     mean_tokens = count(batch.mask, TOKENS, batch.advantages.dtype).squeeze(TOKENS).clamp(min=1) / fleet.minibatches
     rows = [
         update(fleet, part, mean_tokens, measure)
@@ -121,32 +132,36 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
     return row | metrics.over_updates(rows) if measure else row
 
 
-def sampled(fleet: Fleet, prompts: Tensor, step: int) -> Rollout:
-    """Complete the prompts, each variant through its own sampler if any differs from the policy."""
-    shape = (fleet.prompts, fleet.group, fleet.task.cap)
-    given = fleet.policy, fleet.task, prompts, uniforms(fleet.seeds, Purpose.SAMPLING, step, shape), fleet.temperature
-    if not fleet.uses("inexact"):
-        return sample(*given)
-    return sample_through(distortion(fleet.blocks, fleet.seeds, step, (*shape, fleet.task.vocabulary)), *given)
+@torch.no_grad()
+def beside(fleet: Fleet, step: int, rollout: Rollout) -> dict[str, Tensor]:
+    """Return what shaping, filter and norm may ask for beside the rollout and costs something, if one of them does."""
+    makers = {
+        "entropies": lambda: metrics.entropy(distributions(fleet.policy, *rollout[:2], fleet.temperature)),
+        "drawn": lambda: fleet.uniforms(Purpose.VERDICTS, step, fleet.prompts, fleet.group),
+        "hashed": lambda: hashed(fleet.seeds, Purpose.PERSISTENT_VERDICTS, *rollout.pairs),
+    }
+    return {name: make() for name, make in makers.items() if name in fleet.asked}
 
 
-def experience(variant: Variant, rollout: Rollout, rewards: Tensor, ref_log_probs: Tensor) -> Experience:
+def experience(
+    variant: Variant, rollout: Rollout, rewards: Tensor, ref_log_probs: Tensor, beside: Mapping[str, Tensor]
+) -> Experience:
     """Rewards ``[R P G]`` to advantages.
 
     A completion outside the statistics, because of the filter or because it has no reward (NaN), has advantage 0: its
     distance from a group that it is not part of has no scale.
     """
-    offered = rollout._asdict() | {"rewards": rewards, "lengths": rollout.mask.to(rewards.dtype).sum(-1)}
+    offered = {**rollout._asdict(), **beside, "rewards": rewards, "lengths": rollout.mask.to(rewards.dtype).sum(-1)}
     rewards = ask(variant.shaping, offered)
     if variant.kl_in_reward:
         penalties = ask(variant.kl, {"log_probs": rollout.old_log_probs, "ref_log_probs": ref_log_probs})
         rewards = rewards - variant.kl_in_reward * masked_sum(penalties, rollout.mask, (-1,)).squeeze(-1)
     scored = ~rewards.isnan()
-    offered["rewards"] = rewards.where(scored, 0.0)
+    offered |= {"rewards": rewards.where(scored, 0.0), "scored": scored}
     counted = ask(variant.filter_statistics, offered) & scored
     kept = ask(variant.filter_loss, offered)
     advantages = ask(variant.norm, offered | {"keep": counted}).where(counted, 0.0)
-    mask = rollout.mask & kept.unsqueeze(-1)
+    mask = rollout.mask & per_token(kept, rollout.mask)
     return Experience(*rollout[:3], ref_log_probs, mask, rewards, advantages, rollout.sampler_log_probs)
 
 
@@ -169,11 +184,9 @@ def objective(
 
 
 def offered_to_losses(log_probs: Tensor, part: Experience, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors that the axes behind the advantages can ask for; an exact sampler has the old log-probs."""
-    offered = {**part._asdict(), **known, "log_probs": log_probs}
-    if part.sampler_log_probs is None:
-        offered["sampler_log_probs"] = part.old_log_probs
-    return offered | {"advantages": part.advantages.unsqueeze(-1).expand_as(log_probs)}
+    """Return the tensors that the axes behind the advantages can ask for."""
+    advantages = part.advantages.unsqueeze(-1).expand_as(log_probs)
+    return {**part._asdict(), **known, "log_probs": log_probs, "advantages": advantages}
 
 
 def aggregated(losses: Tensor, variant: Variant, offered: dict[str, Tensor]) -> Tensor:
@@ -184,7 +197,7 @@ def aggregated(losses: Tensor, variant: Variant, offered: dict[str, Tensor]) -> 
 def update(fleet: Fleet, part: Experience, mean_tokens: Tensor, measure: bool) -> metrics.Row:
     """One optimizer step on a minibatch; return its metrics, taken before the weights change."""
     known = around(fleet, part, mean_tokens)
-    every = distributions(fleet.policy, part, fleet.temperature)
+    every = fleet.distributions(fleet.policy, *part[:2], fleet.temperature)
     log_probs = taken(every, part.completions)
     entropies = metrics.entropy(every) if fleet.uses("entropy_bonus") else torch.zeros_like(log_probs)
     losses = by_block(objective, fleet.blocks, log_probs, entropies, part, known)
@@ -205,7 +218,7 @@ def around(fleet: Fleet, part: Experience, mean_tokens: Tensor) -> dict[str, Ten
     """
     known = {"mean_tokens": mean_tokens, "progress": torch.full_like(mean_tokens, fleet.adam.progress)}
     if "uniforms" in fleet.asked:
-        known["uniforms"] = uniforms(fleet.seeds, Purpose.LOSS, fleet.adam.updates, part.mask.shape[1:])
+        known["uniforms"] = fleet.uniforms(Purpose.LOSS, fleet.adam.updates, *part.mask.shape[1:])
     return known
 
 
@@ -214,13 +227,3 @@ def update_metrics(variant: Variant, log_probs: Tensor, part: Experience, known:
     offered = offered_to_losses(log_probs, part, known)
     row = metrics.ratio_metrics(log_probs, part.old_log_probs, part.mask)
     return row | metrics.clip_metrics(variant.clip, offered) | metrics.mismatch_metrics(variant.mismatch, offered)
-
-
-def distributions(policy: torch.nn.Module, part: Experience | Rollout, temperature: Tensor) -> Tensor:
-    """Log-probabilities of the whole vocabulary at the sampling temperature, ``[R P G T V]``."""
-    return F.log_softmax(policy(part.prompts, part.completions) / temperature.view(-1, 1, 1, 1, 1), -1)
-
-
-def taken(every: Tensor, completions: Tensor) -> Tensor:
-    """Log-probabilities of the tokens of the completions: ``[R P G T V] -> [R P G T]``."""
-    return every.gather(-1, completions.unsqueeze(-1)).squeeze(-1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +22,7 @@ CONF = Path(__file__).parents[1] / "conf"
 MODULES = (shaping, filter, norm, clip, agg, kl, sampler, mismatch)
 AXES = {module.__name__.rpartition(".")[2]: module.FUNCTIONS for module in MODULES}
 CAP = 16  # what ${task.cap} stands for in these tests
-BESIDE_KNOBS = {"kl": {"coef", "place"}}  # keys of a node that its function does not take
+BESIDE_KNOBS = {"kl": {"coef", "place"}, "filter": {"rounds"}}  # keys of a node that its function does not take
 
 # Rounding of a few dozen float64 operations on numbers of order ten.
 CLOSE = dict(rtol=1e-9, atol=1e-10)
@@ -48,14 +47,14 @@ class Choice:
         return self.function(*tensors, **named)
 
     @property
-    def __signature__(self) -> inspect.Signature:
-        """That of the function, so that a training step asks a choice for its needs as it asks a function."""
-        return inspect.signature(self.function)
+    def func(self) -> Callable[..., Tensor]:
+        """The function without its knobs, named as in ``functools.partial``, so that a training step takes a choice."""
+        return AXES[self.axis][self.name]
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Names of the tensors that the function takes."""
-        return needs(AXES[self.axis][self.name])
+        return needs(self)
 
     def changed(self, **knobs: object) -> Choice:
         """Return the same choice with other values of some knobs."""
@@ -78,7 +77,7 @@ def choice_of(axis: str, label: str, node: Mapping[str, object]) -> Choice:
 
 
 def choices(axis: str) -> list[Choice]:
-    """All choices of an axis; a filter has two of them, one for the loss and one for the statistics."""
+    """All choices of an axis; a filter has three of them: for the refill, for the loss, for the statistics."""
     found = []
     for path in sorted((CONF / axis).glob("*.yaml")):
         node = settings_of(axis, path)
@@ -117,6 +116,10 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "uniforms": torch.rand(shape, generator=random),
         "sampler_log_probs": (log_probs + 0.4 * normal(*shape)).clamp(max=-0.01),
         "errors": normal(*shape),
+        "scored": normal(*shape[:-1]) < 1,
+        "drawn": normal(*shape[:-1]).frac().abs(),
+        "hashed": normal(*shape[:-1]).frac().abs(),
+        "entropies": normal(*shape).abs(),
     }
 
 
@@ -142,6 +145,8 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         shaping=bind("shaping", "none"),
         filter_loss=bind("filter", "none"),
         filter_statistics=lambda *_: batch["keep"],
+        refill=bind("filter", "none"),
+        rounds=1,
         norm=chosen["norm"],
         clip=chosen["clip"],
         agg=chosen["agg"],
@@ -156,6 +161,6 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
     nothing = torch.zeros_like(batch["mask"], dtype=torch.long)
     log_probs = batch["old_log_probs"], batch["sampler_log_probs"]
     rollout = Rollout(nothing[..., 0, :], nothing, log_probs[0], batch["mask"], batch["finished"], log_probs[1])
-    part = experience(variant, rollout, batch["rewards"], batch["ref_log_probs"])
+    part = experience(variant, rollout, batch["rewards"], batch["ref_log_probs"], batch)
     known = {name: batch[name] for name in ("mean_tokens", "progress", "uniforms")}
     return sum(step_objective(variant, batch["log_probs"], torch.zeros_like(batch["log_probs"]), part, known).values())

@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import reference_filter
+import reference_shaping
 from reference_agg import AGG
 from reference_clip import CLIP, SLOPES
 from reference_mismatch import MISMATCH, SAMPLER
@@ -164,43 +166,6 @@ def kl_k3(log_probs, ref_log_probs):
     return per_completion(log_probs.shape, one)
 
 
-# ---- shaping: rewards, lengths, finished -> rewards
-
-
-def shaping_none(rewards, lengths, finished):
-    """Rewards as they are."""
-    return per_completion(rewards.shape, lambda p, g: rewards[p][g])
-
-
-def shaping_overlong(rewards, lengths, finished, *, cap, cache, factor):
-    """DAPO, arXiv 2503.14476 eq. 13, three cases; TRL ``get_soft_overlong_punishment``."""
-
-    def one(p, g):
-        length = lengths[p][g]
-        if length <= cap - cache:
-            punishment = 0.0
-        elif length <= cap:
-            punishment = (cap - cache - length) / cache
-        else:
-            punishment = -1.0
-        return rewards[p][g] + factor * punishment
-
-    return per_completion(rewards.shape, one)
-
-
-# ---- filter: rewards, lengths, finished -> keep
-
-
-def filter_none(rewards, lengths, finished):
-    """Keep all."""
-    return per_completion(rewards.shape, lambda p, g: True)
-
-
-def filter_overlong(rewards, lengths, finished):
-    """DAPO §3.4; TRL ``mask_truncated_completions``: drop what did not reach its end token."""
-    return per_completion(rewards.shape, lambda p, g: bool(finished[p][g]))
-
-
 REFERENCES: dict[str, dict[str, Callable]] = {
     "norm": {
         "none": norm_none,
@@ -216,8 +181,8 @@ REFERENCES: dict[str, dict[str, Callable]] = {
     "sampler": SAMPLER,
     "mismatch": MISMATCH,
     "kl": {"none": kl_none, "k1": kl_k1, "k2": kl_k2, "k3": kl_k3},
-    "shaping": {"none": shaping_none, "overlong": shaping_overlong},
-    "filter": {"none": filter_none, "overlong": filter_overlong},
+    "shaping": reference_shaping.FUNCTIONS,
+    "filter": reference_filter.FUNCTIONS,
 }
 
 # Where a loss stops gradients: the slope of each output in the same place of the first input.

@@ -57,25 +57,25 @@ class TorchGRU(nn.Module):
 
 
 def transformer(stacked: nn.Module, replica: int, pad: int, prompt: Tensor, completion: Tensor) -> Tensor:
-    """Pre-norm blocks over the whole sequence with ``scaled_dot_product_attention``."""
+    """Pre-norm blocks without biases over the whole sequence with ``scaled_dot_product_attention``."""
     weights = {name: p[replica] for name, p in stacked.named_parameters()}
 
     def linear(x: Tensor, name: str) -> Tensor:
-        return F.linear(x, weights[f"{name}.weight"].t(), weights[f"{name}.bias"].squeeze(0))
+        return F.linear(x, weights[f"{name}.weight"].t())
 
-    def norm(x: Tensor, name: str) -> Tensor:
-        return F.layer_norm(x, x.shape[-1:], weights[f"{name}.gain"], weights[f"{name}.bias"])
+    def norm(x: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:])
 
     sequence = torch.cat([prompt[prompt != pad], completion])[:-1]
     x = weights["tokens.weight"][sequence] + weights["positions.weight"][: len(sequence)]
     for layer, block in enumerate(stacked.blocks):
         name = f"blocks.{layer}"
-        heads = linear(norm(x, f"{name}.attention_norm"), f"{name}.qkv").view(len(sequence), 3, block.heads, -1)
+        heads = linear(norm(x), f"{name}.qkv").view(len(sequence), 3, block.heads, -1)
         query, key, value = heads.permute(1, 2, 0, 3)
         attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + linear(attended.transpose(0, 1).flatten(1), f"{name}.out")
-        x = x + linear(F.relu(linear(norm(x, f"{name}.feedforward_norm"), f"{name}.up")), f"{name}.down")
-    return linear(norm(x, "norm"), "head")[-len(completion) :]
+        x = x + linear(F.relu(linear(norm(x), f"{name}.up")), f"{name}.down")
+    return linear(norm(x), "head")[-len(completion) :]
 
 
 def positional(embedding: Tensor, encode: Tensor, decode: Tensor, prompt: Tensor) -> Tensor:

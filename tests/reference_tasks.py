@@ -40,6 +40,7 @@ def common(items: list[int], answer: list[int]) -> int:
 def sort(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
     """Components and correctness; pad and separator in a completion are symbols above all others, and wrong."""
     tokens, finished = until_end(completion, task.end)
+    finished = finished or task.end == -1
     items = [x for x in prompt[:-1] if x != task.pad]
     answer = [x for x in tokens if x != task.separator + 1]
     first, most = answer[: len(items)], 2 * len(items) - 1

@@ -14,6 +14,7 @@ from rich.console import Console
 from scipy import stats
 
 from analysis import load
+from analysis.answer import Question, answer
 from analysis.compare import compare, main, report, show
 from analysis.notes import notes
 from analysis.read import AnalysisError
@@ -31,7 +32,7 @@ def sweep(tmp_path) -> Path:
 @pytest.fixture
 def no_figures(monkeypatch) -> None:
     """Drawing takes most of the time of a report."""
-    monkeypatch.setattr("analysis.compare._write_figures", lambda *_: [])
+    monkeypatch.setattr("analysis.files._write_figures", lambda *_: [])
 
 
 def printed(folder, width: int = 200, **options) -> tuple[str, object]:
@@ -148,7 +149,7 @@ def test_a_metric_without_any_value_is_reported(tmp_path):
 def test_all_files_are_written_and_printed(sweep, monkeypatch):
     monkeypatch.chdir(sweep.parent)
     text, result = printed(sweep)
-    names = {"table.csv", "table.md", "table.tex", "runs.csv"}
+    names = {"table.csv", "table.md", "table.tex", "runs.csv", "fewer_seeds.csv"}
     names |= {f"{figure}.{ending}" for figure in ("effects", "curves") for ending in ("svg", "pdf", "png")}
     assert {path.name for path in result.files} == names == {path.name for path in (sweep / "analysis").iterdir()}
     assert all(path.stat().st_size > 100 for path in result.files)
@@ -238,8 +239,9 @@ def test_numbers():
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_the_terminal_table_fits_and_breaks_no_number(sweep, width):
     stream, data = StringIO(), load(sweep)
-    comparison = compare(data)
-    show(Console(file=stream, width=width), data, comparison, [], [])
+    found = answer(data, Question())
+    comparison = found.comparisons[0]
+    show(Console(file=stream, width=width), data, found, [])
     text = stream.getvalue()
     assert max(map(len, text.split("\n"))) <= width
     low, high = comparison.table.loc["norm=hybrid", ["difference_low", "difference_high"]]

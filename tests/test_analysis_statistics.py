@@ -41,7 +41,7 @@ def test_iqm_interval_repeats_and_works_row_by_row(rng):
     scores = rng.normal(size=(3, 8))
     together = statistics.iqm_interval(scores, resamples=200)
     alone = [statistics.iqm_interval(row, resamples=200) for row in scores]
-    np.testing.assert_array_equal(np.transpose(together), alone)
+    np.testing.assert_allclose(np.transpose(together), alone, **CLOSE)
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -154,3 +154,31 @@ def test_too_few_seeds_give_no_numbers_and_no_warnings():
     assert np.isnan(statistics.paired_difference(np.array([])).mean)
     assert np.isnan(statistics.sign_flip_p(np.array([])))
     assert np.isnan(statistics.detectable_effect_size(2))
+
+
+def test_superiority_is_mann_whitneys_u(rng):
+    x, y = rng.integers(0, 5, size=7).astype(float), rng.integers(0, 5, size=4).astype(float)
+    assert statistics.superiority(x, y) == pytest.approx(stats.mannwhitneyu(x, y).statistic / 28)
+
+
+@pytest.mark.parametrize("n", [2, 5, 8])
+def test_iqm_interval_is_a_bootstrap_written_as_a_loop(rng, n):
+    scores = np.sort(rng.normal(size=n))
+    index = np.random.default_rng(0).integers(n, size=(300, n))
+    resampled = [stats.trim_mean(scores[row], 0.25) for row in index]
+    expected = np.quantile(resampled, [0.025, 0.975])
+    np.testing.assert_allclose(statistics.iqm_interval(scores, resamples=300), expected, **CLOSE)
+    shuffled = np.append(rng.permutation(scores), np.nan)
+    np.testing.assert_allclose(statistics.iqm_interval(shuffled, resamples=300), expected, **CLOSE)
+
+
+def test_stratified_interval_resamples_within_strata(rng):
+    scores = np.array([1.0, 1, 1, 1, 5, 5, 5, 5])  # nothing to resample within a stratum
+    strata = np.repeat(["a", "b"], 4)
+    assert statistics.stratified_iqm_interval(scores, strata) == (3, 3)
+    low, high = statistics.iqm_interval(scores)
+    assert low < 3 < high
+    scores = rng.normal(size=10)
+    alone = statistics.stratified_iqm_interval(scores, np.zeros(10))
+    np.testing.assert_allclose(alone, statistics.iqm_interval(scores), atol=0.05)  # two streams of 10,000 resamples
+    assert np.isnan(statistics.stratified_iqm_interval(scores[:1], strata[:1]).low)

@@ -25,12 +25,16 @@ VISIBLE = {
     ("kl_cov", "share"): 0.3,
     ("opsm", "delta"): 0.1,
     ("dual", "c"): 1.3,
+    ("sequence_mask", "low"): 0.8,
     ("sequence_mask", "high"): 1.1,
+    ("sequence_truncate", "low"): 0.8,
     ("sequence_truncate", "high"): 1.1,
     ("token_mask", "low"): 0.8,
     ("token_mask", "high"): 1.1,
+    ("token_truncate", "low"): 0.8,
     ("token_truncate", "high"): 1.1,
     ("two_sided", "delta"): 1.3,
+    ("cispo", "lower"): 0.9,
     ("cispo", "upper"): 1.1,
     ("dppo_tv", "upper"): 1.1,
     ("dppo_kl", "upper"): 1.1,
@@ -58,10 +62,20 @@ def hard_cases_of_keep(rng) -> np.ndarray:
 
 @pytest.fixture
 def batch() -> dict[str, np.ndarray]:
-    """Random float64 numbers; group 0 has equal rewards, log-ratios have a standard deviation of 0.4."""
+    """Random float64 numbers; group 0 has equal rewards, log-ratios have a standard deviation of 0.4.
+
+    Group 1 has a mean between two values of a knob of ``difficulty``, group 3 of the last replica has no reward. One
+    reward of group 2 is near the middle of 0 and 1; it and one of group 0 have bad luck.
+    """
     rng = np.random.default_rng(17)
     rewards = rng.normal(size=(R, P, G))
     rewards[:, 0] = 0.7
+    rewards[:, 2, 0] = 0.45
+    rewards[:, 1] += 0.09 - rewards[:, 1].mean(-1, keepdims=True)
+    scored = np.ones(rewards.shape, dtype=bool)
+    scored[:, 2, 1], scored[-1, 3] = False, False
+    luck = rng.permuted((np.arange(rewards.size).reshape(rewards.shape) + 0.5) / rewards.size)
+    luck[:, 0, 1], luck[:, 2, 0] = 0.09, 0.01
     log_probs = -rng.exponential(size=(R, P, G, T)) - 0.05
     lengths = rng.integers(1, LONGEST + 1, size=(R, P, G)).astype(float)
     return {
@@ -81,6 +95,10 @@ def batch() -> dict[str, np.ndarray]:
         "sampler_log_probs": np.minimum(log_probs + 0.4 * rng.normal(size=log_probs.shape), -0.01),
         "errors": rng.normal(size=log_probs.shape),
         "weights": rng.normal(size=log_probs.shape),
+        "scored": scored,
+        "drawn": luck,
+        "hashed": luck,
+        "entropies": rng.exponential(size=log_probs.shape).round(2),  # some of them equal
     }
 
 
@@ -154,10 +172,10 @@ def test_every_knob_is_obeyed(any_choice, batch):
 
 
 def another(value):
-    """Return another value of a knob: a neighbour of a count, three quarters of a number, a half instead of zero."""
+    """Return another value of a knob: a neighbour of a count, three quarters of a number, a quarter for 0."""
     if isinstance(value, int):
         return value - 1 if value > 1 else 1 - value
-    return 0.75 * value or 0.5
+    return 0.75 * value or 0.25
 
 
 def test_gradient_of_a_clip_equals_the_reference(clip_choice, batch):

@@ -39,7 +39,7 @@ MISTAKES = [
     (["-m", "clip.high=0.2,-1", "seed=4"], "job 1 (clip.high=-1,seed=4): clip.high=-1: must be at least 0"),
     (
         ["-m", "hydra.launcher.max_replicas=0"],
-        "hydra.launcher.max_replicas=0: must be at least 1, or null for no limit",
+        "hydra.launcher.max_replicas=0: must be at least 1, or null for what fits memory",
     ),
     (
         ["-m", "hydra.job.chdir=true"],

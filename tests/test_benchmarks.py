@@ -17,6 +17,7 @@ ONCE = {
     "lecture": "--repetitions 1 --seeds 2 --alone 1 --steps 2",
     "memory": "--repetitions 1 --steps 1 --sizes 1",
     "sweep": "--repetitions 1 --seeds 1 --steps 2 --basic 0",
+    "analysis": "--repetitions 1 --runs 20 --steps 3",
 }
 
 

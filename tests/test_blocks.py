@@ -80,8 +80,7 @@ def test_minibatches_are_equal_parts_of_the_prompts_with_whole_groups(pair, part
     assert equal(Pair(*(torch.cat(column, 1) for column in zip(*found, strict=True))), pair)
 
 
-def test_what_is_not_there_stays_away_and_dicts_are_cut(pair):
-    assert cut(None, slice(0, 2)) is None and join([None, None]) is None
+def test_dicts_are_cut_and_tensors_joined(pair):
     named = pair._asdict()
     assert all(torch.equal(cut(named, slice(1, 3))[name], tensor[1:3]) for name, tensor in named.items())
     assert torch.equal(by_block(lambda _, tokens: tokens + 1, [(None, 2), (None, 3)], pair.tokens), pair.tokens + 1)

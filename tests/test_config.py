@@ -131,6 +131,19 @@ def test_a_group_of_one_is_allowed_where_it_means_something(norm):
 
 def test_knobs_that_contradict_each_other_within_an_axis():
     assert problems("shaping=overlong", "shaping.cache=7") == ("shaping.cache=7: must be at most shaping.cap=6",)
+    assert problems("shaping=overlong_quadratic", "shaping.cache=7") == (
+        "shaping.cache=7: must be at most shaping.cap=6",
+    )
+    assert problems("shaping=flips", "shaping.low=2.0") == ("shaping.low=2: must be at most shaping.high=1",)
+    assert problems("shaping=clip", "shaping.high=-1.5") == ("shaping.low=-1: must be at most shaping.high=-1.5",)
+    for part in ("filter=difficulty", "loss"), ("filter=dynamic_difficulty", "refill"):
+        assert problems(part[0], f"filter.{part[1]}.low=0.95") == (
+            f"filter.{part[1]}.low=0.95: must be at most filter.{part[1]}.high=0.9",
+        )
+    assert problems("filter.refill.rounds=3") == ("filter.refill.rounds=3: filter.refill.name=none is of 1 round",)
+    assert problems("filter=dynamic", "filter.refill.rounds=1") == (
+        "filter.refill.rounds=1: filter.refill.name=zero_variance needs at least 2",
+    )
     assert problems("model=transformer", "model.heads=3") == ("model.heads=3: must divide model.width=64",)
 
 
@@ -163,6 +176,13 @@ def test_bounds_leave_something_between_them(overrides, line):
 def test_what_is_seldom_meant_gets_a_remark(overrides, start):
     found = list(remarks(compose(*overrides)))
     assert [line.startswith(start) for line in found] == ([True] if start else [])
+
+
+def test_only_the_loss_is_filtered_by_token_and_only_groups_are_replaced():
+    (line,) = problems("filter=top_entropy", "filter.statistics.name=top_entropy")
+    assert line.startswith("filter.statistics.name=top_entropy: ")
+    (line,) = problems("filter=dynamic", "filter.refill.name=overlong")
+    assert line.startswith("filter.refill.name=overlong: ")
 
 
 def test_every_problem_gets_its_line():

@@ -37,7 +37,7 @@ def test_every_choice_trains(tmp_path, group, choice):
     assert json.loads((tmp_path / "summary.json").read_text())["status"] == "completed"
 
 
-JOBS = 40  # more than any axis has choices
+JOBS = 40  # at least as many as any of these axes has choices
 
 
 def crossed(model, tmp_path):
@@ -50,6 +50,8 @@ def crossed(model, tmp_path):
     for axis, every in nodes.items():
         assert all(any(update[axis] is node for update in updates) for node in every)
     updates += [{"kl": compose("kl=k3").kl}, {"kl": compose("kl=k1", "kl.place=reward").kl}, {"entropy_coef": 0.0}]
+    dynamic = {"filter": compose("filter=dynamic").filter}
+    updates += [dynamic, dynamic | {"sampler": compose("sampler=noisy").sampler}]
     for number, update in enumerate(updates):
         for seed in (3, 4) if number % 10 == 0 else (3,):
             name = f"{number},seed={seed}"
@@ -67,6 +69,23 @@ def start(jobs, folder):
 @pytest.mark.parametrize("model", ["gru", "transformer"])
 def test_every_choice_of_the_loss_gives_the_same_bits_alone_and_together(tmp_path, model):
     jobs = list(crossed(model, tmp_path))
+    together = start(jobs, tmp_path / "together")
+    train_jobs(together)
+    alone = start(jobs, tmp_path / "alone")
+    for one, other in zip(alone, together, strict=True):
+        train_jobs([one])
+        assert rows(one.folder) == rows(other.folder), one.name
+
+
+def test_every_shaping_and_filter_gives_the_same_bits_alone_and_together(tmp_path):
+    base = compose(*SHORT, *SMALL, "norm=global", "minibatches=2", "kl=k1", "kl.place=reward", "kl.coef=0.1")
+    nodes = [
+        (axis, getattr(compose(f"{axis}={name}"), axis)) for axis in ("shaping", "filter") for name in choices(axis)
+    ]
+    jobs = []
+    for number, (axis, node) in enumerate(nodes):
+        name = f"{axis}{number}"
+        jobs.append(Job(base.model_copy(update={axis: node, "seed": 3 + number % 3}), tmp_path / name, name, name))
     together = start(jobs, tmp_path / "together")
     train_jobs(together)
     alone = start(jobs, tmp_path / "alone")

@@ -11,6 +11,7 @@ from axis_choices import bind, numbers
 from torch import Tensor
 
 from rlexp import metrics
+from rlexp.blocks import cut
 from rlexp.rollout import Rollout
 from rlexp.tasks import Scores
 
@@ -172,7 +173,7 @@ def policies(mask):
     policy, reference = (random_numbers(R, P, G, T, V, seed=seed).log_softmax(-1) for seed in (8, 9))
     tokens = torch.randint(V, mask.shape, generator=torch.Generator().manual_seed(10))
     old = policy.gather(-1, tokens.unsqueeze(-1)).squeeze(-1).where(mask, 0.0)
-    return policy, reference, Rollout(tokens[..., 0, :], tokens, old, mask, mask[..., -1])
+    return policy, reference, Rollout(tokens[..., 0, :], tokens, old, mask, mask[..., -1], old)
 
 
 def per_token(policies, replica, formula):
@@ -213,7 +214,7 @@ def test_sampled_estimates_converge_to_the_exact_divergence():
     random = torch.Generator().manual_seed(11)
     tokens = torch.multinomial(policy.exp(), SAMPLES, replacement=True, generator=random).view(1, 1, 1, -1)
     every = torch.ones_like(tokens, dtype=torch.bool)
-    rollout = Rollout(tokens[..., 0, :1], tokens, torch.zeros(tokens.shape), every, every[..., 0])
+    rollout = Rollout(tokens[..., 0, :1], tokens, policy[tokens], every, every[..., 0], policy[tokens])
     shape = (1, 1, 1, SAMPLES, V)
     row = metrics.policy_metrics(policy.expand(shape), reference.expand(shape), rollout)
     difference = policy - reference
@@ -374,7 +375,7 @@ def test_replicas_do_not_mix(policies, mask):
     sick[1] = math.nan
     for replica in (0, 2):
         rows = slice(replica, replica + 1)
-        alone = metrics.policy_metrics(policy[rows], reference[rows], Rollout(*(field[rows] for field in rollout)))
+        alone = metrics.policy_metrics(policy[rows], reference[rows], cut(rollout, rows))
         beside = metrics.policy_metrics(sick, reference, rollout)
         for name, values in whole.items():
             assert torch.equal(values[rows], alone[name])

@@ -246,9 +246,8 @@ def test_s3_14_three_aggregations_of_three_completions(name, knobs, biased, unbi
 # ---- shaping and filter
 
 
-def shaped(rewards, lengths, **knobs):
-    lengths = tensor(lengths).view(1, -1)
-    return bind("shaping", "overlong", **knobs)(tensor(rewards).view(1, -1), lengths, lengths > 0).view(-1)
+def shaped(rewards, lengths, name="overlong", **knobs):
+    return bind("shaping", name, **knobs)(tensor(rewards).view(1, -1), tensor(lengths).view(1, -1)).view(-1)
 
 
 def test_s1_14_zones_of_the_overlong_penalty():
@@ -256,6 +255,11 @@ def test_s1_14_zones_of_the_overlong_penalty():
     lengths = [500, 700, 800, 850, 900, 950, 1000, 1100]
     expected = [0, 0, 0, -0.25, -0.5, -0.75, -1, -1]
     close(shaped([0.0] * 8, lengths, cap=1000, cache=200, factor=1.0), expected, 12)
+
+
+def test_s1_24_the_quadratic_penalty_is_milder_at_first():
+    actual = shaped([0.0] * 4, [850, 900, 950, 1000], "overlong_quadratic", cap=1000, cache=200, factor=1.0)
+    close(actual, [-0.0625, -0.25, -0.5625, -1], 12)
 
 
 def test_s3_3_overlong_penalty_with_the_defaults_of_trl():
@@ -276,9 +280,8 @@ def test_s1_17_penalties_rewards_and_advantages_of_eight_completions():
 
 def test_s0_15_overlong_filter():
     """The third completion is as long as the fourth; only it was cut off."""
-    lengths = tensor([[500, 3000, 8192, 8192, 400]])
     finished = torch.tensor([[True, True, False, True, True]])
-    assert bind("filter", "overlong")(tensor([[1, 1, 0, 1, 0]]), lengths, finished).tolist() == finished.tolist()
+    assert bind("filter", "overlong")(finished).tolist() == finished.tolist()
 
 
 # ---- rewards of tasks

@@ -159,9 +159,7 @@ def test_1b_22_clip_higher_leaves_40_percent_more_room(bounds, room):
 def test_1b_23_a_reward_of_zero_is_a_penalty_and_no_filter(name, loss_keeps, expected):
     """[1, 1, truncated, 1]: zeroing the reward pushes the truncated one away with −1.5; a filter leaves it alone."""
     finished = torch.tensor([[True, True, False, True]])
-    keep = bind("filter", "none" if loss_keeps else "overlong")(
-        tensor([[1, 1, 0, 1]]), tensor([[5, 5, 9, 5]]), finished
-    )
+    keep = bind("filter", "none" if loss_keeps else "overlong")(finished)
     actual = advantages([[1, 1, 0, 1]], "local", keep.tolist(), **Z_SCORE)
     assert actual[0, 2].item() == pytest.approx(expected, abs=PRINTED["atol"])
     assert keep[0, 2].item() == loss_keeps

@@ -67,6 +67,22 @@ def test_resumed_equals_never_stopped(tmp_path, stop_at, model, number):
         assert all(map(torch.equal, states[0]["policy"], states[1]["policy"]))
 
 
+@pytest.mark.parametrize(
+    "choices",
+    [("filter=dynamic", "filter.refill.rounds=3", "shaping=flips_persistent"), ("filter=top_entropy", "shaping=noise")],
+    ids=" ".join,
+)
+def test_noise_and_dynamic_sampling_resume_where_they_stopped(tmp_path, stop_at, choices):
+    """Wrong verdicts stay wrong, rounds are counted on."""
+    (whole,), (part,) = (jobs(tmp_path / name, *choices, variants=["global"], seeds=[0]) for name in ("whole", "part"))
+    train_jobs([whole])
+    stop_at(8)
+    with pytest.raises(KeyboardInterrupt):
+        train_jobs([part])
+    train_jobs([part])
+    assert rows(whole.folder) == rows(part.folder)
+
+
 def test_runs_that_stand_at_different_steps_go_on_together(tmp_path, stop_at):
     whole = jobs(tmp_path / "whole")
     scores = train_jobs(whole)

@@ -13,8 +13,7 @@ from scipy import stats
 from torch.testing import assert_close
 
 from rlexp.models import MODELS
-from rlexp.rollout import Rollout, best, draw, sample
-from rlexp.step import distributions, taken
+from rlexp.rollout import Rollout, best, distributions, draw, sample, taken
 from rlexp.streams import Purpose, uniforms
 
 SORT, PREFERENCE = sort_task(), preference_task()
@@ -103,7 +102,7 @@ def test_old_log_probs_are_those_of_reading_the_completion(name, task, temperatu
     scaled = torch.stack([row / t for row, t in zip(logits, temperature, strict=True)])
     expected = F.log_softmax(scaled, -1).gather(-1, rollout.completions.unsqueeze(-1)).squeeze(-1)
     assert_close(rollout.old_log_probs, expected.where(rollout.mask, 0.0), **ROUNDED)
-    trained = taken(distributions(policy, rollout, torch.tensor(temperature)), rollout.completions)
+    trained = taken(distributions(policy, *rollout[:2], torch.tensor(temperature)), rollout.completions)
     assert_close(trained.where(rollout.mask, 0.0), rollout.old_log_probs, **ROUNDED)
     assert not rollout.old_log_probs.requires_grad
 

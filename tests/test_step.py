@@ -12,7 +12,7 @@ from axis_choices import bind, choices
 from plain_step import Recipe
 from toy_fleet import GROUP, PROMPTS, TOTAL, Toy, fleet, plain, unstacked, variant
 
-from rlexp import step
+from rlexp import collect, step
 from rlexp.engine import HEALTH
 from rlexp.models import GRU, Positional, Transformer
 from rlexp.rollout import Rollout
@@ -64,7 +64,8 @@ def seen(monkeypatch):
 
     def spy(runs, part, *rest):
         with torch.no_grad():
-            parts.append((part, step.taken(step.distributions(runs.policy, part, runs.temperature), part.completions)))
+            every = step.distributions(runs.policy, *part[:2], runs.temperature)
+            parts.append((part, step.taken(every, part.completions)))
         return real(runs, part, *rest)
 
     monkeypatch.setattr(step, "update", spy)
@@ -131,7 +132,7 @@ def test_ratios_are_against_the_policy_that_sampled_through_all_inner_steps(floa
     train_step(both, 1, False)
     for part, _ in seen:
         with torch.no_grad():
-            log_probs = step.taken(step.distributions(sampler, part, both.temperature), part.completions)
+            log_probs = step.taken(step.distributions(sampler, *part[:2], both.temperature), part.completions)
         torch.testing.assert_close(part.old_log_probs, log_probs.where(part.mask, 0.0), **CLOSE)
     drift = [((now - part.old_log_probs).exp() - 1).where(part.mask, 0.0).abs().max() for part, now in seen]
     assert drift[0] < ROUNDING
@@ -145,7 +146,7 @@ def test_the_first_update_follows_the_plain_policy_gradient(float64, seen, clip)
     row = train_step(both, 1, True)
     part, _ = seen[0]
     assert (row["ratio/min"] - 1).abs().max() < ROUNDING and (row["ratio/max"] - 1).abs().max() < ROUNDING
-    log_probs = step.taken(step.distributions(both.policy, part, both.temperature), part.completions)
+    log_probs = step.taken(step.distributions(both.policy, *part[:2], both.temperature), part.completions)
     weighed = (part.advantages.unsqueeze(-1) * log_probs * part.mask).sum((1, 2, 3)) / part.mask.sum((1, 2, 3))
     expected = torch.autograd.grad(-weighed.sum(), list(both.policy.parameters()))
     torch.testing.assert_close(both.adam.seen, list(expected), **CLOSE)
@@ -159,7 +160,7 @@ def made_up(shape=(2, 3, 4, 5)):
     old, ref = (-torch.rand(shape, generator=random).where(mask, 0.0) for _ in range(2))
     tokens = torch.zeros(shape, dtype=torch.long)
     return (
-        Rollout(tokens[..., 0, :], tokens, old, mask, lengths < shape[-1]),
+        Rollout(tokens[..., 0, :], tokens, old, mask, lengths < shape[-1], old),
         ref,
         torch.rand(shape[:-1], generator=random),
     )
@@ -169,7 +170,7 @@ def test_the_penalty_in_the_reward_enters_before_the_norm(float64):
     """Equal rewards: the advantages are those of −coef · Σ_t (log π − log π_ref) alone, normalised."""
     rollout, ref, _ = made_up()
     recipe = Recipe(kl_in_reward=0.3)
-    part = experience(variant(recipe), rollout, torch.ones(2, 3, 4), ref)
+    part = experience(variant(recipe), rollout, torch.ones(2, 3, 4), ref, {})
     penalties = ((rollout.old_log_probs - ref) * rollout.mask).sum(-1)
     deviations = penalties - penalties.mean(-1, keepdim=True)
     expected = -0.3 * deviations / (0.3 * penalties.std(-1, keepdim=True) + recipe.eps)
@@ -184,11 +185,85 @@ def test_completions_without_a_reward_have_no_advantage_and_enter_no_statistics(
     chosen = bind("norm", norm, **knobs)
     missing = torch.zeros_like(rewards, dtype=torch.bool)
     missing[:, :, 1], missing[0, 2] = True, True
-    part = experience(replace(variant(Recipe()), norm=chosen), rollout, rewards.masked_fill(missing, math.nan), ref)
+    part = experience(replace(variant(Recipe()), norm=chosen), rollout, rewards.masked_fill(missing, math.nan), ref, {})
     expected = chosen(rewards.masked_fill(missing, 1e6), ~missing)
     assert not part.advantages[missing].any()
     assert torch.equal(part.advantages[~missing], expected[~missing])
     assert torch.equal(part.mask, rollout.mask)
+
+
+def test_rewards_are_shaped_before_the_penalty_is_taken_off_and_filtered_after(float64):
+    """Statistics of 3r − 1 − coef · KL, which filter and norm are given; the penalty is not scaled."""
+    rollout, ref, rewards = made_up()
+    rewards[0, 0] = 0.7
+    asked = []
+
+    def everything(rewards, scored):
+        asked.append(rewards)
+        return scored
+
+    chosen = replace(
+        variant(Recipe(kl_in_reward=0.3)),
+        shaping=bind("shaping", "affine", a=3.0, b=-1.0),
+        filter_statistics=everything,
+        filter_loss=bind("filter", "zero_variance"),
+        norm=bind("norm", "center"),
+    )
+    part = experience(chosen, rollout, rewards, ref, {})
+    expected = 3 * rewards - 1 - 0.3 * ((rollout.old_log_probs - ref) * rollout.mask).sum(-1)
+    torch.testing.assert_close(part.rewards, expected, **CLOSE)
+    torch.testing.assert_close(part.advantages, expected - expected.mean(-1, keepdim=True), **CLOSE)
+    assert torch.equal(asked[0], part.rewards)
+    assert torch.equal(part.mask, rollout.mask), "the penalty makes the rewards of the first group differ"
+    without = replace(chosen, kl_in_reward=0.0)
+    kept = experience(without, rollout, rewards, ref, {}).mask
+    assert (
+        not kept[0, 0].any() and torch.equal(kept[0, 1:], rollout.mask[0, 1:]) and torch.equal(kept[1], rollout.mask[1])
+    )
+
+
+def test_a_filter_of_tokens_leaves_the_rest_of_a_completion_in_the_loss(seen):
+    chosen = replace(variant(Recipe()), filter_loss=bind("filter", "top_entropy", share=0.5))
+    both = fleet([(chosen, 2)], [0, 1], adam=Still, temperatures=(1.7, 0.6))
+    row = train_step(both, 1, True)
+    part, _ = seen[0]
+    every, mask = (
+        step.distributions(both.policy, *part[:2], both.temperature).detach(),
+        collect.collect(both, 1).rollout.mask,
+    )
+    entropies = torch.distributions.Categorical(logits=every).entropy()
+    for replica in range(2):
+        ranked = entropies[replica][mask[replica]].sort(descending=True).values
+        threshold = ranked[round(len(ranked) / 2) - 1] - ROUNDING
+        assert torch.equal(part.mask[replica], mask[replica] & (entropies[replica] >= threshold))
+    torch.testing.assert_close(row["filter/tokens"].double(), part.mask.sum((1, 2, 3)) / row["tokens"].double())
+    assert (part.mask.any(-1) & (part.mask != mask).any(-1)).any()
+
+
+def test_persistent_luck_belongs_to_the_pair_and_the_other_is_drawn_anew():
+    names = ("flips", "flips_persistent")
+    chosen = [bind("shaping", name, low=0.0, high=1.0, false_positives=0.5, false_negatives=0.5) for name in names]
+    runs = fleet([(replace(variant(Recipe()), shaping=each), 2) for each in chosen], [0, 1, 0, 1])
+    rollout = collect.collect(runs, 1).rollout
+    first, again, later = (step.beside(runs, at, rollout) for at in (1, 1, 2))
+    assert set(first) == {"drawn", "hashed"} and all(torch.equal(first[name], again[name]) for name in first)
+    assert torch.equal(first["hashed"], later["hashed"]) and not (first["drawn"] == later["drawn"]).any()
+    assert not (first["hashed"][0] == first["hashed"][1]).any()
+    for name, luck in first.items():
+        assert luck.shape == rollout.finished.shape and torch.equal(luck[:2], luck[2:]), f"{name}: paired by seed"
+    moved = rollout._replace(
+        completions=rollout.completions.flip(1), prompts=rollout.prompts.flip(1), mask=rollout.mask.flip(1)
+    )
+    assert torch.equal(step.beside(runs, 2, moved)["hashed"].flip(1), first["hashed"])
+    elsewhere = rollout._replace(prompts=(rollout.prompts + 1) % 4)
+    assert not (step.beside(runs, 2, elsewhere)["hashed"] == first["hashed"]).any()
+    padding = rollout._replace(completions=rollout.completions.where(rollout.mask, 3))
+    assert torch.equal(step.beside(runs, 2, padding)["hashed"], first["hashed"])
+
+
+def test_nothing_is_computed_that_no_variant_asks_for():
+    both = runs(Recipe())
+    assert step.beside(both, 1, collect.collect(both, 1).rollout) == {}
 
 
 @pytest.mark.parametrize("agg", ["token", "sequence"])
@@ -257,7 +332,7 @@ def test_updates_know_the_share_of_the_run_that_is_done_and_their_random_numbers
 
 def test_random_numbers_are_drawn_only_if_a_loss_asks_for_them(monkeypatch):
     drawn, real = [], step.uniforms
-    monkeypatch.setattr(step, "uniforms", lambda *address: (drawn.append(address[1]), real(*address))[1])
+    monkeypatch.setattr(step, "uniforms", lambda *address, **at: (drawn.append(address[1]), real(*address, **at))[1])
     train_step(runs(Recipe()), 1, False)
     assert set(drawn) == {Purpose.PROMPTS, Purpose.SAMPLING}
 
@@ -333,9 +408,9 @@ def test_measuring_changes_no_bit(name):
     measured, blind = runs(RECIPES[name]), runs(RECIPES[name])
     for at in range(1, STEPS + 1):
         row = train_step(measured, at, True)
-        assert set(train_step(blind, at, False)) == {"tokens"}
+        assert set(train_step(blind, at, False)) == {"tokens", "completions"}
     assert all(torch.equal(a, b) for a, b in zip(parameters(measured.policy), parameters(blind.policy), strict=True))
-    assert len(row) > len({"tokens"})
+    assert len(row) > len({"tokens", "completions"})
 
 
 def test_tokens_are_those_sampled_filtered_ones_included(seen):

@@ -41,6 +41,7 @@ EVERY = {
     "filler": ("sort", sort_task()),
     "no_filler": ("sort", sort_task(filler=0, alphabet=3, cap=5)),
     "one_length": ("sort", sort_task(shortest=3, longest=3, cap=4)),
+    "no_end": ("sort", sort_task(shortest=3, longest=3, cap=3)),
     "one_item": ("sort", sort_task(longest=1, cap=2)),
     "share": ("token_preference", preference_task(cap=10)),
     "points": ("sort_lecture", lecture_task()),
@@ -234,8 +235,8 @@ def test_the_largest_number_below_one_is_not_rounded_up(alphabet):
 
 @every_sort
 def test_separator_pad_end_and_filler_are_tokens_of_their_own(task):
-    special = {task.pad, task.end, task.separator, task.vocabulary - 1}
-    assert len(special) == 3 + task.filler and min(special) == task.alphabet
+    special = {task.pad, task.end, task.separator, task.vocabulary - 1} - {-1}
+    assert len(special) == 2 + (task.end >= 0) + task.filler and min(special) == task.alphabet
     assert max(special) == task.vocabulary - 1
 
 

@@ -56,6 +56,8 @@ def variant(recipe: Recipe) -> Variant:
         shaping=bind("shaping", "none"),
         filter_loss=filters[recipe.drop_from_loss],
         filter_statistics=filters[recipe.drop_from_statistics],
+        refill=bind("filter", "none"),
+        rounds=1,
         norm=bind("norm", "local", eps=recipe.eps, ddof=1),
         clip=bind("clip", "ppo", low=recipe.low, high=recipe.high),
         agg=bind("agg", recipe.agg),

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from math import ceil
 
 from rlexp import engine
+from rlexp.config import Config
+from rlexp.machine import memory
 from rlexp.plan import Planned
 
 
 def into_buckets(planned: Sequence[Planned], most: int | None, workers: int = 1) -> list[list[Planned]]:
     """Group the jobs that can be trained as one batch, at most ``most`` in each, and so that no worker is idle.
+
+    Without ``most`` it is as many as the memory of this machine holds, an equal share of it for each worker.
 
     The larger buckets are cut first, always into equal parts, and runs of a variant stay together where they can. A
     run's numbers do not depend on its neighbours: cutting changes none.
@@ -18,10 +22,15 @@ def into_buckets(planned: Sequence[Planned], most: int | None, workers: int = 1)
     groups: dict[str, list[Planned]] = {}
     for job in planned:
         groups.setdefault(engine.bucket_key(job.config), []).append(job)
-    pieces = {key: ceil(len(group) / (most or len(group))) for key, group in groups.items()}
+    pieces = {key: ceil(len(group) / (most or fitting(group[0].config, workers))) for key, group in groups.items()}
     while sum(pieces.values()) < min(workers, len(planned)):
         pieces[max(groups, key=lambda key: len(groups[key]) / pieces[key])] += 1
     return [part for key, group in groups.items() for part in cut(group, pieces[key])]
+
+
+def fitting(config: Config, workers: int) -> int:
+    """How many runs of a config fit into the memory of one of ``workers`` workers."""
+    return engine.most_runs(config, memory(config.device) / workers)
 
 
 def cut(group: Sequence[Planned], pieces: int) -> list[list[Planned]]:

@@ -19,7 +19,7 @@ class FusedConf:
     """`hydra/launcher=fused`: batches one after another, in this process."""
 
     _target_: str = "hydra_plugins.rlexp_launcher.fused.FusedLauncher"
-    max_replicas: int | None = None  # most runs that are trained as one batch; null for no limit
+    max_replicas: int | None = None  # most runs that are trained as one batch; null for what fits memory
     executor: str = "inline"
 
 

@@ -8,7 +8,6 @@ vector and scalar paths round differently, and which one an element meets depend
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 import torch
@@ -45,24 +44,28 @@ def sigmoid(x: Tensor) -> Tensor:
     return 0.5 * (0.5 * x).tanh() + 0.5
 
 
-def softmax(x: Tensor) -> Tensor:
-    """Softmax over the last axis, for the reason given at the top."""
-    return F.log_softmax(x, -1).exp()
-
-
-class Linear(nn.Module):
-    """x W + b with W and b from U(−1/√in, 1/√in), as ``torch.nn.Linear``."""
+class Projection(nn.Module):
+    """x W with W from U(−1/√in, 1/√in), as ``torch.nn.Linear`` without bias."""
 
     def __init__(self, init: Init, inputs: int, outputs: int):
         super().__init__()
         self.weight = init.uniform(inputs, outputs, bound=inputs**-0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[R, N, in] -> [R, N, out]``."""
+        return torch.bmm(x, self.weight)
+
+
+class Linear(Projection):
+    """x W + b with W and b from U(−1/√in, 1/√in), as ``torch.nn.Linear``."""
+
+    def __init__(self, init: Init, inputs: int, outputs: int):
+        super().__init__(init, inputs, outputs)
         self.bias = init.uniform(1, outputs, bound=inputs**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         """``[R, ..., in] -> [R, ..., out]``."""
-        replicas, *middle, inputs = x.shape
-        rows = x.reshape(replicas, prod(middle), inputs)
-        return torch.baddbmm(self.bias, rows, self.weight).view(replicas, *middle, self.weight.shape[-1])
+        return torch.baddbmm(self.bias, x.flatten(1, -2), self.weight).view(*x.shape[:-1], self.weight.shape[-1])
 
 
 class Embedding(nn.Module):
@@ -77,17 +80,3 @@ class Embedding(nn.Module):
         replicas, rows, width = self.weight.shape
         first = torch.arange(replicas, device=tokens.device).view(-1, *[1] * (tokens.dim() - 1)) * rows
         return F.embedding(tokens + first, self.weight.view(replicas * rows, width))
-
-
-class LayerNorm(nn.Module):
-    """(x − mean) / √(var + 1e-5) · gain + bias over the last axis, as ``torch.nn.LayerNorm``."""
-
-    def __init__(self, init: Init, width: int):
-        super().__init__()
-        self.gain = init.constant(width, value=1.0)
-        self.bias = init.constant(width, value=0.0)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``[R, ..., width] -> [R, ..., width]``."""
-        shape = (x.shape[0], *[1] * (x.dim() - 2), x.shape[-1])
-        return F.layer_norm(x, x.shape[-1:]) * self.gain.view(shape) + self.bias.view(shape)

@@ -25,7 +25,8 @@ class Sort:
     Components: ``exact`` 1 for the sorted items and an end token, else 0; ``graded`` share of positions that are
     right; ``lecture`` inclusion + ordering of CS336 lecture 17 as a share of its maximum, duplicates hackable;
     ``multiset`` the same with multiset counting; ``format`` 1 if it ended after as many symbols as were asked for.
-    Filler symbols are allowed anywhere and ignored by every component, but they use up ``cap``.
+    Filler symbols are allowed anywhere and ignored by every component, but they use up ``cap``. Where ``cap`` is the
+    length of every answer (``shortest`` = ``longest`` = ``cap``) there is no end token: it ends by itself.
     """
 
     alphabet: Annotated[int, Ge(2)]
@@ -40,12 +41,17 @@ class Sort:
     def __post_init__(self):
         if self.shortest > self.longest:
             raise ValueError(f"shortest={self.shortest} must not exceed longest={self.longest}")
-        if self.cap <= self.longest:
+        if self.cap < self.longest + self.ends:
             raise ValueError(
                 f"cap={self.cap} leaves no room for {self.longest} items and an end token: at least {self.longest + 1}"
             )
         if set(self.weights) != set(COMPONENTS) or not any(self.weights.values()):
             raise ValueError(f"weights must name {', '.join(COMPONENTS)}, at least one of them above 0")
+
+    @property
+    def ends(self) -> bool:
+        """Whether a completion says when it is done."""
+        return not self.shortest == self.longest == self.cap
 
     @property
     def pad(self) -> int:
@@ -54,18 +60,18 @@ class Sort:
 
     @property
     def end(self) -> int:
-        """Token that ends a completion."""
-        return self.alphabet + 1
+        """Token that ends a completion, −1 if there is none."""
+        return self.alphabet + 1 if self.ends else -1
 
     @property
     def separator(self) -> int:
         """Token after the items of a prompt."""
-        return self.alphabet + 2
+        return self.alphabet + 1 + self.ends
 
     @property
     def vocabulary(self) -> int:
-        """Number of tokens: symbols, pad, end, separator, filler."""
-        return self.alphabet + 3 + self.filler
+        """Number of tokens: symbols, pad, end (if any), separator, filler."""
+        return self.alphabet + 2 + self.ends + self.filler
 
     @property
     def prompt_length(self) -> int:

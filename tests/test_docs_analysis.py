@@ -1,0 +1,39 @@
+"""The examples of docs/analysis.md run as they stand there, on a small sweep."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from analysis_fixtures import random_scores, write_sweep
+
+from analysis.arguments import parse
+from analysis.tables import comparison_grid
+
+DOC = (Path(__file__).parents[1] / "docs/analysis.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", DOC, flags=re.S)
+COMMANDS = re.findall(r"^python -m analysis.compare ([^#\n]*)", DOC, flags=re.M)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_an_example_in_python_prints_its_numbers(tmp_path, capsys, number):
+    assert len(EXAMPLES) == 3
+    folder = write_sweep(tmp_path, random_scores(["norm=local", "norm=hybrid"], 5), 20)
+    exec(EXAMPLES[number].replace("runs/<sweep>", str(folder)), {})
+    shown = capsys.readouterr().out
+    assert "norm=hybrid" in shown and re.search(r"\d\.\d{3}", shown)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_read(command):
+    assert parse(shlex.split(command.replace("<", "").replace(">", "")))["folders"][0].startswith("runs/")
+
+
+def test_every_column_is_explained(tmp_path):
+    from analysis import load
+    from analysis.comparison import compare
+
+    data = load(write_sweep(tmp_path, random_scores(["norm=local", "norm=hybrid"], 3), 4))
+    headers = [header.removesuffix(" [95 %]") for header in comparison_grid(compare(data)).headers[1:]]
+    section = DOC.split("## What the columns are")[1].split("| file")[0]
+    assert re.findall(r"^\| ([\w ()]+) \| ", section, flags=re.M) == ["column", *headers]
