@@ -85,7 +85,7 @@ def _place(folders: str | Path | Sequence[str | Path]) -> Path:
 
 def show(console: Console, data: Data, found: Answer, judged: Sequence[Verdict], wide: str | None = None) -> None:
     """Tables, verdicts, notes and problems on the terminal."""
-    sweep = data.folder.resolve().name
+    sweep = " + ".join(found.data.runs["sweep"].unique())
     tables = [*found.comparisons, *([found.pooled] if found.pooled else [])]
     for comparison in tables:
         _print(console, comparison_grid(comparison), f"{sweep}: {comparison.metric}", comparison.stratum)

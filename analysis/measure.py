@@ -69,7 +69,7 @@ def full_name(data: Data, name: str) -> str:
         return found[0]
     if fitting:
         raise AnalysisError(f"'{name}' fits several metrics; choose one of: {'  '.join(fitting)}")
-    raise AnalysisError(f"no run logged '{name}'; choose one of: {'  '.join(names)}")
+    raise AnalysisError(f"no run logged '{name}'; choose one of: {'  '.join(names) or 'none'}")
 
 
 def measure(data: Data, metric: str | None = None, at: Budget | None = None, matched: Target | None = None) -> Measured:

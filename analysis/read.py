@@ -5,6 +5,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 
 class AnalysisError(ValueError):
     """A question that cannot be answered; its message is one line for the user."""
@@ -22,7 +24,7 @@ def read_lines(path: Path, naming: Collection[str] = ()) -> tuple[list[dict[str,
     if naming:
         lines = [line for line in lines if _names(line, naming) or not _looks_whole(line)]
     try:
-        rows = json.loads("[" + ",".join(lines) + "]")  # one call: three times faster than line by line
+        rows = orjson.loads("[" + ",".join(lines) + "]")  # many times faster than line by line, and stricter
     except (ValueError, RecursionError):
         rows = []
     if len(rows) != len(lines):  # also where two broken lines make one whole object

@@ -1,4 +1,4 @@
-"""A run's state on disk: weights, reference, both moments of Adam, position. Random numbers need no state.
+"""A run's state on disk: weights, reference, both moments of Adam, memory, position. Random numbers need no state.
 
 Each run has a file of its own, so that it can be resumed alone or beside others. The file is replaced at once and the
 one before it is kept; it holds tensors and numbers only and is read without executing code.
@@ -25,6 +25,7 @@ def save(fleet: Fleet, replica: int, folder: Path, step: int, sampled: Mapping[s
     state = {"step": step, **sampled, "updates": fleet.adam.updates}
     for name, tensors in stacks(fleet).items():
         state[name] = [tensor[replica].detach().clone().cpu() for tensor in tensors]
+    state["memory"] = {name: tensor[replica].clone().cpu() for name, tensor in fleet.memory.items()}
     draft = folder / (LATEST + ".tmp")
     torch.save(state, draft)
     if (folder / LATEST).exists():
@@ -44,10 +45,16 @@ def load(folder: Path) -> dict[str, Any] | None:
 
 @torch.no_grad()
 def restore(fleet: Fleet, states: Sequence[Mapping[str, Any]]) -> None:
-    """Put saved states, one a replica and all after the same number of updates, into a fresh fleet."""
+    """Put saved states, one a replica and all after the same number of updates, into a fresh fleet.
+
+    A memory that a run was saved without is one that only its new neighbours have: it stays empty.
+    """
     for name, tensors in stacks(fleet).items():
         for place, tensor in enumerate(tensors):
             tensor.copy_(torch.stack([state[name][place] for state in states]))
+    for name, tensor in fleet.memory.items():
+        for replica, state in enumerate(states):
+            tensor[replica] = state["memory"].get(name, tensor[replica])
     fleet.adam.updates = states[0]["updates"]
 
 

@@ -57,5 +57,9 @@ def schema(functions: Mapping[str, Callable], **extra: object) -> object:
 
 def choose(functions: Mapping[str, Callable], settings: BaseModel) -> Callable:
     """Bind the function that ``settings.name`` names to those of the settings that are its knobs."""
-    function = functions[settings.name]
+    return bind(functions[settings.name], settings)
+
+
+def bind(function: Callable, settings: BaseModel) -> Callable:
+    """Give a function those of the settings that are its knobs."""
     return partial(function, **{knob: getattr(settings, knob) for knob in knobs(function)})

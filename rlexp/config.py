@@ -1,5 +1,6 @@
 """The schema of a run's config, built from the signatures of the axis functions, and the checks between its keys."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ import yaml
 from annotated_types import Ge, Gt, Le
 from pydantic import FiniteFloat, ValidationError
 
-from rlexp import agg, clip, filter, kl, mismatch, norm, sampler, shaping
+from rlexp import agg, clip, filter, kl, kl_control, mismatch, norm, reference, sampler, shaping, teacher, teachers
 from rlexp.choose import Closed, choose, schema
 from rlexp.errors import ConfigError, lines, shown
 from rlexp.loggers import LOGGERS
@@ -69,9 +70,12 @@ class Config(Closed):
     shaping: schema(shaping.FUNCTIONS)
     filter: Filter
     norm: schema(norm.FUNCTIONS)
+    teacher: schema(teacher.FUNCTIONS, run=str | None)
     clip: schema(clip.FUNCTIONS)
     agg: schema(agg.FUNCTIONS)
     kl: schema(kl.FUNCTIONS, coef=NonNegative, place=Literal["loss", "reward"])
+    kl_control: schema(kl_control.FUNCTIONS)
+    reference: schema(reference.FUNCTIONS)
     sampler: schema(sampler.FUNCTIONS)
     mismatch: schema(mismatch.FUNCTIONS)
     logger: schema(LOGGERS)
@@ -126,6 +130,8 @@ def contradictions(config: Config) -> Iterator[str]:
     yield from evaluation_problems(config)
     yield from axis_problems(config)
     yield from bound_problems(config)
+    yield from start_problems(config)
+    yield from teachers.problems(config)
 
 
 def task_problems(config: Config) -> Iterator[str]:
@@ -145,8 +151,8 @@ def group_problems(config: Config) -> Iterator[str]:
             f"minibatches={config.minibatches}: must divide the prompts of a step (group_size.prompts={prompts}), "
             "groups are never split"
         )
-    alone = {"center": completions, "local": completions, "hybrid": completions, "rloo": completions}
-    if (alone | {"global": completions * prompts}).get(config.norm.name) == 1:
+    alone = dict.fromkeys(norm.WITHIN_GROUP, completions) | dict.fromkeys(norm.WITHIN_BATCH, completions * prompts)
+    if alone.get(config.norm.name) == 1:
         yield (
             f"norm={config.norm.name}: compares a completion with others, but group_size.completions={completions} "
             f"group_size.prompts={prompts} leave it none, so every advantage would be 0; "
@@ -168,7 +174,9 @@ def evaluation_problems(config: Config) -> Iterator[str]:
 def axis_problems(config: Config) -> Iterator[str]:
     """Knobs that contradict the choice they belong to or would do nothing."""
     if config.kl.name == "none" and config.kl.coef > 0:
-        yield f"kl.coef={shown(config.kl.coef)}: kl=none has no penalty to weigh; choose kl=k1, k2 or k3"
+        yield f"kl.coef={shown(config.kl.coef)}: kl=none has no penalty to weigh; choose kl=k1, k2, k3, ..."
+    if config.kl_control.name != "fixed" and config.kl.coef == 0:
+        yield f"kl_control={config.kl_control.name}: kl.coef=0 stays 0; choose a kl with a coefficient to begin with"
     yield from disordered("shaping", config.shaping, "cache", "cap")
     filters = {f"filter.{place}": getattr(config.filter, place) for place in Filter.model_fields}
     for place, node in {"shaping": config.shaping, **filters}.items():
@@ -177,6 +185,8 @@ def axis_problems(config: Config) -> Iterator[str]:
     if (refill.name == "none") != (refill.rounds == 1):
         needed = "is of 1 round" if refill.name == "none" else "needs at least 2"
         yield f"filter.refill.rounds={refill.rounds}: filter.refill.name={refill.name} {needed}"
+    if config.norm.name == "pass_at_k" and config.norm.k > config.group_size.completions:
+        yield f"norm.k={config.norm.k}: must be at most group_size.completions={config.group_size.completions}"
     if config.model.name == "transformer" and config.model.width % config.model.heads:
         yield f"model.heads={config.model.heads}: must divide model.width={config.model.width}"
 
@@ -206,3 +216,14 @@ def disordered(place: str, node: Closed, smaller: str, larger: str) -> Iterator[
     first, second = (getattr(node, knob, None) for knob in (smaller, larger))
     if first is not None and second is not None and first > second:
         yield f"{place}.{smaller}={shown(first)}: must be at most {place}.{larger}={shown(second)}"
+
+
+def start_problems(config: Config) -> Iterator[str]:
+    """Whether the start that is wanted can exist."""
+    start, task = config.start, config.task.name
+    if start.name != "random" and not hasattr(TASKS[task], "oracle"):
+        yield f"start={start.name}: task={task} has no right answers to learn from; take start=random"
+    if start.name == "scaled" and not list(task_problems(config)):
+        guess = math.log(choose(TASKS, config.task)().vocabulary)
+        if start.entropy >= guess:
+            yield f"start.entropy={shown(start.entropy)}: must be below that of a guess, {guess:.3f} nats a token"

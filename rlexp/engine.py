@@ -14,10 +14,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlexp import agg, checkpoint, clip, filter, kl, mismatch, norm, sampler, shaping
+from rlexp import (
+    agg,
+    checkpoint,
+    clip,
+    filter,
+    kl,
+    kl_control,
+    memory,
+    mismatch,
+    norm,
+    reference,
+    sampler,
+    shaping,
+    teacher,
+)
+from rlexp.begin import begin
 from rlexp.choose import choose
 from rlexp.config import Config
 from rlexp.evaluate import evaluate
+from rlexp.exits import RunFailed
 from rlexp.interrupt import Clock, Interrupt
 from rlexp.loggers import LOGGERS
 from rlexp.machine import bytes_a_run, compiled, prepare
@@ -28,15 +44,16 @@ from rlexp.progress import Progress
 from rlexp.recorder import Recorder, collapsed, score
 from rlexp.resume import outcome, restarts
 from rlexp.rollout import distributions, sample
-from rlexp.start import STARTS
 from rlexp.step import Fleet, Variant, train_step
 from rlexp.tasks import TASKS
+from rlexp.teachers import teachers
 from rlexp.threads import Threads
 from rlexp.update import Adam, Schedule
 
 LOG = logging.getLogger(__name__)
-VARIANT = ("shaping", "filter", "norm", "clip", "agg", "kl", "sampler", "mismatch", "entropy_coef")
-REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature")
+LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef")
+VARIANT = ("shaping", "filter", "norm", "teacher", "sampler", *LOSS)
+REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 SAMPLED = ("tokens", "completions")
 HEALTH = ("loss/total", "optim/grad_norm")
@@ -44,12 +61,16 @@ HEALTH = ("loss/total", "optim/grad_norm")
 
 @dataclass(frozen=True)
 class Job:
-    """One run: its config, its folder, its name in the sweep, and its variant (its choices without the seed)."""
+    """One run: its config, its folder, its name in the sweep, and its variant (its choices without the seed).
+
+    ``starts`` is where the runs of a sweep keep what they start from, for each other.
+    """
 
     config: Config
     folder: Path
     name: str
     variant: str
+    starts: Path | None = None
 
 
 @dataclass
@@ -158,6 +179,8 @@ def train_batch(jobs: Sequence[Job], states: Sequence[Mapping[str, Any]], title:
         fleet = build([run.job.config for run in runs])
         if states[0]["step"] >= 0:
             checkpoint.restore(fleet, [states[i] for i in order])
+        else:
+            start(fleet, runs)
         sampled = {name: torch.tensor([states[i][name] for i in order]) for name in SAMPLED}
         train(fleet, runs, states[0]["step"], sampled, title)
     except BaseException as error:
@@ -165,6 +188,16 @@ def train_batch(jobs: Sequence[Job], states: Sequence[Mapping[str, Any]], title:
         raise
     results = dict(zip(order, (run.result for run in runs), strict=True))
     return [results[i] for i in range(len(jobs))]
+
+
+def start(fleet: Fleet, runs: Sequence[Run]) -> None:
+    """Put fresh runs at their starts; a run that does not get there has failed, and only this one."""
+    problems = begin(fleet, [run.job.config for run in runs], runs[0].job.starts)
+    for run, problem in zip(runs, problems, strict=True):
+        if problem:
+            run.error = RunFailed(problem)
+            LOG.error("%s %s", run.job.name, problem, extra={"job": run.job.name})
+            run.finish("failed")
 
 
 def end(runs: Sequence[Run], error: BaseException) -> None:
@@ -182,17 +215,19 @@ def build(configs: Sequence[Config]) -> Fleet:
     device = prepare(first)
     task = choose(TASKS, first.task)()
     policy = choose(MODELS, first.model)(Init(seeds), task).to(device)
-    choose(STARTS, first.start)(policy)
     total = first.steps * first.inner_steps * first.minibatches
+    variants = blocks(configs)
     rates = (own(configs, key, device) for key in ("lr", "warmup_steps", "lr_final"))
     return Fleet(
         task=task,
         policy=policy,
         reference=copy.deepcopy(policy).requires_grad_(False),
+        teacher=teachers(policy, configs),
         adam=Adam(policy, Schedule(*rates, total), own(configs, "grad_clip", device)),
-        blocks=blocks(configs),
+        blocks=variants,
         seeds=seeds,
         temperature=own(configs, "temperature", device),
+        memory={name: values.to(device) for name, values in memory.begin(variants).items()},
         prompts=first.group_size.prompts,
         group=first.group_size.completions,
         inner_steps=first.inner_steps,
@@ -231,9 +266,12 @@ def variant(config: Config) -> Variant:
         refill=choose(filter.GROUPS, config.filter.refill),
         rounds=config.filter.refill.rounds,
         norm=choose(norm.FUNCTIONS, config.norm),
+        teacher=choose(teacher.FUNCTIONS, config.teacher),
         clip=choose(clip.FUNCTIONS, config.clip),
         agg=choose(agg.FUNCTIONS, config.agg),
         kl=choose(kl.FUNCTIONS, config.kl),
+        follow=choose(reference.FUNCTIONS, config.reference),
+        memories=memories(config),
         sampler=choose(sampler.FUNCTIONS, config.sampler),
         mismatch=choose(mismatch.FUNCTIONS, config.mismatch),
         inexact=config.sampler.name != "exact",
@@ -241,6 +279,11 @@ def variant(config: Config) -> Variant:
         kl_in_reward=weight.get("reward", 0.0),
         entropy_bonus=config.entropy_coef,
     )
+
+
+def memories(config: Config) -> dict[str, memory.Memory]:
+    """Return what a config's choices remember from step to step."""
+    return memory.chosen(norm.MEMORIES, config.norm) | memory.chosen(kl_control.MEMORIES, config.kl_control)
 
 
 def train(fleet: Fleet, runs: Sequence[Run], done: int, sampled: Row, title: str) -> None:

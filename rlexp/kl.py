@@ -1,15 +1,25 @@
-"""Per-token penalty for leaving the reference: ``kl(log_probs, ref_log_probs) -> penalties``, ``[*R P G T]``.
+"""Per-token penalty for leaving the reference: ``kl(log_probs, ref_log_probs, ...) -> penalties``, ``[*R P G T]``.
 
-d = log π − log π_ref at the sampled token. The expectation of each estimator over tokens sampled from π, and
-the policy whose KL its *gradient* follows when it is used as a loss, are two different things and are both stated
-(arXiv 2510.01555). Used in the reward, any estimator is only a number and the policy gradient does the rest.
+d = log π − log π_ref at the sampled token. What the *values* of an estimator k average to over tokens sampled from π,
+and what its *gradient* follows when it is a loss, are two different things (arXiv 2510.01555, 2512.21852). Both are
+stated for each, at one state with tokens from π, and tested exactly:
+
+    as a loss        E_π[∇k], which is not ∇E_π[k]: the sampling has no gradient
+    in the reward    E_π[k ∇log π] = ∇E_π[k] − E_π[∇k]; only k = k1 follows KL(π‖π_ref) there
+
+A loss moves π at the states that were visited; in the reward the penalties of a completion are summed, so that a token
+also answers for the states that it leads to. When updates have moved π away from π_old, which sampled, the statements
+hold for the ``_corrected`` estimators, weighed by ρ = π / π_old of the token, and for the others no longer. In the
+reward π is π_old: there a ``_corrected`` or ``_plus`` estimator is the plain one.
 """
 
 from __future__ import annotations
 
-from torch import zeros_like
+from torch import Tensor, zeros_like
 
-from rlexp.types import PerToken
+from rlexp.types import PerToken, Positive
+
+INSIDE = 20.0
 
 
 def none(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
@@ -18,16 +28,16 @@ def none(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
 
 
 def k1(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
-    """k1 = d. Value: KL(π‖π_ref), unbiased. Gradient as a loss, on-policy: exactly zero in expectation.
+    """k1 = d. Value: KL(π‖π_ref), unbiased. As a loss: exactly zero. In the reward: follows KL(π‖π_ref).
 
     Source: Schulman, "Approximating KL divergence" (2020). OpenRLHF and slime default; TRL ``RLOOTrainer`` puts it
-    in the reward, where its policy gradient is that of KL(π‖π_ref).
+    in the reward.
     """
     return log_probs - ref_log_probs
 
 
 def k2(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
-    """k2 = d² / 2. Value: biased. Gradient as a loss, on-policy: that of KL(π‖π_ref), exactly.
+    """k2 = d² / 2. Value: biased. As a loss: follows KL(π‖π_ref), exactly. In the reward: E[k2] − KL(π‖π_ref).
 
     Source: Schulman (2020). verl ``mse``/``k2``, OpenRLHF ``k2``; REINFORCE++ (arXiv 2501.03262) uses it in the loss.
     """
@@ -35,13 +45,89 @@ def k2(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
 
 
 def k3(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
-    """k3 = exp(−d) − 1 + d ≥ 0. Value: KL(π‖π_ref), unbiased. Gradient as a loss, on-policy: that of KL(π_ref‖π).
+    """k3 = exp(−d) − 1 + d ≥ 0. Value: KL(π‖π_ref), unbiased. As a loss: follows KL(π_ref‖π), the other one.
 
-    Source: Schulman (2020); GRPO (arXiv 2402.03300, eq. 4). TRL GRPO, verl ``low_var_kl`` (which clamps it to ±10),
-    open-instruct's default.
+    In the reward it follows KL(π‖π_ref) − KL(π_ref‖π), the second with the wrong sign.
+    Source: Schulman (2020); GRPO (arXiv 2402.03300, eq. 4). TRL GRPO, open-instruct's default.
     """
     difference = log_probs - ref_log_probs
     return (-difference).exp() - 1 + difference
 
 
-FUNCTIONS = {"none": none, "k1": k1, "k2": k2, "k3": k3}
+def low_var_kl(log_probs: PerToken, ref_log_probs: PerToken, *, bound: Positive) -> PerToken:
+    """min(k3, ``bound``), of d in [−20, 20]: k3 whose tokens beyond the bound have no gradient.
+
+    As a loss it follows KL(π_ref‖π) without the terms of those tokens: with bound 10, of π_ref / π above 13.4 or below
+    1.7e-5. A token that π has all but given up, for which k3 pulls hardest, is then not pulled back at all.
+    Source: verl ``low_var_kl`` (its other name, ``k3``, is the same), slime ``low_var_kl``, bound 10.
+    """
+    difference = (log_probs - ref_log_probs).clamp(-INSIDE, INSIDE)
+    return ((-difference).exp() - 1 + difference).clamp(max=bound)
+
+
+def abs_(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
+    """|d|. Value: biased, at least KL(π‖π_ref). As a loss: follows Σ |π − π_ref|, twice the total variation distance.
+
+    Its slope in log π is ±1 however far the token has moved. Source: verl ``abs``, ROLL ``abs``.
+    """
+    return (log_probs - ref_log_probs).abs()
+
+
+def k1_plus(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
+    """Value of k1, gradient of k2: both of KL(π‖π_ref). Source: verl ``kl+``/``k1+``, straight-through."""
+    return straight_through(k1(log_probs, ref_log_probs), k2(log_probs, ref_log_probs))
+
+
+def k3_plus(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
+    """Value of k3, gradient of k2: both of KL(π‖π_ref). Source: verl ``k3+``, straight-through (its k3 is clamped)."""
+    return straight_through(k3(log_probs, ref_log_probs), k2(log_probs, ref_log_probs))
+
+
+def k1_corrected(log_probs: PerToken, ref_log_probs: PerToken, old_log_probs: PerToken) -> PerToken:
+    """ρ · k1 with the gradient through ρ. Value and gradient: those of KL(π‖π_ref), on- and off-policy.
+
+    Source: open-instruct, KL estimator 3; the gradient is that of arXiv 2505.17508 (RPG).
+    """
+    return ratio(log_probs, old_log_probs) * k1(log_probs, ref_log_probs)
+
+
+def k2_corrected(log_probs: PerToken, ref_log_probs: PerToken, old_log_probs: PerToken) -> PerToken:
+    """ρ · k2 with ρ held fixed. Value: biased, as k2. As a loss: follows KL(π‖π_ref), on- and off-policy.
+
+    With the gradient through ρ it would follow E[k2] instead. Source: arXiv 2510.01555 (k2 as loss, off-policy).
+    """
+    return ratio(log_probs, old_log_probs).detach() * k2(log_probs, ref_log_probs)
+
+
+def k3_corrected(log_probs: PerToken, ref_log_probs: PerToken, old_log_probs: PerToken) -> PerToken:
+    """ρ · k3 with the gradient through ρ. Value and gradient: those of KL(π‖π_ref), on- and off-policy.
+
+    The gradient through ρ turns k3 round, on-policy too: without it the loss follows KL(π_ref‖π).
+    Source: TRL ``use_bias_correction_kl``, after DeepSeek-V3.2; slime ``use_unbiased_kl``.
+    """
+    return ratio(log_probs, old_log_probs) * k3(log_probs, ref_log_probs)
+
+
+def straight_through(value: Tensor, gradient: Tensor) -> Tensor:
+    """Return the numbers of ``value`` with the gradient of ``gradient``."""
+    return gradient - gradient.detach() + value.detach()
+
+
+def ratio(log_probs: PerToken, old_log_probs: PerToken) -> PerToken:
+    """ρ = π / π_old."""
+    return (log_probs - old_log_probs).exp()
+
+
+FUNCTIONS = {
+    "none": none,
+    "k1": k1,
+    "k2": k2,
+    "k3": k3,
+    "low_var_kl": low_var_kl,
+    "abs": abs_,
+    "k1_plus": k1_plus,
+    "k3_plus": k3_plus,
+    "k1_corrected": k1_corrected,
+    "k2_corrected": k2_corrected,
+    "k3_corrected": k3_corrected,
+}

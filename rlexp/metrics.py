@@ -75,8 +75,12 @@ def filter_metrics(groups: Collected, mask: Tensor) -> Row:
     return row | {"filter/tokens": mean(mask, groups.rollout.mask, TOKENS)}
 
 
-def advantage_metrics(advantages: Tensor) -> Row:
-    """Mean, deviation and extremes of the advantages of all completions."""
+def advantage_metrics(advantages: Tensor, mask: Tensor) -> Row:
+    """Mean, deviation and extremes over all completions of a completion's mean advantage a token, ``[R P G T]``.
+
+    The tokens of a completion have one advantage, unless the norm gives each its own.
+    """
+    advantages = mean(advantages, mask, (-1,))
     every = torch.ones_like(advantages, dtype=torch.bool)
     row = summary("advantage", advantages, every)
     row["advantage/min"] = masked_extreme(advantages, every, COMPLETIONS, -1).squeeze(COMPLETIONS)

@@ -25,8 +25,11 @@ class Purpose(IntEnum):
     EVALUATION_SAMPLING = 5
     VERDICTS = 6
     PERSISTENT_VERDICTS = 7
-    LOSS = 21
-    SAMPLER = 22
+    START_PROMPTS = 20
+    START_CHECKS = 21
+    START_SAMPLING = 22
+    LOSS = 30
+    SAMPLER = 31
 
 
 def generator(seed: int, purpose: Purpose, step: int = 0, round: int = 0) -> np.random.Generator:

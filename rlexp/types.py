@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Le
 from jaxtyping import Bool, Float
 from pydantic import AllowInfNan
 from torch import Tensor
@@ -17,11 +17,19 @@ PerToken = Float[Tensor, "*replica prompts group time"]
 NextToken = Float[Tensor, "*replica prompts group vocabulary"]
 PerCompletion = Float[Tensor, "*replica prompts group"]
 PerReplica = Float[Tensor, "*replica"]
+PerPrompt = Float[Tensor, "*replica prompts 1"]
+PerComponent = Float[Tensor, "*replica prompts group components"]
+Weights = Float[Tensor, "*replica components"]
+Remembered = Float[Tensor, "*replica numbers"]
 TokenMask = Bool[Tensor, "*replica prompts group time"]
 CompletionMask = Bool[Tensor, "*replica prompts group"]
 
 Positive = Annotated[float, Gt(0), AllowInfNan(False)]
 AboveOne = Annotated[float, Gt(1), AllowInfNan(False)]
 NonNegative = Annotated[float, Ge(0)]
+FiniteNonNegative = Annotated[float, Ge(0), AllowInfNan(False)]
 PositiveInt = Annotated[int, Ge(1)]
 NonNegativeInt = Annotated[int, Ge(0)]
+Ddof = Annotated[int, Ge(0), Le(1)]
+Discount = Annotated[float, Ge(0), Le(1)]
+Level = Annotated[float, Gt(0), Le(1)]

@@ -14,9 +14,11 @@ from torch import Tensor
 
 from rlexp import agg, clip, filter, kl, mismatch, norm, sampler, shaping
 from rlexp.choose import choose, needs, schema
+from rlexp.reference import frozen
 from rlexp.rollout import Rollout
 from rlexp.step import Variant, experience
 from rlexp.step import objective as step_objective
+from rlexp.teacher import none as no_teacher
 
 CONF = Path(__file__).parents[1] / "conf"
 MODULES = (shaping, filter, norm, clip, agg, kl, sampler, mismatch)
@@ -100,6 +102,7 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
 
     lengths = torch.randint(1, shape[-1] + 1, shape[:-1], generator=random)
     log_probs = -normal(*shape).abs()
+    old_log_probs = log_probs + 0.4 * normal(*shape)
     return {
         "rewards": normal(*shape[:-1]),
         "keep": normal(*shape[:-1]) < 1,
@@ -107,9 +110,19 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "finished": normal(*shape[:-1]) < 0,
         "mask": torch.arange(shape[-1]) < lengths.unsqueeze(-1),
         "log_probs": log_probs,
-        "old_log_probs": (log_probs + 0.4 * normal(*shape)).clamp(max=-0.01),
+        "old_log_probs": old_log_probs,
         "ref_log_probs": log_probs + 0.4 * normal(*shape),
         "advantages": normal(*shape),
+        "reward_moments": moments(normal(*shape[:-3], 9)),
+        "reward_average": normal(*shape[:-3]),
+        "outcomes": normal(*shape[:-1]),
+        "adjustments": normal(*shape[:-1]),
+        "token_penalties": 0.1 * normal(*shape),
+        "greedy_rewards": normal(*shape[:-2], 1),
+        "correct": (normal(*shape[:-1]) > 0).to(dtype),
+        "components": normal(*shape[:-1], 2),
+        "weights": normal(*shape[:-3], 2).abs(),
+        "sum_pi_squared": old_log_probs.exp() ** 2 + 0.1 * normal(*shape) ** 2,
         "losses": normal(*shape),
         "mean_tokens": 3.0 + normal(*shape[:-3]).abs(),
         "progress": normal(*shape[:-3]).abs().clamp(max=1),
@@ -121,6 +134,33 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "hashed": normal(*shape[:-1]).frac().abs(),
         "entropies": normal(*shape).abs(),
     }
+
+
+def moments(past: torch.Tensor) -> torch.Tensor:
+    """What ``norm=running`` remembers of rewards ``[... N]``: number, mean, Σ (r − mean)², smallest, largest."""
+    number = torch.full_like(past[..., 0], past.shape[-1])
+    squares = past.var(-1, correction=0) * number
+    return torch.stack([number, past.mean(-1), squares, past.amin(-1), past.amax(-1)], -1)
+
+
+def story(rewards: torch.Tensor, keep: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What a ``norm`` is offered for these rewards ``[... P G]`` without a penalty; the rest is made up."""
+    every = numbers(*rewards.shape, 5, dtype=rewards.dtype)
+    whole = {"rewards": rewards, "outcomes": rewards, "keep": keep, "correct": (rewards > 0).to(rewards.dtype)}
+    nothing = {name: torch.zeros_like(every[name]) for name in ("token_penalties", "adjustments")}
+    parts = {"components": rewards.unsqueeze(-1), "weights": torch.ones_like(every["weights"][..., :1])}
+    return every | whole | nothing | parts | {"lengths": every["mask"].to(rewards.dtype).sum(-1)}
+
+
+def judged(choice, rewards: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+    """Advantages by a ``norm`` of these rewards ``[... P G]``; 0 for tokens that do not count."""
+    return told(choice, story(rewards, keep))
+
+
+def told(choice, every: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Advantages by a ``norm`` of a story."""
+    advantages = choice(*(every[key] for key in choice.needs))
+    return advantages.where(every["mask"], 0.0) if advantages.dim() == every["mask"].dim() else advantages
 
 
 def inputs(choice, *shape: int, **options) -> list[torch.Tensor]:
@@ -151,6 +191,9 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         clip=chosen["clip"],
         agg=chosen["agg"],
         kl=chosen["kl"],
+        follow=frozen,
+        teacher=no_teacher,
+        memories={},
         sampler=bind("sampler", "exact"),
         mismatch=chosen.get("mismatch", bind("mismatch", "none")),
         inexact=False,
@@ -162,5 +205,6 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
     log_probs = batch["old_log_probs"], batch["sampler_log_probs"]
     rollout = Rollout(nothing[..., 0, :], nothing, log_probs[0], batch["mask"], batch["finished"], log_probs[1])
     part = experience(variant, rollout, batch["rewards"], batch["ref_log_probs"], batch)
-    known = {name: batch[name] for name in ("mean_tokens", "progress", "uniforms")}
+    factor = torch.ones(batch["mask"].shape[:-3], dtype=batch["log_probs"].dtype)
+    known = {name: batch[name] for name in ("mean_tokens", "progress", "uniforms")} | {"kl_factor": factor}
     return sum(step_objective(variant, batch["log_probs"], torch.zeros_like(batch["log_probs"]), part, known).values())

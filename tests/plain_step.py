@@ -1,7 +1,8 @@
 """A training step of one run, written again: PyTorch's layers and optimizer, loops over prompts, completions, tokens.
 
-Nothing of ``rlexp`` is used. One recipe is spelled out, with its numbers: group mean and deviation, PPO's clip, k3 in
-the loss or k1 in the reward, an entropy bonus, overlong completions left out of the loss or the statistics.
+Nothing of ``rlexp`` is used. One recipe is spelled out, with its numbers: group mean and deviation, or discounted
+reward to go whitened over all tokens; PPO's clip, k3 in the loss or k1 in the reward, an entropy bonus, overlong
+completions left out of the loss or the statistics.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class Recipe:
     """The numbers of a run."""
 
     eps: float = 1e-4
+    gamma: float | None = None
     low: float = 0.05
     high: float = 0.1
     agg: str = "token"
@@ -41,8 +43,14 @@ class Completion:
     finished: bool
     old: list[float]
     ref: list[float]
-    reward: float
-    advantage: float = 0.0
+    outcome: float
+    penalties: list[float]
+    advantages: list[float]
+
+    @property
+    def reward(self) -> float:
+        """What is left of the outcome."""
+        return self.outcome - sum(self.penalties)
 
 
 class Network(nn.Module):
@@ -77,8 +85,7 @@ class Plain:
     def step(self, prompts: Sequence[list[int]], noise: Tensor) -> dict[str, float]:
         """Sample with the random numbers ``[P, G, T]``, learn, return means over the updates."""
         groups = [[self.complete(prompt, row) for row in rows] for prompt, rows in zip(prompts, noise, strict=True)]
-        for group in groups:
-            self.credit(group)
+        self.credit(groups)
         size = len(groups) // self.recipe.minibatches
         tokens = sum(len(c.tokens) for group in groups for c in group if self.counts(c)) / self.recipe.minibatches
         rows = [
@@ -106,19 +113,31 @@ class Plain:
                 break
         reference = self.log_probs(self.reference, prompt, tokens)
         ref = [reference[t, token].item() for t, token in enumerate(tokens)]
-        penalty = sum(a - b for a, b in zip(old, ref, strict=True))
-        reward = self.judge(prompt, tokens) - self.recipe.kl_in_reward * penalty
-        return Completion(prompt, tokens, tokens[-1] == self.end, old, ref, reward)
+        penalties = [self.recipe.kl_in_reward * (a - b) for a, b in zip(old, ref, strict=True)]
+        outcome, nothing = self.judge(prompt, tokens), [0.0] * len(tokens)
+        return Completion(prompt, tokens, tokens[-1] == self.end, old, ref, outcome, penalties, nothing)
 
-    def credit(self, group: list[Completion]) -> None:
-        """Set (r − mean) / (std + eps) among those that have a reward and are in the statistics."""
+    def credit(self, groups: list[list[Completion]]) -> None:
+        """Set the advantages of those that have a reward and are in the statistics."""
         counted = [
-            c for c in group if not math.isnan(c.reward) and (c.finished or not self.recipe.drop_from_statistics)
+            [c for c in group if not math.isnan(c.reward) and (c.finished or not self.recipe.drop_from_statistics)]
+            for group in groups
         ]
-        rewards = [c.reward for c in counted]
-        if len(set(rewards)) > 1:
-            for c in counted:
-                c.advantage = (c.reward - statistics.fmean(rewards)) / (statistics.stdev(rewards) + self.recipe.eps)
+        if self.recipe.gamma is None:
+            for group in counted:
+                self.compare(group, [[c.reward] for c in group])
+        else:
+            every = [c for group in counted for c in group]
+            self.compare(every, [to_go(c, self.recipe.gamma) for c in every])
+
+    def compare(self, completions: list[Completion], returns: list[list[float]]) -> None:
+        """Set (x − mean) / (std + eps): one return for all tokens of a completion, or one for each."""
+        every = [value for row in returns for value in row]
+        if len(set(every)) > 1:
+            centre, scale = statistics.fmean(every), statistics.stdev(every) + self.recipe.eps
+            for c, row in zip(completions, returns, strict=True):
+                scores = [(value - centre) / scale for value in row]
+                c.advantages = scores * (len(c.tokens) // len(row))
 
     def counts(self, completion: Completion) -> bool:
         """Whether a completion is in the loss."""
@@ -146,7 +165,7 @@ class Plain:
         for t, token in enumerate(c.tokens):
             ratio = (every[t, token] - c.old[t]).exp()
             bounded = ratio.clamp(1 - recipe.low, 1 + recipe.high)
-            policy = -torch.minimum(ratio * c.advantage, bounded * c.advantage)
+            policy = -torch.minimum(ratio * c.advantages[t], bounded * c.advantages[t])
             quotient = (c.ref[t] - every[t, token]).exp()
             entropy = -(every[t].exp() * every[t]).sum()
             penalty = recipe.kl_in_loss * (quotient - 1 - quotient.log())
@@ -160,6 +179,13 @@ class Plain:
     def sequence(self, losses: list[list[Tensor]], completions: int) -> Tensor:
         """Mean over completions, those left out included, of the mean over tokens, ``[3]``."""
         return torch.stack([torch.stack(rows).mean(0) for rows in losses]).sum(0) / completions
+
+
+def to_go(c: Completion, gamma: float) -> list[float]:
+    """Return the discounted sum of what follows each token: minus its penalties, and the outcome at the end."""
+    rewards = [-penalty for penalty in c.penalties]
+    rewards[-1] += c.outcome
+    return [sum(gamma ** (k - t) * rewards[k] for k in range(t, len(rewards))) for t in range(len(rewards))]
 
 
 def first_above(weights: Sequence[float], number: float) -> int:

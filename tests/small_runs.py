@@ -3,6 +3,16 @@
 import json
 
 SHORT = ["steps=2", "log_every=1", "eval.every=2", "eval.prompts=6", "eval.samples=2", "eval.ks=[1,2]", "logger=none"]
+# What a choice cannot do without, or would take long without.
+BESIDE = {
+    "kl_control=adaptive": ["kl=k1"],
+    "kl_control=ziegler": ["kl=k1"],
+    "start=sft": ["start.accuracy=0.01"],
+    "start=sharpened": ["start.accuracy=0.01"],
+    "start=flattened": ["start.accuracy=0.01"],
+}
+# They need the folder of a run: test_teacher trains and refuses them.
+TAUGHT = {"teacher=added", "teacher=alone"}
 SMALL = ["group_size.completions=4", "group_size.prompts=4"]
 
 

@@ -259,3 +259,11 @@ def test_two_broken_lines_do_not_make_a_whole_one(sweep):
     data = load(sweep)
     assert data.problems == [(path.parent.name, "metrics.jsonl: 2 damaged lines skipped")]
     assert data.metrics.loc[data.metrics["name"] == path.parent.name, "a"].tolist() == [1]
+
+
+def test_values_stay_at_their_step_where_lines_have_different_keys(sweep):
+    path = sweep / "norm=local,seed=0" / "metrics.jsonl"
+    path.write_text('{"step": 1, "a": 1}\n{"step": 2, "b": 2, "a": 3}\n{"step": 3, "a": 5}\n{"b": 4, "step": 4}\n')
+    rows = load(sweep).metrics.query("name == 'norm=local,seed=0'")
+    np.testing.assert_array_equal(rows["a"], [1, 3, 5, np.nan])
+    np.testing.assert_array_equal(rows["b"], [np.nan, 2, np.nan, 4])

@@ -7,9 +7,10 @@ import sys
 import pytest
 from command import CONF, command  # noqa: F401 (a fixture)
 
-from rlexp import engine
+from rlexp import engine, norm
+from rlexp.compose import CONF as CHOICES
 
-NORMS = "there are center, global, hybrid, local, max, none, rloo"
+NORMS = "there are " + ", ".join(sorted(file.stem for file in (CHOICES / "norm").glob("*.yaml")))
 MISTAKES = [
     (["norm=typo"], f"norm=typo: no such choice; {NORMS}"),
     (["norm=null"], f"norm=null: no such choice; {NORMS}"),
@@ -99,7 +100,7 @@ def test_a_run_is_never_overwritten(command, tmp_path, arguments):
     ("text", "line"),
     [
         ("name: local\nesp: 1e-6\nddof: 1\n", "norm.esp=1e-06: no such key; did you mean eps?\nnorm.eps: is missing\n"),
-        ("name: locl\n", "norm.name=locl: must be one of none, center, local, global, hybrid, rloo, max\n"),
+        ("name: locl\n", f"norm.name=locl: must be one of {', '.join(norm.FUNCTIONS)}\n"),
         ("name: [local\n", "mine.yaml, line 2: expected ',' or ']', but got '<stream end>'\n"),
     ],
     ids=["knob", "name", "syntax"],

@@ -1,12 +1,15 @@
 """Every YAML composes, the schema holds, and what contradicts itself is said in words."""
 
 import pytest
+from small_runs import BESIDE, TAUGHT
 
+from rlexp import norm
 from rlexp.compose import CONF, compose, composed, plain
 from rlexp.config import load, read, remarks, to_yaml
 from rlexp.errors import ConfigError
+from rlexp.tasks import SortLecture
 
-CHOICES = sorted(f"{file.parent.name}={file.stem}" for file in CONF.glob("*/*.yaml"))
+CHOICES = sorted({f"{file.parent.name}={file.stem}" for file in CONF.glob("*/*.yaml")} - TAUGHT)
 PRESETS = sorted(file.stem for file in (CONF / "preset").glob("*.yaml"))
 AXES = ("shaping", "filter", "norm", "clip", "agg", "kl")
 RECIPES = {
@@ -29,7 +32,7 @@ def problems(*overrides):
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_choice_composes(choice):
-    compose(choice)
+    compose(choice, *BESIDE.get(choice, []))
 
 
 def test_a_saved_config_reads_back_as_the_same(tmp_path):
@@ -101,14 +104,15 @@ def test_wandb_is_offline_unless_the_environment_says_otherwise(monkeypatch):
         ("eval.ks=[0]", "eval.ks[0]=0: must be at least 1"),
         ("eval.ks=3", "eval.ks=3: must be a list, as [1,2]"),
         ("eval=3", "eval=3: must be a set of keys"),
-        ("norm.name=locl", "norm.name=locl: must be one of none, center, local, global, hybrid, rloo, max"),
+        ("norm.name=locl", f"norm.name=locl: must be one of {', '.join(norm.FUNCTIONS)}"),
         ("~norm.eps", "norm.eps: is missing"),
         ("+norm.esp=1", "norm.esp=1: no such key; did you mean eps?"),
         ("+nrm=local", "nrm=local: no such key; did you mean norm?"),
         ("+eval.zzz=1", "eval.zzz=1: no such key; there are every, ks, prompts, samples"),
         ("minibatches=3", "minibatches=3: must divide the prompts of a step (group_size.prompts=16), groups are"),
         ("eval.ks=[1,99]", "eval.ks=[1,99]: pass@99 needs as many samples, and eval.samples=8"),
-        ("kl.coef=0.1", "kl.coef=0.1: kl=none has no penalty to weigh; choose kl=k1, k2 or k3"),
+        ("kl.coef=0.1", "kl.coef=0.1: kl=none has no penalty to weigh; choose kl=k1, k2, k3"),
+        ("kl_control=adaptive", "kl_control=adaptive: kl.coef=0 stays 0; choose a kl with a coefficient to begin with"),
         ("task.shortest=9", "task.shortest=9 must not exceed longest=4"),
         ("~task.weights.exact", "task.weights must name exact, graded"),
     ],
@@ -118,15 +122,21 @@ def test_a_wrong_value_is_one_line_with_the_key_and_what_is_allowed(override, li
     assert found.startswith(line)
 
 
-@pytest.mark.parametrize("norm", ["center", "local", "hybrid", "rloo"])
-def test_a_group_of_one_is_refused_where_it_would_mean_no_gradient(norm):
-    (line,) = problems("group_size.completions=1", f"norm={norm}")
-    assert line.startswith(f"norm={norm}: compares a completion with others")
+def test_a_group_of_one_is_refused_where_it_would_mean_no_gradient(norm_choice):
+    """Which norms these are is checked in test_norm_laws."""
+    overrides = ["group_size.completions=1", f"norm={norm_choice.label}"]
+    if norm_choice.name in norm.WITHIN_GROUP:
+        assert problems(*overrides)[0].startswith(f"norm={norm_choice.name}: compares a completion with others")
+    else:
+        compose(*overrides)
+    if norm_choice.name in norm.WITHIN_BATCH:
+        (line,) = problems(*overrides, "group_size.prompts=1", "minibatches=1")
+        assert line.startswith(f"norm={norm_choice.name}: compares a completion with others")
 
 
-@pytest.mark.parametrize("norm", ["none", "global", "max"])
-def test_a_group_of_one_is_allowed_where_it_means_something(norm):
-    compose("group_size.completions=1", f"norm={norm}")
+def test_pass_at_k_needs_k_completions():
+    (line,) = problems("norm=pass_at_k", "norm.k=9", "group_size.completions=8")
+    assert line == "norm.k=9: must be at most group_size.completions=8"
 
 
 def test_knobs_that_contradict_each_other_within_an_axis():
@@ -183,6 +193,17 @@ def test_only_the_loss_is_filtered_by_token_and_only_groups_are_replaced():
     assert line.startswith("filter.statistics.name=top_entropy: ")
     (line,) = problems("filter=dynamic", "filter.refill.name=overlong")
     assert line.startswith("filter.refill.name=overlong: ")
+
+
+def test_a_start_that_cannot_exist(monkeypatch):
+    assert problems("start=flattened", "start.entropy=2.5") == (
+        "start.entropy=2.5: must be below that of a guess, 2.398 nats a token",
+    )
+    assert problems("start=sft", "start.accuracy=2") == ("start.accuracy=2: must be at most 1",)
+    assert problems("start=sft", "+start.entropy=1")[0].startswith("start.entropy=1: no such key; there are accuracy,")
+    monkeypatch.delattr(SortLecture, "oracle")
+    (line,) = problems("start=sft", "task=sort_lecture")
+    assert line == "start=sft: task=sort_lecture has no right answers to learn from; take start=random"
 
 
 def test_every_problem_gets_its_line():

@@ -1,20 +1,19 @@
 """The engine: a run alone, in a batch, with other threads, beside a run that diverges; every choice trains."""
 
-import itertools
 import json
 from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 import torch
-from small_runs import SHORT, SMALL, rows
+from small_runs import BESIDE, SHORT, SMALL, rows
 
 from rlexp import engine
 from rlexp.compose import CONF, compose
 from rlexp.engine import Job, bucket_key, train_jobs
 from rlexp.threads import AVAILABLE, PERIOD, Threads
 
-GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name != "study")
+GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in ("study", "teacher"))
 
 
 def choices(group):
@@ -29,7 +28,7 @@ def job(tmp_path, *overrides, seed=0, label="default"):
 
 @pytest.mark.parametrize(("group", "choice"), [(group, choice) for group in GROUPS for choice in choices(group)])
 def test_every_choice_trains(tmp_path, group, choice):
-    overrides = [f"{group}={choice}", *(SMALL if group != "group_size" else [])]
+    overrides = [f"{group}={choice}", *BESIDE.get(f"{group}={choice}", []), *(SMALL if group != "group_size" else [])]
     one = Job(compose(*(o for o in SHORT if not o.startswith(f"{group}=")), *overrides), tmp_path, "one", "default")
     (score,) = train_jobs([one])
     assert isinstance(score, float)
@@ -37,18 +36,13 @@ def test_every_choice_trains(tmp_path, group, choice):
     assert json.loads((tmp_path / "summary.json").read_text())["status"] == "completed"
 
 
-JOBS = 40  # at least as many as any of these axes has choices
-
-
 def crossed(model, tmp_path):
-    """A job for every choice of the axes, in changing company, and for a KL and an entropy bonus; two seeds."""
+    """A job for every choice of the axes, in changing company, and for a KL, an entropy bonus, refills; two seeds."""
     axes = ("norm", "clip", "agg", "sampler", "mismatch")
     base = compose(*SHORT, *SMALL, f"model={model}", "minibatches=2", "inner_steps=2")
     nodes = {axis: [getattr(compose(f"{axis}={name}"), axis) for name in choices(axis)] for axis in axes}
-    columns = [itertools.cycle(each) for each in nodes.values()]
-    updates = [dict(zip(axes, each, strict=False)) for each in itertools.islice(zip(*columns, strict=False), JOBS)]
-    for axis, every in nodes.items():
-        assert all(any(update[axis] is node for update in updates) for node in every)
+    rows = range(max(map(len, nodes.values())))
+    updates = [{axis: each[row % len(each)] for axis, each in nodes.items()} for row in rows]
     updates += [{"kl": compose("kl=k3").kl}, {"kl": compose("kl=k1", "kl.place=reward").kl}, {"entropy_coef": 0.0}]
     dynamic = {"filter": compose("filter=dynamic").filter}
     updates += [dynamic, dynamic | {"sampler": compose("sampler=noisy").sampler}]
@@ -154,6 +148,7 @@ def test_what_stops_the_batch_is_in_every_summary(tmp_path, monkeypatch, error, 
 def test_what_shares_a_bucket():
     base = bucket_key(compose())
     same = ["seed=9", "norm=global", "clip=naive", "agg=sequence", "kl=k3", "filter=overlong", "lr=1", "lr_final=1"]
+    same += ["start=sft", "start=flattened", "kl_control=fixed", "reference=copy"]
     other = ["group_size=4", "model=gru", "task.alphabet=9", "steps=3", "inner_steps=2", "minibatches=4", "log_every=7"]
     assert {bucket_key(compose(one)) for one in same} == {base}
     assert all(bucket_key(compose(one)) != base for one in other)

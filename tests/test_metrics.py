@@ -135,10 +135,13 @@ def test_a_group_without_any_reward_is_neither_worst_nor_best():
     }
 
 
-def test_advantages():
-    advantages = random_numbers(R, P, G)
+def test_advantages(mask):
+    """Of a completion, the mean over its tokens."""
+    tokens = random_numbers(R, P, G, T)
+    rows = zip(tokens.flatten(0, 2), mask.flatten(0, 2), strict=True)
+    advantages = torch.tensor([average(counted(*row)) for row in rows], dtype=tokens.dtype).view(R, P, G)
     check(
-        metrics.advantage_metrics(advantages),
+        metrics.advantage_metrics(tokens, mask),
         {
             "advantage/mean": lambda r: average(known(advantages[r])),
             "advantage/std": lambda r: statistics.stdev(known(advantages[r])),

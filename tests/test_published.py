@@ -160,6 +160,23 @@ def test_claims_centring_weighs_all_prompts_alike(size, expected):
     close([weight(p, size, "center") for p in DIFFICULTIES], [expected] * len(DIFFICULTIES), 12)
 
 
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(8, [6.594, 5.217, 3.059, 1.984, 1.111, 1.020]), (4, [2.94, 2.71, 2.19, 1.75])],
+    ids=["8", "4"],
+)
+def test_claims_maxrl_weighs_prompts_by_one_over_their_success_rate(size, expected):
+    ps = DIFFICULTIES[: len(expected)]
+    close([weight(p, size, "maxrl") for p in ps], expected, 3 if size == 8 else 2)
+    assert weight(0.5, 64, "maxrl") == pytest.approx(2.0, rel=1e-2)
+
+
+def test_claims_groups_of_two_know_no_difficulty():
+    """Whatever the deviation is over, a pair is equal or it is not: one weight for all success rates."""
+    weights = [weight(p, 2, "local", eps=TINY, ddof=1) / weight(p, 2, "center") for p in DIFFICULTIES]
+    close(weights, [2**0.5] * len(DIFFICULTIES), 9)
+
+
 @pytest.mark.parametrize("size", [2, 4, 8, 64])
 def test_leaving_one_out_is_unbiased(size):
     close([weight(p, size, "rloo") for p in DIFFICULTIES], [1.0] * len(DIFFICULTIES), 10)

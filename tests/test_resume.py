@@ -22,7 +22,7 @@ from rlexp.exits import RunFailed
 LONG = [*SHORT, *SMALL, "steps=12", "eval.every=4", "log_every=2", "checkpoint_every=3"]
 
 
-def jobs(folder, *overrides, variants=("local", "hybrid"), seeds=(0, 1)):
+def jobs(folder, *overrides, variants=("local", "running"), seeds=(0, 1)):
     found = []
     for name in variants:
         for seed in seeds:

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from axis_choices import bind, choices
+from axis_choices import bind, choices, numbers
 from plain_step import Recipe
 from toy_fleet import GROUP, PROMPTS, TOTAL, Toy, fleet, plain, unstacked, variant
 
 from rlexp import collect, step
 from rlexp.engine import HEALTH
+from rlexp.masked import per_token
 from rlexp.models import GRU, Positional, Transformer
 from rlexp.rollout import Rollout
 from rlexp.step import experience, train_step
@@ -37,9 +38,17 @@ RECIPES = {
     "minibatches": Recipe(minibatches=2),
     "inner_steps": Recipe(inner_steps=3),
     "sequence": Recipe(agg="sequence", minibatches=4),
+    "to_go": Recipe(gamma=0.9),
+    "to_go_penalised": Recipe(gamma=0.9, kl_in_reward=0.3, drop_from_statistics=True, inner_steps=2),
     "mixed": MIXED,
 }
-BLOCKS = [(RECIPES["mixed"], 2), (RECIPES["kl_in_reward"], 1), (RECIPES["sequence"], 1), (RECIPES["filter"], 2)]
+UNIT = {"kl_factor": torch.ones(2, dtype=torch.float64)}
+BLOCKS = [
+    (RECIPES["mixed"], 2),
+    (RECIPES["kl_in_reward"], 1),
+    (RECIPES["sequence"], 1),
+    (RECIPES["to_go_penalised"], 2),
+]
 SEEDS = [0, 1, 0, 3, 4, 1]
 MODELS = {
     "gru": dict(model=GRU),
@@ -147,7 +156,7 @@ def test_the_first_update_follows_the_plain_policy_gradient(float64, seen, clip)
     part, _ = seen[0]
     assert (row["ratio/min"] - 1).abs().max() < ROUNDING and (row["ratio/max"] - 1).abs().max() < ROUNDING
     log_probs = step.taken(step.distributions(both.policy, *part[:2], both.temperature), part.completions)
-    weighed = (part.advantages.unsqueeze(-1) * log_probs * part.mask).sum((1, 2, 3)) / part.mask.sum((1, 2, 3))
+    weighed = (part.advantages * log_probs * part.mask).sum((1, 2, 3)) / part.mask.sum((1, 2, 3))
     expected = torch.autograd.grad(-weighed.sum(), list(both.policy.parameters()))
     torch.testing.assert_close(both.adam.seen, list(expected), **CLOSE)
 
@@ -170,25 +179,58 @@ def test_the_penalty_in_the_reward_enters_before_the_norm(float64):
     """Equal rewards: the advantages are those of −coef · Σ_t (log π − log π_ref) alone, normalised."""
     rollout, ref, _ = made_up()
     recipe = Recipe(kl_in_reward=0.3)
-    part = experience(variant(recipe), rollout, torch.ones(2, 3, 4), ref, {})
+    part = experience(variant(recipe), rollout, torch.ones(2, 3, 4), ref, UNIT)
     penalties = ((rollout.old_log_probs - ref) * rollout.mask).sum(-1)
     deviations = penalties - penalties.mean(-1, keepdim=True)
     expected = -0.3 * deviations / (0.3 * penalties.std(-1, keepdim=True) + recipe.eps)
-    torch.testing.assert_close(part.advantages, expected, **CLOSE)
+    torch.testing.assert_close(part.advantages, expected.unsqueeze(-1).expand(2, 3, 4, 5), **CLOSE)
     torch.testing.assert_close(part.rewards, 1 - 0.3 * penalties, **CLOSE)
 
 
-@pytest.mark.parametrize("norm", ["none", "center", "local", "global", "hybrid", "rloo", "max"])
-def test_completions_without_a_reward_have_no_advantage_and_enter_no_statistics(float64, norm):
+def test_rewards_are_offered_whole_and_in_parts_that_add_up(float64):
+    """Shaping, then the penalty: rewards = outcomes − Σ_t token_penalties = rewards of the task + adjustments."""
     rollout, ref, rewards = made_up()
-    knobs = dict(eps=1e-4, ddof=1) if norm in ("local", "global", "hybrid") else {}
-    chosen = bind("norm", norm, **knobs)
+    rewards[0, 1, 2] = math.nan
+    offered = {}
+
+    def listen(rewards, outcomes, adjustments, token_penalties, keep):
+        offered.update(rewards=rewards, outcomes=outcomes, adjustments=adjustments, penalties=token_penalties)
+        return rewards
+
+    shaped = replace(variant(Recipe(kl_in_reward=0.3)), norm=listen, shaping=lambda rewards: rewards - 0.25)
+    part = experience(shaped, rollout, rewards, ref, UNIT)
+    there = ~rewards.isnan()
+    torch.testing.assert_close(offered["outcomes"][there], rewards[there] - 0.25, **CLOSE)
+    expected = 0.3 * (rollout.old_log_probs - ref).where(rollout.mask, 0.0)
+    torch.testing.assert_close(offered["penalties"], expected, **CLOSE)
+    torch.testing.assert_close(offered["rewards"][there], (rewards - 0.25 - expected.sum(-1))[there], **CLOSE)
+    torch.testing.assert_close(offered["adjustments"][there], (-0.25 - expected.sum(-1))[there], **CLOSE)
+    assert all(offered[name][~there].eq(0).all() for name in ("rewards", "outcomes", "adjustments"))
+    assert part.rewards.isnan().equal(~there) and not part.advantages[~there].any()
+
+
+def test_no_norm_counts_the_penalty_twice(norm_choice):
+    """It takes the reward whole, or its parts."""
+    whole, parts = {"rewards"}, {"outcomes", "token_penalties"}
+    taken = (whole | parts) & set(norm_choice.needs)
+    assert taken in (whole, parts) or norm_choice.name in ("gdpo", "pass_at_k", "w_reinforce")
+
+
+def test_completions_without_a_reward_have_no_advantage_and_enter_no_statistics(float64, norm_choice):
+    rollout, ref, rewards = made_up()
     missing = torch.zeros_like(rewards, dtype=torch.bool)
     missing[:, :, 1], missing[0, 2] = True, True
-    part = experience(replace(variant(Recipe()), norm=chosen), rollout, rewards.masked_fill(missing, math.nan), ref, {})
-    expected = chosen(rewards.masked_fill(missing, 1e6), ~missing)
+    extra = {name: made for name, made in numbers(*rollout.mask.shape).items() if name not in rollout._fields}
+    chosen = replace(variant(Recipe()), norm=norm_choice)
+    part = experience(chosen, rollout, rewards.masked_fill(missing, math.nan), ref, extra)
+    alike = (
+        extra | rollout._asdict() | {"token_penalties": torch.zeros_like(ref), "lengths": rollout.mask.double().sum(-1)}
+    )
+    filled = rewards.masked_fill(missing, 1e6)
+    alike |= {"rewards": filled, "outcomes": filled, "adjustments": torch.zeros_like(rewards), "keep": ~missing}
+    expected = norm_choice(*(alike[name] for name in norm_choice.needs))
     assert not part.advantages[missing].any()
-    assert torch.equal(part.advantages[~missing], expected[~missing])
+    assert torch.equal(part.advantages[~missing], per_token(expected, ref).expand_as(ref)[~missing])
     assert torch.equal(part.mask, rollout.mask)
 
 
@@ -209,14 +251,15 @@ def test_rewards_are_shaped_before_the_penalty_is_taken_off_and_filtered_after(f
         filter_loss=bind("filter", "zero_variance"),
         norm=bind("norm", "center"),
     )
-    part = experience(chosen, rollout, rewards, ref, {})
+    part = experience(chosen, rollout, rewards, ref, UNIT)
     expected = 3 * rewards - 1 - 0.3 * ((rollout.old_log_probs - ref) * rollout.mask).sum(-1)
     torch.testing.assert_close(part.rewards, expected, **CLOSE)
-    torch.testing.assert_close(part.advantages, expected - expected.mean(-1, keepdim=True), **CLOSE)
+    centred = (expected - expected.mean(-1, keepdim=True)).unsqueeze(-1).expand_as(ref)
+    torch.testing.assert_close(part.advantages, centred, **CLOSE)
     assert torch.equal(asked[0], part.rewards)
     assert torch.equal(part.mask, rollout.mask), "the penalty makes the rewards of the first group differ"
     without = replace(chosen, kl_in_reward=0.0)
-    kept = experience(without, rollout, rewards, ref, {}).mask
+    kept = experience(without, rollout, rewards, ref, UNIT).mask
     assert (
         not kept[0, 0].any() and torch.equal(kept[0, 1:], rollout.mask[0, 1:]) and torch.equal(kept[1], rollout.mask[1])
     )
@@ -245,7 +288,7 @@ def test_persistent_luck_belongs_to_the_pair_and_the_other_is_drawn_anew():
     chosen = [bind("shaping", name, low=0.0, high=1.0, false_positives=0.5, false_negatives=0.5) for name in names]
     runs = fleet([(replace(variant(Recipe()), shaping=each), 2) for each in chosen], [0, 1, 0, 1])
     rollout = collect.collect(runs, 1).rollout
-    first, again, later = (step.beside(runs, at, rollout) for at in (1, 1, 2))
+    first, again, later = (beside(runs, at, rollout) for at in (1, 1, 2))
     assert set(first) == {"drawn", "hashed"} and all(torch.equal(first[name], again[name]) for name in first)
     assert torch.equal(first["hashed"], later["hashed"]) and not (first["drawn"] == later["drawn"]).any()
     assert not (first["hashed"][0] == first["hashed"][1]).any()
@@ -254,16 +297,63 @@ def test_persistent_luck_belongs_to_the_pair_and_the_other_is_drawn_anew():
     moved = rollout._replace(
         completions=rollout.completions.flip(1), prompts=rollout.prompts.flip(1), mask=rollout.mask.flip(1)
     )
-    assert torch.equal(step.beside(runs, 2, moved)["hashed"].flip(1), first["hashed"])
+    assert torch.equal(beside(runs, 2, moved)["hashed"].flip(1), first["hashed"])
     elsewhere = rollout._replace(prompts=(rollout.prompts + 1) % 4)
-    assert not (step.beside(runs, 2, elsewhere)["hashed"] == first["hashed"]).any()
+    assert not (beside(runs, 2, elsewhere)["hashed"] == first["hashed"]).any()
     padding = rollout._replace(completions=rollout.completions.where(rollout.mask, 3))
-    assert torch.equal(step.beside(runs, 2, padding)["hashed"], first["hashed"])
+    assert torch.equal(beside(runs, 2, padding)["hashed"], first["hashed"])
 
 
-def test_nothing_is_computed_that_no_variant_asks_for():
-    both = runs(Recipe())
-    assert step.beside(both, 1, collect.collect(both, 1).rollout) == {}
+ASKED = {"greedy_rewards", "sum_pi_squared", "components", "weights", "correct"}
+
+
+def asking(**options):
+    """Return a fleet of two variants, of which the second takes all that is made on request, and what it was given."""
+    given = {}
+
+    def listen(rewards, keep, greedy_rewards, sum_pi_squared, components, weights, correct):
+        given.update({name: value for name, value in locals().items() if name in ASKED})
+        return rewards
+
+    plain = variant(Recipe())
+    return fleet([(plain, 1), (replace(plain, norm=listen), 1)], [0, 1], **options), given
+
+
+def test_what_a_norm_asks_for_is_made(float64, seen):
+    """The second run's own: nothing of the first, whose norm takes none of it."""
+    both, given = asking(task=Toy(unjudged=2), temperatures=(1.7, 0.6), adam=Still)
+    train_step(both, 1, False)
+    part, task = seen[0][0], both.task
+    prompts = [[token for token in prompt if token != task.pad] for prompt in part.prompts[1].tolist()]
+    single = plain(both, 1, Recipe())
+    for p, prompt in enumerate(prompts):
+        tokens, shares = [], []
+        while len(tokens) < task.cap and tokens[-1:] != [task.end]:
+            tokens.append(int(single.log_probs(single.policy, prompt, tokens)[-1].argmax()))
+        judged = task.judge(prompt, tokens)
+        assert given["greedy_rewards"][0, p, 0].item() == pytest.approx(0.0 if math.isnan(judged) else judged)
+        for g in range(GROUP):
+            answer = part.completions[1, p, g][part.mask[1, p, g]].tolist()
+            shares = single.log_probs(single.policy, prompt, answer)[:-1].exp().square().sum(-1)
+            torch.testing.assert_close(given["sum_pi_squared"][0, p, g, : len(answer)], shares.detach(), **CLOSE)
+            assert given["correct"][0, p, g] == (answer[0] == 0)
+    scores = task.score(part.prompts[1:], part.completions[1:], part.mask[1:], None)
+    assert given["weights"].tolist() == [[0.7, 0.5]]
+    torch.testing.assert_close(given["components"], torch.stack(list(scores.components.values()), -1), equal_nan=True)
+
+
+def test_nothing_is_made_that_no_variant_asks_for():
+    """A greedy completion and another forward pass are not free."""
+    both, (other, _) = runs(Recipe()), asking()
+    assert not beside(both, 1, collect.collect(both, 1).rollout)
+    assert set(beside(other, 1, collect.collect(other, 1).rollout)) == ASKED
+
+
+def beside(fleet, at, rollout):
+    """What the step makes to offer it beside a rollout."""
+    scores = fleet.task.score(rollout.prompts, rollout.completions, rollout.mask, rollout.finished)
+    offered = step.beside(fleet, at, rollout, scores)
+    return {name: values for name, values in offered.items() if name not in fleet.memory}
 
 
 @pytest.mark.parametrize("agg", ["token", "sequence"])
@@ -289,10 +379,10 @@ def test_minibatches_hold_whole_groups_and_all_prompts(seen):
     both = runs(Recipe(minibatches=2, inner_steps=2))
     train_step(both, 1, False)
     parts = [part for part, _ in seen]
-    assert all(part.advantages.shape == (2, PROMPTS // 2, GROUP) for part in parts)
+    assert all(part.advantages.shape == (2, PROMPTS // 2, GROUP, Toy.cap) for part in parts)
     assert torch.equal(parts[0].prompts, parts[2].prompts) and not torch.equal(parts[0].prompts, parts[1].prompts)
     expected = train_step(runs(Recipe()), 1, True)
-    deviations = torch.cat([parts[0].advantages, parts[1].advantages], 1).flatten(1).std(-1)
+    deviations = torch.cat([parts[0].advantages, parts[1].advantages], 1)[..., 0].flatten(1).std(-1)
     torch.testing.assert_close(deviations.float(), expected["advantage/std"])
 
 
@@ -325,9 +415,9 @@ def test_updates_know_the_share_of_the_run_that_is_done_and_their_random_numbers
     train_step(both, 1, False)
     train_step(both, 2, False)
     assert [progress.tolist() for progress, _ in given] == [pytest.approx([done / TOTAL] * 2) for done in range(8)]
-    for update, (_, numbers) in enumerate(given):
+    for update, (_, drawn) in enumerate(given):
         expected = uniforms([3, 5], Purpose.LOSS, update, (PROMPTS // 2, GROUP, Toy.cap))
-        assert torch.equal(numbers, expected)
+        assert torch.equal(drawn, expected)
 
 
 def test_random_numbers_are_drawn_only_if_a_loss_asks_for_them(monkeypatch):

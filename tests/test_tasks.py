@@ -53,6 +53,25 @@ every_sort = pytest.mark.parametrize("task", [task for name, task in EVERY.value
 # ---- scores
 
 
+@pytest.mark.parametrize("task", [task for _, task in EVERY.values() if hasattr(task, "oracle")])
+def test_the_oracle_is_right_and_ends_where_it_should(task):
+    prompts = prompts_of(task, SEEDS, 40)
+    answers, mask = task.oracle(prompts)
+    assert answers.shape == mask.shape == (len(SEEDS), 40, task.cap)
+    places = torch.arange(task.cap)
+    lengths = mask.sum(-1, keepdim=True)
+    assert torch.equal(mask, places < lengths)
+    if task.end >= 0:
+        assert torch.equal(answers == task.end, places == lengths - 1)
+        assert (answers[~mask] == task.pad).all()
+    finished = torch.ones_like(mask[..., :1])
+    scores = task.score(prompts, answers.unsqueeze(2), mask.unsqueeze(2), finished)
+    assert scores.correct.all()
+    best = {"ternary": 1, "distance": 3, "inclusion_ordering": 5, "multiset_ordering": 5}
+    for component, values in scores.components.items():
+        assert (values == best.get(component, 1)).all(), component
+
+
 def written(name: str, task, prompt: list[int], rng: random.Random) -> list[int]:
     """Any tokens, or the sorted items with up to two tokens put in, left out or replaced; anything behind the end."""
     anything = [rng.randrange(task.vocabulary) for _ in range(2 * task.cap)]

@@ -8,15 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from axis_choices import bind
+from axis_choices import Choice, bind
 from plain_step import Network, Plain, Recipe
 
+from rlexp import kl_control, memory
+from rlexp.compose import compose
 from rlexp.models import GRU
 from rlexp.models.layers import Init
+from rlexp.reference import frozen
 from rlexp.step import Fleet, Variant
 from rlexp.tasks import Scores
+from rlexp.teacher import none as no_teacher
 from rlexp.update import Adam, Schedule
 
+MEMORIES = memory.chosen(kl_control.MEMORIES, compose().kl_control)
 PROMPTS, GROUP, HIDDEN, LAYERS = 4, 4, 6, 2
 WEIGHTS = {"height": 0.7, "ones": 0.5}
 RATES, LIMITS, WARMUP, FINAL, TOTAL = (0.02, 0.05), (0.5, math.inf), (2, 0), (0.5, 1.0), 12
@@ -49,6 +54,13 @@ class Toy:
         return WEIGHTS["height"] * (tokens[0] / 4 + prompt[-1] / 10) + WEIGHTS["ones"] * tokens.count(1) / len(tokens)
 
 
+def norm(recipe: Recipe) -> Choice:
+    """Choose a z-score in the group, or of the discounted reward to go of all tokens."""
+    if recipe.gamma is None:
+        return bind("norm", "local", eps=recipe.eps, ddof=1)
+    return bind("norm", "reinforce_pp", gamma=recipe.gamma, eps=recipe.eps, ddof=1)
+
+
 def variant(recipe: Recipe) -> Variant:
     """Choose the functions that the recipe spells out."""
     filters = {True: bind("filter", "overlong"), False: bind("filter", "none")}
@@ -58,10 +70,13 @@ def variant(recipe: Recipe) -> Variant:
         filter_statistics=filters[recipe.drop_from_statistics],
         refill=bind("filter", "none"),
         rounds=1,
-        norm=bind("norm", "local", eps=recipe.eps, ddof=1),
+        norm=norm(recipe),
         clip=bind("clip", "ppo", low=recipe.low, high=recipe.high),
         agg=bind("agg", recipe.agg),
         kl=bind("kl", "k1" if recipe.kl_in_reward else "k3"),
+        follow=frozen,
+        teacher=no_teacher,
+        memories=MEMORIES,
         sampler=bind("sampler", "exact"),
         mismatch=bind("mismatch", "none"),
         inexact=False,
@@ -87,10 +102,12 @@ def fleet(blocks, seeds, *, task=None, temperatures=(1.0,), dtype=torch.float64,
         task=task,
         policy=policy,
         reference=reference.requires_grad_(False),
+        teacher=None,
         adam=adam(policy, Schedule(rates, warmup, final, TOTAL), limits),
         blocks=blocks,
         seeds=seeds,
         temperature=spread(temperatures, seeds, dtype),
+        memory=memory.begin(blocks),
         **settings,
     )
 

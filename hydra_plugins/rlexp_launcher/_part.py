@@ -64,7 +64,10 @@ def train(part: Part) -> list[float | Exception]:
 
     with part.surroundings():
         try:
-            jobs = [engine.Job(read(job.config), job.folder, job.name, job.variant) for job in part.jobs]
+            jobs = [
+                engine.Job(read(job.config), job.folder, job.name, job.variant, job.folder.parent / "starts")
+                for job in part.jobs
+            ]
             results = list(engine.train_jobs(jobs, part.title))
             if len(results) != len(jobs):
                 raise RuntimeError(f"{len(results)} results for {len(jobs)} jobs")

@@ -74,6 +74,10 @@ class GRU(nn.Module):
             [state.repeat_interleave(group, 1) for state in states],
         )
 
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters in which all logits are linear."""
+        return list(self.head.parameters())
+
     def prefill(self, prompts: Tensor, group: int) -> tuple[Tensor, list[Tensor]]:
         """Return the logits of the first completion token ``[R, P, G, V]`` and the state of every completion."""
         output, states = self.read(prompts, group)

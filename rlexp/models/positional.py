@@ -29,6 +29,10 @@ class Positional(nn.Module):
         rows = decoded.view(replicas, -1, encoded.shape[-1])
         return torch.bmm(rows, self.embedding.weight.transpose(1, 2)).view(replicas, count, self.decode_.shape[1], -1)
 
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters in which all logits are linear; the embedding is not: prompts are read with it."""
+        return [self.decode_]
+
     def prefill(self, prompts: Tensor, group: int) -> tuple[Tensor, Tensor]:
         """Return the logits of the first answer token ``[R, P, G, V]`` and those of the rest."""
         logits = self.logits(prompts).unsqueeze(2).expand(-1, -1, group, -1, -1)

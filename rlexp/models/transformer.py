@@ -106,6 +106,10 @@ class Transformer(nn.Module):
         """``[R, N, W] -> [R, N, V]``."""
         return self.head(norm(x))
 
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters in which all logits are linear."""
+        return list(self.head.parameters())
+
     def prefill(self, prompts: Tensor, group: int) -> tuple[Tensor, State]:
         """Return the logits of the first completion token ``[R, P, G, V]`` and the state of every completion."""
         x, keys, absent, length = self.read(prompts)

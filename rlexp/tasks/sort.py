@@ -106,6 +106,13 @@ class Sort:
         ordered = items.masked_fill(items == self.pad, self.vocabulary).sort(-1).values
         return ordered.masked_fill(ordered == self.vocabulary, NOTHING)
 
+    def oracle(self, prompts: Tensor) -> tuple[Tensor, Tensor]:
+        """Answer right, without fillers: ``[R, P, L]`` to tokens and mask ``[R, P, T]``, the end token included."""
+        items = torch.nn.functional.pad(self.targets(prompts), (0, self.cap - self.longest), value=NOTHING)
+        place, length = torch.arange(self.cap, device=prompts.device), (items != NOTHING).sum(-1, keepdim=True)
+        answers = items.where(place < length, self.pad).masked_fill(place == length, self.end)
+        return answers, place <= length
+
     def score(self, prompts: Tensor, completions: Tensor, mask: Tensor, finished: Tensor) -> Scores:
         """Judge completions ``[R, P, G, T]``; a completion that was cut off is judged by what it has."""
         symbol = mask & (completions < self.alphabet)

@@ -50,6 +50,10 @@ class SortLecture:
         prompts = torch.tensor(PROMPTS, device=uniforms.device)
         return prompts[torch.arange(count, device=uniforms.device) % len(PROMPTS)].expand(replicas, -1, -1)
 
+    def oracle(self, prompts: Tensor) -> tuple[Tensor, Tensor]:
+        """Answer right: ``[R, P, 3]`` to tokens and mask ``[R, P, 3]``."""
+        return prompts.sort(-1).values, torch.ones_like(prompts, dtype=torch.bool)
+
     def score(self, prompts: Tensor, completions: Tensor, mask: Tensor, finished: Tensor) -> Scores:
         """Judge completions ``[R, P, G, 3]``."""
         items = prompts.unsqueeze(-2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+import torch
 from annotated_types import Ge
 from torch import Tensor
 
@@ -57,6 +58,12 @@ class TokenPreference:
     def prompts(self, uniforms: Tensor, held_out: bool) -> Tensor:
         """Numbers in [0, 1) to prompts: ``[R, P, L] -> [R, P, L]``; held-out ones come from another stream."""
         return (uniforms * self.vocabulary).long()
+
+    def oracle(self, prompts: Tensor) -> tuple[Tensor, Tensor]:
+        """Answer with the prompt over and over, moved to high tokens: ``[R, P, L]`` to tokens, mask ``[R, P, T]``."""
+        repeated = prompts[..., torch.arange(self.cap, device=prompts.device) % self.prompt_length]
+        answers = self.low + repeated % (self.vocabulary - self.low)
+        return answers, torch.ones_like(answers, dtype=torch.bool)
 
     def score(self, prompts: Tensor, completions: Tensor, mask: Tensor, finished: Tensor) -> Scores:
         """Judge completions ``[R, P, G, T]``."""

@@ -1,0 +1,33 @@
+"""How the reference policy follows the policy: ``follow(reference, policy, step) -> reference``, on any weights.
+
+It is asked after the updates of every step. The reference begins as a copy of the policy where training starts.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from annotated_types import Gt, Le
+from torch import Tensor
+
+from rlexp.types import PositiveInt
+
+
+def frozen(reference: Tensor) -> Tensor:
+    """Keep the policy that training started from."""
+    return reference
+
+
+def follow(
+    reference: Tensor, policy: Tensor, step: int, *, every: PositiveInt, rate: Annotated[float, Gt(0), Le(1)]
+) -> Tensor:
+    """π_ref ← rate · π + (1 − rate) · π_ref, weight by weight, after every ``every``-th step; 1 is an exact copy.
+
+    With a copy the penalty begins again at zero and bounds each period, not the whole way. Source: TRL
+    ``sync_ref_model`` (rate 0.6 every 512 steps), after TR-DPO (arXiv 2404.09656); open-instruct
+    ``ref_policy_update_freq`` with ``alpha``; slime ``ref_update_interval`` (copies). Polyak averaging is ``every`` 1.
+    """
+    return reference if step % every else rate * policy + (1 - rate) * reference
+
+
+FUNCTIONS = {"frozen": frozen, "follow": follow}
