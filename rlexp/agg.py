@@ -1,7 +1,9 @@
 """Per-token losses to one loss a replica: ``agg(losses, mask, *, knobs) -> loss``, ``[*R P G T] -> [*R]``.
 
-P × G completions are those of one optimizer step (a minibatch, if there are several). A completion whose
-tokens are all masked adds nothing to any numerator; what it does to the denominator is said in each function.
+P × G completions are those of one optimizer step (a minibatch, if there are several). The mean of the minibatches'
+losses is the loss of the whole rollout, in value and gradient, for every choice but ``bnpo``: how a rollout is split
+changes no weight. A completion whose tokens are all masked adds nothing to any numerator; what it does to the
+denominator is said in each function.
 """
 
 from __future__ import annotations
@@ -12,11 +14,22 @@ from rlexp.types import PerReplica, PerToken, PositiveInt, TokenMask
 TIME, ALL = (-1,), (-1, -2, -3)
 
 
-def token(losses: PerToken, mask: TokenMask) -> PerReplica:
-    """Σ ℓ / Σ mask: every token weighs the same, so long completions weigh more.
+def token(losses: PerToken, mask: TokenMask, mean_tokens: PerReplica) -> PerReplica:
+    """Σ ℓ / mean_tokens: every token of the rollout weighs the same, whichever minibatch it is in.
 
-    Source: DAPO (arXiv 2503.14476, eq. 8). TRL ``loss_type="dapo"``, verl ``token-mean``, OpenRLHF's and
-    open-instruct's default. A masked completion leaves the denominator.
+    ``mean_tokens`` is the number of tokens that count in the whole rollout, over the number of its minibatches. With
+    one minibatch this is Σ ℓ / Σ mask. Source: DAPO (arXiv 2503.14476, eq. 8). TRL ``loss_type="dapo"`` (since 1.16
+    with this denominator in any split). verl ``token-mean`` and OpenRLHF count the tokens of one optimizer step, which
+    is ``bnpo`` here. A masked completion leaves the denominator.
+    """
+    return masked_sum(losses, mask, ALL).squeeze(ALL) / mean_tokens
+
+
+def bnpo(losses: PerToken, mask: TokenMask) -> PerReplica:
+    """Σ ℓ / Σ mask over the minibatch: a token weighs more in a minibatch of short completions.
+
+    Source: TRL ``loss_type="bnpo"``, whose minibatch is what one device holds at a time; verl ``token-mean``, whose
+    minibatch is that of an optimizer step, as here. A masked completion leaves the denominator.
     """
     return masked_mean(losses, mask, ALL).squeeze(ALL)
 
@@ -30,6 +43,16 @@ def sequence(losses: PerToken, mask: TokenMask) -> PerReplica:
     return masked_mean(losses, mask, TIME).mean(-2, keepdim=True).mean(-3, keepdim=True).squeeze(ALL)
 
 
+def sequence_sum(losses: PerToken, mask: TokenMask) -> PerReplica:
+    """Mean over completions of each completion's sum: Σ ℓ / (P · G).
+
+    Source: verl ``seq-mean-token-sum``. Of a loss that is the same for all tokens of a completion (``clip=gspo``) it is
+    the mean of length · loss: LUSPO (arXiv 2602.05261), TRL ``loss_type="luspo"``. A masked completion stays in the
+    number of completions, as in TRL; verl takes it out where it does not know the global batch.
+    """
+    return masked_sum(losses, mask, TIME).mean(-2, keepdim=True).mean(-3, keepdim=True).squeeze(ALL)
+
+
 def dr_grpo(losses: PerToken, mask: TokenMask, *, length: PositiveInt) -> PerReplica:
     """Σ ℓ / (P · G · length): a constant denominator, so that no length is favoured.
 
@@ -40,4 +63,22 @@ def dr_grpo(losses: PerToken, mask: TokenMask, *, length: PositiveInt) -> PerRep
     return masked_sum(losses, mask, ALL).squeeze(ALL) / (completions * length)
 
 
-FUNCTIONS = {"token": token, "sequence": sequence, "dr_grpo": dr_grpo}
+def prompt(losses: PerToken, mask: TokenMask) -> PerReplica:
+    """Mean over prompts of the token mean of the prompt's group: 1/P Σ_p (Σ_{g,t} ℓ / Σ_{g,t} mask).
+
+    Every prompt weighs the same, and every token of its group. Source: DAPO (arXiv 2503.14476, eq. 8), whose
+    expectation is over prompts and whose fraction is inside it; its code and all frameworks average over the batch
+    instead (``token``). A masked completion leaves its group's denominator; a prompt without any token that counts
+    stays in P with a loss of 0.
+    """
+    return masked_mean(losses, mask, (-1, -2)).mean(-3, keepdim=True).squeeze(ALL)
+
+
+FUNCTIONS = {
+    "token": token,
+    "bnpo": bnpo,
+    "sequence": sequence,
+    "sequence_sum": sequence_sum,
+    "dr_grpo": dr_grpo,
+    "prompt": prompt,
+}

@@ -20,10 +20,12 @@ def cut(tensors: Tensors, rows: slice, axis: int = 0) -> Tensors:
 
 
 def join(parts: Sequence[Tensors]) -> Tensors:
-    """Concatenate named tuples, or dicts, of tensors along their replicas."""
+    """Concatenate tensors, or named tuples or dicts of them, along their replicas."""
+    if isinstance(parts[0], torch.Tensor):
+        return torch.cat(parts)
     if isinstance(parts[0], dict):
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    return type(parts[0])(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        return {name: join([part[name] for part in parts]) for name in parts[0]}
+    return type(parts[0])(*(join(column) for column in zip(*parts, strict=True)))
 
 
 def by_block(function: Callable, blocks: Sequence[tuple[object, int]], *tensors: Tensors):

@@ -1,44 +1,38 @@
 """Policy loss: ``clip(log_probs, old_log_probs, advantages, mask, *, knobs) -> losses``, all ``[*R P G T]``.
 
-``log_probs`` carries the gradient; ``old_log_probs`` are those of the policy that sampled, fixed through the
-inner steps. ρ = exp(log_probs − old_log_probs), never a quotient of log-probabilities. Losses are to be
-minimised; positions outside ``mask`` hold finite numbers without a gradient and are dropped by ``agg``.
+``log_probs`` carries the gradient; ``old_log_probs`` are those of the policy before the inner steps, fixed through
+them. ρ = exp(log_probs − old_log_probs), never a quotient of log-probabilities; sg stops the gradient. Losses are to be
+minimised; positions outside ``mask`` hold numbers without a path to the gradient and are dropped by ``agg``. The
+log-ratio is not clamped, as in TRL; verl and OpenRLHF clamp it at ±20.
+
+At ρ = 1 the gradient of every choice is that of −A log π, but for the tokens that ``clip_cov`` drops.
 """
 
 from __future__ import annotations
 
-from torch import minimum
+from rlexp.clip_covariance import clip_cov, kl_cov
+from rlexp.clip_sequence import gmpo, gspo, gspo_token, opsm, vespo
+from rlexp.clip_token import dual, naive, ppo, sapo, scheduled, two_sided, unclipped
+from rlexp.clip_weighted import cispo, dppo_kl, dppo_tv, dro, topr
 
-from rlexp.types import NonNegative, PerToken, TokenMask
-
-
-def naive(log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask) -> PerToken:
-    """ℓ = −A · log π: vanilla policy gradient, no correction for reused rollouts (Williams, 1992)."""
-    return -advantages * log_probs
-
-
-def unclipped(log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask) -> PerToken:
-    """ℓ = −ρ · A: importance-weighted policy gradient without a trust region (PPO, arXiv 1707.06347, eq. 6)."""
-    return -(log_probs - old_log_probs).exp() * advantages
-
-
-def ppo(
-    log_probs: PerToken,
-    old_log_probs: PerToken,
-    advantages: PerToken,
-    mask: TokenMask,
-    *,
-    low: NonNegative,
-    high: NonNegative,
-) -> PerToken:
-    """ℓ = −min(ρ·A, clip(ρ, 1 − low, 1 + high)·A).
-
-    Source: PPO (arXiv 1707.06347, eq. 7) with low = high; clip-higher of DAPO (arXiv 2503.14476, eq. 8) with
-    high > low. TRL ``epsilon``/``epsilon_high``, verl ``clip_ratio_low``/``clip_ratio_high`` (which adds a dual
-    clip at 3 that is always on). The log-ratio is not clamped, as in TRL; verl and OpenRLHF clamp it at ±20.
-    """
-    ratio = (log_probs - old_log_probs).exp()
-    return -minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
-
-
-FUNCTIONS = {"naive": naive, "unclipped": unclipped, "ppo": ppo}
+FUNCTIONS = {
+    "naive": naive,
+    "unclipped": unclipped,
+    "ppo": ppo,
+    "scheduled": scheduled,
+    "dual": dual,
+    "two_sided": two_sided,
+    "sapo": sapo,
+    "cispo": cispo,
+    "topr": topr,
+    "dppo_tv": dppo_tv,
+    "dppo_kl": dppo_kl,
+    "dro": dro,
+    "gspo": gspo,
+    "gspo_token": gspo_token,
+    "gmpo": gmpo,
+    "vespo": vespo,
+    "opsm": opsm,
+    "clip_cov": clip_cov,
+    "kl_cov": kl_cov,
+}

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from rlexp.blocks import by_block
 from rlexp.choose import ask
 from rlexp.rollout import Rollout, sample
+from rlexp.sampler import sampled
 from rlexp.streams import Purpose
 from rlexp.tasks import combine
 
@@ -54,7 +55,7 @@ def collect(fleet: Fleet, step: int) -> Collected:
     most = torch.tensor(
         [variant.rounds for variant, size in fleet.blocks for _ in range(size)], device=fleet.temperature.device
     )
-    rounds, tokens, passed = torch.ones_like(most), sampled(groups), groups.keep.sum(-1)
+    rounds, tokens, passed = torch.ones_like(most), tokens_of(groups), groups.keep.sum(-1)
     for number in range(1, max(variant.rounds for variant, _ in fleet.blocks)):
         short = (~groups.keep.all(-1) & (number < most)).nonzero().squeeze(-1)
         if not len(short):
@@ -62,7 +63,7 @@ def collect(fleet: Fleet, step: int) -> Collected:
         more = round_of(only(fleet, short), step, number)
         groups = refilled(groups, short, more)
         rounds[short] += 1
-        tokens[short] += sampled(more)
+        tokens[short] += tokens_of(more)
         passed[short] += more.keep.sum(-1)
     return Collected(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1))
 
@@ -72,7 +73,7 @@ def round_of(fleet: Fleet, step: int, number: int) -> Groups:
     task = fleet.task
     drawn = fleet.uniforms(Purpose.PROMPTS, step, fleet.prompts, task.draws, round=number)
     noise = fleet.uniforms(Purpose.SAMPLING, step, fleet.prompts, fleet.group, task.cap, round=number)
-    rollout = fleet.sample(fleet.policy, task, task.prompts(drawn, held_out=False), noise, fleet.temperature)
+    rollout = sampled(fleet, task.prompts(drawn, held_out=False), noise, step, number)
     if all(variant.rounds == 1 for variant, _ in fleet.blocks):
         return Groups(rollout, torch.ones_like(rollout.finished[..., 0]))
     scores = task.score(rollout.prompts, rollout.completions, rollout.mask, rollout.finished)
@@ -128,6 +129,6 @@ def narrowed(policy: nn.Module, replicas: Tensor) -> nn.Module:
     return copy.deepcopy(policy, rows)
 
 
-def sampled(groups: Groups) -> Tensor:
+def tokens_of(groups: Groups) -> Tensor:
     """Count the tokens of every run, ``[R]``."""
     return groups.rollout.mask.flatten(1).sum(-1)

@@ -10,7 +10,7 @@ import yaml
 from annotated_types import Ge, Gt, Le
 from pydantic import FiniteFloat, ValidationError
 
-from rlexp import agg, clip, filter, kl, kl_control, norm, reference, shaping, teacher, teachers
+from rlexp import agg, clip, filter, kl, kl_control, mismatch, norm, reference, sampler, shaping, teacher, teachers
 from rlexp.choose import Closed, choose, schema
 from rlexp.errors import ConfigError, lines, shown
 from rlexp.loggers import LOGGERS
@@ -24,6 +24,7 @@ FinitePositive = Annotated[FiniteFloat, Gt(0)]
 FiniteNonNegative = Annotated[FiniteFloat, Ge(0)]
 
 
+OF_COMPLETIONS = ("gspo", "gspo_token", "gmpo")
 EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
 
 
@@ -75,6 +76,8 @@ class Config(Closed):
     kl: schema(kl.FUNCTIONS, coef=NonNegative, place=Literal["loss", "reward"])
     kl_control: schema(kl_control.FUNCTIONS)
     reference: schema(reference.FUNCTIONS)
+    sampler: schema(sampler.FUNCTIONS)
+    mismatch: schema(mismatch.FUNCTIONS)
     logger: schema(LOGGERS)
     seed: NonNegativeInt
     steps: PositiveInt
@@ -126,6 +129,7 @@ def contradictions(config: Config) -> Iterator[str]:
     yield from group_problems(config)
     yield from evaluation_problems(config)
     yield from axis_problems(config)
+    yield from bound_problems(config)
     yield from start_problems(config)
     yield from teachers.problems(config)
 
@@ -185,6 +189,26 @@ def axis_problems(config: Config) -> Iterator[str]:
         yield f"norm.k={config.norm.k}: must be at most group_size.completions={config.group_size.completions}"
     if config.model.name == "transformer" and config.model.width % config.model.heads:
         yield f"model.heads={config.model.heads}: must divide model.width={config.model.width}"
+
+
+def bound_problems(config: Config) -> Iterator[str]:
+    """Pairs of bounds that leave nothing between them."""
+    yield from disordered("clip", config.clip, "lower", "upper")
+    yield from disordered("clip", config.clip, "lb", "ub")
+    yield from disordered("mismatch", config.mismatch, "low", "high")
+    if config.clip.name == "two_sided" and config.clip.delta < 1 + config.clip.high:
+        yield f"clip.delta={shown(config.clip.delta)}: must be at least 1 + clip.high, which it would cut off"
+
+
+def remarks(config: Config) -> Iterator[str]:
+    """Say what is allowed but seldom meant."""
+    if config.clip.name in OF_COMPLETIONS and config.agg.name not in ("sequence", "sequence_sum"):
+        yield (
+            f"clip={config.clip.name} agg={config.agg.name}: the ratio of a completion counts once for each token, "
+            "so long completions weigh more; meant is agg=sequence (with agg=luspo they weigh more on purpose)"
+        )
+    if config.mismatch.name != "none" and config.sampler.name == "exact":
+        yield f"mismatch={config.mismatch.name}: sampler=exact leaves nothing to correct, every weight is 1"
 
 
 def disordered(place: str, node: Closed, smaller: str, larger: str) -> Iterator[str]:

@@ -14,7 +14,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlexp import agg, checkpoint, clip, filter, kl, kl_control, memory, norm, reference, shaping, teacher
+from rlexp import (
+    agg,
+    checkpoint,
+    clip,
+    filter,
+    kl,
+    kl_control,
+    memory,
+    mismatch,
+    norm,
+    reference,
+    sampler,
+    shaping,
+    teacher,
+)
 from rlexp.begin import begin
 from rlexp.choose import choose
 from rlexp.config import Config
@@ -37,7 +51,8 @@ from rlexp.threads import Threads
 from rlexp.update import Adam, Schedule
 
 LOG = logging.getLogger(__name__)
-VARIANT = ("shaping", "filter", "norm", "teacher", "clip", "agg", "kl", "kl_control", "reference", "entropy_coef")
+LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef")
+VARIANT = ("shaping", "filter", "norm", "teacher", "sampler", *LOSS)
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 SAMPLED = ("tokens", "completions")
@@ -257,6 +272,9 @@ def variant(config: Config) -> Variant:
         kl=choose(kl.FUNCTIONS, config.kl),
         follow=choose(reference.FUNCTIONS, config.reference),
         memories=memories(config),
+        sampler=choose(sampler.FUNCTIONS, config.sampler),
+        mismatch=choose(mismatch.FUNCTIONS, config.mismatch),
+        inexact=config.sampler.name != "exact",
         kl_in_loss=weight.get("loss", 0.0),
         kl_in_reward=weight.get("reward", 0.0),
         entropy_bonus=config.entropy_coef,

@@ -83,6 +83,7 @@ def check_run(config: DictConfig) -> None:
         folder = Path(os.path.abspath(config.hydra.run.dir))
     if problem := device_problem(checked) or folder_problem(folder) or refusal(checked, folder):
         raise ConfigError([problem])
+    note([checked])
 
 
 def check_sweep(config: DictConfig) -> None:
@@ -101,6 +102,15 @@ def check_sweep(config: DictConfig) -> None:
     problems = {} if elsewhere(config.hydra.launcher) else {device_problem(job.config): None for job in planned}
     if problem := next(filter(None, problems), None):
         raise ConfigError([problem])
+    note([job.config for job in planned])
+
+
+def note(configs: Sequence[Any]) -> None:
+    """Print each remark about checked configs once."""
+    from rlexp.config import remarks
+
+    for line in dict.fromkeys(line for config in configs for line in remarks(config)):
+        print(f"note: {line}", file=sys.stderr)
 
 
 def jobs_of(config: DictConfig) -> Sequence[Sequence[str]]:

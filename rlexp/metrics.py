@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rlexp.choose import ask
 from rlexp.collect import Collected
-from rlexp.masked import count, is_constant, masked_extreme, masked_std, masked_sum
+from rlexp.masked import count, is_constant, masked_extreme, masked_mean, masked_std, masked_sum
 from rlexp.rollout import Rollout
 from rlexp.tasks import Scores
 
@@ -133,17 +133,33 @@ def ratio_metrics(log_probs: Tensor, old_log_probs: Tensor, mask: Tensor) -> Row
 def clip_metrics(clip: Callable, offered: Mapping[str, Tensor]) -> Row:
     """Share of tokens with an advantage whose policy gradient is exactly zero, at ratios below and above 1.
 
-    Taken from the gradient of the loss itself, so that it holds for every variant without code of its own.
+    Taken from the gradient of the loss itself, so that it holds for every variant without code of its own. The ratio is
+    the token's, or that of the completion (the geometric mean) where it has one advantage and no token has a gradient.
     """
     old_log_probs, advantages, mask = offered["old_log_probs"], offered["advantages"], offered["mask"]
     with torch.enable_grad():
         taken = offered["log_probs"].detach().where(mask, old_log_probs).requires_grad_()
-        gradient = torch.autograd.grad(ask(clip, {**offered, "log_probs": taken}).sum(), taken)[0]
+        losses = ask(clip, {**offered, "log_probs": taken}).where(mask, 0.0)
+        gradient = torch.autograd.grad(losses.sum(), taken)[0]
     stopped = (gradient == 0) & (advantages != 0)
-    below = taken < old_log_probs
+    whole = (stopped | ~mask).all(-1, keepdim=True) & is_constant(advantages, mask, (-1,))
+    log_ratio = taken.detach() - old_log_probs
+    below = masked_mean(log_ratio, mask, (-1,)).where(whole, log_ratio) < 0
     return {
         "clip/low": mean(stopped & below, mask, TOKENS),
         "clip/high": mean(stopped & ~below, mask, TOKENS),
+    }
+
+
+def mismatch_metrics(mismatch: Callable, offered: Mapping[str, Tensor]) -> Row:
+    """KL(π_sampler‖π_old) estimated by κ − 1 − log κ; mean weight that corrects for it, share of tokens of weight 0."""
+    mask, old_log_probs = offered["mask"], offered["old_log_probs"]
+    log_ratio = (old_log_probs - offered["sampler_log_probs"]).where(mask, 0.0)
+    weights = ask(mismatch, {**offered, "losses": torch.ones_like(old_log_probs)})
+    return {
+        "mismatch/kl": mean(log_ratio.exp() - 1 - log_ratio, mask, TOKENS),
+        "mismatch/weight": mean(weights, mask, TOKENS),
+        "mismatch/dropped": mean(weights == 0, mask, TOKENS),
     }
 
 

@@ -13,7 +13,8 @@ from torch import Tensor
 class Rollout(NamedTuple):
     """Prompts ``[R, P, L]``; completions, old_log_probs and mask ``[R, P, G, T]``; finished ``[R, P, G]``.
 
-    The mask covers the tokens up to the end token, which counts; elsewhere old_log_probs are 0.
+    The mask covers the tokens up to the end token, which counts; elsewhere old_log_probs are 0. ``sampler_log_probs``
+    are those that the tokens were drawn from: the same tensor, unless ``sampler`` has changed them.
     """
 
     prompts: Tensor
@@ -21,6 +22,7 @@ class Rollout(NamedTuple):
     old_log_probs: Tensor
     mask: Tensor
     finished: Tensor
+    sampler_log_probs: Tensor
 
     @property
     def pairs(self) -> tuple[Tensor, Tensor]:
@@ -75,4 +77,5 @@ def sample(policy, task, prompts: Tensor, uniforms: Tensor, temperature: Tensor,
     after = (0, uniforms.shape[-1] - len(tokens))
     tokens, log_probs, mask = (F.pad(torch.stack(each, -1), after) for each in (tokens, log_probs, mask))
     finished = ~alive if task.end >= 0 else torch.ones_like(alive)
-    return Rollout(prompts, tokens.where(mask, max(task.pad, 0)), log_probs.where(mask, 0.0), mask, finished)
+    old = log_probs.where(mask, 0.0)
+    return Rollout(prompts, tokens.where(mask, max(task.pad, 0)), old, mask, finished, old)

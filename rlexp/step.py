@@ -19,17 +19,22 @@ from rlexp import metrics
 from rlexp.blocks import by_block, minibatches
 from rlexp.choose import ask, needs
 from rlexp.collect import collect
-from rlexp.masked import per_token
+from rlexp.masked import count, per_token
 from rlexp.memory import Memory, remember
 from rlexp.rollout import Rollout, best, distributions, sample, taken
 from rlexp.streams import Purpose, hashed, uniforms
 from rlexp.tasks import Scores, combine
 from rlexp.update import Adam
 
+TOKENS = (-1, -2, -3)
+
 
 @dataclass(frozen=True)
 class Variant:
-    """The bound functions of one choice on every axis, what they remember, and the weights of the penalties."""
+    """The bound functions of one choice on every axis, what they remember, and the weights of the penalties.
+
+    ``inexact`` says whether the sampler differs from the policy.
+    """
 
     shaping: Callable
     filter_loss: Callable
@@ -43,6 +48,9 @@ class Variant:
     kl: Callable
     follow: Callable
     memories: Mapping[str, Memory]
+    sampler: Callable
+    mismatch: Callable
+    inexact: bool
     kl_in_loss: float
     kl_in_reward: float
     entropy_bonus: float
@@ -81,8 +89,10 @@ class Fleet:
 
     @cached_property
     def asked(self) -> frozenset[str]:
-        """Names of the tensors that the shaping, the filters, the norm or the teacher of some variant take."""
-        chosen = ((v.shaping, v.filter_loss, v.filter_statistics, v.norm, v.teacher) for v, _ in self.blocks)
+        """Names of the tensors that shaping, filters, norm, teacher or policy loss of some variant take."""
+        axes = ("shaping", "filter_loss", "filter_statistics", "norm", "teacher", "clip")
+        chosen = (getattr(variant, axis) for variant, _ in self.blocks for axis in axes)
+        return frozenset(name for function in chosen for name in needs(function))
         return frozenset(name for functions in chosen for function in functions for name in needs(function))
 
 
@@ -101,6 +111,7 @@ class Experience(NamedTuple):
     keep: Tensor
     rewards: Tensor
     advantages: Tensor
+    sampler_log_probs: Tensor
 
 
 def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
@@ -127,8 +138,9 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
             own = distributions(fleet.policy, *rollout[:2], fleet.temperature)
             row |= metrics.policy_metrics(own, references, rollout)
         row |= by_block(coefficients, fleet.blocks, fleet.memory)
+    mean_tokens = count(batch.mask, TOKENS, batch.advantages.dtype).squeeze(TOKENS).clamp(min=1) / fleet.minibatches
     rows = [
-        update(fleet, part, measure)
+        update(fleet, part, mean_tokens, measure)
         for _ in range(fleet.inner_steps)
         for part in minibatches(batch, fleet.prompts, fleet.minibatches)
     ]
@@ -190,7 +202,7 @@ def experience(
     mask = rollout.mask & per_token(kept, rollout.mask)
     advantages = per_token(advantages, mask).where(counted.unsqueeze(-1), 0.0).expand(mask.shape)
     advantages = ask(variant.teacher, offered | {"advantages": advantages})
-    return Experience(*rollout[:3], ref_log_probs, mask, counted, final, advantages)
+    return Experience(*rollout[:3], ref_log_probs, mask, counted, final, advantages, rollout.sampler_log_probs)
 
 
 def penalties_in_reward(
@@ -216,18 +228,18 @@ def remembered(variant: Variant, memory: Mapping[str, Tensor], batch: Experience
 
 
 def objective(
-    variant: Variant, log_probs: Tensor, entropies: Tensor, part: Experience, memory: Mapping[str, Tensor]
+    variant: Variant, log_probs: Tensor, entropies: Tensor, part: Experience, known: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """Return the parts of the loss, each ``[R]``; their sum is what is minimised.
 
     All parts are aggregated in the same way, as in verl and OpenRLHF (TRL averages the entropy over tokens).
     """
-    log_probs = log_probs.where(part.mask, part.old_log_probs)
-    offered = part._asdict() | {"log_probs": log_probs}
-    policy = aggregated(ask(variant.clip, offered), variant, offered)
+    offered = {**part._asdict(), **known, "log_probs": log_probs.where(part.mask, part.old_log_probs)}
+    losses = ask(variant.mismatch, offered | {"losses": ask(variant.clip, offered)})
+    policy = aggregated(losses, variant, offered)
     parts = {"loss/policy": policy, "loss/kl": torch.zeros_like(policy), "loss/entropy": torch.zeros_like(policy)}
     if variant.kl_in_loss:
-        coef = variant.kl_in_loss * memory["kl_factor"]
+        coef = variant.kl_in_loss * known["kl_factor"]
         parts["loss/kl"] = coef * aggregated(ask(variant.kl, offered), variant, offered)
     if variant.entropy_bonus:
         parts["loss/entropy"] = -variant.entropy_bonus * aggregated(entropies, variant, offered)
@@ -239,19 +251,32 @@ def aggregated(losses: Tensor, variant: Variant, offered: dict[str, Tensor]) -> 
     return ask(variant.agg, offered | {"losses": losses})
 
 
-def update(fleet: Fleet, part: Experience, measure: bool) -> metrics.Row:
+def update(fleet: Fleet, part: Experience, mean_tokens: Tensor, measure: bool) -> metrics.Row:
     """One optimizer step on a minibatch; return its metrics, taken before the weights change."""
+    known = around(fleet, part, mean_tokens)
     every = fleet.distributions(fleet.policy, *part[:2], fleet.temperature)
     log_probs = taken(every, part.completions)
     entropies = metrics.entropy(every) if fleet.uses("entropy_bonus") else torch.zeros_like(log_probs)
-    losses = by_block(objective, fleet.blocks, log_probs, entropies, part, fleet.memory)
+    losses = by_block(objective, fleet.blocks, log_probs, entropies, part, known)
     losses["loss/total"] = sum(losses.values())
     losses["loss/total"].sum().backward()
     row = {"optim/lr": fleet.adam.schedule.rates(fleet.adam.updates), "optim/grad_norm": fleet.adam.step()}
     if measure:
         row |= {name: loss.detach() for name, loss in losses.items()}
-        row |= by_block(update_metrics, fleet.blocks, log_probs.detach(), part)
+        row |= by_block(update_metrics, fleet.blocks, log_probs.detach(), part, known)
     return row
+
+
+def around(fleet: Fleet, part: Experience, mean_tokens: Tensor) -> dict[str, Tensor]:
+    """Return what an update knows beyond its minibatch: what is remembered, and more.
+
+    ``mean_tokens`` ``[R]``: see ``agg.token``; ``progress`` ``[R]``: the share of the run's updates that are done;
+    ``uniforms`` ``[R P G T]`` only if a policy loss asks for them.
+    """
+    known = {"mean_tokens": mean_tokens, "progress": torch.full_like(mean_tokens, fleet.adam.progress)}
+    if "uniforms" in fleet.asked:
+        known["uniforms"] = fleet.uniforms(Purpose.LOSS, fleet.adam.updates, *part.mask.shape[1:])
+    return fleet.memory | known
 
 
 @torch.no_grad()
@@ -266,7 +291,8 @@ def lead(fleet: Fleet, step: int) -> None:
             reference.copy_(by_block(followed, fleet.blocks, reference, policy)["reference"])
 
 
-def update_metrics(variant: Variant, log_probs: Tensor, part: Experience) -> metrics.Row:
+def update_metrics(variant: Variant, log_probs: Tensor, part: Experience, known: Mapping[str, Tensor]) -> metrics.Row:
     """Ratios and clipping of one update for the replicas of one variant."""
-    clipped = metrics.clip_metrics(variant.clip, part._asdict() | {"log_probs": log_probs})
-    return metrics.ratio_metrics(log_probs, part.old_log_probs, part.mask) | clipped
+    offered = {**part._asdict(), **known, "log_probs": log_probs}
+    row = metrics.ratio_metrics(log_probs, part.old_log_probs, part.mask)
+    return row | metrics.clip_metrics(variant.clip, offered) | metrics.mismatch_metrics(variant.mismatch, offered)

@@ -28,6 +28,8 @@ class Purpose(IntEnum):
     START_PROMPTS = 20
     START_CHECKS = 21
     START_SAMPLING = 22
+    LOSS = 30
+    SAMPLER = 31
 
 
 def generator(seed: int, purpose: Purpose, step: int = 0, round: int = 0) -> np.random.Generator:
@@ -40,6 +42,15 @@ def uniforms(
 ) -> Tensor:
     """Return float32 numbers in [0, 1), ``[R, *shape]``, one stream a replica."""
     rows = np.stack([generator(seed, purpose, step, round).random(shape, dtype=np.float32) for seed in seeds])
+    return torch.from_numpy(rows).to(device)
+
+
+def normals(
+    seeds: Sequence[int], purpose: Purpose, step: int, shape: Sequence[int], device=None, round: int = 0
+) -> Tensor:
+    """Return float32 numbers from N(0, 1), ``[R, *shape]``, one stream a replica."""
+    generators = (generator(seed, purpose, step, round) for seed in seeds)
+    rows = np.stack([each.standard_normal(shape, dtype=np.float32) for each in generators])
     return torch.from_numpy(rows).to(device)
 
 

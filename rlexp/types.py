@@ -14,6 +14,7 @@ from pydantic import AllowInfNan
 from torch import Tensor
 
 PerToken = Float[Tensor, "*replica prompts group time"]
+NextToken = Float[Tensor, "*replica prompts group vocabulary"]
 PerCompletion = Float[Tensor, "*replica prompts group"]
 PerReplica = Float[Tensor, "*replica"]
 PerPrompt = Float[Tensor, "*replica prompts 1"]
@@ -24,6 +25,7 @@ TokenMask = Bool[Tensor, "*replica prompts group time"]
 CompletionMask = Bool[Tensor, "*replica prompts group"]
 
 Positive = Annotated[float, Gt(0), AllowInfNan(False)]
+AboveOne = Annotated[float, Gt(1), AllowInfNan(False)]
 NonNegative = Annotated[float, Ge(0)]
 FiniteNonNegative = Annotated[float, Ge(0), AllowInfNan(False)]
 PositiveInt = Annotated[int, Ge(1)]

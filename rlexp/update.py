@@ -58,6 +58,11 @@ class Adam:
         self.second = [torch.zeros_like(p) for p in self.parameters]
         self.updates = 0
 
+    @property
+    def progress(self) -> float:
+        """Share of the updates of the run that are done."""
+        return self.updates / self.schedule.total
+
     @torch.no_grad()
     def step(self) -> Tensor:
         """Apply the gradients, clear them, return their norms before clipping ``[R]``."""

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from rlexp import agg, clip, filter, kl, norm, shaping
+from rlexp import agg, clip, filter, kl, mismatch, norm, sampler, shaping
 from rlexp.choose import choose, needs, schema
 from rlexp.reference import frozen
 from rlexp.rollout import Rollout
@@ -21,7 +21,8 @@ from rlexp.step import objective as step_objective
 from rlexp.teacher import none as no_teacher
 
 CONF = Path(__file__).parents[1] / "conf"
-AXES = {module.__name__.rpartition(".")[2]: module.FUNCTIONS for module in (shaping, filter, norm, clip, agg, kl)}
+MODULES = (shaping, filter, norm, clip, agg, kl, sampler, mismatch)
+AXES = {module.__name__.rpartition(".")[2]: module.FUNCTIONS for module in MODULES}
 CAP = 16  # what ${task.cap} stands for in these tests
 BESIDE_KNOBS = {"kl": {"coef", "place"}, "filter": {"rounds"}}  # keys of a node that its function does not take
 
@@ -123,6 +124,11 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "weights": normal(*shape[:-3], 2).abs(),
         "sum_pi_squared": old_log_probs.exp() ** 2 + 0.1 * normal(*shape) ** 2,
         "losses": normal(*shape),
+        "mean_tokens": 3.0 + normal(*shape[:-3]).abs(),
+        "progress": normal(*shape[:-3]).abs().clamp(max=1),
+        "uniforms": torch.rand(shape, generator=random),
+        "sampler_log_probs": (log_probs + 0.4 * normal(*shape)).clamp(max=-0.01),
+        "errors": normal(*shape),
         "scored": normal(*shape[:-1]) < 1,
         "drawn": normal(*shape[:-1]).frac().abs(),
         "hashed": normal(*shape[:-1]).frac().abs(),
@@ -188,12 +194,17 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         follow=frozen,
         teacher=no_teacher,
         memories={},
+        sampler=bind("sampler", "exact"),
+        mismatch=chosen.get("mismatch", bind("mismatch", "none")),
+        inexact=False,
         kl_in_loss=coef,
         kl_in_reward=0.0,
         entropy_bonus=0.0,
     )
     nothing = torch.zeros_like(batch["mask"], dtype=torch.long)
-    rollout = Rollout(nothing[..., 0, :], nothing, batch["old_log_probs"], batch["mask"], batch["finished"])
+    log_probs = batch["old_log_probs"], batch["sampler_log_probs"]
+    rollout = Rollout(nothing[..., 0, :], nothing, log_probs[0], batch["mask"], batch["finished"], log_probs[1])
     part = experience(variant, rollout, batch["rewards"], batch["ref_log_probs"], batch)
-    factor = {"kl_factor": torch.ones(batch["mask"].shape[:-3], dtype=batch["log_probs"].dtype)}
-    return sum(step_objective(variant, batch["log_probs"], torch.zeros_like(batch["log_probs"]), part, factor).values())
+    factor = torch.ones(batch["mask"].shape[:-3], dtype=batch["log_probs"].dtype)
+    known = {name: batch[name] for name in ("mean_tokens", "progress", "uniforms")} | {"kl_factor": factor}
+    return sum(step_objective(variant, batch["log_probs"], torch.zeros_like(batch["log_probs"]), part, known).values())

@@ -87,8 +87,9 @@ class Plain:
         groups = [[self.complete(prompt, row) for row in rows] for prompt, rows in zip(prompts, noise, strict=True)]
         self.credit(groups)
         size = len(groups) // self.recipe.minibatches
+        tokens = sum(len(c.tokens) for group in groups for c in group if self.counts(c)) / self.recipe.minibatches
         rows = [
-            self.update(groups[first : first + size])
+            self.update(groups[first : first + size], tokens)
             for _ in range(self.recipe.inner_steps)
             for first in range(0, len(groups), size)
         ]
@@ -138,12 +139,15 @@ class Plain:
                 scores = [(value - centre) / scale for value in row]
                 c.advantages = scores * (len(c.tokens) // len(row))
 
-    def update(self, groups: list[list[Completion]]) -> dict[str, float]:
-        """One optimizer step."""
+    def counts(self, completion: Completion) -> bool:
+        """Whether a completion is in the loss."""
+        return completion.finished or not self.recipe.drop_from_loss
+
+    def update(self, groups: list[list[Completion]], tokens: float) -> dict[str, float]:
+        """One optimizer step; ``tokens`` is how many a minibatch of this rollout has in the loss, on average."""
         every = [completion for group in groups for completion in group]
-        kept = [c for c in every if c.finished or not self.recipe.drop_from_loss]
-        losses = [self.losses(completion) for completion in kept]
-        parts = self.token(losses) if self.recipe.agg == "token" else self.sequence(losses, len(every))
+        losses = [self.losses(completion) for completion in every if self.counts(completion)]
+        parts = self.token(losses, tokens) if self.recipe.agg == "token" else self.sequence(losses, len(every))
         self.optimizer.zero_grad()
         parts.sum().backward()
         norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.limit)
@@ -168,9 +172,9 @@ class Plain:
             rows.append(torch.stack([policy, penalty, -recipe.entropy_bonus * entropy]))
         return rows
 
-    def token(self, losses: list[list[Tensor]]) -> Tensor:
-        """Mean over all tokens, ``[3]``."""
-        return torch.stack([row for rows in losses for row in rows]).mean(0)
+    def token(self, losses: list[list[Tensor]], tokens: float) -> Tensor:
+        """Sum over all tokens, over their mean number, ``[3]``."""
+        return torch.stack([row for rows in losses for row in rows]).sum(0) / tokens
 
     def sequence(self, losses: list[list[Tensor]], completions: int) -> Tensor:
         """Mean over completions, those left out included, of the mean over tokens, ``[3]``."""

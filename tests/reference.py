@@ -8,7 +8,6 @@ gradients, written by hand, each output's in its own first input.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -16,7 +15,9 @@ import reference_filter
 import reference_kl
 import reference_norm
 import reference_shaping
-from reference_loops import per_completion
+from reference_agg import AGG
+from reference_clip import CLIP, SLOPES
+from reference_mismatch import MISMATCH, SAMPLER
 
 # Step of the central differences: error of order STEP² from the curve and 1e-16/STEP from rounding, both below 1e-9
 # for the numbers of order one that the tests feed in.
@@ -34,72 +35,16 @@ def gradient(function: Callable[[np.ndarray], float], point: np.ndarray) -> np.n
     return slopes
 
 
-# ---- clip: log_probs, old_log_probs, advantages, mask -> losses
-
-
-def clip_naive(log_probs, old_log_probs, advantages, mask):
-    """Policy gradient theorem, Williams (1992): −A log π."""
-    return per_completion(log_probs.shape, lambda *i: -advantages[i] * log_probs[i])
-
-
-def clip_unclipped(log_probs, old_log_probs, advantages, mask):
-    """PPO, arXiv 1707.06347 eq. 6 (conservative policy iteration), negated: −ρA with ρ = π / π_old."""
-    return per_completion(
-        log_probs.shape, lambda *i: -math.exp(log_probs[i]) / math.exp(old_log_probs[i]) * advantages[i]
-    )
-
-
-def clip_ppo(log_probs, old_log_probs, advantages, mask, *, low, high):
-    """PPO eq. 7 with DAPO's two bounds (arXiv 2503.14476 eq. 8), negated, written out by cases.
-
-    A ≥ 0: the objective rises with ρ up to 1 + high and is flat above. A < 0: it is flat below 1 − low.
-    """
-
-    def one(*i):
-        ratio = math.exp(log_probs[i]) / math.exp(old_log_probs[i])
-        if advantages[i] >= 0:
-            return -advantages[i] * (ratio if ratio < 1 + high else 1 + high)
-        return -advantages[i] * (ratio if ratio > 1 - low else 1 - low)
-
-    return per_completion(log_probs.shape, one)
-
-
-# ---- agg: losses, mask -> loss
-
-
-def completions(losses, mask) -> list[list[float]]:
-    """Each completion's kept losses; an empty list for one that is masked throughout."""
-    prompts, group, time = losses.shape
-    return [
-        [float(losses[p][g][t]) for t in range(time) if mask[p][g][t]] for p in range(prompts) for g in range(group)
-    ]
-
-
-def agg_token(losses, mask):
-    """DAPO, arXiv 2503.14476 eq. 8; verl ``token-mean``: all kept tokens in one mean."""
-    kept = [loss for completion in completions(losses, mask) for loss in completion]
-    return sum(kept) / len(kept) if kept else 0.0
-
-
-def agg_sequence(losses, mask):
-    """GRPO, arXiv 2402.03300 eq. 3; verl ``seq-mean-token-mean``: a masked completion counts as one of loss 0."""
-    means = [sum(kept) / len(kept) if kept else 0.0 for kept in completions(losses, mask)]
-    return sum(means) / len(means)
-
-
-def agg_dr_grpo(losses, mask, *, length):
-    """Dr. GRPO, arXiv 2503.20783 §3.2; TRL ``loss_type="dr_grpo"``: every completion over the same constant."""
-    sums = [sum(kept) / length for kept in completions(losses, mask)]
-    return sum(sums) / len(sums)
-
-
 REFERENCES: dict[str, dict[str, Callable]] = {
     "norm": reference_norm.FUNCTIONS,
-    "clip": {"naive": clip_naive, "unclipped": clip_unclipped, "ppo": clip_ppo},
-    "agg": {"token": agg_token, "sequence": agg_sequence, "dr_grpo": agg_dr_grpo},
+    "clip": CLIP,
+    "agg": AGG,
+    "sampler": SAMPLER,
+    "mismatch": MISMATCH,
     "kl": reference_kl.VALUES,
     "shaping": reference_shaping.FUNCTIONS,
     "filter": reference_filter.FUNCTIONS,
 }
 
-GRADIENTS: dict[str, dict[str, Callable]] = {"kl": reference_kl.SLOPES}
+# Where a function stops gradients: the slope of each output in the same place of the first input.
+GRADIENTS: dict[str, dict[str, Callable]] = {"clip": SLOPES, "kl": reference_kl.SLOPES}

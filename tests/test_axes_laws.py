@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from axis_choices import CLOSE, bind, inputs, numbers, objective, same_bits, slopes
+from axis_choices import CLOSE, bind, choices, inputs, numbers, objective, same_bits, slopes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,7 +42,7 @@ def test_a_broken_replica_leaves_the_others_bitwise_alone(any_choice, poison):
         x[1] = poison if x.is_floating_point() else x[1]
     others = torch.arange(REPLICAS) != 1
     assert same_bits(any_choice(*broken)[others], any_choice(*stack)[others])
-    if any_choice.axis in ("clip", "kl", "agg"):
+    if any_choice.axis in ("clip", "kl", "agg", "mismatch"):
         assert same_bits(slopes(any_choice, *broken)[others], slopes(any_choice, *stack)[others])
 
 
@@ -86,38 +86,87 @@ def padding_reaches_nothing(chosen, garbage):
     return all(same_bits(a, b) for a, b in zip(loss_and_slope(clean), loss_and_slope(dirty), strict=True))
 
 
-@pytest.mark.parametrize("garbage", GARBAGE)
-def test_padding_reaches_neither_loss_nor_gradient(clip_choice, agg_choice, garbage):
-    chosen = {"norm": bind("norm", "center"), "clip": clip_choice, "kl": bind("kl", "k3"), "agg": agg_choice}
-    assert padding_reaches_nothing(chosen, garbage)
+DEFAULT = {"norm": bind("norm", "center"), "clip": bind("clip", "ppo", low=0.2, high=0.2)}
+DEFAULT |= {"kl": bind("kl", "k3"), "agg": bind("agg", "token")}
+LOSS = [choice for axis in ("clip", "mismatch", "kl", "agg") for choice in choices(axis)]
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_padding_reaches_no_penalty(kl_choice, garbage):
-    clip = bind("clip", "ppo", low=0.2, high=0.2)
-    chosen = {"norm": bind("norm", "center"), "clip": clip, "kl": kl_choice, "agg": bind("agg", "token")}
-    assert padding_reaches_nothing(chosen, garbage)
+@pytest.mark.parametrize("choice", LOSS, ids=str)
+def test_padding_reaches_neither_loss_nor_gradient(choice, garbage):
+    assert padding_reaches_nothing(DEFAULT | {choice.axis: choice}, garbage)
 
 
 def test_a_run_without_a_single_kept_token_has_loss_zero(agg_choice):
-    losses, mask = inputs(agg_choice, P, G, T)
-    nothing = torch.zeros_like(mask)
-    assert agg_choice(losses, nothing) == 0 and slopes(agg_choice, losses, nothing).eq(0).all()
+    every = numbers(P, G, T)
+    every["mask"] = torch.zeros_like(every["mask"])
+    tensors = [every[name] for name in agg_choice.needs]
+    assert agg_choice(*tensors) == 0 and slopes(agg_choice, *tensors).eq(0).all()
 
 
 # ---- clip
 
+# Their tokens of large covariance get no gradient, which is what they are for.
+NOT_THE_POLICY_GRADIENT = {"clip_cov"}
+# They pull to the old policy whatever the advantage.
+PULLED = {"dro", "kl_cov"}
+COVARIANCES = {"clip_cov", "kl_cov"}
+
+
+def clip_tensors(choice, every):
+    return [every[name] for name in choice.needs]
+
+
+def one_advantage_a_completion(**changes):
+    """Return tensors whose advantages are the same for all tokens of a completion, as outcome rewards give them."""
+    every = numbers(REPLICAS, P, G, T)
+    return every | {"advantages": every["advantages"][..., :1].expand_as(every["advantages"])} | changes
+
+
+def kept_slopes(choice, every):
+    """Return the gradient of the sum of the losses of the tokens that count."""
+    log_probs = every["log_probs"].clone().requires_grad_()
+    losses = choice(*clip_tensors(choice, every | {"log_probs": log_probs})).where(every["mask"], 0.0)
+    return torch.autograd.grad(losses.sum(), log_probs)[0]
+
 
 def test_on_policy_gradient_is_the_policy_gradient(clip_choice):
     """At ρ = 1 every policy loss has slope −A, so that one update per rollout cannot tell them apart."""
-    log_probs, _, advantages, mask = inputs(clip_choice, REPLICAS, P, G, T)
-    gradient = slopes(clip_choice, log_probs, log_probs, advantages, mask)
-    torch.testing.assert_close(gradient.where(mask, 0.0), -advantages.where(mask, 0.0), **CLOSE)
+    every = one_advantage_a_completion()
+    every["old_log_probs"] = every["log_probs"]
+    expected = -every["advantages"].where(every["mask"], 0.0)
+    actual = kept_slopes(clip_choice, every)
+    if clip_choice.name in NOT_THE_POLICY_GRADIENT:
+        assert actual.eq(expected).logical_or(actual.eq(0)).all() and not actual.equal(expected)
+    else:
+        torch.testing.assert_close(actual, expected, **CLOSE)
 
 
 def test_no_advantage_no_gradient(clip_choice):
-    log_probs, old_log_probs, advantages, mask = inputs(clip_choice, REPLICAS, P, G, T)
-    assert slopes(clip_choice, log_probs, old_log_probs, torch.zeros_like(advantages), mask).eq(0).all()
+    every = one_advantage_a_completion()
+    actual = kept_slopes(clip_choice, every | {"advantages": torch.zeros_like(every["advantages"])})
+    assert actual.any() == (clip_choice.name in PULLED)
+
+
+def test_what_is_masked_has_no_gradient_and_gives_none(clip_choice):
+    """Other log-probabilities and advantages where nothing counts: the same losses and slopes where it does."""
+    every = one_advantage_a_completion()
+    mask, other = every["mask"], numbers(REPLICAS, P, G, T, seed=4)
+    mixed = {name: every[name].where(mask, other[name]) for name in ("log_probs", "old_log_probs", "uniforms")}
+    # the mean advantage of a covariance is over what counts
+    mixed["advantages"] = every["advantages"].where(mask, 7.0)
+    expected, actual = kept_slopes(clip_choice, every), kept_slopes(clip_choice, every | mixed)
+    assert same_bits(actual, expected) and not actual[~mask].any()
+
+
+def test_completions_do_not_mix(clip_choice):
+    """A completion alone has the gradient that it has in its minibatch."""
+    if clip_choice.name in COVARIANCES:
+        pytest.skip("covariances are those of the minibatch")
+    every = one_advantage_a_completion()
+    whole = kept_slopes(clip_choice, every)
+    alone = kept_slopes(clip_choice, {name: x[:, :1, :1] if x.dim() > 2 else x for name, x in every.items()})
+    assert same_bits(alone, whole[:, :1, :1])
 
 
 def test_ppo_with_far_bounds_is_unclipped():
@@ -126,13 +175,106 @@ def test_ppo_with_far_bounds_is_unclipped():
     assert same_bits(far(*tokens), unclipped(*tokens)) and same_bits(slopes(far, *tokens), slopes(unclipped, *tokens))
 
 
+def test_two_sided_is_dual():
+    every = one_advantage_a_completion()
+    bounds = dict(low=0.2, high=0.28)
+    dual, two_sided = bind("clip", "dual", c=1.4, **bounds), bind("clip", "two_sided", delta=1.4, **bounds)
+    for one in (dual, two_sided):
+        assert not same_bits(kept_slopes(one, every), kept_slopes(bind("clip", "ppo", **bounds), every))
+    torch.testing.assert_close(kept_slopes(dual, every), kept_slopes(two_sided, every), **CLOSE)
+
+
+def test_a_schedule_ends_where_it_says():
+    every = one_advantage_a_completion()
+    schedule = bind("clip", "scheduled", low=0.2, high=0.4, high_final=0.1)
+    for progress, high in {0.0: 0.4, 0.5: 0.25, 1.0: 0.1}.items():
+        at = every | {"progress": torch.full_like(every["progress"], progress)}
+        actual, expected = kept_slopes(schedule, at), kept_slopes(bind("clip", "ppo", low=0.2, high=high), at)
+        torch.testing.assert_close(actual, expected, **CLOSE)
+
+
+def test_cispo_keeps_the_gradient_that_ppo_clips():
+    every = one_advantage_a_completion()
+    ratio = (every["log_probs"] - every["old_log_probs"]).exp()
+    cispo = bind("clip", "cispo", lower=0.0, upper=1.2)
+    expected = (-ratio.clamp(max=1.2) * every["advantages"]).where(every["mask"], 0.0)
+    torch.testing.assert_close(kept_slopes(cispo, every), expected, **CLOSE)
+    absolute = bind("clip", "cispo", lower=0.0, upper=0.2)  # TRL's epsilon_high left unset: every weight is 0.2
+    torch.testing.assert_close(
+        kept_slopes(absolute, every | {"old_log_probs": every["log_probs"]}),
+        (-0.2 * every["advantages"]).where(every["mask"], 0.0),
+        **CLOSE,
+    )
+
+
+def test_gspo_token_is_gspo_where_a_completion_has_one_advantage():
+    """Equal values everywhere; equal gradients of the sum over a completion's tokens."""
+    every, bounds = one_advantage_a_completion(), dict(low=0.1, high=0.1)
+    gspo, token = bind("clip", "gspo", **bounds), bind("clip", "gspo_token", **bounds)
+    torch.testing.assert_close(gspo(*clip_tensors(gspo, every)), token(*clip_tensors(token, every)), **CLOSE)
+    torch.testing.assert_close(kept_slopes(gspo, every), kept_slopes(token, every), **CLOSE)
+    assert kept_slopes(gspo, every).any() and not kept_slopes(gspo, every)[every["mask"]].all()
+
+
+def test_sapo_gate_is_one_at_the_old_policy_and_falls_on_both_sides():
+    """The gradient over that of −ρA: 4 σ(1 − σ), largest at ρ = 1."""
+    sapo, far = bind("clip", "sapo", tau_positive=1.0, tau_negative=2.0), torch.linspace(-2, 1, 31).double()
+    log_probs = far.view(1, 1, -1) - 2.5
+    tensors = [log_probs, torch.full_like(log_probs, -2.5), torch.ones_like(log_probs), log_probs < 0]
+    gate = slopes(sapo, *tensors) / slopes(bind("clip", "unclipped"), *tensors)
+    assert gate.argmax() == 20 and gate[0, 0, 20].item() == pytest.approx(1)
+    assert (gate[0, 0, :21].diff() > 0).all() and (gate[0, 0, 20:].diff() < 0).all()
+
+
+def test_opsm_drops_whole_completions_that_are_unlikely_now_and_bad():
+    every = one_advantage_a_completion()
+    drift = (every["old_log_probs"] - every["log_probs"]).where(every["mask"], 0.0).sum(-1) / every["mask"].sum(-1)
+    dropped = (drift > 0.1) & (every["advantages"][..., 0] < 0)
+    ppo = bind("clip", "ppo", low=0.2, high=0.2)
+    expected = kept_slopes(ppo, every).where(~dropped.unsqueeze(-1), 0.0)
+    assert dropped.any() and not dropped.all()
+    assert same_bits(kept_slopes(bind("clip", "opsm", low=0.2, high=0.2, delta=0.1), every), expected)
+
+
+@pytest.mark.parametrize("share", [1e-9, 0.3])
+def test_a_covariance_loss_treats_at_least_one_token_apart_and_the_share_of_them(share):
+    every = one_advantage_a_completion()
+    mask = every["mask"]
+    k = (share * mask.sum((-1, -2, -3))).floor().clamp(min=1)
+    kl_cov, unclipped = bind("clip", "kl_cov", share=share, coef=0.5), bind("clip", "unclipped")
+    apart = kl_cov(*clip_tensors(kl_cov, every)) != unclipped(*clip_tensors(unclipped, every))
+    assert torch.equal(apart.sum((-1, -2, -3)), k)
+    clip_cov = bind("clip", "clip_cov", low=9.0, high=9.0, share=share, lb=-99.0, ub=99.0)
+    dropped = (kept_slopes(clip_cov, every) == 0) & mask
+    assert torch.equal(dropped.sum((-1, -2, -3)), k)
+
+
 # ---- agg
 
+# What a completion that is masked throughout does to the denominator.
+LEAVES, STAYS = {"token", "bnpo", "prompt"}, {"sequence", "sequence_sum", "dr_grpo"}
 
-@pytest.mark.only("token", "sequence")
+
+def aggregate(choice, every, **changes):
+    """Aggregate as a training step does: ``mean_tokens`` is that of the whole rollout unless it is given."""
+    whole = {"mean_tokens": every["mask"].to(every["losses"].dtype).sum((-1, -2, -3))}
+    return choice(*((whole | every | changes)[name] for name in choice.needs))
+
+
+def rollout():
+    """Losses and mask; the last completion of each group does not count, nor does the second prompt of replica 0."""
+    every = numbers(REPLICAS, 4, G, T)
+    mask = every["mask"].clone()
+    mask[..., -1, :] = False
+    mask[0, 1] = False
+    return {"losses": every["losses"], "mask": mask}
+
+
+@pytest.mark.only("token", "bnpo", "sequence", "prompt")
 def test_a_constant_loss_is_its_own_mean(agg_choice):
-    losses, mask = inputs(agg_choice, REPLICAS, P, G, T)
-    torch.testing.assert_close(agg_choice(losses.fill_(2.5), mask), losses[:, 0, 0, 0], **CLOSE)
+    every = numbers(REPLICAS, P, G, T)
+    full = {"losses": every["losses"].fill_(2.5), "mask": every["mask"]}
+    torch.testing.assert_close(aggregate(agg_choice, full), full["losses"][:, 0, 0, 0], **CLOSE)
 
 
 def test_dr_grpo_of_a_constant_loss_is_the_share_of_its_constant_length():
@@ -141,22 +283,83 @@ def test_dr_grpo_of_a_constant_loss_is_the_share_of_its_constant_length():
     torch.testing.assert_close(bind("agg", "dr_grpo", length=7)(losses.fill_(2.5), mask), 2.5 * share, **CLOSE)
 
 
-@pytest.mark.only("token")
+@pytest.mark.only("token", "bnpo", "prompt")
 def test_masking_equals_slicing_away(agg_choice):
-    losses, _ = inputs(agg_choice, REPLICAS, P, G, T)
+    losses = numbers(REPLICAS, P, G, T)["losses"]
     mask = torch.zeros_like(losses, dtype=torch.bool)
     mask[..., :3, :2] = True
     sliced = losses[..., :3, :2]
-    torch.testing.assert_close(agg_choice(losses, mask), agg_choice(sliced, torch.ones_like(sliced).bool()), **CLOSE)
+    expected = aggregate(agg_choice, {"losses": sliced, "mask": torch.ones_like(sliced).bool()})
+    torch.testing.assert_close(aggregate(agg_choice, {"losses": losses, "mask": mask}), expected, **CLOSE)
+
+
+def test_what_a_masked_completion_does_to_the_denominator(agg_choice):
+    """It leaves it, as if it were not there, or it stays, as a completion of loss 0."""
+    every = rollout()
+    without = {name: x[..., :-1, :] for name, x in every.items()}
+    expected = aggregate(agg_choice, without) * (1 if agg_choice.name in LEAVES else (G - 1) / G)
+    assert agg_choice.name in LEAVES | STAYS
+    torch.testing.assert_close(aggregate(agg_choice, every), expected, **CLOSE)
+
+
+def test_a_masked_prompt_stays_in_the_mean_over_prompts():
+    every, prompt = rollout(), bind("agg", "prompt")
+    others = {name: x[:, [0, 2, 3]] for name, x in every.items()}
+    torch.testing.assert_close(prompt(*every.values())[0], 0.75 * prompt(*others.values())[0], **CLOSE)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_splitting_changes_no_gradient_but_that_of_bnpo(agg_choice, parts):
+    """The mean of the minibatches' losses against the loss of the whole rollout, value and slopes."""
+    every = rollout()
+    losses = every["losses"].requires_grad_()
+    whole = aggregate(agg_choice, every)
+    mean_tokens = every["mask"].double().sum((-1, -2, -3)) / parts
+    pieces = zip(losses.chunk(parts, 1), every["mask"].chunk(parts, 1), strict=True)
+    split = sum(
+        aggregate(agg_choice, {"losses": piece, "mask": mask}, mean_tokens=mean_tokens) for piece, mask in pieces
+    )
+    differences = [split / parts - whole, *torch.autograd.grad((split / parts - whole).sum(), losses)]
+    same = all(each.abs().max() < 1e-12 for each in differences)
+    assert same == (agg_choice.name != "bnpo" or parts == 1)
+
+
+def test_token_weighs_every_token_of_the_rollout_the_same_and_bnpo_does_not():
+    every = rollout()
+    losses = every["losses"].requires_grad_()
+    mean_tokens = every["mask"].double().sum((-1, -2, -3)) / 2
+
+    def weights(choice):
+        pieces = zip(losses.chunk(2, 1), every["mask"].chunk(2, 1), strict=True)
+        total = sum(aggregate(choice, {"losses": a, "mask": b}, mean_tokens=mean_tokens).sum() for a, b in pieces)
+        slope = torch.autograd.grad(total, losses)[0]
+        return [slope[r][every["mask"][r]] for r in range(REPLICAS)]
+
+    assert all((each == each[0]).all() for each in weights(bind("agg", "token")))
+    assert not any((each == each[0]).all() for each in weights(bind("agg", "bnpo")))
+
+
+def test_luspo_is_gspo_times_the_length():
+    """TRL: the mean over completions of length · loss of the completion."""
+    every = one_advantage_a_completion()
+    gspo = bind("clip", "gspo", low=0.1, high=0.1)
+    losses = gspo(*clip_tensors(gspo, every))
+    lengths = every["mask"].double().sum(-1)
+    expected = (losses[..., 0] * lengths).mean((-1, -2))
+    torch.testing.assert_close(bind("agg", "sequence_sum")(losses, every["mask"]), expected, **CLOSE)
 
 
 @given(length=st.integers(1, T))
-def test_with_equal_lengths_all_aggregations_coincide(length):
+def test_with_equal_lengths_all_aggregations_coincide_up_to_the_length(length):
     losses = numbers(REPLICAS, P, G, T)["losses"]
-    mask = (torch.arange(T) < length).expand_as(losses)
-    token = bind("agg", "token")(losses, mask)
-    torch.testing.assert_close(bind("agg", "sequence")(losses, mask), token, **CLOSE)
-    torch.testing.assert_close(bind("agg", "dr_grpo", length=length)(losses, mask), token, **CLOSE)
+    every = {"losses": losses, "mask": (torch.arange(T) < length).expand_as(losses)}
+    token = aggregate(bind("agg", "token"), every)
+    for other in (
+        *(bind("agg", name) for name in ("bnpo", "sequence", "prompt")),
+        bind("agg", "dr_grpo", length=length),
+    ):
+        torch.testing.assert_close(aggregate(other, every), token, **CLOSE)
+    torch.testing.assert_close(aggregate(bind("agg", "sequence_sum"), every), token * length, **CLOSE)
 
 
 # ---- shaping and filter

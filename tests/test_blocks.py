@@ -78,3 +78,9 @@ def test_minibatches_are_equal_parts_of_the_prompts_with_whole_groups(pair, part
     assert len(found) == parts
     assert all(part.tokens.shape == (R, P // parts, G, T) for part in found)
     assert equal(Pair(*(torch.cat(column, 1) for column in zip(*found, strict=True))), pair)
+
+
+def test_dicts_are_cut_and_tensors_joined(pair):
+    named = pair._asdict()
+    assert all(torch.equal(cut(named, slice(1, 3))[name], tensor[1:3]) for name, tensor in named.items())
+    assert torch.equal(by_block(lambda _, tokens: tokens + 1, [(None, 2), (None, 3)], pair.tokens), pair.tokens + 1)

@@ -5,7 +5,7 @@ from small_runs import BESIDE, TAUGHT
 
 from rlexp import norm
 from rlexp.compose import CONF, compose, composed, plain
-from rlexp.config import load, read, to_yaml
+from rlexp.config import load, read, remarks, to_yaml
 from rlexp.errors import ConfigError
 from rlexp.tasks import SortLecture
 
@@ -155,6 +155,37 @@ def test_knobs_that_contradict_each_other_within_an_axis():
         "filter.refill.rounds=1: filter.refill.name=zero_variance needs at least 2",
     )
     assert problems("model=transformer", "model.heads=3") == ("model.heads=3: must divide model.width=64",)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["clip=cispo", "clip.upper=0.2", "clip.lower=0.5"], "clip.lower=0.5: must be at most clip.upper=0.2"),
+        (["clip=clip_cov", "clip.ub=-1.0"], "clip.lb=1: must be at most clip.ub=-1"),
+        (["mismatch=token_mask", "mismatch.low=9.0"], "mismatch.low=9: must be at most mismatch.high=5"),
+        (["clip=two_sided", "clip.high=4.0"], "clip.delta=4: must be at least 1 + clip.high, which it would cut off"),
+        (["clip=dual", "clip.c=1.0"], "clip.c=1: must be above 1"),
+    ],
+)
+def test_bounds_leave_something_between_them(overrides, line):
+    assert problems(*overrides) == (line,)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "start"),
+    [
+        ([], None),
+        (["clip=gspo", "agg=sequence"], None),
+        (["clip=luspo", "agg=luspo"], None),
+        (["clip=gspo"], "clip=gspo agg=token: the ratio of a completion counts once for each token"),
+        (["clip=gmpo", "agg=dr_grpo"], "clip=gmpo agg=dr_grpo: "),
+        (["mismatch=token_mask", "sampler=bf16"], None),
+        (["mismatch=token_mask"], "mismatch=token_mask: sampler=exact leaves nothing to correct"),
+    ],
+)
+def test_what_is_seldom_meant_gets_a_remark(overrides, start):
+    found = list(remarks(compose(*overrides)))
+    assert [line.startswith(start) for line in found] == ([True] if start else [])
 
 
 def test_only_the_loss_is_filtered_by_token_and_only_groups_are_replaced():

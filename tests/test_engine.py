@@ -37,13 +37,15 @@ def test_every_choice_trains(tmp_path, group, choice):
 
 
 def crossed(model, tmp_path):
-    """A job for every choice of norm, clip and agg, in changing company, for a KL, an entropy bonus; two seeds."""
-    axes = ("norm", "clip", "agg")
+    """A job for every choice of the axes, in changing company, and for a KL, an entropy bonus, refills; two seeds."""
+    axes = ("norm", "clip", "agg", "sampler", "mismatch")
     base = compose(*SHORT, *SMALL, f"model={model}", "minibatches=2", "inner_steps=2")
     nodes = {axis: [getattr(compose(f"{axis}={name}"), axis) for name in choices(axis)] for axis in axes}
     rows = range(max(map(len, nodes.values())))
     updates = [{axis: each[row % len(each)] for axis, each in nodes.items()} for row in rows]
     updates += [{"kl": compose("kl=k3").kl}, {"kl": compose("kl=k1", "kl.place=reward").kl}, {"entropy_coef": 0.0}]
+    dynamic = {"filter": compose("filter=dynamic").filter}
+    updates += [dynamic, dynamic | {"sampler": compose("sampler=noisy").sampler}]
     for number, update in enumerate(updates):
         for seed in (3, 4) if number % 10 == 0 else (3,):
             name = f"{number},seed={seed}"
@@ -59,7 +61,7 @@ def start(jobs, folder):
 
 
 @pytest.mark.parametrize("model", ["gru", "transformer"])
-def test_every_norm_clip_and_agg_gives_the_same_bits_alone_and_together(tmp_path, model):
+def test_every_choice_of_the_loss_gives_the_same_bits_alone_and_together(tmp_path, model):
     jobs = list(crossed(model, tmp_path))
     together = start(jobs, tmp_path / "together")
     train_jobs(together)

@@ -11,6 +11,7 @@ from axis_choices import bind, numbers
 from torch import Tensor
 
 from rlexp import metrics
+from rlexp.blocks import cut
 from rlexp.rollout import Rollout
 from rlexp.tasks import Scores
 
@@ -19,6 +20,7 @@ R, P, G, T, V = 3, 6, 4, 5, 7
 CLOSE = dict(rtol=1e-10, atol=1e-12)
 SAMPLES = 200_000
 LOW, HIGH = 0.1, 0.3
+SIDES, CLIPPED = ("low", "high"), ("log_probs", "old_log_probs", "advantages")
 
 
 @pytest.fixture(autouse=True)
@@ -174,7 +176,7 @@ def policies(mask):
     policy, reference = (random_numbers(R, P, G, T, V, seed=seed).log_softmax(-1) for seed in (8, 9))
     tokens = torch.randint(V, mask.shape, generator=torch.Generator().manual_seed(10))
     old = policy.gather(-1, tokens.unsqueeze(-1)).squeeze(-1).where(mask, 0.0)
-    return policy, reference, Rollout(tokens[..., 0, :], tokens, old, mask, mask[..., -1])
+    return policy, reference, Rollout(tokens[..., 0, :], tokens, old, mask, mask[..., -1], old)
 
 
 def per_token(policies, replica, formula):
@@ -215,7 +217,7 @@ def test_sampled_estimates_converge_to_the_exact_divergence():
     random = torch.Generator().manual_seed(11)
     tokens = torch.multinomial(policy.exp(), SAMPLES, replacement=True, generator=random).view(1, 1, 1, -1)
     every = torch.ones_like(tokens, dtype=torch.bool)
-    rollout = Rollout(tokens[..., 0, :1], tokens, torch.zeros(tokens.shape), every, every[..., 0])
+    rollout = Rollout(tokens[..., 0, :1], tokens, policy[tokens], every, every[..., 0], policy[tokens])
     shape = (1, 1, 1, SAMPLES, V)
     row = metrics.policy_metrics(policy.expand(shape), reference.expand(shape), rollout)
     difference = policy - reference
@@ -292,6 +294,58 @@ def test_clipped_shares_are_those_of_the_rule_of_ppo():
     assert (row["clip/low"] > 0.05).all() and (row["clip/high"] > 0.05).all()
 
 
+def dual_rule(ratio, old, advantage):
+    return advantage < 0 and ratio < 1 - LOW, ratio > (1 + HIGH if advantage > 0 else 1.5)
+
+
+def tv_rule(ratio, old, advantage):
+    moved = (ratio - 1) * math.exp(old)
+    return advantage < 0 and moved < -LOW, advantage > 0 and moved > HIGH
+
+
+def shares_by(rule, every, r):
+    """Shares of tokens that a rule stops below and above a ratio of 1."""
+    new, old, advantages = (counted(every[name][r], every["mask"][r]) for name in CLIPPED)
+    sides = [rule(math.exp(n - o), o, a) for n, o, a in zip(new, old, advantages, strict=True) if a != 0]
+    return [sum(side) / len(new) for side in zip(*sides, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("choice", "rule"),
+    [
+        (bind("clip", "dual", low=LOW, high=HIGH, c=1.5), dual_rule),
+        (bind("clip", "dppo_tv", low=LOW, high=HIGH, upper=9.0), tv_rule),
+    ],
+    ids=["dual", "dppo_tv"],
+)
+def test_clipped_shares_are_those_of_other_rules(choice, rule):
+    every = clip_inputs()
+    row = metrics.clip_metrics(choice, every)
+    check(row, {f"clip/{side}": lambda r, at=at: shares_by(rule, every, r)[at] for at, side in enumerate(SIDES)})
+    assert all((row[f"clip/{side}"] > 0).any() for side in SIDES)
+
+
+@pytest.mark.parametrize("name", ["gspo", "gspo_token"])
+def test_a_completion_that_is_stopped_counts_on_the_side_of_its_own_ratio(name):
+    """Not of its tokens' ratios, some of which are on the other side."""
+    every = clip_inputs()
+    every["advantages"] = every["advantages"][..., :1].expand_as(every["advantages"])
+
+    def shares(r):
+        low = high = 0
+        for new, old, advantages, mask in zip(
+            *(every[key][r].flatten(0, 1) for key in ("log_probs", "old_log_probs", "advantages", "mask")), strict=True
+        ):
+            ratio = math.exp(average(counted(new - old, mask)))
+            low += mask.sum().item() * bool(ratio < 1 - LOW and advantages[0] < 0)
+            high += mask.sum().item() * bool(ratio > 1 + HIGH and advantages[0] > 0)
+        return low / every["mask"][r].sum(), high / every["mask"][r].sum()
+
+    row = metrics.clip_metrics(bind("clip", name, low=LOW, high=HIGH), every)
+    check(row, {"clip/low": lambda r: shares(r)[0], "clip/high": lambda r: shares(r)[1]})
+    assert row["clip/low"].any() and row["clip/high"].any()
+
+
 @pytest.mark.parametrize("name", ["naive", "unclipped"])
 def test_nothing_is_clipped_where_nothing_clips(name):
     row = metrics.clip_metrics(bind("clip", name), clip_inputs())
@@ -324,7 +378,7 @@ def test_replicas_do_not_mix(policies, mask):
     sick[1] = math.nan
     for replica in (0, 2):
         rows = slice(replica, replica + 1)
-        alone = metrics.policy_metrics(policy[rows], reference[rows], Rollout(*(field[rows] for field in rollout)))
+        alone = metrics.policy_metrics(policy[rows], reference[rows], cut(rollout, rows))
         beside = metrics.policy_metrics(sick, reference, rollout)
         for name, values in whole.items():
             assert torch.equal(values[rows], alone[name])

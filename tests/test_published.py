@@ -207,7 +207,7 @@ def test_s1_16_objective_of_the_notebook():
     per_token = torch.tensor([0.9, -1.5, 0.9, -0.3]).view(1, 4, 1).expand_as(new)
     mask = torch.ones_like(new, dtype=torch.bool)
     losses = bind("clip", "ppo", low=0.2, high=0.28)(new, reference, per_token, mask)
-    loss = bind("agg", "token")(losses + 0.01 * bind("kl", "k1")(new, reference), mask)
+    loss = bind("agg", "bnpo")(losses + 0.01 * bind("kl", "k1")(new, reference), mask)
     close(-loss.item(), 0.020936, 6)
 
 
@@ -232,7 +232,7 @@ def ragged(losses, lengths):
     return tensor(losses).view(1, -1, 1).expand(mask.shape).clone(), mask
 
 
-@pytest.mark.parametrize(("name", "shares"), [("sequence", [0.5, 0.5]), ("token", [0.091, 0.909])])
+@pytest.mark.parametrize(("name", "shares"), [("sequence", [0.5, 0.5]), ("bnpo", [0.091, 0.909])])
 def test_s0_12_weight_of_a_short_and_a_long_completion(name, shares):
     losses, mask = ragged([0.1, 0.1], [100, 1000])
     losses.requires_grad_()
@@ -250,7 +250,7 @@ def test_s3_12_mean_of_three_losses():
     ("name", "knobs", "biased", "unbiased"),
     [
         ("sequence", {}, -0.01031, -0.00842),
-        ("token", {}, -0.09261, -0.07560),
+        ("bnpo", {}, -0.09261, -0.07560),
         ("dr_grpo", {"length": 6}, -0.07717, -0.06300),
     ],
 )

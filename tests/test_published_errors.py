@@ -80,7 +80,7 @@ def test_1b_4_a_ratio_to_the_reference_stops_learning_for_ever():
     assert token_slope("ppo", policy, reference, 1.0, **SYMMETRIC) == 0.0
 
 
-@pytest.mark.parametrize("name", ["token", "sequence"])
+@pytest.mark.parametrize("name", ["bnpo", "sequence"])
 def test_1b_11_on_policy_the_loss_is_zero_and_its_gradient_is_not(name):
     """A loss curve shows no progress: at ρ = 1 and equal lengths the loss is −mean A = 0."""
     log_probs = tensor([[[-0.5, -1.0], [-2.0, -0.1]]]).requires_grad_()
@@ -119,7 +119,7 @@ def test_1b_16_centred_and_divided_are_two_advantages():
 
 def test_1b_19_a_loss_per_replica_has_a_backward():
     losses = tensor([[[[1.0, 2.0]]], [[[3.0, 4.0]]]]).requires_grad_()
-    bind("agg", "token")(losses, torch.ones_like(losses, dtype=torch.bool)).backward(tensor([1.0, 0.0]))
+    bind("agg", "bnpo")(losses, torch.ones_like(losses, dtype=torch.bool)).backward(tensor([1.0, 0.0]))
     assert losses.grad.view(2, 2).tolist() == [[0.5, 0.5], [0.0, 0.0]]
 
 
@@ -128,7 +128,7 @@ def test_1b_20_the_grpo_paper_aggregates_per_completion():
     losses = tensor([[[3.0, 0.0, 0.0], [1.0, 1.0, 1.0]]])
     mask = torch.tensor([[[True, False, False], [True, True, True]]])
     assert bind("agg", "sequence")(losses, mask).item() == (3.0 + 1.0) / 2
-    assert bind("agg", "token")(losses, mask).item() == (3.0 + 3.0) / 4
+    assert bind("agg", "bnpo")(losses, mask).item() == (3.0 + 3.0) / 4
 
 
 @pytest.mark.parametrize("ratio", [1.0, 5.0])
@@ -177,7 +177,7 @@ def test_1b_25_a_plain_mean_over_padding_is_a_third_aggregation():
     mask = torch.arange(1000) < torch.tensor([100, 1000]).view(1, 2, 1)
     losses = torch.full(mask.shape, 0.1, dtype=torch.float64).where(mask, 0.0)
     assert losses.mean().item() == pytest.approx(0.055, **approx(CLOSE))
-    assert bind("agg", "token")(losses, mask).item() == pytest.approx(0.1, **approx(CLOSE))
+    assert bind("agg", "bnpo")(losses, mask).item() == pytest.approx(0.1, **approx(CLOSE))
     assert bind("agg", "sequence")(losses, mask).item() == pytest.approx(0.1, **approx(CLOSE))
 
 
@@ -203,7 +203,7 @@ DIFFICULTY = {"local": dict(eps=1e-12, ddof=0), "center": {}}
 
 
 @pytest.mark.parametrize(
-    ("name", "knobs", "biased"), [("sequence", {}, True), ("token", {}, False), ("dr_grpo", {"length": 8}, False)]
+    ("name", "knobs", "biased"), [("sequence", {}, True), ("bnpo", {}, False), ("dr_grpo", {"length": 8}, False)]
 )
 def test_1b_30_length_bias_comes_from_dividing_by_the_own_length(name, knobs, biased):
     """Weight of one token of a short completion beside one of a long completion."""

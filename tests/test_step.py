@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from axis_choices import bind, numbers
+from axis_choices import bind, choices, numbers
 from plain_step import Recipe
-from toy_fleet import GROUP, PROMPTS, Toy, fleet, plain, unstacked, variant
+from toy_fleet import GROUP, PROMPTS, TOTAL, Toy, fleet, plain, unstacked, variant
 
 from rlexp import collect, step
 from rlexp.engine import HEALTH
@@ -71,11 +71,11 @@ def seen(monkeypatch):
     """Return what every update is given, and the log-probabilities of the policy at that time."""
     parts, real = [], step.update
 
-    def spy(runs, part, measure):
+    def spy(runs, part, *rest):
         with torch.no_grad():
             every = step.distributions(runs.policy, *part[:2], runs.temperature)
             parts.append((part, step.taken(every, part.completions)))
-        return real(runs, part, measure)
+        return real(runs, part, *rest)
 
     monkeypatch.setattr(step, "update", spy)
     return parts
@@ -169,7 +169,7 @@ def made_up(shape=(2, 3, 4, 5)):
     old, ref = (-torch.rand(shape, generator=random).where(mask, 0.0) for _ in range(2))
     tokens = torch.zeros(shape, dtype=torch.long)
     return (
-        Rollout(tokens[..., 0, :], tokens, old, mask, lengths < shape[-1]),
+        Rollout(tokens[..., 0, :], tokens, old, mask, lengths < shape[-1], old),
         ref,
         torch.rand(shape[:-1], generator=random),
     )
@@ -370,7 +370,7 @@ def test_tokens_that_do_not_count_change_nothing(seen, agg, model):
         old_log_probs=part.old_log_probs.masked_fill(~part.mask, math.nan),
         ref_log_probs=part.ref_log_probs.masked_fill(~part.mask, 1e4),
     )
-    again = step.update(both, other, True)
+    again = step.update(both, other, part.mask.float().sum((1, 2, 3)), True)
     assert all(torch.equal(a, b) for a, b in zip(gradients, both.adam.seen, strict=True))
     assert all(torch.equal(value, row[name]) for name, value in again.items())
 
@@ -384,6 +384,47 @@ def test_minibatches_hold_whole_groups_and_all_prompts(seen):
     expected = train_step(runs(Recipe()), 1, True)
     deviations = torch.cat([parts[0].advantages, parts[1].advantages], 1)[..., 0].flatten(1).std(-1)
     torch.testing.assert_close(deviations.float(), expected["advantage/std"])
+
+
+def summed(monkeypatch, agg, parts):
+    """Return the sum of the gradients of a pass in ``parts`` minibatches, the weights kept as they are."""
+    both = fleet([(replace(variant(MIXED), agg=agg), 2)], [0, 1], adam=Still, minibatches=parts)
+    gradients = []
+    monkeypatch.setattr(both.adam, "step", lambda: (Still.step(both.adam), gradients.append(both.adam.seen))[0])
+    train_step(both, 1, False)
+    assert len(gradients) == parts
+    return [sum(each) for each in zip(*gradients, strict=True)]
+
+
+@pytest.mark.parametrize("choice", choices("agg"), ids=str)
+def test_how_a_rollout_is_split_changes_no_gradient_but_that_of_bnpo(float64, monkeypatch, choice):
+    """Policy loss, penalty and bonus, with completions left out of the loss."""
+    whole, split = (summed(monkeypatch, choice, parts) for parts in (1, 4))
+    same = all((a - b / 4).abs().max() < 1e-12 for a, b in zip(whole, split, strict=True))
+    assert same == (choice.name != "bnpo")
+
+
+def test_updates_know_the_share_of_the_run_that_is_done_and_their_random_numbers():
+    given = []
+
+    def loss(log_probs, old_log_probs, advantages, mask, progress, uniforms):
+        given.append((progress, uniforms))
+        return -advantages * log_probs
+
+    both = fleet([(replace(variant(Recipe()), clip=loss), 2)], [3, 5], inner_steps=2, minibatches=2)
+    train_step(both, 1, False)
+    train_step(both, 2, False)
+    assert [progress.tolist() for progress, _ in given] == [pytest.approx([done / TOTAL] * 2) for done in range(8)]
+    for update, (_, drawn) in enumerate(given):
+        expected = uniforms([3, 5], Purpose.LOSS, update, (PROMPTS // 2, GROUP, Toy.cap))
+        assert torch.equal(drawn, expected)
+
+
+def test_random_numbers_are_drawn_only_if_a_loss_asks_for_them(monkeypatch):
+    drawn, real = [], step.uniforms
+    monkeypatch.setattr(step, "uniforms", lambda *address, **at: (drawn.append(address[1]), real(*address, **at))[1])
+    train_step(runs(Recipe()), 1, False)
+    assert set(drawn) == {Purpose.PROMPTS, Purpose.SAMPLING}
 
 
 def mixed_fleet(chosen=slice(None), **options):
