@@ -2,7 +2,8 @@
 
 A task is a frozen set of numbers (its knobs) with four sizes (``vocabulary``, ``prompt_length``, ``cap`` = most
 completion tokens, ``draws`` = random numbers a prompt takes), two tokens (``pad``, ``end``; −1 if there is none), the
-``reward_range`` and two functions: ``prompts(uniforms, held_out)`` and ``score(prompts, completions, mask, finished)``.
+``reward_range`` and three functions: ``prompts(uniforms, held_out)``, ``score(prompts, completions, mask, finished)``
+and ``render(tokens)``, which writes a prompt or a completion as one line of text.
 """
 
 from rlexp.tasks.scoring import Scores, combine

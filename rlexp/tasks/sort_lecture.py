@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,6 +50,10 @@ class SortLecture:
         replicas, count, _ = uniforms.shape
         prompts = torch.tensor(PROMPTS, device=uniforms.device)
         return prompts[torch.arange(count, device=uniforms.device) % len(PROMPTS)].expand(replicas, -1, -1)
+
+    def render(self, tokens: Sequence[int]) -> str:
+        """`[3, 2, 4]` → `"3 2 4"`."""
+        return " ".join(map(str, tokens))
 
     def score(self, prompts: Tensor, completions: Tensor, mask: Tensor, finished: Tensor) -> Scores:
         """Judge completions ``[R, P, G, 3]``."""

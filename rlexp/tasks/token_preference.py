@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -57,6 +58,10 @@ class TokenPreference:
     def prompts(self, uniforms: Tensor, held_out: bool) -> Tensor:
         """Numbers in [0, 1) to prompts: ``[R, P, L] -> [R, P, L]``; held-out ones come from another stream."""
         return (uniforms * self.vocabulary).long()
+
+    def render(self, tokens: Sequence[int]) -> str:
+        """`[3, 2, 4]` → `"3 2 4"`."""
+        return " ".join(map(str, tokens))
 
     def score(self, prompts: Tensor, completions: Tensor, mask: Tensor, finished: Tensor) -> Scores:
         """Judge completions ``[R, P, G, T]``."""
