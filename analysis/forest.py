@@ -16,6 +16,8 @@ from analysis.tables import corrected_p, decimals, interval
 
 TICK_LABEL = 0.3  # inches that half a label of the x axis may stick out at the left
 
+MOST_PANELS = 24  # of one figure; of more variants only those farthest from the baseline get one
+
 
 class Row(NamedTuple):
     """One row: wrapped name, (estimate, low, high), the seeds' values, colour, and whether the mark is filled."""
@@ -31,6 +33,17 @@ def names_of(comparison: Comparison, variants: Iterable[str], width: int, lines:
     """The wrapped label of each variant, unlike that of any other variant of the comparison."""
     wrapped = wrap_all(comparison.labels.values(), width, lines)
     return {variant: wrapped[comparison.labels[variant]] for variant in variants}
+
+
+def farthest(comparison: Comparison, variants: Iterable[str]) -> tuple[list[str], str]:
+    """Of variants beside the baseline, those to draw a panel each for, in the table's order, and what to say of it."""
+    others = [variant for variant in variants if variant != comparison.baseline]
+    if len(others) <= MOST_PANELS:
+        return others, ""
+    size = comparison.table.loc[others, "difference"].abs().fillna(-1.0)
+    chosen = set(size.sort_values(ascending=False, kind="stable").index[:MOST_PANELS])
+    shown = [variant for variant in others if variant in chosen]
+    return shown, f" Shown: the {MOST_PANELS} of {len(others)} variants that differ most from the baseline."
 
 
 def span(counts) -> str:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from analysis.comparison import MIN_SEEDS, Comparison, late_means
-from analysis.forest import names_of, span, unless_few
+from analysis.forest import farthest, names_of, span, unless_few
 from analysis.labels import wrap
 from analysis.layout import captioned, margin_labels, room_for, small_panels, write_caption
 from analysis.load import Data
@@ -124,7 +124,7 @@ def _scale(axes: Axes, found: Crosses) -> None:
 
 
 def _small_multiples(comparison: Comparison, found: Crosses, metric: str) -> Figure:
-    shown = [variant for variant in found if variant != comparison.baseline]
+    shown, chosen = farthest(comparison, found)
     names = list(names_of(comparison, shown, 36, 2).values())
     centres = np.array([cross.centre for cross in found.values()])
 
@@ -136,5 +136,5 @@ def _small_multiples(comparison: Comparison, found: Crosses, metric: str) -> Fig
         _scale(axes, found)
 
     caption = frontier_caption(comparison, found, metric)
-    caption += f" Light grey: all other variants; dark grey: {comparison.labels[comparison.baseline]}."
+    caption += f" Light grey: all other variants; dark grey: {comparison.labels[comparison.baseline]}.{chosen}"
     return small_panels(names, draw, (f"{metric} (nats a token)", comparison.metric), caption)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -93,9 +94,12 @@ def small_panels(
     height = bottom + top + rows * 1.25 + (rows - 1) * (title + 0.15)
     figure = Figure(figsize=(figure_width, height))
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    for axes in panels:
+        axes.set_autoscale_on(False)  # each line would make all panels look for new limits
     for place, (name, axes) in enumerate(zip(names, panels, strict=False)):
         draw(axes, place)
         axes.set_title(name, fontsize=TICK, pad=3)
+    _fit(panels[: len(names)])
     for axes in panels[len(names) :]:
         axes.remove()
     for axes in panels[max(len(names) - columns, 0) : len(names)]:
@@ -106,6 +110,18 @@ def small_panels(
     figure.supylabel(labels[1], fontsize=FONT, x=GAP / figure_width)
     write_caption(figure, caption)
     return figure
+
+
+def _fit(panels: Sequence[Axes]) -> None:
+    """Limits for what all panels show, with a margin of a twentieth."""
+    corners = np.concatenate([axes.dataLim.get_points() for axes in panels])
+    limits = []
+    for axis, values in zip((panels[0].xaxis, panels[0].yaxis), corners.T, strict=True):
+        scale, known = axis.get_transform(), values[np.isfinite(values)]
+        low, high = scale.transform([known.min(), known.max()])
+        margin = 0.05 * (high - low) or 0.5
+        limits.append(scale.inverted().transform([low - margin, high + margin]))
+    panels[0].set(xlim=limits[0], ylim=limits[1])
 
 
 def step_ticks(axes: Axes, count: int = 6) -> None:

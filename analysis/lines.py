@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from analysis.comparison import Comparison
 from analysis.curves import POINTS, Curve, Curves
-from analysis.forest import names_of, span, unless_few
+from analysis.forest import farthest, names_of, span, unless_few
 from analysis.labels import wrap
 from analysis.layout import (
     GAP,
@@ -87,7 +87,7 @@ def _draw(axes: Axes, line: Curve, colour: str, dashed: bool) -> None:
 
 
 def _small_multiples(comparison: Comparison, lines: Curves, metric: str) -> Figure:
-    shown = [variant for variant in lines if variant != comparison.baseline]
+    shown, chosen = farthest(comparison, lines)
     names = list(names_of(comparison, shown, 36, 2).values())
     many = len(lines) > MOST_LINES
     others = " Grey band: from the lowest to the highest variant." if many else " Light grey: all other variants."
@@ -100,7 +100,7 @@ def _small_multiples(comparison: Comparison, lines: Curves, metric: str) -> Figu
         _draw(axes, lines[shown[place]], COLOURS[0], dashed=False)
         step_ticks(axes, 4)
 
-    return small_panels(names, draw, ("step", metric), curves_caption(comparison, lines) + others)
+    return small_panels(names, draw, ("step", metric), curves_caption(comparison, lines) + others + chosen)
 
 
 def _background(axes: Axes, lines: Curves, without: set[str], band: Curve | None) -> None:
@@ -130,7 +130,9 @@ def lengths_caption(comparison: Comparison) -> str:
 
 def lengths(comparison: Comparison, right: Curves, wrong: Curves) -> Figure:
     """Length of correct and of wrong answers over steps, one panel per variant."""
-    shown = [variant for variant in comparison.table.index if variant in right or variant in wrong]
+    first = [comparison.baseline] if comparison.baseline in right or comparison.baseline in wrong else []
+    others, chosen = farthest(comparison, [v for v in comparison.table.index if v in right or v in wrong])
+    shown = first + others
     names = list(names_of(comparison, shown, 36, 2).values())
 
     def draw(axes: Axes, place: int) -> None:
@@ -140,7 +142,7 @@ def lengths(comparison: Comparison, right: Curves, wrong: Curves) -> Figure:
         step_ticks(axes, 4)
 
     with style():
-        caption = lengths_caption(comparison)
+        caption = lengths_caption(comparison) + chosen
         figure = small_panels(names, draw, ("step", "tokens"), caption, heading=LINE)
         at(figure, "correct", GAP, -GAP / 2, size=TICK, va="top", color=dark(RIGHT), weight="bold")
         at(figure, "wrong (dashed)", 6 * GAP, -GAP / 2, size=TICK, va="top", color=dark(WRONG), weight="bold")

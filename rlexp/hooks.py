@@ -53,6 +53,7 @@ class Hooks(Callback):
         """Compare the variants, list the failed runs, say where the results are."""
         folder = Path(config.hydra.sweep.dir)
         compare(folder, config.get("baseline"))
+        write_page(folder, config.get("baseline"))
         failed = [row for row in read_index(folder) if row["status"] != "completed"]
         print(shortest(folder), flush=True)
         if failed:
@@ -129,6 +130,16 @@ def compare(folder: Path, baseline: str | None) -> None:
         report(folder, baseline=baseline)
     except Exception as error:
         print(f"no comparison: {reason(error)} (python -m analysis.compare {shortest(folder)})", file=sys.stderr)
+
+
+def write_page(folder: Path, baseline: str | None) -> None:
+    """Write the sweep's page with all figures and say where it is; a failure here is one line too."""
+    try:
+        from analysis.report import write_report
+
+        print(shortest(write_report(folder, baseline=baseline).path.absolute()))
+    except Exception as error:
+        print(f"no report: {reason(error)} (python -m analysis.report {shortest(folder)})", file=sys.stderr)
 
 
 def read_index(folder: Path) -> list[dict]:

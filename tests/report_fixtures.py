@@ -1,4 +1,4 @@
-"""Sweep folders with everything that a report shows, made of random numbers: few and many variants, and all that can be wrong."""
+"""Sweep folders with everything that a report shows, made of random numbers, and all that can be wrong with them."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,9 @@ def samples(steps: int, rng: np.random.Generator, text: str) -> list[dict]:
     return lines
 
 
-def write_report_sweep(folder: Path, variants: list[str], seeds: int = 6, steps: int = 40, text: str = "0 3 end") -> Path:
+def write_report_sweep(
+    folder: Path, variants: list[str], seeds: int = 6, steps: int = 40, text: str = "0 3 end"
+) -> Path:
     """A sweep with diagnostics, configurations and samples."""
     write_sweep(folder, random_scores(variants, seeds), steps)
     for place, variant in enumerate(variants):
@@ -71,7 +73,10 @@ def enrich(path: Path, place: int, seed: int, steps: int, text: str, parts: dict
     write_lines(path / "samples.jsonl", samples(steps, rng, text))
     high = 0.28 if place % 2 else 0.2
     config = {"seed": seed, "steps": steps, "lr": 1e-3, "clip": {"name": "ppo", "low": 0.2, "high": high}}
-    config |= {"shaping": {"name": "overlong", "cap": 6, "cache": 2, "factor": 1.0}, "norm": {"name": parts.get("norm")}}
+    config |= {
+        "shaping": {"name": "overlong", "cap": 6, "cache": 2, "factor": 1.0},
+        "norm": {"name": parts.get("norm")},
+    }
     (path / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
 
 
