@@ -7,7 +7,7 @@ from textwrap import wrap as wrap_words
 import numpy as np
 
 Array = np.ndarray
-_CUTS = re.compile(r"[=_-]|\.(?!\d)")  # not inside a number
+_CUTS = re.compile(r"[=_-]|\.(?=\D)")  # not inside a number
 
 
 def wrap(label: str, width: int, lines: int = 3) -> str:

@@ -59,9 +59,11 @@ class Detail(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What was written, and the figures on it."""
+    """What was written, and what it was made of."""
 
     path: Path
+    data: Data
+    comparison: Comparison
     figures: list[Drawn]
     absent: list[Absent]
 
@@ -84,7 +86,7 @@ def write_report(
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise AnalysisError(f"cannot write to '{path}': {error.strerror or error}") from error
-    return Page(path, drawn, absent)
+    return Page(path, data, comparison, drawn, absent)
 
 
 def render(

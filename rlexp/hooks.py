@@ -133,11 +133,15 @@ def compare(folder: Path, baseline: str | None) -> None:
 
 
 def write_page(folder: Path, baseline: str | None) -> None:
-    """Write the sweep's page with all figures and say where it is; a failure here is one line too."""
+    """Write the sweep's page, say where it is, mirror it if the runs are mirrored. A failure here is one line too."""
     try:
+        from analysis.aggregate import log_aggregate, mirrored
         from analysis.report import write_report
 
-        print(shortest(write_report(folder, baseline=baseline).path.absolute()))
+        page = write_report(folder, baseline=baseline)
+        print(shortest(page.path.absolute()))
+        if mirrored(page.data):
+            log_aggregate(page.data, page.comparison, page.figures)
     except Exception as error:
         print(f"no report: {reason(error)} (python -m analysis.report {shortest(folder)})", file=sys.stderr)
 
