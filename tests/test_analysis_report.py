@@ -8,7 +8,9 @@ from functools import cache
 from html.parser import HTMLParser
 
 import pytest
+from command import command  # noqa: F401 (a fixture)
 from report_fixtures import ALL_CASES, CASES, SCRIPT, fail, write_case, write_report_sweep
+from small_runs import SHORT
 
 from analysis import report
 from analysis.figures import MAKERS
@@ -156,6 +158,14 @@ def test_the_command_line_says_where_the_page_is_and_what_is_missing(tmp_path, c
 def test_the_same_data_give_the_same_page(tmp_path):
     folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 3)
     assert write_report(folder).path.read_bytes() == write_report(folder).path.read_bytes()
+
+
+def test_a_sweep_ends_with_its_page(command, tmp_path):  # noqa: F811 (the fixture)
+    quick = ["task=sort_lecture", "model=positional", "group_size.prompts=3", "minibatches=1", "eval.prompts=3"]
+    result = command("-m", "norm=none,center", "seed=0,1", *(o for o in SHORT if "eval.prompts" not in o), *quick)
+    assert result.code == 0 and result.out.splitlines()[-2].endswith("analysis/report.html")
+    page = Page((tmp_path / result.out.splitlines()[-2]).read_text())
+    assert page.text.count("After 1 steps") == 4 and "norm=none,center" in page.text
 
 
 @pytest.fixture(scope="module")
