@@ -6,9 +6,9 @@ from typing import Any
 
 from analysis.comparison import Comparison
 from analysis.figures import Drawn
+from analysis.grids import long_grid
 from analysis.load import Data, block
 from analysis.style import style
-from analysis.tables import comparison_grid
 
 QUIET = {
     "silent": True,
@@ -30,12 +30,12 @@ def mirrored(data: Data) -> bool:
     return logger.get("name") == "wandb" and logger.get("mode") in ("offline", "online")
 
 
-def log_aggregate(data: Data, comparison: Comparison, figures: Sequence[Drawn]) -> None:
-    """Log the comparison, the runs and every figure; online only if the runs were to be online and a server answers."""
+def log_aggregate(data: Data, comparisons: Sequence[Comparison], figures: Sequence[Drawn]) -> None:
+    """Log the comparisons, the runs and every figure; online only if the runs were to be and a server answers."""
     import wandb
     from PIL import Image
 
-    grid = comparison_grid(comparison)
+    grid = long_grid(comparisons)
     logger, sweep = block(data.config, "logger"), data.folder.resolve().name
     run = _open(
         logger["mode"],
@@ -46,7 +46,7 @@ def log_aggregate(data: Data, comparison: Comparison, figures: Sequence[Drawn]) 
         group="comparison",
         job_type="aggregate",
         tags=[*(logger.get("tags") or []), "comparison"],
-        config={"sweep_name": sweep, "metric": comparison.metric, "baseline": comparison.baseline},
+        config={"sweep_name": sweep, "metric": comparisons[0].metric, "baseline": comparisons[0].baseline},
     )
     runs = data.runs.astype(object).where(data.runs.notna(), None)
     run.log({

@@ -1,6 +1,7 @@
 """The configurations that runs leave behind, and where those of the variants differ."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from analysis.load import Data
@@ -13,9 +14,9 @@ ABSENT = "–"
 def variant_configs(data: Data) -> dict[str, dict[str, Any]]:
     """The flat configuration (`{"clip.high": 0.28}`) of each variant's first run that left one."""
     found: dict[str, dict[str, Any]] = {}
-    for name, variant in zip(data.runs["name"], data.runs["variant"], strict=True):
+    for folder, variant in zip(data.runs["folder"], data.runs["variant"], strict=True):
         if variant not in found:
-            config = read_yaml(data.folder / name / "config.yaml")
+            config = read_yaml(Path(folder) / "config.yaml")
             if isinstance(config, dict):
                 found[variant] = dict(flat(config))
     return found

@@ -1,6 +1,6 @@
 """All figures of a sweep. Each maker draws one from the data, or says in a line why there is nothing to draw."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
@@ -22,7 +22,10 @@ class Evidence(NamedTuple):
     """What figures are drawn from."""
 
     data: Data
+    """The runs that are compared."""
     comparison: Comparison
+    whole: Data
+    """The runs of all tasks."""
     configs: Mapping[str, Mapping[str, Any]]
     """Flat configuration of each variant."""
     samples: Mapping[str, samples.Rows]
@@ -53,10 +56,12 @@ class NothingToDraw(Exception):
 Picture = tuple[str, str, Figure]  # caption, words, figure
 
 
-def gallery(evidence: Evidence) -> tuple[list[Drawn], list[Absent]]:
-    """Every figure that the data allow, and those that they do not."""
+def gallery(evidence: Evidence, without: Collection[str] = ()) -> tuple[list[Drawn], list[Absent]]:
+    """Every figure that the data allow, and those that they do not; leave out some by name."""
     drawn, absent = [], []
     for name, (title, make) in MAKERS.items():
+        if name in without:
+            continue
         try:
             drawn.append(Drawn(name, title, *make(evidence)))
         except NothingToDraw as reason:
@@ -122,16 +127,16 @@ def _frontier(evidence: Evidence) -> Picture:
 
 def _heat_map(evidence: Evidence) -> Picture:
     comparison = evidence.comparison
-    cross = heatmap.crossed(evidence.data, comparison)
+    cross = heatmap.cross(comparison)
     if cross is None:
         raise NothingToDraw("needs a sweep over exactly two axes, with each choice beside the baseline's other one")
     if not (comparison.table["n_pairs"] > 0).any():
         raise NothingToDraw("no variant shares a seed with the baseline")
-    values = heatmap.interactions(comparison, cross).values.stack()
+    values = cross.interaction.values.stack()
     words = "interactions: " + "; ".join(
         f"{a} and {b}: {value:+.3g}" for (a, b), value in values.dropna().items() if value
     )
-    return heatmap.heat_caption(comparison, cross), words, heatmap.heat_map(comparison, cross)
+    return heatmap.heat_caption(comparison), words, heatmap.heat_map(comparison, cross)
 
 
 def _group_sizes(evidence: Evidence) -> Picture:
@@ -151,14 +156,14 @@ def _group_sizes(evidence: Evidence) -> Picture:
 
 
 def _profile(evidence: Evidence) -> Picture:
-    tasks = profiles.tasks_of(evidence.data)
+    tasks = profiles.tasks_of(evidence.whole)
     if len(tasks) < profiles.MIN_TASKS:
         raise NothingToDraw(f"needs {profiles.MIN_TASKS} tasks or more, and this sweep varies {len(tasks) or 'none'}")
-    found = profiles.profiles(evidence.data, evidence.comparison)
+    found = profiles.profiles(evidence.whole)
     if not found:
         raise NothingToDraw("no run has a score")
     words = "; ".join(f"{name}: {line.iqm[len(line.iqm) // 2]:.2f} above 0.5" for name, line in found.items())
-    return profiles.profile_caption(evidence.data, found), words, profiles.profile(evidence.data, found)
+    return profiles.profile_caption(evidence.whole, found), words, profiles.profile(evidence.whole, found)
 
 
 def _lengths(evidence: Evidence) -> Picture:

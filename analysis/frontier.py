@@ -39,13 +39,13 @@ Crosses = dict[str, Cross]
 def crosses(data: Data, comparison: Comparison, metric: str) -> Crosses:
     """Late KL and score of every variant that has both on any seed."""
     runs = data.runs[(data.runs["status"] == "completed") & data.runs["seed"].notna()]
-    runs = runs.drop_duplicates(["variant", "seed"]).set_index("name")
+    runs = runs.set_index("name")
     late = late_means(data, metric)
     runs = runs.assign(kl=late.reindex(runs.index))
     found = {}
     for variant in comparison.table.index:
         own = runs[runs["variant"] == variant].set_index("seed")
-        both = own[["kl"]].assign(score=comparison.scores[variant].reindex(own.index)).dropna()
+        both = own[["kl"]].assign(score=own.index.map(comparison.scores[variant])).dropna()
         if len(both):
             kl, score = both["kl"].to_numpy(dtype=float), both["score"].to_numpy(dtype=float)
             found[variant] = Cross(kl, score, _interval(kl), _interval(score))

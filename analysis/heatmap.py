@@ -10,12 +10,11 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis import statistics
 from analysis.comparison import ALPHA, Comparison
+from analysis.crossed import crossed, interactions, pivot
 from analysis.forest import span
 from analysis.labels import wrap
 from analysis.layout import GAP, LINE, at, captioned, write_caption
-from analysis.load import RUN_COLUMNS, Data
 from analysis.style import FONT, FULL_WIDTH, NOTE, TICK, WIDTH, style, text_size
 from analysis.tables import decimals, number
 
@@ -30,72 +29,41 @@ class Cells(NamedTuple):
     p: pd.DataFrame
 
 
-class Crossed(NamedTuple):
-    """A sweep over two axes: which variant each cell is, and the cell that the others are compared with."""
+class Cross(NamedTuple):
+    """A sweep over two axes: their names, the two panels, and the cell that the others are compared with."""
 
-    keys: tuple[str, str]
-    variants: pd.DataFrame
+    axes: tuple[str, str]
+    difference: Cells
+    interaction: Cells
     baseline: tuple[str, str]
 
 
-def axes_of(data: Data) -> list[str]:
-    """Override keys that vary between the variants."""
-    return [column for column in data.runs.columns if column not in RUN_COLUMNS]
-
-
-def crossed(data: Data, comparison: Comparison) -> Crossed | None:
-    """The two axes of a sweep, if there are two, each cell is one variant, and the baseline's row and column exist."""
-    keys = axes_of(data)
-    if len(keys) != 2:
+def cross(comparison: Comparison) -> Cross | None:
+    """Both panels, if there are two axes, and cells beside the baseline in its row and in its column."""
+    places, table = crossed(comparison), interactions(comparison)
+    if places is None or table is None:
         return None
-    first = data.runs.drop_duplicates("variant").set_index("variant")[keys]
-    named = first.map(_shown)
-    if named.duplicated().any() or len(named) <= max(named.nunique()):
-        return None
-    orders = [list(dict.fromkeys(_sorted(first[key]).map(_shown))) for key in keys]
-    variants = named.reset_index().pivot(index=keys[0], columns=keys[1], values="variant")
-    baseline = tuple(named.loc[comparison.baseline])
-    variants = variants.reindex(index=orders[0], columns=orders[1])
-    alone = variants.loc[baseline[0], :].notna().sum(), variants.loc[:, baseline[1]].notna().sum()
-    return Crossed((keys[0], keys[1]), variants, baseline) if min(alone) > 1 else None
+    a0, b0 = next(place for place, variant in places.cells.items() if variant == comparison.baseline)
+    difference = Cells(*(_sorted(pivot(comparison, column)) for column in ("difference", "p_holm")))
+    empty = difference.values * np.nan
+    interaction = Cells(empty.copy(), empty.copy())
+    interaction.values.loc[a0, :], interaction.values.loc[:, b0] = 0.0, 0.0  # nothing is changed there, or one thing
+    for _, row in table.iterrows():
+        place = row[places.axes[0]], row[places.axes[1]]
+        interaction.values.loc[place], interaction.p.loc[place] = row["difference"], row["p_holm"]
+    return Cross(places.axes, difference, interaction, (a0, b0))
 
 
-def _shown(value) -> str:
-    missing = value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value))
-    return "default" if missing else f"{value:g}" if isinstance(value, float) else str(value)
+def _sorted(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows and columns in the order of their numbers, where all are numbers."""
+    for axis in (0, 1):
+        numbers = pd.to_numeric(table.axes[axis], errors="coerce")
+        if not np.isnan(numbers).any():
+            table = table.take(np.argsort(numbers, kind="stable"), axis=axis)
+    return table.astype(float)
 
 
-def _sorted(column: pd.Series) -> pd.Series:
-    return column.sort_values() if pd.api.types.is_numeric_dtype(column) else column
-
-
-def differences(comparison: Comparison, cross: Crossed) -> Cells:
-    """Mean paired difference of each cell to the baseline cell, which is exactly 0, and Holm's p."""
-    table = comparison.table
-    return Cells(
-        cross.variants.map(lambda variant: table["difference"].get(variant, np.nan), na_action="ignore").astype(float),
-        cross.variants.map(lambda variant: table["p_holm"].get(variant, np.nan), na_action="ignore").astype(float),
-    )
-
-
-def interactions(comparison: Comparison, cross: Crossed) -> Cells:
-    """Mean over seeds of (y_ab − y_a0) − (y_0b − y_00), and its Holm-corrected sign-flip p; 0 where a or b is 0."""
-    scores, (a0, b0) = comparison.scores, cross.baseline
-    values, p = (pd.DataFrame(np.nan, cross.variants.index, cross.variants.columns) for _ in range(2))
-    values.loc[a0, :], values.loc[:, b0] = 0.0, 0.0
-    for a in values.index.drop(a0):
-        for b in values.columns.drop(b0):
-            corners = [cross.variants.loc[cell] for cell in ((a, b), (a, b0), (a0, b), (a0, b0))]
-            if all(isinstance(corner, str) for corner in corners):
-                ab, a_alone, b_alone, neither = (scores[corner] for corner in corners)
-                seeds = ((ab - a_alone) - (b_alone - neither)).dropna().to_numpy(dtype=float)
-                values.loc[a, b] = seeds.mean() if seeds.size else np.nan
-                p.loc[a, b] = statistics.sign_flip_p(seeds)
-    corrected = statistics.holm(p.to_numpy().ravel()).reshape(p.shape)
-    return Cells(values, pd.DataFrame(corrected, p.index, p.columns))
-
-
-def heat_caption(comparison: Comparison, cross: Crossed) -> str:
+def heat_caption(comparison: Comparison) -> str:
     """What the colours and numbers of `heat_map` mean."""
     pairs = comparison.table.loc[comparison.others, "n_pairs"]
     return (
@@ -106,22 +74,22 @@ def heat_caption(comparison: Comparison, cross: Crossed) -> str:
     )
 
 
-def heat_map(comparison: Comparison, cross: Crossed) -> Figure:
+def heat_map(comparison: Comparison, found: Cross) -> Figure:
     """Both panels with the same colours: red is less, blue is more, white is 0."""
-    panels = [("difference", differences(comparison, cross)), ("interaction", interactions(comparison, cross))]
+    panels = [("difference", found.difference), ("interaction", found.interaction)]
     largest = max([abs(cells.values.to_numpy()[np.isfinite(cells.values)]).max(initial=0) for _, cells in panels])
     reach = (largest or 1) / DARKEST
     norm = TwoSlopeNorm(0, -reach, reach)
     digits = decimals(comparison.scores.to_numpy().ravel())
     with style():
-        return _panels(comparison, cross, panels, norm, digits)
+        return _panels(comparison, found, panels, norm, digits)
 
 
-def _panels(comparison: Comparison, cross: Crossed, panels, norm: TwoSlopeNorm, digits: int) -> Figure:
+def _panels(comparison: Comparison, found: Cross, panels, norm: TwoSlopeNorm, digits: int) -> Figure:
     figure = Figure(figsize=(WIDTH, 3))
-    rows, columns = cross.variants.shape
-    names = [wrap(str(name), 22) for name in cross.variants.index]
-    heads = [wrap(str(name), 14) for name in cross.variants.columns]
+    rows, columns = found.difference.values.shape
+    names = [wrap(str(name), 22) for name in found.difference.values.index]
+    heads = [wrap(str(name), 14) for name in found.difference.values.columns]
     left = max(text_size(figure, name, TICK)[0] for name in names) + 4 * GAP
     cell = max(0.56, max(text_size(figure, head, TICK)[0] for head in heads) + GAP)
     below = max(head.count("\n") + 1 for head in heads) * LINE + 2 * LINE
@@ -129,7 +97,7 @@ def _panels(comparison: Comparison, cross: Crossed, panels, norm: TwoSlopeNorm, 
     size = (columns * cell, rows * row_height)
     beside = 2 * (left + size[0]) + 2 * GAP <= FULL_WIDTH
     width = max(WIDTH, (2 if beside else 1) * (left + size[0] + GAP) + GAP)
-    caption = heat_caption(comparison, cross)
+    caption = heat_caption(comparison)
     if not beside:
         caption = caption.replace("Left:", "Above:").replace("Right:", "Below:")
     caption, _ = captioned(caption, width)
@@ -141,10 +109,10 @@ def _panels(comparison: Comparison, cross: Crossed, panels, norm: TwoSlopeNorm, 
         x = left + (width / 2 if beside and place else 0)
         y = foot + below + (panel if not beside and place == 0 else 0)
         axes = figure.add_axes((x / width, y / height, size[0] / width, size[1] / height))
-        _cells(axes, cells, cross.baseline, norm, digits)
+        _cells(axes, cells, found.baseline, norm, digits)
         axes.set(xticks=range(columns), xticklabels=heads, yticks=range(rows), yticklabels=names)
-        axes.set_xlabel(cross.keys[1])
-        axes.set_ylabel(cross.keys[0])
+        axes.set_xlabel(found.axes[1])
+        axes.set_ylabel(found.axes[0])
         at(figure, title, x, y + size[1] + 0.6 * LINE, size=FONT, weight="bold", va="center")
     write_caption(figure, caption)
     return figure

@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.comparison import MIN_SEEDS, Comparison
+from analysis.comparison import MIN_SEEDS
 from analysis.curves import Curve, Curves
-from analysis.heatmap import axes_of
 from analysis.labels import wrap_all
 from analysis.layout import captioned, margin_labels, room_for, write_caption
 from analysis.load import Data
@@ -20,10 +19,10 @@ RESAMPLES = 2_000
 
 def tasks_of(data: Data) -> list[str]:
     """The tasks of a sweep over tasks."""
-    return list(dict.fromkeys(data.runs[TASK].dropna())) if TASK in axes_of(data) else []
+    return list(dict.fromkeys(data.runs[TASK].dropna())) if TASK in data.axes else []
 
 
-def profiles(data: Data, comparison: Comparison) -> Curves:
+def profiles(data: Data) -> Curves:
     """Per combination of the other choices, the share of runs above each threshold, tasks weighted equally.
 
     Scores outside [0, 1] are first scaled to the range that the task's runs span. The band resamples runs within each
@@ -31,7 +30,7 @@ def profiles(data: Data, comparison: Comparison) -> Curves:
     """
     runs = data.runs[data.runs["status"] == "completed"].drop_duplicates(["variant", "seed"])
     runs = runs.dropna(subset=["score", TASK])
-    keys = [key for key in axes_of(data) if key != TASK]
+    keys = [key for key in data.axes if key != TASK]
     names = runs[keys].astype(str).agg(",".join, axis=1) if keys else pd.Series("all runs", index=runs.index)
     runs = runs.assign(line=names, scaled=_scaled(runs))
     return {name: _profile([own["scaled"].to_numpy() for _, own in group.groupby(TASK)])

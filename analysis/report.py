@@ -12,22 +12,23 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from analysis.comparison import Comparison, compare, seed_scores
+from analysis.answer import Answer, Question, answer
+from analysis.comparison import seed_scores
 from analysis.configs import common, differing, variant_configs
 from analysis.figures import Absent, Drawn, Evidence, gallery
+from analysis.grids import interaction_grid
 from analysis.inline import inline, spark
 from analysis.load import Data, load
-from analysis.notes import notes
 from analysis.read import AnalysisError
 from analysis.reproduce import run_command, sweep_command, versions
 from analysis.samples import Rows, read_samples
 from analysis.style import save
 from analysis.tables import NOTHING, Grid, comparison_grid, number, verdict_grid
-from analysis.variants import known
 from analysis.verdict import verdicts
 
 TEMPLATES = Path(__file__).parent / "templates"
 CURVES = ("reward/mean", "policy/entropy", "kl/ref_exact", "length/mean")  # of each run, beside its score's metric
+OF_ALL = ("profile", "clip", "overlong", "voting")  # figures that are the same for every stratum
 MOST_DETAILS = 200  # runs with curves and completions of their own
 LONGEST_TEXT = 300  # characters of a prompt or completion
 SHOWN_METRICS = (*CURVES, "kl/ref_k3", "length/correct", "length/wrong", "groups/zero_variance", "progress/completions")
@@ -62,8 +63,7 @@ class Page(NamedTuple):
     """What was written, and what it was made of."""
 
     path: Path
-    data: Data
-    comparison: Comparison
+    answer: Answer
     figures: list[Drawn]
     absent: list[Absent]
 
@@ -73,53 +73,84 @@ def write_report(
 ) -> Page:
     """Write the page to `<folder>/analysis/report.html`. Raises AnalysisError, one line, if nothing can be compared."""
     data = load(folder, metrics={*SHOWN_METRICS, *([metric] if metric else [])})
-    planned = data.planned_baseline
-    baseline = baseline or (planned if planned and known(planned, data.labels) else None)
-    comparison = compare(data, metric or data.study.get("metric"), baseline)
-    samples = read_samples(data)
-    configs = variant_configs(data)
-    drawn, absent = gallery(Evidence(data, comparison, configs, samples))
-    text = render(data, comparison, configs, samples, drawn, absent)
+    found = answer(data, Question(metric=metric or data.study.get("metric"), baseline=baseline))
+    samples, configs = read_samples(data), variant_configs(data)
+    drawn, absent = figures_of(found, configs, samples)
+    text = render(data, found, configs, samples, drawn, absent)
     path = Path(out) if out else Path(folder) / "analysis" / "report.html"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise AnalysisError(f"cannot write to '{path}': {error.strerror or error}") from error
-    return Page(path, data, comparison, drawn, absent)
+    return Page(path, found, drawn, absent)
+
+
+def figures_of(
+    found: Answer, configs: Mapping[str, Mapping[str, Any]], samples: Mapping[str, Rows]
+) -> tuple[list[Drawn], list[Absent]]:
+    """The figures of each stratum; those that would be the same in all are drawn once, with the first."""
+    drawn: list[Drawn] = []
+    absent: list[Absent] = []
+    for place, (part, comparison) in enumerate(zip(found.parts, found.comparisons, strict=True)):
+        names = OF_ALL if place else ()
+        figures, reasons = gallery(Evidence(part, comparison, found.data, configs, samples), without=names)
+        if len(found.parts) > 1:
+            figures = [_of(figure, comparison.stratum, place) for figure in figures]
+            reasons = [reason._replace(title=f"{reason.title}, {comparison.stratum}") for reason in reasons]
+        drawn, absent = drawn + figures, absent + reasons
+    return drawn, absent
+
+
+def _of(figure: Drawn, stratum: str, place: int) -> Drawn:
+    if figure.name in OF_ALL:
+        return figure
+    return figure._replace(name=f"{figure.name}-{place}", title=f"{figure.title}, {stratum}")
 
 
 def render(
     data: Data,
-    comparison: Comparison,
+    found: Answer,
     configs: Mapping[str, Mapping[str, Any]],
     samples: Mapping[str, Rows],
     drawn: Sequence[Drawn],
     absent: Sequence[Absent],
 ) -> str:
     """The page as HTML; every text from a configuration or a completion is escaped by the template."""
-    judged = verdicts(data.study, seed_scores(data, data.study.get("metric")), data.labels)
+    judged = verdicts(data.study, seed_scores(data, data.study.get("metric")), data.labels) if data.study else []
     chosen = detailed(data)
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
     return environment.get_template("report.html").render(
         title=data.folder.resolve().name,
         question=data.study.get("question"),
-        overview=overview(data, comparison),
-        comparison=comparison_grid(comparison),
+        overview=overview(data, found),
+        comparisons=comparison_tables(found),
         verdicts=verdict_grid(judged) if judged else None,
-        notes=notes(data, comparison),
+        notes=found.notes,
         figures=[_figure(figure) for figure in drawn],
         absent=absent,
         differences=differences_grid(data, configs),
         common=common(configs),
         problems=problems_grid(data),
         runs=runs_grid(data),
-        details=details(data, comparison, samples, chosen),
+        details=details(data, found.comparisons[0].metric, samples, chosen),
         shortened=len(chosen) < len(data.runs),
         command=sweep_command(data.folder),
         own_command=f"python -m analysis.report {shlex.quote(str(data.folder))}",
-        versions=versions(data.folder, list(data.runs["name"])),
+        versions=versions(list(data.runs["folder"])),
     )
+
+
+def comparison_tables(found: Answer) -> dict[str, Grid]:
+    """The table of each stratum, the pooled one, and interactions, by title."""
+    tables = {each.stratum or "Variants": comparison_grid(each) for each in found.comparisons}
+    if found.pooled:
+        tables[found.pooled.stratum] = comparison_grid(found.pooled)
+    for comparison, table in zip(found.comparisons, found.interactions, strict=True):
+        if table is not None:
+            title = "Interactions: difference of differences per seed"
+            tables[", ".join(filter(None, [title, comparison.stratum]))] = interaction_grid(table)
+    return tables
 
 
 def _figure(drawn: Drawn) -> dict[str, Any]:
@@ -127,14 +158,14 @@ def _figure(drawn: Drawn) -> dict[str, Any]:
     return drawn._asdict() | {"svg": inline(drawn.figure, drawn.name, text)}
 
 
-def overview(data: Data, comparison: Comparison) -> str:
+def overview(data: Data, found: Answer) -> str:
     """How many runs, of what, compared by what with what."""
     status = data.runs["status"].value_counts()
     counts = ", ".join(f"{count} {name}" for name, count in status.items())
-    count = len(data.variants)
+    count, first = len(data.variants), found.comparisons[0]
     return (
-        f"{len(data.runs)} runs ({counts}) of {count} variant{'s' * (count > 1)}, compared by {comparison.metric} "
-        f"with {comparison.labels[comparison.baseline]}."
+        f"{len(data.runs)} runs ({counts}) of {count} variant{'s' * (count > 1)}, compared by {first.metric} "
+        f"with {first.labels[first.baseline]}."
     )
 
 
@@ -183,10 +214,11 @@ def detailed(data: Data) -> list[str]:
     return [name for name in runs["name"] if name in chosen]
 
 
-def details(data: Data, comparison: Comparison, samples: Mapping[str, Rows], chosen: Sequence[str]) -> list[Detail]:
+def details(data: Data, metric: str, samples: Mapping[str, Rows], chosen: Sequence[str]) -> list[Detail]:
     """One section per chosen run."""
-    metrics = [name for name in dict.fromkeys([comparison.metric, *CURVES]) if name in data.metrics]
+    metrics = [name for name in dict.fromkeys([metric, *CURVES]) if name in data.metrics]
     rows = dict(list(data.metrics[["name", "step", *metrics]].groupby("name")))
+    folders = dict(zip(data.runs["name"], data.runs["folder"], strict=True))
     facts = {
         row.name: (row.status, row.reason if isinstance(row.reason, str) else None) for row in data.runs.itertuples()
     }
@@ -194,7 +226,7 @@ def details(data: Data, comparison: Comparison, samples: Mapping[str, Rows], cho
         Detail(
             name,
             *facts[name],
-            run_command(data.folder, name),
+            run_command(Path(folders[name])),
             _curves(rows[name], metrics) if name in rows else [],
             _moments(samples.get(name, [])),
         )

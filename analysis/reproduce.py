@@ -19,20 +19,20 @@ def sweep_command(folder: Path) -> str | None:
     return _line(PROGRAM, single) if isinstance(single, list) else None
 
 
-def run_command(folder: Path, name: str) -> str | None:
+def run_command(folder: Path) -> str | None:
     """The command line of one run of a sweep, by the overrides that Hydra kept or else by its saved configuration."""
-    own = read_yaml(folder / name / ".hydra/overrides.yaml")
+    own = read_yaml(folder / ".hydra/overrides.yaml")
     if isinstance(own, list):
         return _line(PROGRAM, own)
-    if (folder / name / "config.yaml").exists():
-        return f"{PROGRAM} --config-path {shlex.quote(str((folder / name).resolve()))} --config-name config"
+    if (folder / "config.yaml").exists():
+        return f"{PROGRAM} --config-path {shlex.quote(str(folder.resolve()))} --config-name config"
     return None
 
 
-def versions(folder: Path, names: list[str]) -> str:
+def versions(folders: list[str]) -> str:
     """`rlexp 0.1, torch 2.6`, from the first run that says so."""
-    for name in names:
-        found = read_object(folder / name / "summary.json")[0].get("versions")
+    for folder in folders:
+        found = read_object(Path(folder) / "summary.json")[0].get("versions")
         if isinstance(found, dict) and found:
             return ", ".join(f"{package} {version}" for package, version in found.items())
     return ""

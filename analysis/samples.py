@@ -1,6 +1,7 @@
 """The completions that runs keep as text (samples.jsonl), with their rewards and advantages."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ Rows = list[dict[str, Any]]
 
 def read_samples(data: Data) -> dict[str, Rows]:
     """The samples of each run that has any."""
-    found = {name: read_lines(data.folder / name / SAMPLES_FILE)[0] for name in data.runs["name"]}
+    places = zip(data.runs["name"], data.runs["folder"], strict=True)
+    found = {name: read_lines(Path(folder) / SAMPLES_FILE)[0] for name, folder in places}
     return {name: rows for name, rows in found.items() if rows}
 
 

@@ -49,7 +49,7 @@ def scaling(data: Data, comparison: Comparison, key: str) -> Scaling | None:
     metric = comparison.metric
     if metric not in data.metrics or ROLLOUTS not in data.metrics:
         return None
-    runs = data.runs[(data.runs["status"] == "completed") & data.runs[key].notna()].drop_duplicates(["variant", "seed"])
+    runs = data.runs[(data.runs["status"] == "completed") & data.runs[key].notna()]
     rows = data.metrics.loc[data.metrics["name"].isin(runs["name"]), ["name", "step", ROLLOUTS, metric]].dropna()
     if rows.empty:
         return None

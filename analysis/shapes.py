@@ -46,9 +46,9 @@ def clipped(ratio: Array, advantage: float, low: float, high: float) -> Array:
     return np.minimum(ratio * advantage, ratio.clip(1 - low, 1 + high) * advantage)
 
 
-def overlong(lengths: Array, cap: float, cache: float, factor: float = 1.0) -> Array:
-    """0 up to cap − cache, −factor from cap on, linear in between."""
-    return factor * ((cap - cache - lengths) / cache).clip(-1, 0)
+def overlong(lengths: Array, cap: float, cache: float, factor: float = 1.0, power: int = 1) -> Array:
+    """0 up to cap − cache, −factor from cap on, linear (or the square of that) in between."""
+    return -factor * ((lengths - cap + cache) / cache).clip(0, 1) ** power
 
 
 def normalised(rewards: Array) -> Array:
@@ -107,9 +107,9 @@ def clip_figure(bounds: Sequence[tuple[float, float]] = ((0.2, 0.2), (0.2, 0.28)
     return figure
 
 
-def overlong_figure(settings: Sequence[tuple[float, float, float]] = ((1000, 200, 1),)) -> Figure:
+def overlong_figure(settings: Sequence[tuple[float, float, float, int]] = ((1000, 200, 1, 1),)) -> Figure:
     """The penalty for length, with its zones for the first setting: free, soft, and the full penalty."""
-    reach = max(cap for cap, _, _ in settings) * 1.3
+    reach = max(cap for cap, *_ in settings) * 1.3
     lengths = np.linspace(0, reach, 400)
     lines = {f"cap {c:g}, cache {k:g}" + (f", × {f:g}" if f != 1 else ""): overlong(lengths, c, k, f)
              for c, k, f in settings}  # fmt: skip
@@ -119,7 +119,7 @@ def overlong_figure(settings: Sequence[tuple[float, float, float]] = ((1000, 200
         "not apply."
     )
     figure = _figure(lines, lengths, "tokens", "added to the reward", caption)
-    cap, cache, _ = settings[0]
+    cap, cache, *_ = settings[0]
     figure.axes[0].axvspan(cap - cache, cap, color=OTHERS, alpha=0.5, linewidth=0, zorder=0)
     return figure
 

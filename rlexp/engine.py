@@ -264,8 +264,7 @@ def train(fleet: Fleet, runs: Sequence[Run], done: int, sampled: Row, title: str
                 row |= evaluate(fleet, step, **held_out) if evaluating else {}
                 record(runs, step, row, sampled, clock)
                 progress.update(step, [run.error is None for run in runs], row["reward/mean"].tolist())
-            if step in moments(config.steps):
-                keep_samples(fleet, runs, step)
+            keep_samples(fleet, runs, step)
             if step % config.checkpoint_every == 0 or step == config.steps or interrupt.asked:
                 save(fleet, runs, step, sampled)
             if all(run.error for run in runs):
@@ -278,7 +277,9 @@ def train(fleet: Fleet, runs: Sequence[Run], done: int, sampled: Row, title: str
 
 
 def keep_samples(fleet: Fleet, runs: Sequence[Run], step: int) -> None:
-    """Write a few completions for every run that is alive."""
+    """At the moments for it, write a few completions for every run that is alive."""
+    if step not in moments(runs[0].job.config.steps):
+        return
     for run, rows in zip(runs, samples(fleet, step), strict=True):
         if run.error is None:
             run.recorder.samples(rows)

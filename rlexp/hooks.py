@@ -140,8 +140,8 @@ def write_page(folder: Path, baseline: str | None) -> None:
 
         page = write_report(folder, baseline=baseline)
         print(shortest(page.path.absolute()))
-        if mirrored(page.data):
-            log_aggregate(page.data, page.comparison, page.figures)
+        if mirrored(page.answer.data):
+            log_aggregate(page.answer.data, page.answer.comparisons, page.figures)
     except Exception as error:
         print(f"no report: {reason(error)} (python -m analysis.report {shortest(folder)})", file=sys.stderr)
 

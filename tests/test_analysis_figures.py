@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 from matplotlib.text import Text
 from report_fixtures import ALL_CASES, CASES, write_case, write_report_sweep
 
-from analysis import frontier, grids, profiles, scaling, shapes
+from analysis import frontier, heatmap, profiles, scaling, shapes
 from analysis.comparison import compare
 from analysis.configs import variant_configs
 from analysis.curves import POINTS, learning_curves
@@ -22,7 +22,7 @@ from analysis.style import BASELINE, save, variant_colours
 
 def evidence(folder) -> Evidence:
     data = load(folder)
-    return Evidence(data, compare(data), variant_configs(data), read_samples(data))
+    return Evidence(data, compare(data), data, variant_configs(data), read_samples(data))
 
 
 TOGETHER = {f"norm={i}": list(np.random.default_rng(i).normal(0.8, 0.001, 6)) for i in range(7)}
@@ -143,26 +143,24 @@ def test_curves_are_thinned_to_what_a_figure_shows(tmp_path):
 
 
 def test_heat_map_is_exactly_zero_at_the_baseline_and_interactions_are_differences_of_differences(tmp_path):
-    found = evidence(write_case(tmp_path / "sweep", "two axes"))
-    comparison = compare(found.data, baseline="norm=global,clip=b")
-    cross = grids.crossed(found.data, comparison)
-    assert cross.baseline == ("global", "b") and cross.variants.shape == (3, 4)
-    assert grids.differences(comparison, cross).values.loc["global", "b"] == 0.0
-    cells, scores = grids.interactions(comparison, cross), comparison.scores
-    assert (cells.values.loc["global"] == 0).all() and (cells.values["b"] == 0).all()
+    comparison = compare(load(write_case(tmp_path / "sweep", "two axes")), baseline="norm=global,clip=b")
+    found, scores = heatmap.cross(comparison), comparison.scores
+    assert found.baseline == ("global", "b") and found.difference.values.shape == (3, 4)
+    assert found.difference.values.loc["global", "b"] == 0.0
+    cells = found.interaction.values
+    assert (cells.loc["global"] == 0).all() and (cells["b"] == 0).all()
     by_hand = []
     for seed in scores.index:
         y = {(a, b): scores.loc[seed, f"norm={a},clip={b}"] for a in ("none", "global") for b in ("d", "b")}
         by_hand.append((y["none", "d"] - y["none", "b"]) - (y["global", "d"] - y["global", "b"]))
-    assert cells.values.loc["none", "d"] == pytest.approx(np.mean(by_hand))
-    texts_shown = [t.get_text() for t in grids.heat_map(comparison, cross).axes[0].texts]
-    assert texts_shown[cross.variants.columns.get_loc("b") + 4 * cross.variants.index.get_loc("global")] == "0.000"
+    assert cells.loc["none", "d"] == pytest.approx(np.mean(by_hand))
+    texts_shown = [t.get_text() for t in heatmap.heat_map(comparison, found).axes[0].texts]
+    assert texts_shown[cells.columns.get_loc("b") + 4 * cells.index.get_loc("global")] == "0.000"
 
 
 @pytest.mark.parametrize("case", ["3 variants", "20 variants", "one variant"])
 def test_no_heat_map_without_two_crossed_axes(tmp_path, case):
-    found = evidence(write_case(tmp_path / "sweep", case))
-    assert grids.crossed(found.data, found.comparison) is None
+    assert heatmap.cross(compare(load(write_case(tmp_path / "sweep", case)))) is None
 
 
 def test_group_sizes_at_equal_steps_and_at_equal_rollouts(tmp_path):
@@ -181,7 +179,7 @@ def test_group_sizes_at_equal_steps_and_at_equal_rollouts(tmp_path):
 
 def test_profile_is_the_share_of_runs_above_each_threshold_over_tasks(tmp_path):
     found = evidence(write_case(tmp_path / "sweep", "tasks"))
-    lines = profiles.profiles(found.data, found.comparison)
+    lines = profiles.profiles(found.data)
     runs = found.data.runs
     shares = [(runs.loc[(runs["norm"] == "global") & (runs["task"] == task), "score"] > 0.68).mean()
               for task in ("sort", "bandit", "length")]  # fmt: skip

@@ -60,8 +60,8 @@ def test_pushing_without_a_login_is_one_line_and_the_file_is_there(sweep, capfd)
 
 def test_the_sweeps_tables_and_figures_are_a_run_of_their_own(sweep):
     page = write_report(sweep)
-    assert mirrored(page.data)
-    log_aggregate(page.data, page.comparison, page.figures)
+    assert mirrored(page.answer.data)
+    log_aggregate(page.answer.data, page.answer.comparisons, page.figures)
     found = read(sweep)
     run = found.run
     assert (run.project, run.display_name, run.job_type) == ("ours", "norms-comparison", "aggregate")
@@ -79,4 +79,4 @@ def test_the_sweeps_tables_and_figures_are_a_run_of_their_own(sweep):
 def test_a_sweep_that_was_not_mirrored_is_not(sweep, logger):
     for file in sweep.glob("*/config.yaml"):
         file.write_text(yaml.safe_dump({"seed": 0, "logger": logger}))
-    assert not mirrored(write_report(sweep).data)
+    assert not mirrored(write_report(sweep).answer.data)
