@@ -184,12 +184,13 @@ def _clips(evidence: Evidence) -> Picture:
 
 
 def _overlong(evidence: Evidence) -> Picture:
-    keys = ("shaping.cap", "shaping.cache", "shaping.factor")
-    settings = {tuple(c[key] for key in keys) for c in evidence.configs.values() if c.get("shaping.name") == "overlong"}
+    keys, powers = ("shaping.cap", "shaping.cache", "shaping.factor"), {"overlong": 1, "overlong_quadratic": 2}
+    chosen = [config for config in evidence.configs.values() if config.get("shaping.name") in powers]
+    settings = sorted({(*(c[key] for key in keys), powers[c["shaping.name"]]) for c in chosen})
     if not settings:
         raise NothingToDraw("no variant has an overlong penalty")
-    words = "; ".join(f"cap {cap:g}, cache {cache:g}, factor {factor:g}" for cap, cache, factor in sorted(settings))
-    return "What overlong shaping adds to the reward.", words, shapes.overlong_figure(sorted(settings))
+    words = "; ".join(f"cap {cap:g}, cache {cache:g}, factor {factor:g}" for cap, cache, factor, _ in settings)
+    return "What overlong shaping adds to the reward.", words, shapes.overlong_figure(settings)
 
 
 def _votes(evidence: Evidence) -> Picture:

@@ -111,8 +111,7 @@ def overlong_figure(settings: Sequence[tuple[float, float, float, int]] = ((1000
     """The penalty for length, with its zones for the first setting: free, soft, and the full penalty."""
     reach = max(cap for cap, *_ in settings) * 1.3
     lengths = np.linspace(0, reach, 400)
-    lines = {f"cap {c:g}, cache {k:g}" + (f", × {f:g}" if f != 1 else ""): overlong(lengths, c, k, f)
-             for c, k, f in settings}  # fmt: skip
+    lines = {_penalty_name(*each): overlong(lengths, *each) for each in settings}
     caption = (
         "What shaping adds to the reward of a completion of that length: nothing, a growing penalty over the last "
         "tokens before the cap (shaded for the first line), then all of it. A formula: there is no interval, n does "
@@ -122,6 +121,10 @@ def overlong_figure(settings: Sequence[tuple[float, float, float, int]] = ((1000
     cap, cache, *_ = settings[0]
     figure.axes[0].axvspan(cap - cache, cap, color=OTHERS, alpha=0.5, linewidth=0, zorder=0)
     return figure
+
+
+def _penalty_name(cap: float, cache: float, factor: float, power: int) -> str:
+    return f"cap {cap:g}, cache {cache:g}" + f", × {factor:g}" * (factor != 1) + ", squared" * (power == 2)
 
 
 def advantage_figure(values: Mapping[str, Array], colours: Mapping[str, str], caption: str, label: str) -> Figure:

@@ -7,11 +7,8 @@ from typing import Any
 
 import torch
 
-from rlexp.blocks import by_block
-from rlexp.collect import collect
-from rlexp.rollout import distributions, taken
-from rlexp.step import Fleet, beside, experience
-from rlexp.tasks import combine
+from rlexp.masked import masked_mean
+from rlexp.step import Fleet, judged
 
 PROMPTS, COMPLETIONS = 2, 4  # of each moment
 Sample = dict[str, Any]
@@ -27,22 +24,20 @@ def samples(fleet: Fleet, step: int) -> list[list[Sample]]:
     """For each run, the first completions of the rollout that step ``step + 1`` draws, or would draw.
 
     Judged as a whole rollout, since advantages compare a completion with others. ``reward`` is before shaping,
-    ``advantage`` what the variant makes of it. Changes nothing: the same random numbers give the next step the same
-    rollout.
+    ``advantage`` the mean over tokens of what the variant makes of it. Changes nothing: the same random numbers give
+    the next step the same rollout.
     """
-    task, rollout = fleet.task, collect(fleet, step + 1).rollout
-    scores = task.score(rollout.prompts, rollout.completions, rollout.mask, rollout.finished)
-    rewards = combine(scores.components, task.weights)
-    references = taken(distributions(fleet.reference, *rollout[:2], fleet.temperature), rollout.completions)
-    extras = beside(fleet, step + 1, rollout)
-    advantages = by_block(experience, fleet.blocks, rollout, rewards, references, extras).advantages
+    found = judged(fleet, step + 1, measure=False)
+    render, rollout = fleet.task.render, found.groups.rollout
+    mask, rewards, correct = rollout.mask, found.rewards, found.scores.correct
+    advantages = masked_mean(found.batch.advantages, mask, (-1,)).squeeze(-1)
     return [
         [
             {
                 "step": step,
-                "prompt": task.render(rollout.prompts[run, p].tolist()),
-                "completion": task.render(rollout.completions[run, p, g][rollout.mask[run, p, g]].tolist()),
-                "correct": bool(scores.correct[run, p, g]),
+                "prompt": render(rollout.prompts[run, p].tolist()),
+                "completion": render(rollout.completions[run, p, g][mask[run, p, g]].tolist()),
+                "correct": bool(correct[run, p, g]),
                 "reward": _number(rewards[run, p, g]),
                 "advantage": _number(advantages[run, p, g]),
             }

@@ -219,9 +219,10 @@ def test_formulas_are_those_of_the_training_code():
         losses = clip.ppo(logs, torch.zeros_like(logs), one, logs > -9, low=0.2, high=0.28)[0, 0]
         np.testing.assert_allclose(-losses.numpy(), shapes.clipped(ratios, advantage, 0.2, 0.28), rtol=1e-6)
     lengths = np.arange(0, 1300, 50.0)
-    offered = torch.zeros(1, 26), torch.tensor(lengths)[None].float(), torch.ones(1, 26) > 0
-    shaped = shaping.overlong(*offered, cap=1000, cache=200, factor=1.0)[0]
-    np.testing.assert_allclose(shaped.numpy(), shapes.overlong(lengths, 1000, 200), atol=1e-6)
+    offered = torch.zeros(1, 26), torch.tensor(lengths)[None].float()
+    for power, function in ((1, shaping.overlong), (2, shaping.overlong_quadratic)):
+        shaped = function(*offered, cap=1000, cache=200, factor=1.5)[0]
+        np.testing.assert_allclose(shaped.numpy(), shapes.overlong(lengths, 1000, 200, 1.5, power), atol=1e-6)
 
 
 def test_advantages_of_the_worked_example():
