@@ -12,7 +12,7 @@ WORKERS ?= 2
 EXTRAS ?= test
 
 .DEFAULT_GOAL := help
-.PHONY: help install ablation test bench lint clean
+.PHONY: help install ablation test bench sync lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -28,6 +28,10 @@ test: $(READY) ## run the whole test suite
 
 bench: $(READY) ## measure speed and memory, a few minutes; docs/performance.md has the longer benchmarks and what they print
 	for each in throughput growth roofline startup memory lecture; do $(BIN)/python -m benchmarks.$$each || exit 1; done
+
+sync: $(READY) ## send every offline run below runs/ to Weights & Biases; `.venv/bin/wandb login` comes first
+	@found=$$(find runs -type d -name 'offline-run-*' -path '*/wandb/*'); \
+	if [ -z "$$found" ]; then echo "no offline runs below runs/"; else echo "$$found" | xargs -d '\n' $(BIN)/wandb sync --yes; fi
 
 lint: $(READY) ## check the style
 	$(BIN)/ruff check .

@@ -1,14 +1,16 @@
-"""Learning curves as numbers: per variant the pointwise IQM over its completed runs, with a bootstrap band."""
+"""Curves as numbers: per variant the pointwise IQM of a metric over its completed runs, with a bootstrap band."""
 
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from analysis.comparison import MIN_SEEDS, Comparison
 from analysis.load import Data
 from analysis.statistics import iqm, iqm_interval
 
 RESAMPLES = 500
+POINTS = 80  # of a curve at most: what a figure can show
 
 
 class Curve(NamedTuple):
@@ -20,9 +22,12 @@ class Curve(NamedTuple):
     high: np.ndarray
 
 
-def learning_curves(data: Data, comparison: Comparison) -> dict[str, Curve]:
-    """A curve for each variant that has any value of the comparison's metric, in the table's order."""
-    metric = comparison.metric
+Curves = dict[str, Curve]
+
+
+def learning_curves(data: Data, comparison: Comparison, metric: str | None = None) -> Curves:
+    """A curve for each variant that has any value of the metric (the comparison's), in the table's order."""
+    metric = metric or comparison.metric
     if metric not in data.metrics:
         return {}
     completed = data.runs.loc[data.runs["status"] == "completed", "name"]
@@ -31,9 +36,15 @@ def learning_curves(data: Data, comparison: Comparison) -> dict[str, Curve]:
     return {variant: _curve(groups[variant], metric) for variant in comparison.table.index if variant in groups}
 
 
-def _curve(rows, metric: str) -> Curve:
+def _curve(rows: pd.DataFrame, metric: str) -> Curve:
     runs = rows.pivot(index="step", columns="name", values=metric).sort_index()
+    runs = runs.iloc[_evenly(len(runs))]
     values = runs.to_numpy()
     low, high = iqm_interval(values, resamples=RESAMPLES)
     few = (~np.isnan(values)).sum(-1) < MIN_SEEDS
     return Curve(runs.index.to_numpy(), iqm(values), np.where(few, np.nan, low), np.where(few, np.nan, high))
+
+
+def _evenly(count: int) -> np.ndarray:
+    """Places of at most POINTS rows out of `count`, the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(count, POINTS)).round().astype(int))

@@ -1,226 +1,241 @@
-"""The figures of a comparison. Each function draws one and returns it; nothing is written here."""
+"""All figures of a sweep. Each maker draws one from the data, or says in a line why there is nothing to draw."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
 
-import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from analysis.comparison import ALPHA, Comparison
-from analysis.curves import Curve
-from analysis.labels import paragraph, spread, within, wrap
-from analysis.style import (
-    BAND,
-    BASELINE,
-    COLOURS,
-    FONT,
-    FULL_WIDTH,
-    MAX_COLOURS,
-    NOTE,
-    OTHERS,
-    TICK,
-    WIDTH,
-    dark,
-    light_grid,
-    set_margins,
-    style,
-    text_size,
-    variant_colours,
-)
-from analysis.tables import corrected_p, decimals, interval
+from analysis import frontier as front
+from analysis import heatmap, lines, profiles, samples, scaling, shapes
+from analysis.comparison import Comparison
+from analysis.curves import Curves, learning_curves
+from analysis.forest import effects, effects_caption, intervals, intervals_caption
+from analysis.lines import curves, curves_caption
+from analysis.load import Data
+from analysis.style import variant_colours
+from analysis.tables import decimals, interval
 
-GAP = 0.12  # inches between a text and what it belongs to
-LINE = 1.3 * FONT / 72  # inches per line of text
-CAPTION_GAP = 0.6  # inches from the axes to the caption: tick labels and the axis label
-CAPTION_DENSITY = 19  # characters per inch
-Curves = dict[str, Curve]
+__all__ = ["Absent", "Drawn", "Evidence", "curves", "effects", "gallery"]
 
 
-def effects_caption(comparison: Comparison) -> str:
-    """What the marks of `effects` mean, and from how many seeds."""
-    pairs = comparison.table.loc[comparison.others, "n_pairs"]
-    return (
-        f"Dot and line: mean difference over paired seeds to {comparison.labels[comparison.baseline]} with its 95 % "
-        f"paired t interval (not adjusted); small ticks: the seeds, {_span(pairs)} per variant. Filled: p < {ALPHA:g} "
-        "by sign flips, corrected by Holm over the variants shown."
-    )
+class Evidence(NamedTuple):
+    """What figures are drawn from."""
+
+    data: Data
+    """The runs that are compared."""
+    comparison: Comparison
+    whole: Data
+    """The runs of all tasks."""
+    configs: Mapping[str, Mapping[str, Any]]
+    """Flat configuration of each variant."""
+    samples: Mapping[str, samples.Rows]
+    """Sample completions of each run."""
 
 
-def effects(comparison: Comparison) -> Figure:
-    """The headline: per variant, largest effect first, the paired difference, its interval, the seeds, the numbers."""
-    table = comparison.table.loc[comparison.others].sort_values("difference", ascending=False)
-    with style():
-        figure = Figure(figsize=(WIDTH, 3))
-        axes = figure.add_subplot()
-        colours = variant_colours(list(comparison.table.index), comparison.baseline)
-        for place, (variant, row) in enumerate(table.iterrows()):
-            _effect_row(axes, place, row, comparison.differences(variant), colours[variant])
-        names = [wrap(comparison.labels[variant], 34) for variant in table.index]
-        axes.axvline(0, color=BASELINE, linewidth=0.8, linestyle="--", zorder=1)
-        axes.set(yticks=range(len(table)), yticklabels=names, ylim=(len(table) - 0.4, -0.6))
-        axes.set_xlabel(f"paired difference in {comparison.metric}")
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
-        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-        light_grid(axes)
-        _effects_layout(figure, axes, comparison, table, names)
-    return figure
+class Drawn(NamedTuple):
+    """A figure, what it says it shows, and its numbers in words for whoever cannot see it."""
+
+    name: str
+    title: str
+    caption: str
+    words: str
+    figure: Figure
 
 
-def _effect_row(axes: Axes, place: int, row, differences: np.ndarray, colour: str) -> None:
-    axes.plot([row["difference_low"], row["difference_high"]], [place, place], color=colour, linewidth=1.6, zorder=2)
-    face = colour if row["p_holm"] < ALPHA else "white"
-    axes.plot(row["difference"], place, "o", color=colour, markerfacecolor=face, markersize=5, zorder=3)
-    ticks = np.full(differences.size, place + 0.31)
-    axes.plot(differences, ticks, "|", color=colour, markersize=4, markeredgewidth=0.7, alpha=0.7)
+class Absent(NamedTuple):
+    """A figure that is left out, and why."""
+
+    title: str
+    reason: str
 
 
-def _effects_layout(figure: Figure, axes: Axes, comparison: Comparison, table, names: Sequence[str]) -> None:
-    """Numbers at the right, a title, a caption; margins are measured from the texts, so that nothing is cut."""
+class NothingToDraw(Exception):
+    """Why a figure is left out."""
+
+
+Picture = tuple[str, str, Figure]  # caption, words, figure
+
+
+def gallery(evidence: Evidence, without: Collection[str] = ()) -> tuple[list[Drawn], list[Absent]]:
+    """Every figure that the data allow, and those that they do not; leave out some by name."""
+    drawn, absent = [], []
+    for name, (title, make) in MAKERS.items():
+        if name in without:
+            continue
+        try:
+            drawn.append(Drawn(name, title, *make(evidence)))
+        except NothingToDraw as reason:
+            absent.append(Absent(title, str(reason)))
+    return drawn, absent
+
+
+def _effects(evidence: Evidence) -> Picture:
+    comparison = evidence.comparison
+    if not (comparison.table["n_pairs"] > 0).any():
+        raise NothingToDraw("no variant shares a seed with the baseline")
+    return effects_caption(comparison), _intervals_in_words(comparison, "difference", sign=True), effects(comparison)
+
+
+def _intervals(evidence: Evidence) -> Picture:
+    comparison = evidence.comparison
+    if not (comparison.table["n"] > 0).any():
+        raise NothingToDraw("no run has a score")
+    return intervals_caption(comparison), _intervals_in_words(comparison, "iqm"), intervals(comparison)
+
+
+def _intervals_in_words(comparison: Comparison, column: str, sign: bool = False) -> str:
     digits = decimals(comparison.scores.to_numpy().ravel())
-    ends = zip(table["difference"], table["difference_low"], table["difference_high"], strict=True)
-    columns = [
-        ["difference [95 %]", *(interval(*row, digits, sign=True) for row in ends)],
-        ["p (Holm)", *corrected_p(comparison, table)],
-    ]
-    left = max(text_size(figure, name, TICK)[0] for name in names) + 2 * GAP
-    widths = [max(text_size(figure, text, NOTE)[0] for text in column) + GAP for column in columns]
-    width = max(WIDTH, left + sum(widths) + GAP + 2.4)
-    row_height = max(0.26, max(name.count("\n") + 1 for name in names) * LINE + 0.04)
-    caption = paragraph(effects_caption(comparison), int(width * CAPTION_DENSITY))
-    bottom = CAPTION_GAP + (caption.count("\n") + 1) * LINE
-    top = 0.25 + 2 * LINE
-    figure.set_size_inches(width, top + row_height * len(table) + bottom)
-    set_margins(figure, left, sum(widths) + GAP, bottom, top)
-    _text_columns(figure, axes, columns, widths)
-    title = f"Difference to {wrap(comparison.labels[comparison.baseline], 60, 1)}"
-    _at(figure, title, GAP, -GAP, size=FONT, weight="bold", va="top")
-    _at(figure, caption, GAP, GAP, size=NOTE, color="#666666", va="bottom")
+    table = comparison.table if column == "iqm" else comparison.table.loc[comparison.others]
+    ends = zip(table.index, table[column], table[f"{column}_low"], table[f"{column}_high"], strict=True)
+    return "; ".join(f"{comparison.labels[name]}: {interval(*row, digits, sign=sign)}" for name, *row in ends)
 
 
-def _text_columns(figure: Figure, axes: Axes, columns: Sequence[Sequence[str]], widths: Sequence[float]) -> None:
-    x = axes.get_position().x1 * figure.get_figwidth() + GAP
-    for column, width in zip(columns, widths, strict=True):
-        for place, text in enumerate(column):
-            y = axes.transData.transform((0, place - 1))[1] / figure.dpi if place else _top(axes) + LINE / 2
-            _at(figure, text, x, y, size=NOTE, weight="normal" if place else "bold", va="center")
-        x += width
+def _over_steps(metric: str | None = None) -> Callable[[Evidence], Picture]:
+    def make(evidence: Evidence) -> Picture:
+        found = _curves(evidence, metric)
+        caption = curves_caption(evidence.comparison, found)
+        return caption, _ends_in_words(evidence.comparison, found), curves(evidence.comparison, found, metric)
+
+    return make
 
 
-def _top(axes: Axes) -> float:
-    return axes.get_position().y1 * axes.figure.get_figheight()
+def _curves(evidence: Evidence, metric: str | None) -> Curves:
+    found = learning_curves(evidence.data, evidence.comparison, metric)
+    if not found:
+        raise NothingToDraw(f"no completed run has a value of {metric or evidence.comparison.metric}")
+    return found
 
 
-def _at(figure: Figure, text: str, x: float, y: float, size: float, va: str, **look) -> None:
-    """Text at a place in inches from the lower left, or (negative) from the upper edge."""
-    width, height = figure.get_size_inches()
-    figure.text(x / width, (y if y >= 0 else height + y) / height, text, fontsize=size, va=va, **look)
+def _ends_in_words(comparison: Comparison, found: Curves) -> str:
+    parts = [f"{comparison.labels[name]}: {line.iqm[0]:.3g} to {line.iqm[-1]:.3g}" for name, line in found.items()]
+    return "from first to last step, " + "; ".join(parts)
 
 
-def curves_caption(comparison: Comparison) -> str:
-    """What the lines and bands of `curves` mean, and from how many seeds."""
+def _frontier(evidence: Evidence) -> Picture:
+    data, comparison = evidence.data, evidence.comparison
+    metric = next(
+        (name for name in front.KL_METRICS if name in data.metrics and data.metrics[name].notna().any()), None
+    )
+    found = front.crosses(data, comparison, metric) if metric else {}
+    if not found:
+        raise NothingToDraw(f"no completed run has both a score and a value of {' or '.join(front.KL_METRICS)}")
+    words = "; ".join(
+        f"{comparison.labels[name]}: KL {c.centre[0]:.3g}, score {c.centre[1]:.3g}" for name, c in found.items()
+    )
+    return front.frontier_caption(comparison, found, metric), words, front.frontier(comparison, found, metric)
+
+
+def _heat_map(evidence: Evidence) -> Picture:
+    comparison = evidence.comparison
+    cross = heatmap.cross(comparison)
+    if cross is None:
+        raise NothingToDraw("needs a sweep over exactly two axes, with each choice beside the baseline's other one")
+    if not (comparison.table["n_pairs"] > 0).any():
+        raise NothingToDraw("no variant shares a seed with the baseline")
+    values = cross.interaction.values.stack()
+    words = "interactions: " + "; ".join(
+        f"{a} and {b}: {value:+.3g}" for (a, b), value in values.dropna().items() if value
+    )
+    return heatmap.heat_caption(comparison), words, heatmap.heat_map(comparison, cross)
+
+
+def _group_sizes(evidence: Evidence) -> Picture:
+    key = scaling.size_key(evidence.data)
+    found = scaling.scaling(evidence.data, evidence.comparison, key) if key else None
+    if found is None:
+        raise NothingToDraw(
+            "needs variants that differ in group_size only, and runs that log completions and the metric"
+        )
+    parts = [f"{name or 'group size'} {size:g}: {value:.3g}" for name, line in found.at_rollouts.items()
+             for size, value in zip(line.sizes, line.iqm, strict=True)]  # fmt: skip
     return (
-        f"Line: interquartile mean over seeds at each evaluation ({_span(comparison.table['n'])} per variant, "
-        "completed runs); band: pointwise 95 % bootstrap interval; no smoothing. Dashed: "
-        f"{comparison.labels[comparison.baseline]}."
+        scaling.scaling_caption(found),
+        "at equal rollouts, " + "; ".join(parts),
+        scaling.group_sizes(evidence.comparison, found),
     )
 
 
-def curves(comparison: Comparison, lines: Curves) -> Figure:
-    """Learning curves of the metric: one panel with names at the line ends, or one small panel per variant if many."""
-    with style():
-        return _one_panel(comparison, lines) if len(lines) <= MAX_COLOURS else _small_multiples(comparison, lines)
+def _profile(evidence: Evidence) -> Picture:
+    tasks = profiles.tasks_of(evidence.whole)
+    if len(tasks) < profiles.MIN_TASKS:
+        raise NothingToDraw(f"needs {profiles.MIN_TASKS} tasks or more, and this sweep varies {len(tasks) or 'none'}")
+    found = profiles.profiles(evidence.whole)
+    if not found:
+        raise NothingToDraw("no run has a score")
+    words = "; ".join(f"{name}: {line.iqm[len(line.iqm) // 2]:.2f} above 0.5" for name, line in found.items())
+    return profiles.profile_caption(evidence.whole, found), words, profiles.profile(evidence.whole, found)
 
 
-def _one_panel(comparison: Comparison, lines: Curves) -> Figure:
-    figure = Figure(figsize=(WIDTH, 3))
-    axes = figure.add_subplot()
+def _lengths(evidence: Evidence) -> Picture:
+    kinds = [learning_curves(evidence.data, evidence.comparison, f"length/{kind}") for kind in ("correct", "wrong")]
+    if not any(kinds):
+        raise NothingToDraw("no completed run has a value of length/correct or length/wrong")
+    words = "; ".join(f"{kind} {_ends_in_words(evidence.comparison, found)}"
+                      for kind, found in zip(("correct", "wrong"), kinds, strict=True) if found)  # fmt: skip
+    return lines.lengths_caption(evidence.comparison), words, lines.lengths(evidence.comparison, *kinds)
+
+
+def _clips(evidence: Evidence) -> Picture:
+    bounds = {(c["clip.low"], c["clip.high"]) for c in evidence.configs.values() if c.get("clip.name") == "ppo"}
+    if not bounds:
+        raise NothingToDraw("no variant clips the ratio as PPO does")
+    words = "; ".join(f"from {1 - low:g} to {1 + high:g}" for low, high in sorted(bounds))
+    return "PPO's objective of one token with the bounds of this sweep.", words, shapes.clip_figure(sorted(bounds))
+
+
+def _overlong(evidence: Evidence) -> Picture:
+    keys, powers = ("shaping.cap", "shaping.cache", "shaping.factor"), {"overlong": 1, "overlong_quadratic": 2}
+    chosen = [config for config in evidence.configs.values() if config.get("shaping.name") in powers]
+    settings = sorted({(*(c[key] for key in keys), powers[c["shaping.name"]]) for c in chosen})
+    if not settings:
+        raise NothingToDraw("no variant has an overlong penalty")
+    words = "; ".join(f"cap {cap:g}, cache {cache:g}, factor {factor:g}" for cap, cache, factor, _ in settings)
+    return "What overlong shaping adds to the reward.", words, shapes.overlong_figure(settings)
+
+
+def _votes(evidence: Evidence) -> Picture:
+    keys = [key for config in evidence.configs.values() for key in config if key.endswith(".votes")]
+    accuracies = {config.get(key.removesuffix("votes") + "accuracy") for config in evidence.configs.values()
+                  for key in keys} - {None}  # fmt: skip
+    if not accuracies:
+        raise NothingToDraw("no variant asks a judge for votes")
+    words = "; ".join(f"{a:g} becomes {shapes.plurality(a, 5):.3f} with 5 votes of 3 kinds" for a in sorted(accuracies))
+    return "Accuracy of a vote by the number of votes.", words, shapes.voting_figure(sorted(accuracies))
+
+
+def _advantages(evidence: Evidence) -> Picture:
+    comparison = evidence.comparison
+    found = samples.advantages(evidence.data, evidence.samples)
+    found = {variant: found[variant] for variant in comparison.table.index if variant in found}
+    if not found:
+        raise NothingToDraw("no completed run has sample completions")
     colours = variant_colours(list(comparison.table.index), comparison.baseline)
-    if len(lines) == 1:
-        colours = dict.fromkeys(lines, COLOURS[0])
-    for variant, line in lines.items():
-        _draw(axes, line, colours[variant], dashed=variant == comparison.baseline and len(lines) > 1)
-    axes.set(xlabel="step", ylabel=comparison.metric)
-    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
-    names = {variant: wrap(comparison.labels[variant], 26) for variant in lines}
-    _curves_layout(figure, comparison, list(names.values()), panel_height=2.3)
-    _end_labels(figure, axes, lines, names, colours)
-    return figure
+    caption = (
+        "Advantages of the sample completions of all completed runs, before training, half-way and at the end: "
+        "histograms, each scaled to its row, with their SD, largest size and n (completions, not seeds). No interval: "
+        "the distribution itself is shown."
+    )
+    labels = comparison.labels
+    figure = shapes.advantage_figure(
+        {labels[v]: x for v, x in found.items()}, {labels[v]: colours[v] for v in found}, caption, "advantage"
+    )
+    words = "; ".join(f"{labels[v]}: SD {x.std():.3g}, largest {abs(x).max():.3g}" for v, x in found.items())
+    return caption, words, figure
 
 
-def _draw(axes: Axes, line: Curve, colour: str, dashed: bool) -> None:
-    marker = "o" if line.steps.size == 1 else None
-    axes.fill_between(line.steps, line.low, line.high, color=colour, alpha=BAND, linewidth=0)
-    axes.plot(line.steps, line.iqm, color=colour, linestyle="--" if dashed else "-", marker=marker, markersize=4)
-
-
-def _curves_layout(figure: Figure, comparison: Comparison, names: Sequence[str], panel_height: float) -> None:
-    """Room at the right for the names, and as much height as they need."""
-    sizes = [text_size(figure, name, TICK) for name in names]
-    right = max(width for width, _ in sizes) + 3 * GAP
-    width = max(WIDTH, right + 3.6)
-    caption = paragraph(curves_caption(comparison), int(width * CAPTION_DENSITY))
-    bottom, top = 0.5 + (caption.count("\n") + 2) * LINE, 0.2
-    height = max(panel_height, sum(height + 0.04 for _, height in sizes))
-    figure.set_size_inches(width, top + height + bottom)
-    set_margins(figure, 0.7, right, bottom, top)
-    _at(figure, caption, GAP, GAP, size=NOTE, color="#666666", va="bottom")
-
-
-def _end_labels(figure: Figure, axes: Axes, lines: Curves, names: dict[str, str], colours: dict[str, str]) -> None:
-    """Each name beside the end of its line, pushed apart where lines end close together; thin leaders."""
-    axes.margins(x=0.01)
-    axes.set_ylim(axes.get_ylim())  # what is placed below refers to these limits
-    to_inches = axes.transData.transform
-    ends = {variant: to_inches((line.steps[-1], line.iqm[-1])) / figure.dpi for variant, line in lines.items()}
-    heights = [text_size(figure, names[variant], TICK)[1] + 0.04 for variant in lines]
-    bottom = axes.get_position().y0 * figure.get_figheight()
-    places = within(spread([y for _, y in ends.values()], heights), heights, bottom, _top(axes))
-    edge = axes.get_position().x1 * figure.get_figwidth()
-    width, height = figure.get_size_inches()
-    for (variant, (x, y)), place in zip(ends.items(), places, strict=True):
-        leader = Axes.plot(axes, [x / width, (edge + 1.5 * GAP) / width], [y / height, place / height])[0]
-        leader.set(transform=figure.transFigure, color=colours[variant], linewidth=0.5, clip_on=False, alpha=0.7)
-        _at(figure, names[variant], edge + 2 * GAP, place, size=TICK, va="center", color=dark(colours[variant]))
-
-
-def _small_multiples(comparison: Comparison, lines: Curves, columns: int = 4) -> Figure:
-    shown = [variant for variant in lines if variant != comparison.baseline]
-    names = [wrap(comparison.labels[variant], 36, 2) for variant in shown]
-    rows = -(-len(shown) // columns)
-    title = (max(name.count("\n") for name in names) + 1) * LINE
-    caption = curves_caption(comparison) + " Light grey: all other variants."
-    caption = paragraph(caption, int(FULL_WIDTH * CAPTION_DENSITY))
-    bottom, top = 0.5 + (caption.count("\n") + 2) * LINE, 0.1 + title
-    height = bottom + top + rows * 1.25 + (rows - 1) * (title + 0.15)
-    figure = Figure(figsize=(FULL_WIDTH, height))
-    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
-    for variant, name, axes in zip(shown, names, panels, strict=False):
-        _highlight(axes, lines, variant, comparison.baseline)
-        axes.set_title(name, fontsize=TICK, pad=3)
-    for axes in panels[len(shown) :]:
-        axes.remove()
-    for axes in panels[len(shown) - columns : len(shown)]:
-        axes.tick_params(labelbottom=True)  # also above an empty place
-    set_margins(figure, 0.6, GAP, bottom, top)
-    figure.subplots_adjust(wspace=0.08, hspace=(title + 0.15) / 1.25)
-    figure.supxlabel("step", fontsize=FONT, y=(bottom - 0.42) / height)
-    figure.supylabel(comparison.metric, fontsize=FONT, x=GAP / FULL_WIDTH)
-    _at(figure, caption, GAP, GAP, size=NOTE, color="#666666", va="bottom")
-    return figure
-
-
-def _highlight(axes: Axes, lines: Curves, variant: str, baseline: str) -> None:
-    for other, line in lines.items():
-        if other not in (variant, baseline):
-            axes.plot(line.steps, line.iqm, color=OTHERS, linewidth=0.6)
-    if baseline in lines:
-        _draw(axes, lines[baseline], BASELINE, dashed=True)
-    _draw(axes, lines[variant], COLOURS[0], dashed=False)
-    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10], integer=True))
-
-
-def _span(counts) -> str:
-    low, high = int(min(counts)), int(max(counts))
-    return f"n = {low}" if low == high else f"n = {low} to {high}"
+MAKERS: dict[str, tuple[str, Callable[[Evidence], Picture]]] = {
+    "effects": ("Paired differences", _effects),
+    "intervals": ("Final scores", _intervals),
+    "curves": ("Learning curves", _over_steps()),
+    "heatmap": ("Two axes together", _heat_map),
+    "group_sizes": ("Group size", _group_sizes),
+    "profile": ("Performance profile over tasks", _profile),
+    "frontier": ("Reward and KL", _frontier),
+    "entropy": ("Entropy of the policy", _over_steps("policy/entropy")),
+    "lengths": ("Length of correct and wrong answers", _lengths),
+    "zero_variance": ("Groups whose rewards are all equal", _over_steps("groups/zero_variance")),
+    "advantages": ("Advantages", _advantages),
+    "clip": ("Clip functions", _clips),
+    "overlong": ("Overlong penalty", _overlong),
+    "voting": ("Accuracy of a vote", _votes),
+}

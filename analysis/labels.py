@@ -1,12 +1,13 @@
 """Where text goes so that it can be read: wrapping of long names, and labels pushed apart."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import wrap as wrap_words
 
 import numpy as np
 
 Array = np.ndarray
+_CUTS = re.compile(r"[=_-]|\.(?=\D)")  # not inside a number
 
 
 def wrap(label: str, width: int, lines: int = 3) -> str:
@@ -27,10 +28,26 @@ def _pieces(part: str, width: int) -> list[str]:
     """The part in pieces that fit, cut after `=`, `_`, `.` or `-` where possible."""
     pieces = []
     while len(part) > width:
-        cut = max(part.rfind(mark, width // 2, width) for mark in "=_.-") + 1 or width
+        cut = max((m.end() for m in _CUTS.finditer(part, width // 2, width)), default=width)
         pieces.append(part[:cut])
         part = part[cut:]
     return [*pieces, part]
+
+
+def wrap_all(labels: Iterable[str], width: int, lines: int = 3) -> dict[str, str]:
+    """Each label wrapped; of those that would be cut to the same text, the parts that they share are left out first."""
+    wrapped = {label: wrap(label, width, lines) for label in labels}
+    for text in {text for text in wrapped.values() if text.endswith("…")}:
+        same = [label for label in wrapped if wrapped[label] == text]
+        if len(same) > 1:
+            wrapped |= {label: wrap(short, width, lines) for label, short in zip(same, _apart(same), strict=True)}
+    return wrapped
+
+
+def _apart(labels: Sequence[str]) -> list[str]:
+    parts = [label.split(",") for label in labels]
+    shared = set.intersection(*map(set, parts))
+    return ["…" + ",".join(part for part in own if part not in shared) for own in parts]
 
 
 def paragraph(text: str, width: int) -> str:

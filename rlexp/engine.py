@@ -44,6 +44,7 @@ from rlexp.progress import Progress
 from rlexp.recorder import Recorder, collapsed, score
 from rlexp.resume import outcome, restarts
 from rlexp.rollout import distributions, sample
+from rlexp.samples import moments, samples
 from rlexp.step import Fleet, Variant, train_step
 from rlexp.tasks import TASKS
 from rlexp.teachers import teachers
@@ -294,6 +295,7 @@ def train(fleet: Fleet, runs: Sequence[Run], done: int, sampled: Row, title: str
     held_out = config.eval.model_dump(exclude={"every"})
     if done < 0:
         record(runs, 0, evaluate(fleet, 0, **held_out), sampled, clock)
+        keep_samples(fleet, runs, 0)
     with Progress([run.job for run in runs], config.steps, title) as progress, Interrupt() as interrupt:
         for step in range(max(done, 0) + 1, config.steps + 1):
             evaluating = step % config.eval.every == 0 or step == config.steps
@@ -305,6 +307,7 @@ def train(fleet: Fleet, runs: Sequence[Run], done: int, sampled: Row, title: str
                 row |= evaluate(fleet, step, **held_out) if evaluating else {}
                 record(runs, step, row, sampled, clock)
                 progress.update(step, [run.error is None for run in runs], row["reward/mean"].tolist())
+            keep_samples(fleet, runs, step)
             if step % config.checkpoint_every == 0 or step == config.steps or interrupt.asked:
                 save(fleet, runs, step, sampled)
             if all(run.error for run in runs):
@@ -314,6 +317,15 @@ def train(fleet: Fleet, runs: Sequence[Run], done: int, sampled: Row, title: str
     for run in runs:
         if run.error is None:
             run.finish("completed")
+
+
+def keep_samples(fleet: Fleet, runs: Sequence[Run], step: int) -> None:
+    """At the moments for it, write a few completions for every run that is alive."""
+    if step not in moments(runs[0].job.config.steps):
+        return
+    for run, rows in zip(runs, samples(fleet, step), strict=True):
+        if run.error is None:
+            run.recorder.samples(rows)
 
 
 def save(fleet: Fleet, runs: Sequence[Run], step: int, sampled: Row) -> None:

@@ -53,6 +53,7 @@ class Hooks(Callback):
         """Compare the variants, list the failed runs, say where the results are."""
         folder = Path(config.hydra.sweep.dir)
         compare(folder, config.get("baseline"))
+        write_page(folder, config.get("baseline"))
         failed = [row for row in read_index(folder) if row["status"] != "completed"]
         print(shortest(folder), flush=True)
         if failed:
@@ -139,6 +140,20 @@ def compare(folder: Path, baseline: str | None) -> None:
         report(folder, baseline=baseline)
     except Exception as error:
         print(f"no comparison: {reason(error)} (python -m analysis.compare {shortest(folder)})", file=sys.stderr)
+
+
+def write_page(folder: Path, baseline: str | None) -> None:
+    """Write the sweep's page, say where it is, mirror it if the runs are mirrored. A failure here is one line too."""
+    try:
+        from analysis.aggregate import log_aggregate, mirrored
+        from analysis.report import write_report
+
+        page = write_report(folder, baseline=baseline)
+        print(shortest(page.path.absolute()))
+        if mirrored(page.answer.data):
+            log_aggregate(page.answer.data, page.answer.comparisons, page.figures)
+    except Exception as error:
+        print(f"no report: {reason(error)} (python -m analysis.report {shortest(folder)})", file=sys.stderr)
 
 
 def read_index(folder: Path) -> list[dict]:

@@ -93,7 +93,12 @@ def open_wandb(
         name=f"{job.variant}-s{seed}",
         group=job.variant,
         job_type="train",
-        config={**job.config.model_dump(mode="json"), "variant": job.variant, "seed": seed},
+        config={
+            **job.config.model_dump(mode="json"),
+            "variant": job.variant,
+            "seed": seed,
+            "sweep_name": job.folder.resolve().parent.name,
+        },
     )
     run.define_metric("step")
     run.define_metric("*", step_metric="step")

@@ -1,4 +1,4 @@
-"""The files of one run: config.yaml, metrics.jsonl (the source of truth) and summary.json."""
+"""The files of one run: config.yaml, metrics.jsonl (the source of truth), samples.jsonl and summary.json."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from rlexp import __version__
 
 CONFIG_FILE, METRICS_FILE, SUMMARY_FILE = "config.yaml", "metrics.jsonl", "summary.json"
+SAMPLES_FILE = "samples.jsonl"
 
 
 class Recorder:
@@ -30,9 +31,13 @@ class Recorder:
         """Write the config and open the rows."""
         self.folder, self.facts = Path(folder), dict(facts)
         kept = lines_until(self.folder / METRICS_FILE, step)
+        samples = lines_until(self.folder / SAMPLES_FILE, step)
+        (self.folder / SAMPLES_FILE).unlink(missing_ok=True)
         (self.folder / SUMMARY_FILE).unlink(missing_ok=True)
         replace(self.folder / CONFIG_FILE, OmegaConf.to_yaml(dict(config)))
         replace(self.folder / METRICS_FILE, "".join(kept))
+        if samples:
+            replace(self.folder / SAMPLES_FILE, "".join(samples))
         self.kept = [json.loads(line) for line in kept]
         self._rows = (self.folder / METRICS_FILE).open("a", encoding="utf-8")
 
@@ -40,6 +45,11 @@ class Recorder:
         """Append the metrics after ``step`` updates. A float is written as its ``repr``: equal text is equal bits."""
         self._rows.write(dumps({"step": step, **metrics}) + "\n")
         self._rows.flush()
+
+    def samples(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Append completions as text, each with its step."""
+        with (self.folder / SAMPLES_FILE).open("a", encoding="utf-8") as file:
+            file.writelines(dumps(row) + "\n" for row in rows)
 
     def finish(self, status: str, reason: str | None = None, **summary: Any) -> None:
         """Write the summary, whole or not at all, and close the rows."""
@@ -49,7 +59,7 @@ class Recorder:
 
 
 def lines_until(path: Path, step: int) -> list[str]:
-    """Return the lines of a metrics file up to those of ``step``, as they stand there; none if there is no file."""
+    """Return the lines of a file up to those of ``step``, as they stand there; none if there is no file."""
     if step < 0 or not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)

@@ -18,7 +18,7 @@ from torch import Tensor
 from rlexp import metrics
 from rlexp.blocks import by_block, minibatches
 from rlexp.choose import ask, needs
-from rlexp.collect import collect
+from rlexp.collect import Collected, collect
 from rlexp.masked import count, per_token
 from rlexp.memory import Memory, remember
 from rlexp.rollout import Rollout, best, distributions, sample, taken
@@ -93,7 +93,6 @@ class Fleet:
         axes = ("shaping", "filter_loss", "filter_statistics", "norm", "teacher", "clip")
         chosen = (getattr(variant, axis) for variant, _ in self.blocks for axis in axes)
         return frozenset(name for function in chosen for name in needs(function))
-        return frozenset(name for functions in chosen for function in functions for name in needs(function))
 
 
 class Experience(NamedTuple):
@@ -116,21 +115,12 @@ class Experience(NamedTuple):
 
 def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
     """Sample, judge, learn; return what was sampled and, if ``measure``, the metrics of the step."""
-    task = fleet.task
-    groups = collect(fleet, step)
+    groups, scores, rewards, references, batch = judged(fleet, step, measure)
     rollout = groups.rollout
-    scores = task.score(rollout.prompts, rollout.completions, rollout.mask, rollout.finished)
-    rewards = combine(scores.components, task.weights)
-    ref_log_probs = torch.zeros_like(rollout.old_log_probs)
     row = {"tokens": groups.tokens, "completions": groups.rounds * fleet.prompts * fleet.group}
-    if measure or fleet.uses("kl_in_loss", "kl_in_reward"):
-        references = distributions(fleet.reference, *rollout[:2], fleet.temperature).detach()
-        ref_log_probs = taken(references, rollout.completions)
-    more = beside(fleet, step, rollout, scores)
-    batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs, more)
     if measure:
         row |= metrics.reward_metrics(scores, rewards, batch.rewards)
-        row |= metrics.group_metrics(rewards, task.reward_range)
+        row |= metrics.group_metrics(rewards, fleet.task.reward_range)
         row |= metrics.filter_metrics(groups, batch.mask)
         row |= metrics.advantage_metrics(batch.advantages, rollout.mask)
         row |= metrics.length_metrics(rollout.mask, rollout.finished, scores.correct)
@@ -147,6 +137,34 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
     lead(fleet, step)
     fleet.memory.update(by_block(remembered, fleet.blocks, fleet.memory, batch))
     return row | metrics.over_updates(rows) if measure else row
+
+
+class Judged(NamedTuple):
+    """The groups of a step, what the task says of them, and the experience that the variants make of it.
+
+    ``references`` are the reference's log-probabilities of the whole vocabulary; None where nothing needs them.
+    """
+
+    groups: Collected
+    scores: Scores
+    rewards: Tensor
+    references: Tensor | None
+    batch: Experience
+
+
+def judged(fleet: Fleet, step: int, measure: bool) -> Judged:
+    """Sample and judge, and learn nothing: done twice, it gives the same twice."""
+    task, groups, references = fleet.task, collect(fleet, step), None
+    rollout = groups.rollout
+    scores = task.score(rollout.prompts, rollout.completions, rollout.mask, rollout.finished)
+    rewards = combine(scores.components, task.weights)
+    ref_log_probs = torch.zeros_like(rollout.old_log_probs)
+    if measure or fleet.uses("kl_in_loss", "kl_in_reward"):
+        references = distributions(fleet.reference, *rollout[:2], fleet.temperature).detach()
+        ref_log_probs = taken(references, rollout.completions)
+    more = beside(fleet, step, rollout, scores)
+    batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs, more)
+    return Judged(groups, scores, rewards, references, batch)
 
 
 @torch.no_grad()

@@ -7,38 +7,39 @@ import pytest
 from analysis_fixtures import random_scores, write_sweep
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
+from report_fixtures import ALL_CASES, CASES, write_case, write_report_sweep
 
-from analysis import load
+from analysis import frontier, heatmap, profiles, scaling, shapes
 from analysis.comparison import compare
-from analysis.curves import learning_curves
-from analysis.figures import curves, effects
-from analysis.labels import spread, within, wrap
+from analysis.configs import variant_configs
+from analysis.curves import POINTS, learning_curves
+from analysis.figures import Evidence, effects, gallery
+from analysis.labels import spread, within, wrap, wrap_all
+from analysis.load import load
+from analysis.samples import read_samples
 from analysis.style import BASELINE, save, variant_colours
 
-LONG = [
-    "preset=grpo_tcr,clip.high=0.28,group_size=64,task.length_penalty.coefficient=0.001",
-    "preset=dapo,clip.high=0.24,group_size=8,a=$x$",
-    "preset=averyveryveryveryveryverylongnamewithoutanycommaoranythingelse,agg=token",
-]
-SWEEPS = {
-    "3 variants": (random_scores([f"norm={i}" for i in range(3)], 6), 10),
-    "7 that end together": ({f"norm={i}": list(np.random.default_rng(i).normal(0.8, 0.001, 6)) for i in range(7)}, 10),
-    "8 variants": (random_scores([f"norm={i}" for i in range(8)], 6), 10),
-    "20 variants": (random_scores([f"group_size={i % 5},clip.high=0.{i}" for i in range(20)], 3), 100_00),
-    "long names": (random_scores(LONG, 6), 10),
-    "one seed": (random_scores(["norm=a", "norm=b"], 1), 10),
-    "one variant": (random_scores(["default"], 4), 10),
-}
+
+def evidence(folder) -> Evidence:
+    data = load(folder)
+    return Evidence(data, compare(data), data, variant_configs(data), read_samples(data))
 
 
-@pytest.fixture(params=list(SWEEPS), ids=list(SWEEPS))
-def figures(request, tmp_path) -> list:
-    scores, last_step = SWEEPS[request.param]
-    data = load(write_sweep(tmp_path, scores, min(last_step, 20)))
-    data.metrics["step"] *= last_step // 10
-    comparison = compare(data)
-    drawn = [curves(comparison, learning_curves(data, comparison))]
-    return drawn + ([effects(comparison)] if comparison.others else [])
+TOGETHER = {f"norm={i}": list(np.random.default_rng(i).normal(0.8, 0.001, 6)) for i in range(7)}
+
+
+@pytest.fixture(scope="module", params=[*ALL_CASES, "7 that end together", "formulas"])
+def figures(request, tmp_path_factory) -> list:
+    """Everything that can be drawn from a sweep, or from nothing."""
+    folder = tmp_path_factory.mktemp("case") / "sweep"
+    if request.param == "formulas":
+        return [draw() for draw in shapes.FIGURES.values()]
+    if request.param == "7 that end together":
+        write_sweep(folder, TOGETHER, 10_000 // 500)
+    else:
+        write_case(folder, request.param)
+    drawn, _ = gallery(evidence(folder))
+    return [each.figure for each in drawn]
 
 
 def texts(figure) -> list[Text]:
@@ -67,7 +68,7 @@ def test_no_text_covers_another_or_is_cut(figures):
 def test_numbers_and_names_do_not_lie_on_the_data(figures):
     for figure in figures:
         panels = [axes.get_window_extent().padded(-1) for axes in figure.axes]
-        outside = [text for text in texts(figure) if text.figure is figure and text.axes is None]
+        outside = [text for text in texts(figure) if text.axes is None]
         assert not [text.get_text() for text in outside for panel in panels if panel.overlaps(text.get_window_extent())]
 
 
@@ -125,3 +126,111 @@ def test_long_labels_are_wrapped_at_commas_and_cut():
     assert wrap("a=1,b=2", 12) == "a=1,b=2"
     lines = wrap("x" * 100, 12).split("\n")
     assert len(lines) == 3 and lines[-1].endswith("…") and max(map(len, lines)) == 12
+
+
+def test_names_that_would_be_cut_to_the_same_text_lose_what_they_share():
+    names = [f"preset=grpo_tcr,group_size=64,penalty={i}" for i in (1, 2)]
+    assert list(wrap_all([*names, "x"], 16, 2).values()) == ["…penalty=1", "…penalty=2", "x"]
+    assert wrap("coefficient_of_length=0.001", 24) == "coefficient_of_length=\n0.001"  # not inside a number
+
+
+def test_curves_are_thinned_to_what_a_figure_shows(tmp_path):
+    data = load(write_sweep(tmp_path, random_scores(["norm=a"], 3), 400))
+    line = learning_curves(data, compare(data))["norm=a"]
+    assert line.steps.size == POINTS and (line.steps[0], line.steps[-1]) == (0, 400)
+    row = data.metrics[data.metrics["step"] == line.steps[7]]["eval/greedy_accuracy"]
+    assert line.iqm[7] == pytest.approx(row.mean())
+
+
+def test_heat_map_is_exactly_zero_at_the_baseline_and_interactions_are_differences_of_differences(tmp_path):
+    comparison = compare(load(write_case(tmp_path / "sweep", "two axes")), baseline="norm=global,clip=b")
+    found, scores = heatmap.cross(comparison), comparison.scores
+    assert found.baseline == ("global", "b") and found.difference.values.shape == (3, 4)
+    assert found.difference.values.loc["global", "b"] == 0.0
+    cells = found.interaction.values
+    assert (cells.loc["global"] == 0).all() and (cells["b"] == 0).all()
+    by_hand = []
+    for seed in scores.index:
+        y = {(a, b): scores.loc[seed, f"norm={a},clip={b}"] for a in ("none", "global") for b in ("d", "b")}
+        by_hand.append((y["none", "d"] - y["none", "b"]) - (y["global", "d"] - y["global", "b"]))
+    assert cells.loc["none", "d"] == pytest.approx(np.mean(by_hand))
+    texts_shown = [t.get_text() for t in heatmap.heat_map(comparison, found).axes[0].texts]
+    assert texts_shown[cells.columns.get_loc("b") + 4 * cells.index.get_loc("global")] == "0.000"
+
+
+@pytest.mark.parametrize("case", ["3 variants", "20 variants", "one variant"])
+def test_no_heat_map_without_two_crossed_axes(tmp_path, case):
+    assert heatmap.cross(compare(load(write_case(tmp_path / "sweep", case)))) is None
+
+
+def test_group_sizes_at_equal_steps_and_at_equal_rollouts(tmp_path):
+    folder = write_case(tmp_path / "sweep", "group sizes")
+    data = load(folder)
+    dear = data.metrics["variant"].str.endswith("=16")
+    data.metrics.loc[dear, "progress/completions"] *= 4  # the largest groups cost four times as much a step
+    found = scaling.scaling(data, compare(data), scaling.size_key(data))
+    assert (found.steps, found.rollouts) == (40, 128 * 40) and set(found.at_steps) == {"norm=local", "norm=rloo"}
+    line, cut = found.at_steps["norm=rloo"], found.at_rollouts["norm=rloo"]
+    assert line.sizes.tolist() == [2, 4, 8, 16] and (cut.iqm[:3] == line.iqm[:3]).all()
+    own = data.metrics[(data.metrics["variant"] == "norm=rloo,group_size=16") & (data.metrics["step"] == 10)]
+    values = np.sort(own["eval/greedy_accuracy"])
+    assert cut.iqm[3] == pytest.approx(values[1:-1].mean()) and cut.iqm[3] < line.iqm[3]
+
+
+def test_profile_is_the_share_of_runs_above_each_threshold_over_tasks(tmp_path):
+    found = evidence(write_case(tmp_path / "sweep", "tasks"))
+    lines = profiles.profiles(found.data)
+    runs = found.data.runs
+    shares = [(runs.loc[(runs["norm"] == "global") & (runs["task"] == task), "score"] > 0.68).mean()
+              for task in ("sort", "bandit", "length")]  # fmt: skip
+    assert lines["global"].iqm[68] == pytest.approx(np.mean(shares)) and 0 < np.mean(shares) < 1
+    assert (np.diff(lines["global"].iqm) <= 0).all() and (lines["global"].low <= lines["global"].high).all()
+
+
+def test_frontier_pairs_each_run_with_its_own_kl_and_keeps_who_is_not_beaten(tmp_path):
+    found = evidence(write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 4))
+    crosses = frontier.crosses(found.data, found.comparison, "kl/ref_exact")
+    rows = found.data.metrics[found.data.metrics["name"] == "norm=global,seed=2"].tail(5)  # a tenth of 41, rounded up
+    place = int(np.flatnonzero(crosses["norm=global"].score == found.comparison.scores.loc[2, "norm=global"])[0])
+    assert crosses["norm=global"].kl[place] == pytest.approx(rows["kl/ref_exact"].mean())
+
+    def at(kl, score):
+        return frontier.Cross(np.zeros(1), np.zeros(1), (kl, 0, 0), (score, 0, 0))
+
+    points = {"a": at(1, 0.5), "b": at(2, 0.4), "c": at(3, 0.9), "d": at(3, 0.7)}
+    assert frontier.best(points) == ["a", "c"]
+
+
+def test_votes_of_three_kinds_and_of_two():
+    votes = {1: 0.7, 3: 0.8155, 5: 0.88653, 7: 0.93474, 9: 0.96081, 11: 0.97604, 15: 0.99125, 21: 0.99798}
+    assert {m: round(shapes.plurality(0.7, m), 5) for m in votes} == votes
+    assert shapes.binary_majority(0.7, 5) == pytest.approx(0.83692)
+
+
+def test_formulas_are_those_of_the_training_code():
+    import torch
+
+    from rlexp import clip, shaping
+
+    ratios = np.linspace(0.3, 2, 50)
+    for advantage in (1.0, -1.0):
+        logs = torch.tensor(ratios).log()[None, None]
+        one = torch.full_like(logs, advantage)
+        losses = clip.ppo(logs, torch.zeros_like(logs), one, logs > -9, low=0.2, high=0.28)[0, 0]
+        np.testing.assert_allclose(-losses.numpy(), shapes.clipped(ratios, advantage, 0.2, 0.28), rtol=1e-6)
+    lengths = np.arange(0, 1300, 50.0)
+    offered = torch.zeros(1, 26), torch.tensor(lengths)[None].float()
+    for power, function in ((1, shaping.overlong), (2, shaping.overlong_quadratic)):
+        shaped = function(*offered, cap=1000, cache=200, factor=1.5)[0]
+        np.testing.assert_allclose(shaped.numpy(), shapes.overlong(lengths, 1000, 200, 1.5, power), atol=1e-6)
+
+
+def test_advantages_of_the_worked_example():
+    rewards = np.array([[1.0, -1.0, 1.0, 0.0], [0.5, 0.5, 0.5, 0.5]])
+    np.testing.assert_allclose(shapes.normalised(rewards)[0], [0.7833, -1.3056, 0.7833, -0.2611], atol=1e-4)
+    assert (shapes.normalised(rewards)[1] == 0).all()
+
+
+def test_the_four_figures_of_formulas_are_one_command(tmp_path):
+    assert shapes.main([str(tmp_path / "out")]) == 0
+    assert len(list((tmp_path / "out").iterdir())) == 12

@@ -125,7 +125,8 @@ def test_a_run_can_be_found_by_what_it_is(sweep):
         assert (run.display_name, run.run_group, run.job_type) == (f"{item.variant}-s{seed}", item.variant, "train")
         assert (run.project, list(run.tags), run.run_id) == ("rlexp", ["study"], run_id(item))
         logged = {item.key: json.loads(item.value_json) for item in run.config.update}
-        wanted = {"seed": seed, "variant": item.variant, "clip": {"name": "symmetric", "high": 0.28}}
+        wanted = {"seed": seed, "variant": item.variant, "sweep_name": item.folder.parent.name}
+        wanted |= {"clip": {"name": "symmetric", "high": 0.28}}
         assert {key: logged[key] for key in wanted} == wanted
 
 

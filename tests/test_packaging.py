@@ -30,7 +30,12 @@ def run_from_root(script: str, path: Path) -> str:
 
 
 def test_the_wheel_holds_code_configs_and_plugin(installed):
-    for file in ("rlexp/train.py", "analysis/compare.py", "hydra_plugins/rlexp_launcher/fused.py"):
+    for file in (
+        "rlexp/train.py",
+        "analysis/compare.py",
+        "analysis/templates/report.html",
+        "hydra_plugins/rlexp_launcher/fused.py",
+    ):
         assert (installed / file).is_file()
     shipped = {path.relative_to(installed / "rlexp/conf") for path in (installed / "rlexp/conf").rglob("*.yaml")}
     assert shipped == {path.relative_to(ROOT / "conf") for path in (ROOT / "conf").rglob("*.yaml")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -99,6 +100,14 @@ class Sort:
         last = (residue - items.sum(-1, keepdim=True)) % self.alphabet
         prompt = torch.cat([items, last, torch.full_like(last, self.separator)], -1)
         return prompt.masked_fill(~torch.cat([present, torch.ones_like(present[..., :1])], -1), self.pad)
+
+    def render(self, tokens: Sequence[int]) -> str:
+        """`[8, 3, 1, 10]` → `"3 1 →"`, `[1, 3, 9]` → `"1 3 end"`; padding before a prompt is left out."""
+        words = {self.pad: "pad", self.end: "end", self.separator: "→", self.alphabet + 3: "·"}
+        items = list(tokens)
+        while items and items[0] == self.pad and items[-1] == self.separator:
+            items.pop(0)
+        return " ".join(words.get(token, str(token)) for token in items)
 
     def targets(self, prompts: Tensor) -> Tensor:
         """Return the sorted items, ``NOTHING`` behind them: ``[R, P, L] -> [R, P, L − 1]``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,6 +54,10 @@ class SortLecture:
     def oracle(self, prompts: Tensor) -> tuple[Tensor, Tensor]:
         """Answer right: ``[R, P, 3]`` to tokens and mask ``[R, P, 3]``."""
         return prompts.sort(-1).values, torch.ones_like(prompts, dtype=torch.bool)
+
+    def render(self, tokens: Sequence[int]) -> str:
+        """`[3, 2, 4]` → `"3 2 4"`."""
+        return " ".join(map(str, tokens))
 
     def score(self, prompts: Tensor, completions: Tensor, mask: Tensor, finished: Tensor) -> Scores:
         """Judge completions ``[R, P, G, 3]``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -64,6 +65,10 @@ class TokenPreference:
         repeated = prompts[..., torch.arange(self.cap, device=prompts.device) % self.prompt_length]
         answers = self.low + repeated % (self.vocabulary - self.low)
         return answers, torch.ones_like(answers, dtype=torch.bool)
+
+    def render(self, tokens: Sequence[int]) -> str:
+        """`[3, 2, 4]` → `"3 2 4"`."""
+        return " ".join(map(str, tokens))
 
     def score(self, prompts: Tensor, completions: Tensor, mask: Tensor, finished: Tensor) -> Scores:
         """Judge completions ``[R, P, G, T]``."""

@@ -1,0 +1,79 @@
+"""One more Weights & Biases run per sweep: its tables and figures, beside the runs that they are made of."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from analysis.comparison import Comparison
+from analysis.figures import Drawn
+from analysis.grids import long_grid
+from analysis.load import Data, block
+from analysis.style import style
+
+QUIET = {
+    "silent": True,
+    "console": "off",
+    "disable_git": True,
+    "disable_code": True,
+    "disable_job_creation": True,
+    "x_disable_stats": True,
+    "x_disable_meta": True,
+    "x_save_requirements": False,
+    "init_timeout": 10.0,
+    "finish_timeout": 60.0,
+}
+
+
+def mirrored(data: Data) -> bool:
+    """Whether the sweep's runs went to Weights & Biases, offline or online."""
+    logger = block(data.config, "logger")
+    return logger.get("name") == "wandb" and logger.get("mode") in ("offline", "online")
+
+
+def log_aggregate(data: Data, comparisons: Sequence[Comparison], figures: Sequence[Drawn]) -> None:
+    """Log the comparisons, the runs and every figure; online only if the runs were to be and a server answers."""
+    import wandb
+    from PIL import Image
+
+    grid = long_grid(comparisons)
+    logger, sweep = block(data.config, "logger"), data.folder.resolve().name
+    run = _open(
+        logger["mode"],
+        project=logger.get("project"),
+        entity=logger.get("entity"),
+        dir=str(data.folder),
+        name=f"{sweep}-comparison",
+        group="comparison",
+        job_type="aggregate",
+        tags=[*(logger.get("tags") or []), "comparison"],
+        config={"sweep_name": sweep, "metric": comparisons[0].metric, "baseline": comparisons[0].baseline},
+    )
+    runs = data.runs.astype(object).where(data.runs.notna(), None)
+    run.log({
+        "comparison": wandb.Table(columns=grid.headers, data=grid.rows),
+        "runs": wandb.Table(columns=list(runs.columns), data=runs.to_numpy().tolist()),
+        **{f"figures/{drawn.name}": wandb.Image(Image.open(_png(drawn)), caption=drawn.caption) for drawn in figures},
+    })  # fmt: skip
+    run.finish()
+
+
+def _png(drawn: Drawn) -> io.BytesIO:
+    buffer = io.BytesIO()
+    with style():
+        drawn.figure.savefig(buffer, format="png")
+    buffer.seek(0)
+    return buffer
+
+
+def _open(mode: str, **options: Any) -> Any:
+    import wandb
+
+    known = {name: value for name, value in QUIET.items() if name in wandb.Settings.model_fields}
+    options |= {"settings": wandb.Settings(**known), "reinit": "create_new"}
+    wandb.setup(settings=options["settings"])
+    if mode == "online":
+        try:
+            return wandb.init(mode="online", **options)
+        except wandb.errors.Error:
+            pass  # the runs themselves said so already
+    return wandb.init(mode="offline", **options)

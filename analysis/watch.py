@@ -1,0 +1,113 @@
+"""A sweep's comparison while it trains: `python -m analysis.watch runs/<sweep>`; Ctrl-C ends it."""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from analysis.comparison import compare, late_means
+from analysis.load import SUMMARY_FILE, Data, block, load
+from analysis.read import AnalysisError
+from analysis.tables import comparison_grid, fit, print_grid
+from analysis.variants import known, short_labels, split, without_seed
+
+RUNNING = "running"
+
+
+def so_far(folder: str | Path, metric: str | None = None) -> tuple[Data, str]:
+    """A sweep's data as if it ended now: all runs cut to the step that each has reached, and the metric.
+
+    Runs without a summary count as running; their score is the late mean of the metric up to there.
+    """
+    data = load(folder)
+    metric = metric or data.score_metric or block(data.config, "score").get("metric")
+    if not metric or metric not in data.metrics:
+        raise AnalysisError(f"no run has logged {metric or 'the metric of its score'} yet")
+    data = _named(data)
+    running = ~data.runs["name"].map(lambda name: (data.folder / name / SUMMARY_FILE).exists())
+    status = data.runs["status"].mask(running, RUNNING)
+    alive = data.runs.loc[running | (status == "completed"), "name"]
+    rows = data.metrics[data.metrics["name"].isin(alive)]
+    reached = int(rows.groupby("name")["step"].max().min()) if len(rows) else 0
+    metrics = data.metrics[data.metrics["step"] <= reached]
+    cut = data._replace(metrics=metrics, score_metric=None)
+    scores = data.runs["name"].map(late_means(cut, metric))
+    return cut._replace(runs=data.runs.assign(status=status, score=scores), score_metric=metric), metric
+
+
+def _named(data: Data) -> Data:
+    """The data with runs that have no summary under the variant that their folder names, as the others are."""
+    names = {name: ",".join(without_seed(split(name))) for name in data.runs["name"] if "=" in name}
+    silent = ~data.runs["name"].map(lambda name: (data.folder / name / SUMMARY_FILE).exists())
+    variants = data.runs["variant"].mask(silent, data.runs["name"].map(names).fillna(data.runs["variant"]))
+    renamed = dict(zip(data.runs["name"], variants, strict=True))
+    order = list(dict.fromkeys(variants))
+    axis, labels = short_labels({variant: split(variant) for variant in order})
+    metrics = data.metrics.assign(variant=data.metrics["name"].map(renamed))
+    return data._replace(
+        runs=data.runs.assign(variant=variants), metrics=metrics, variants=order, labels=labels, axis=axis
+    )
+
+
+def screen(folder: str | Path, width: int, baseline: str | None = None, metric: str | None = None) -> tuple[Text, bool]:
+    """What is shown now, and whether the sweep still runs."""
+    data, metric = so_far(folder, metric)
+    status = data.runs["status"]
+    reached = int(data.metrics["step"].max()) if len(data.metrics) else 0
+    comparable = data._replace(runs=data.runs.assign(status=status.replace(RUNNING, "completed")))
+    wanted = baseline or data.planned_baseline
+    comparison = compare(comparable, metric, wanted if wanted and known(wanted, data.labels) else None)
+    counts = ", ".join(f"{count} {name}" for name, count in status.value_counts().items())
+    total = data.config.get("steps")
+    title = f"{data.folder.resolve().name}: {metric} up to step {reached}{f' of {total}' if total else ''}; {counts}"
+    console = Console(width=width, force_terminal=True)
+    with console.capture() as drawn:
+        print_grid(fit(comparison_grid(comparison), width), console, title)
+        console.print(Text("a look at a sweep that is not done: no basis for a claim", style="dim"))
+    return Text.from_ansi(drawn.get()), bool((status == RUNNING).any())
+
+
+def watch(
+    folder: str | Path, every: float, baseline: str | None = None, metric: str | None = None, console=None
+) -> None:
+    """Show the comparison and refresh it until no run is running."""
+    console = console or Console()
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            try:
+                text, going = screen(folder, console.width, baseline, metric)
+            except AnalysisError as error:
+                text, going = Text(f"waiting: {error}"), True
+            live.update(Group(text), refresh=True)
+            if not going:
+                return
+            time.sleep(every)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; 0: the sweep has ended or Ctrl-C, 2: there is no such folder."""
+    parser = argparse.ArgumentParser(prog="python -m analysis.watch", description=__doc__)
+    parser.add_argument("folder", help="a sweep's folder, such as runs/<sweep>; it may be empty still")
+    parser.add_argument("--baseline", help="variant to compare with; the first unless named")
+    parser.add_argument("--metric", help="compare this metric instead of that of the score")
+    parser.add_argument(
+        "--every", type=float, default=5.0, metavar="SECONDS", help="time between looks; 5 unless named"
+    )
+    options = parser.parse_args(arguments)
+    if not Path(options.folder).is_dir():
+        print(f"error: '{options.folder}' is not a folder", file=sys.stderr)
+        return 2
+    try:
+        watch(options.folder, options.every, options.baseline, options.metric)
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,234 @@
+"""The page of a sweep: complete, escaped, and in a browser without an error or a request."""
+
+import json
+import re
+import shlex
+import shutil
+from functools import cache
+from html.parser import HTMLParser
+
+import pytest
+from command import command  # noqa: F401 (a fixture)
+from report_fixtures import ALL_CASES, CASES, SCRIPT, fail, write_case, write_report_sweep
+from small_runs import SHORT
+
+from analysis import report
+from analysis.figures import MAKERS
+from analysis.report import main, write_report
+
+CHROMIUM, DRIVER = shutil.which("chromium") or shutil.which("chromium-browser"), shutil.which("chromedriver")
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+FLAGS += ["--disable-sync", "--no-first-run", "--window-size=1200,1000"]
+
+
+class Page(HTMLParser):
+    """What the tests look at: tags with their attributes, and the text."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.words = [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def page_of(folder, **choices):
+    return Page(write_report(folder, **choices).path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """A function that returns what was written for a case; each is written once."""
+    return cache(lambda case: write_report(write_case(tmp_path_factory.mktemp("case") / "sweep", case)))
+
+
+@pytest.mark.parametrize("case", ALL_CASES)
+def test_every_figure_is_on_the_page_or_left_out_with_a_reason(reports, case):
+    written = reports(case)
+    said = [each.title.split(",")[0] for each in (*written.figures, *written.absent)]
+    assert set(said) == {title for title, _ in MAKERS.values()}
+    page = Page(written.path.read_text(encoding="utf-8"))
+    pictures = page.all("svg")
+    assert len(pictures) >= len(written.figures) and all(picture["role"] == "img" for picture in pictures)
+    alternatives = [picture["aria-label"] for picture in pictures]
+    for drawn in written.figures:
+        assert f"{drawn.title}. {drawn.caption} {drawn.words}" in alternatives
+        assert len(drawn.words) > 5
+    for absent in written.absent:
+        assert f"{absent.title}: {absent.reason}." in page.text
+
+
+def test_ids_are_unique_and_every_reference_has_its_target(reports):
+    html = reports("8 variants").path.read_text()
+    ids = re.findall(r'\bid="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:url\(#|href="#)([^")]+)', html)) <= set(ids)
+
+
+def test_text_from_names_and_completions_is_escaped(tmp_path):
+    folder = write_case(tmp_path / "sweep", "markup")
+    html = write_report(folder, baseline=SCRIPT).path.read_text()
+    page = Page(html)
+    assert len(page.all("script")) == 1 and html.count("<script") == 1
+    assert page.all("b") == [] and "<b>0 & 3</b>" in page.text
+    assert "<script>alert(1)" in page.text.replace("< script", "<script")
+
+
+def test_failed_collapsed_and_damaged_runs_are_listed_with_the_reason(tmp_path):
+    folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 4)
+    fail(folder, "norm=global,seed=2")
+    (folder / "norm=hybrid,seed=1" / "metrics.jsonl").open("a").write('{"step": 40, "rew')
+    summary = folder / "norm=local,seed=0" / "summary.json"
+    summary.write_text(json.dumps(json.loads(summary.read_text()) | {"score": 0.01, "collapsed": True}))
+    text = page_of(folder).text
+    assert "norm=global,seed=2 failed or damaged diverged: diverged by step 7: loss/total is nan" in text
+    assert "norm=hybrid,seed=1 failed or damaged metrics.jsonl: 1 damaged line skipped" in text
+    assert "norm=local,seed=0 collapsed score 0.01 is below the floor" in text
+
+
+def test_what_differs_between_the_variants_is_shown_and_what_does_not_is_folded_away(tmp_path):
+    text = page_of(write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 3)).text
+    assert "norm clip.high norm.name local 0.2 local global 0.28 global hybrid 0.2 hybrid" in text
+    assert "clip.low 0.2" in text and "seed 0" not in text.split("The same in all variants")[1].split("Failed")[0]
+
+
+def test_samples_of_three_moments_are_shown_for_each_run(tmp_path):
+    folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"][:2], 2)
+    page = page_of(folder)
+    for step in (0, 20, 40):
+        assert page.text.count(f"After {step} steps") == 4
+    line = json.loads((folder / "norm=local,seed=1" / "samples.jsonl").read_text().splitlines()[-1])
+    assert f"{line['prompt']} {line['completion']}" in page.text
+    assert f"{line['reward']:.2f} {line['advantage']:+.2f}".replace("-", "−") in page.text
+
+
+def test_long_completions_are_cut(tmp_path):
+    page = page_of(write_report_sweep(tmp_path / "sweep", CASES["3 variants"][:2], 1, text="7 " * 5000))
+    assert len(page.text) < 100_000 and "…" in page.text
+
+
+def test_the_command_is_hydras_without_the_folder(tmp_path):
+    folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 3)
+    overrides = {"task": ["norm=local,global,hybrid", "seed=range(0,3)"]}
+    overrides |= {"hydra": ["hydra.sweep.dir=/x", "hydra.mode=MULTIRUN"]}
+    (folder / "multirun.yaml").write_text(json.dumps({"hydra": {"overrides": overrides}}))
+    (command,) = [text for text in page_of(folder).words if text.startswith("python -m rlexp.train -m")]
+    assert shlex.split(command)[3:] == ["-m", "norm=local,global,hybrid", "seed=range(0,3)"]
+
+
+def test_of_many_runs_the_odd_ones_come_first_and_the_page_stays_small(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "MOST_DETAILS", 20)
+    folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 9, 20)
+    fail(folder, "norm=hybrid,seed=8")
+    page = page_of(folder)
+    assert len([tag for tag in page.all("details") if tag.get("class") == "run"]) == 20
+    assert "norm=hybrid,seed=8: diverged" in page.text and "for 20 of 27 runs" in page.text
+
+
+def test_a_hundred_variants_of_one_run_fit_into_five_megabytes(tmp_path):
+    folder = write_report_sweep(tmp_path / "sweep", [f"clip.high=0.{i},norm={i % 3}" for i in range(100)], 1, 100)
+    written = write_report(folder)
+    assert written.path.stat().st_size < 5e6
+    assert "24 of 99 variants" in Page(written.path.read_text()).text
+
+
+def test_the_command_line_says_where_the_page_is_and_what_is_missing(tmp_path, capsys):
+    folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 3)
+    assert main([str(folder), "--figures", str(tmp_path / "figures")]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[-1] == str(folder / "analysis" / "report.html")
+    assert "left out: Two axes together: needs a sweep over exactly two axes" in "\n".join(out)
+    assert {path.suffix for path in (tmp_path / "figures").glob("entropy.*")} == {".svg", ".pdf", ".png"}
+    assert main([str(tmp_path / "nowhere")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_same_data_give_the_same_page(tmp_path):
+    folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 3)
+    assert write_report(folder).path.read_bytes() == write_report(folder).path.read_bytes()
+
+
+def test_a_sweep_ends_with_its_page(command, tmp_path):  # noqa: F811 (the fixture)
+    quick = ["task=sort_lecture", "model=positional", "group_size.prompts=3", "minibatches=1", "eval.prompts=3"]
+    result = command("-m", "norm=none,center", "seed=0,1", *(o for o in SHORT if "eval.prompts" not in o), *quick)
+    assert result.code == 0 and result.out.splitlines()[-2].endswith("analysis/report.html")
+    page = Page((tmp_path / result.out.splitlines()[-2]).read_text())
+    assert page.text.count("After 1 steps") == 4 and "norm=none,center" in page.text
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if not (CHROMIUM and DRIVER):
+        pytest.skip("chromium and chromedriver are not installed (apt-get install chromium chromium-driver)")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+def requests(browser):
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+
+
+def column(browser, table, place):
+    return browser.execute_script(
+        "return [...arguments[0].tBodies[0].rows].map(row => row.cells[arguments[1]].textContent)", table, place
+    )
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("case", ["3 variants", "20 variants", "long names", "one seed", "a failed run", "markup"])
+def test_in_a_browser(browser, reports, case):
+    path = reports(case).path
+    browser.get_log("performance")
+    browser.get_log("browser")
+    browser.get(path.as_uri())
+    loaded = [url for url in requests(browser) if not url.startswith("chrome:")]  # the empty page it starts with
+    assert [url for url in loaded if not url.startswith("data:")] == [path.as_uri()]
+    assert browser.get_log("browser") == []
+    unnamed = "return [...document.querySelectorAll('svg')].filter(s => !s.getAttribute('aria-label')).length"
+    assert browser.execute_script("return document.querySelectorAll('figure svg').length") >= 8
+    assert browser.execute_script(unnamed) == 0
+    wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert browser.execute_script(wide) <= 0  # only tables and figures scroll, inside their own box
+    assert browser.execute_script("return window.broken") is None
+
+
+@pytest.mark.browser
+def test_tables_sort_by_number_and_by_text(browser, reports):
+    path = reports("8 variants").path
+    browser.get(path.as_uri())
+    runs = browser.find_element("css selector", "table[aria-label='All runs']")
+    heads = [head.text for head in runs.find_elements("css selector", "th")]
+    score = heads.index("score")
+    before = [float(text) for text in column(browser, runs, score)]
+    runs.find_elements("css selector", "th button")[score].click()
+    assert [float(text) for text in column(browser, runs, score)] == sorted(before) != before
+    runs.find_elements("css selector", "th button")[score].click()
+    assert [float(text) for text in column(browser, runs, score)] == sorted(before, reverse=True)
+    runs.find_elements("css selector", "th button")[0].click()
+    assert column(browser, runs, 0) == sorted(column(browser, runs, 0))
+    comparison = browser.find_element("css selector", "table[aria-label='Comparison: Variants']")
+    heads = [head.text for head in comparison.find_elements("css selector", "th")]
+    comparison.find_elements("css selector", "th button")[heads.index("difference [95 %]")].click()
+    cells = column(browser, comparison, heads.index("difference [95 %]"))
+    numbers = [float(cell.split()[0].replace("−", "-")) for cell in cells if cell != "baseline"]
+    assert numbers == sorted(numbers) and min(numbers) < 0
