@@ -1,5 +1,5 @@
 """A configuration in the settings of other frameworks: ``python -m rlexp.export preset=lite_ppo to=trl``.
 
-``rule`` says what a table is and applies it; ``trl``, ``verl`` and ``openrlhf`` are one table each, of the versions that
-they name. A table is the whole knowledge about a framework: axis, choice, its settings there, and what stays different.
+``rule`` says what a table is and applies it. ``trl``, ``verl`` and ``openrlhf`` are a table each, of the version that
+they name: axis, choice, its settings there, and what stays different. ``common`` holds in all of them.
 """

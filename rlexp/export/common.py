@@ -1,25 +1,28 @@
-"""What holds in every framework: rewards are the user's own function there, samplers are real, policies come trained."""
+"""What holds in every framework: rewards are the user's function, samplers are real, policies come trained."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from rlexp import shaping
+from rlexp.config import Config
+from rlexp.errors import shown
 from rlexp.export.rule import NOTHING, Rule, Table
 
-GROUP_TOO_SMALL = "no advantage of a group of one"
 SIMULATED = "a simulation of this project; there the sampler is the inference engine"
 CHECKPOINT = Rule(notes=("start from a checkpoint that was trained so",))
 
 
-def in_the_reward(name: str) -> Rule:
-    """Return the rule of a shaping that a framework leaves to the reward function."""
-    first = shaping.FUNCTIONS[name].__doc__.partition("\n")[0]
-    return Rule(notes=(f"is for your reward function to do: {first}",))
+def in_the_reward(node: Any, config: Config) -> str:
+    """Return what a shaping does, for frameworks that leave it to the reward function."""
+    first = shaping.FUNCTIONS[node.name].__doc__.partition("\n")[0]
+    knobs = ", ".join(f"{name}={shown(value)}" for name, value in node if name != "name")
+    return f"is for your reward function to do ({knobs}): {first}"
 
 
 COMMON: Table = {
-    "shaping": {name: in_the_reward(name) for name in shaping.FUNCTIONS} | {"none": NOTHING},
+    "shaping": dict.fromkeys(shaping.FUNCTIONS, Rule(notes=(in_the_reward,))) | {"none": NOTHING},
     "filter.refill": {"none": NOTHING},
     "filter.loss": {"none": NOTHING},
     "filter.statistics": {"none": NOTHING},

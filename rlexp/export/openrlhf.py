@@ -13,7 +13,10 @@ ESTIMATOR = "--algo.advantage.estimator"
 COEF = "--algo.kl.init_coef"
 ELSEWHERE = "OpenRLHF has no such advantage"
 CLAMPED = "the log-ratio is clamped at ±20 there"
-ROUNDING = "a group of equal rewards is not looked for there: rounding can leave it advantages of nearly 1"
+ROUNDING = (
+    "a group of equal rewards is not looked for there: rounding can leave it advantages of nearly 1, if they are not 0 "
+    "or 1"
+)
 GAE = "gae, its default, needs a critic"
 CLIP = {"--actor.policy_loss_type": "ppo", "--actor.eps_clip_low_high": lambda node, config: [node.low, node.high]}
 OPEN = {"--actor.policy_loss_type": "ppo", "--actor.eps_clip_low_high": [1, OUT_OF_REACH]}
@@ -77,10 +80,8 @@ RUN = Rule(
     },
     [
         "learning rate and response length are those of a tiny policy; the number of steps follows from the data",
-        "--reward.clip_range, ±10 by default, clips what the group's mean and deviation have already changed: out of reach",
-        when(
-            lambda node, config: config.lr_final != 1, "the learning rate falls as a cosine there, here along a line"
-        ),
+        "--reward.clip_range, ±10 by default, clips after the group's mean and deviation: out of reach",
+        when(lambda node, config: config.lr_final != 1, "the learning rate falls as a cosine there, here along a line"),
     ],
 )
 

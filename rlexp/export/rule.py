@@ -1,6 +1,6 @@
 """What a choice is in another framework, and what a whole configuration becomes there.
 
-A table gives for each part of a configuration and each function of it a ``Rule``, or a text that says why there is none.
+A table gives for each part of a configuration and each function of it a ``Rule``, or a text that says why not.
 """
 
 from __future__ import annotations
@@ -14,23 +14,6 @@ from typing import Any, NamedTuple
 from rlexp.config import Config
 from rlexp.errors import shown
 
-# Beside a configuration's axes: what every framework takes from the user, and what belongs to this project's runs alone.
-NOT_EXPORTED = {
-    "task",
-    "model",
-    "logger",
-    "log_every",
-    "checkpoint_every",
-    "resume",
-    "threads",
-    "device",
-    "matmul_precision",
-    "compile",
-    "eval",
-    "score",
-    "baseline",
-    "study",
-}
 PARTS = (
     "shaping",
     "filter.refill",
@@ -105,12 +88,12 @@ def off_policy(text: str) -> Note:
     return when(lambda node, config: updates(config) > 1, text)
 
 
-def fixed(**values: float) -> list[Note]:
+def fixed(**values: float | int) -> list[Note]:
     """Return notes about knobs that the framework has as constants."""
     return [partial(constant, name=name, value=value) for name, value in values.items()]
 
 
-def constant(node: Any, config: Config, *, name: str, value: float) -> str:
+def constant(node: Any, config: Config, *, name: str, value: float | int) -> str:
     """Say that a knob is a constant there, if it is another one than here."""
     here = getattr(node, name)
     return "" if here == value else f"{name} is {shown(here)} here and always {shown(value)} there"
@@ -118,7 +101,7 @@ def constant(node: Any, config: Config, *, name: str, value: float) -> str:
 
 def parts(config: Config) -> dict[str, Any]:
     """Return the nodes of a configuration that tables are about, in the order of the data flow."""
-    return {part: attrgetter(part)(config) for part in PARTS if hasattr(config, part.partition(".")[0])}
+    return {part: attrgetter(part)(config) for part in PARTS}
 
 
 def kind(part: str, node: Any) -> str:
@@ -132,7 +115,7 @@ def export(config: Config, framework: Framework) -> Exported:
     chosen = {part: (node, kind(part, node)) for part, node in parts(config).items()}
     if config.kl.name == "none":
         chosen = {part: each for part, each in chosen.items() if part not in OF_THE_PENALTY}
-    rules = {part: framework.table.get(part, {}).get(name, "no such thing") for part, (_, name) in chosen.items()}
+    rules = {part: framework.table.get(part, {}).get(name, "has no counterpart") for part, (_, name) in chosen.items()}
     implied = {part: (by, names) for by, rule in rules.items() for part, names in implications(rule)}
     apply(result, "", framework.run, config, config)
     for part, rule in rules.items():
@@ -174,5 +157,7 @@ def text(overrides: Sequence[str], config: Config, framework: Framework) -> str:
     """Return the export as text: comments, then what can be pasted."""
     settings, differs, missing = export(config, framework)
     head = [f"# {' '.join(overrides) or 'the default configuration'} as {framework.name}"]
-    head += lines("cannot be expressed:", missing) + lines("differs:", differs)
+    head += lines("cannot be expressed, what the framework does by default holds instead:", missing) + lines(
+        "differs:", differs
+    )
     return "\n".join([*head, framework.write(settings)])

@@ -7,12 +7,12 @@ from typing import Any
 
 from rlexp.config import Config
 from rlexp.export.common import over_common
-from rlexp.export.rule import NOTHING, Framework, Rule, fixed, knob, off_policy, updates, when
+from rlexp.export.rule import Framework, Rule, fixed, knob, off_policy, updates, when
 
 OUT_OF_REACH = 1e9
 ELSEWHERE = "GRPOTrainer has no such advantage"
 IN_RLOO = "only RLOOTrainer has KL in the reward, as k1"
-ROUNDING = "a group of equal rewards is not looked for there: rounding can leave it advantages up to about 1e-3"
+ROUNDING = "a group of equal rewards is not looked for there: rounding can leave it up to 1e-3, if not 0 or 1"
 EPS = fixed(eps=1e-4, ddof=1)
 CLIP = {"epsilon": knob("low"), "epsilon_high": knob("high")}
 SEQUENCE_CLIP = {**CLIP, "importance_sampling_level": "sequence"}
@@ -95,8 +95,10 @@ TABLE = over_common(
             "overlong": Rule(
                 {"reward_weights": knob("factor", lambda factor: [1.0, factor])},
                 [
-                    lambda node, config: "pass reward_funcs=[yours, get_soft_overlong_punishment(max_completion_len="
-                    f"{node.cap}, soft_punish_cache={node.cache})] of trl.rewards beside it"
+                    lambda node, config: (
+                        "pass reward_funcs=[yours, get_soft_overlong_punishment(max_completion_len="
+                        f"{node.cap}, soft_punish_cache={node.cache})] of trl.rewards beside it"
+                    )
                 ],
             ),
         },
@@ -182,6 +184,12 @@ TABLE = over_common(
                     "vespo_k_neg": knob("k_negative"),
                     "vespo_lambda_neg": knob("lambda_negative"),
                 },
+                [
+                    when(
+                        lambda node, config: config.mismatch.name.startswith("sequence"),
+                        "needs the token_truncate or token_mask of vLLM's correction",
+                    )
+                ],
                 implies={"agg": ("token",)},
             ),
             "opsm": Rule(
@@ -193,7 +201,7 @@ TABLE = over_common(
         "agg": {
             "token": Rule(
                 {"loss_type": "dapo"},
-                ["before TRL 1.16 the denominator was of another batch if steps_per_generation was not the accumulation"],
+                ["before TRL 1.16 the denominator was wrong if steps_per_generation was not the accumulation"],
             ),
             "bnpo": Rule({"loss_type": "bnpo"}, ["its minibatch is what one device holds at a time"]),
             "sequence": Rule({"loss_type": "grpo"}),
@@ -230,7 +238,10 @@ TABLE = over_common(
             ),
         },
         "mismatch": {
-            "none": Rule({"vllm_importance_sampling_correction": False}, ["is on there by default wherever vLLM samples"]),
+            "none": Rule(
+                {"vllm_importance_sampling_correction": False},
+                ["TRL corrects by default wherever vLLM samples: sequence_mask at 3"],
+            ),
             "token_truncate": mismatch("token_truncate"),
             "token_mask": mismatch("token_mask"),
             "sequence_truncate": mismatch("sequence_truncate"),

@@ -8,7 +8,7 @@ from typing import Any
 from rlexp.config import Config
 from rlexp.errors import shown
 from rlexp.export.common import over_common, stepwise
-from rlexp.export.rule import Framework, Note, Rule, fixed, knob, off_policy, updates, when
+from rlexp.export.rule import Framework, Note, Rule, fixed, knob, when
 
 OUT_OF_REACH = 1e9
 ACTOR = "actor_rollout_ref.actor"
@@ -18,8 +18,14 @@ CORRECTION = "algorithm.rollout_correction"
 OVERLONG = "+reward.reward_kwargs.overlong_buffer_cfg"
 ELSEWHERE = "verl has no such advantage"
 CLAMPED = "the log-ratio is clamped at ±20 there"
-RAW = "a group of one has its raw reward as advantage there, here 0"
-ROUNDING = "a group of equal rewards is not looked for there: rounding can leave it advantages up to about 0.1"
+RAW = when(
+    lambda node, config: config.group_size.completions == 1,
+    "a group of one has its raw reward as advantage there, here 0",
+)
+ROUNDING = (
+    "a group of equal rewards is not looked for there: rounding can leave it advantages up to 0.1, if "
+    "they are not 0 or 1"
+)
 CLIP = {f"{ACTOR}.clip_ratio_low": knob("low"), f"{ACTOR}.clip_ratio_high": knob("high")}
 SINGLE = "clip_ratio alone changes nothing there: the config supplies clip_ratio_low and clip_ratio_high"
 SEQUENCE = {"agg": ("sequence",)}
@@ -94,9 +100,7 @@ RUN = Rule(
     },
     [
         "learning rate, steps and response length are those of a tiny policy",
-        when(
-            lambda node, config: config.lr_final != 1, "the learning rate falls as a cosine there, here along a line"
-        ),
+        when(lambda node, config: config.lr_final != 1, "the learning rate falls as a cosine there, here along a line"),
     ],
 )
 
@@ -121,7 +125,7 @@ TABLE = over_common(
                     "algorithm.filter_groups.metric": "seq_reward",
                     "algorithm.filter_groups.max_num_gen_batches": knob("rounds"),
                 },
-                ["asks for a standard deviation of exactly 0 there, which rounding defeats for rewards other than 0 and 1"],
+                ["asks for a deviation of exactly 0 there, which rounding defeats, if rewards are not 0 or 1"],
             ),
             "difficulty": "groups are filtered by their variance alone",
         },
@@ -137,7 +141,9 @@ TABLE = over_common(
             "rloo": advantage("rloo", RAW),
             "opo": advantage("opo", RAW),
             "remax": advantage("remax"),
-            "gpg": advantage("gpg", "scales by the number of rewards other than 0 there, not of groups that differ", RAW),
+            "gpg": advantage(
+                "gpg", "scales by the number of rewards other than 0 there, not of groups that differ", RAW
+            ),
             "grpo_passk": advantage("grpo_passk", *fixed(eps=1e-6, ddof=1), norm_adv_by_std_in_grpo=True),
             "gdpo": advantage(
                 "gdpo",
@@ -149,7 +155,7 @@ TABLE = over_common(
             "reinforce_pp_baseline": advantage("reinforce_plus_plus_baseline", *WHITENED, GROUP_KL, *fixed(gamma=1.0)),
             "optimal_token": Rule(
                 {ESTIMATOR: "optimal_token_baseline", f"{ACTOR}.calculate_sum_pi_squared": True},
-                [*fixed(eps=1e-8), "where one completion is left, its tokens keep A = G there, or 0; here A = 0"],
+                ["where one completion is left, its tokens keep A = G there, or 0; here A = 0"],
             ),
             "none": f"{ELSEWHERE}; grpo with rollout.n=1 is the raw reward",
         },
@@ -283,14 +289,9 @@ TABLE = over_common(
 )
 
 
-def written(value: Any) -> str:
-    """Return a value as an override."""
-    return {None: "null", True: "True", False: "False"}.get(value, str(value)) if not isinstance(value, float) else str(value)
-
-
 def write(settings: Mapping[str, Any]) -> str:
     """Return the command."""
-    arguments = {name: written(value) for name, value in settings.items()}
+    arguments = {name: shown(value) for name, value in settings.items()}
     return f"python3 -m verl.trainer.main_ppo \\\n    {stepwise(arguments, '=')}"
 
 
