@@ -26,6 +26,7 @@ COMMON: Table = {
     "filter.refill": {"none": NOTHING},
     "filter.loss": {"none": NOTHING},
     "filter.statistics": {"none": NOTHING},
+    "teacher": {"none": NOTHING},
     "kl_control": {"fixed": NOTHING},
     "reference": {"frozen": NOTHING},
     "sampler": {"exact": NOTHING, "noisy": SIMULATED, "bf16": SIMULATED},

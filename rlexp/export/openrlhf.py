@@ -11,13 +11,11 @@ from rlexp.export.rule import NOTHING, Framework, Note, Rule, fixed, knob, when
 OUT_OF_REACH = 1000000  # argparse reads -1e9 as a flag
 ESTIMATOR = "--algo.advantage.estimator"
 COEF = "--algo.kl.init_coef"
-ELSEWHERE = "OpenRLHF has no such advantage"
 CLAMPED = "the log-ratio is clamped at ±20 there"
 ROUNDING = (
-    "a group of equal rewards is not looked for there: rounding can leave it advantages of nearly 1, if they are not 0 "
-    "or 1"
+    "a group of equal rewards is not looked for there: rounding can leave it advantages of nearly 1, unless rewards are 0 "
+    "and 1"
 )
-GAE = "gae, its default, needs a critic"
 CLIP = {"--actor.policy_loss_type": "ppo", "--actor.eps_clip_low_high": lambda node, config: [node.low, node.high]}
 OPEN = {"--actor.policy_loss_type": "ppo", "--actor.eps_clip_low_high": [1, OUT_OF_REACH]}
 WHITENED = ["eps is added to the variance there", *fixed(eps=1e-8, ddof=0)]
@@ -137,7 +135,7 @@ TABLE = over_common(
             "rloo": advantage("rloo", KL_AFTER),
             "reinforce_pp": advantage("reinforce", *WHITENED, gamma=knob("gamma")),
             "reinforce_pp_baseline": advantage("reinforce_baseline", *WHITENED, gamma=knob("gamma")),
-            "none": f"{ELSEWHERE}; reinforce whitens over all tokens, and {GAE}",
+            "none": "reinforce whitens over all tokens, and gae, the default, needs a critic",
         },
         "clip": {
             "naive": Rule(

@@ -20,6 +20,7 @@ PARTS = (
     "filter.loss",
     "filter.statistics",
     "norm",
+    "teacher",
     "clip",
     "agg",
     "kl",

@@ -10,9 +10,11 @@ from rlexp.export.common import over_common
 from rlexp.export.rule import Framework, Rule, fixed, knob, off_policy, updates, when
 
 OUT_OF_REACH = 1e9
-ELSEWHERE = "GRPOTrainer has no such advantage"
 IN_RLOO = "only RLOOTrainer has KL in the reward, as k1"
-ROUNDING = "a group of equal rewards is not looked for there: rounding can leave it up to 1e-3, if not 0 or 1"
+ROUNDING = (
+    "a group of equal rewards is not looked for there: rounding can leave it advantages up to 1e-3, unless rewards are 0 "
+    "and 1"
+)
 EPS = fixed(eps=1e-4, ddof=1)
 CLIP = {"epsilon": knob("low"), "epsilon_high": knob("high")}
 SEQUENCE_CLIP = {**CLIP, "importance_sampling_level": "sequence"}
@@ -124,7 +126,7 @@ TABLE = over_common(
             "center": Rule({"scale_rewards": "none"}),
             "local": Rule({"scale_rewards": "group"}, [*EPS, ROUNDING]),
             "hybrid": Rule({"scale_rewards": "batch"}, [*EPS, ROUNDING]),
-            "hybrid_centered": f"{ELSEWHERE}; up to eps it is RLOOTrainer with normalize_advantages=True",
+            "hybrid_centered": "only RLOOTrainer has it, up to eps: normalize_advantages=True",
             "rloo": Rule(
                 {"scale_rewards": "none"},
                 [
@@ -139,8 +141,8 @@ TABLE = over_common(
                 },
                 [*EPS, "pass one function for each of the task's reward components as reward_funcs"],
             ),
-            **dict.fromkeys(("global", "center_batch", "batch_mean_group_std", "max"), ELSEWHERE),
         },
+        "teacher": dict.fromkeys(("added", "alone"), "only MiniLLMTrainer has a teacher"),
         "clip": {
             "naive": Rule(
                 {"epsilon": OUT_OF_REACH, "epsilon_high": OUT_OF_REACH},

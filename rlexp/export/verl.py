@@ -16,15 +16,14 @@ MODE = f"{ACTOR}.policy_loss.loss_mode"
 ESTIMATOR = "algorithm.adv_estimator"
 CORRECTION = "algorithm.rollout_correction"
 OVERLONG = "+reward.reward_kwargs.overlong_buffer_cfg"
-ELSEWHERE = "verl has no such advantage"
 CLAMPED = "the log-ratio is clamped at ±20 there"
 RAW = when(
     lambda node, config: config.group_size.completions == 1,
     "a group of one has its raw reward as advantage there, here 0",
 )
 ROUNDING = (
-    "a group of equal rewards is not looked for there: rounding can leave it advantages up to 0.1, if "
-    "they are not 0 or 1"
+    "a group of equal rewards is not looked for there: rounding can leave it advantages up to 0.1, unless rewards are 0 "
+    "and 1"
 )
 CLIP = {f"{ACTOR}.clip_ratio_low": knob("low"), f"{ACTOR}.clip_ratio_high": knob("high")}
 SINGLE = "clip_ratio alone changes nothing there: the config supplies clip_ratio_low and clip_ratio_high"
@@ -157,8 +156,9 @@ TABLE = over_common(
                 {ESTIMATOR: "optimal_token_baseline", f"{ACTOR}.calculate_sum_pi_squared": True},
                 ["where one completion is left, its tokens keep A = G there, or 0; here A = 0"],
             ),
-            "none": f"{ELSEWHERE}; grpo with rollout.n=1 is the raw reward",
+            "none": "only grpo with rollout.n=1 leaves the reward as it is",
         },
+        "teacher": dict.fromkeys(("added", "alone"), "distillation.* has losses of its own, none of them an advantage"),
         "clip": {
             "naive": loss("gpg", {}),
             "unclipped": loss(
