@@ -10,8 +10,15 @@ from rlexp.config import Config
 from rlexp.errors import shown
 from rlexp.export.rule import NOTHING, Rule, Table
 
+CLAMPED = "the log-ratio is clamped at ±20 there"
+POINTLESS = "its gradient is zero in expectation, there as here"
 SIMULATED = "a simulation of this project; there the sampler is the inference engine"
 CHECKPOINT = Rule(notes=("start from a checkpoint that was trained so",))
+
+
+def rounding(most: str) -> str:
+    """Return the note about groups of equal rewards, whose advantages are exactly 0 here."""
+    return f"a group of equal rewards is not looked for there: rounding can leave it {most}, unless rewards are 0 and 1"
 
 
 def in_the_reward(node: Any, config: Config) -> str:

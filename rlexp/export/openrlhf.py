@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlexp.export.common import over_common, stepwise
+from rlexp.export.common import CLAMPED, POINTLESS, over_common, rounding, stepwise
 from rlexp.export.rule import NOTHING, Framework, Note, Rule, fixed, knob, when
 
 OUT_OF_REACH = 1000000  # argparse reads -1e9 as a flag
 ESTIMATOR = "--algo.advantage.estimator"
 COEF = "--algo.kl.init_coef"
-CLAMPED = "the log-ratio is clamped at ±20 there"
-ROUNDING = (
-    "a group of equal rewards is not looked for there: rounding can leave it advantages of nearly 1, unless rewards are 0 "
-    "and 1"
-)
+ROUNDING = rounding("nearly 1")
 CLIP = {"--actor.policy_loss_type": "ppo", "--actor.eps_clip_low_high": lambda node, config: [node.low, node.high]}
 OPEN = {"--actor.policy_loss_type": "ppo", "--actor.eps_clip_low_high": [1, OUT_OF_REACH]}
 WHITENED = ["eps is added to the variance there", *fixed(eps=1e-8, ddof=0)]
@@ -167,7 +163,7 @@ TABLE = over_common(
         },
         "kl": {
             "none": Rule({COEF: 0}),
-            "k1 in the loss": penalty("k1", True, TOKEN_KL, "its gradient is zero in expectation"),
+            "k1 in the loss": penalty("k1", True, TOKEN_KL, POINTLESS),
             "k2 in the loss": penalty("k2", True, TOKEN_KL),
             "k3 in the loss": penalty("k3", True, TOKEN_KL),
             "k1 in the reward": penalty("k1", False),

@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlexp.config import Config
-from rlexp.export.common import over_common
+from rlexp.export.common import over_common, rounding
 from rlexp.export.rule import Framework, Rule, fixed, knob, off_policy, updates, when
 
 OUT_OF_REACH = 1e9
 IN_RLOO = "only RLOOTrainer has KL in the reward, as k1"
-ROUNDING = (
-    "a group of equal rewards is not looked for there: rounding can leave it advantages up to 1e-3, unless rewards are 0 "
-    "and 1"
-)
+ROUNDING = rounding("1e-3")
 EPS = fixed(eps=1e-4, ddof=1)
 CLIP = {"epsilon": knob("low"), "epsilon_high": knob("high")}
 SEQUENCE_CLIP = {**CLIP, "importance_sampling_level": "sequence"}

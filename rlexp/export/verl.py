@@ -7,7 +7,7 @@ from typing import Any
 
 from rlexp.config import Config
 from rlexp.errors import shown
-from rlexp.export.common import over_common, stepwise
+from rlexp.export.common import CLAMPED, POINTLESS, over_common, rounding, stepwise
 from rlexp.export.rule import Framework, Note, Rule, fixed, knob, when
 
 OUT_OF_REACH = 1e9
@@ -16,15 +16,11 @@ MODE = f"{ACTOR}.policy_loss.loss_mode"
 ESTIMATOR = "algorithm.adv_estimator"
 CORRECTION = "algorithm.rollout_correction"
 OVERLONG = "+reward.reward_kwargs.overlong_buffer_cfg"
-CLAMPED = "the log-ratio is clamped at ±20 there"
 RAW = when(
     lambda node, config: config.group_size.completions == 1,
     "a group of one has its raw reward as advantage there, here 0",
 )
-ROUNDING = (
-    "a group of equal rewards is not looked for there: rounding can leave it advantages up to 0.1, unless rewards are 0 "
-    "and 1"
-)
+ROUNDING = rounding("0.1")
 CLIP = {f"{ACTOR}.clip_ratio_low": knob("low"), f"{ACTOR}.clip_ratio_high": knob("high")}
 SINGLE = "clip_ratio alone changes nothing there: the config supplies clip_ratio_low and clip_ratio_high"
 SEQUENCE = {"agg": ("sequence",)}
@@ -251,7 +247,7 @@ TABLE = over_common(
         },
         "kl": {
             "none": Rule({f"{ACTOR}.use_kl_loss": False, "algorithm.use_kl_in_reward": False}),
-            "k1 in the loss": in_loss("kl", "its gradient is zero in expectation"),
+            "k1 in the loss": in_loss("kl", POINTLESS),
             "k2 in the loss": in_loss("mse"),
             "k3 in the loss": in_loss("low_var_kl", CLAMPED_K3),
             "low_var_kl in the loss": in_loss("low_var_kl", *fixed(bound=10.0)),
