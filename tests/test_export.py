@@ -3,15 +3,18 @@
 import dataclasses
 import importlib.util
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 from axis_choices import CONF
+from small_runs import TAUGHT
 
-from rlexp.compose import compose
+from rlexp.compose import compose as composed_anew
 from rlexp.config import Config
 from rlexp.export import __main__, openrlhf, trl, verl
 from rlexp.export.rule import OF_THE_PENALTY, PARTS, export, implications, kind, parts, text
 
+compose = cache(composed_anew)
 FRAMEWORKS = {"trl": trl.FRAMEWORK, "verl": verl.FRAMEWORK, "openrlhf": openrlhf.FRAMEWORK}
 AXES = sorted({part.partition(".")[0] for part in PARTS})
 PRESETS = sorted(f"preset={path.stem}" for path in CONF.glob("preset/*.yaml"))
@@ -33,7 +36,9 @@ needs_trl = pytest.mark.skipif(
 
 @cache
 def configuration(choice):
-    """Compose a choice; a part of the penalty is not looked at without one."""
+    """Compose a choice; a part of the penalty is not looked at without one, a teacher needs the folder of a run."""
+    if choice in TAUGHT:
+        return compose().model_copy(update={"teacher": SimpleNamespace(name=choice.partition("=")[2])})
     return compose(choice, *(["kl=k3"] if choice.partition("=")[0] in OF_THE_PENALTY else []))
 
 

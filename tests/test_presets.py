@@ -1,10 +1,13 @@
 """Every preset is what its source says, and the command line wins over it. That it trains is tested with the engine."""
 
+from functools import cache
+
 import pytest
 from axis_choices import CONF
 
-from rlexp.compose import compose
+from rlexp.compose import compose as composed_anew
 
+compose = cache(composed_anew)
 PRESETS = sorted(file.stem for file in (CONF / "preset").glob("*.yaml"))
 AXES = ("shaping", "filter", "norm", "clip", "agg", "kl")
 
@@ -12,8 +15,8 @@ SYMMETRIC, HIGHER, NAIVE = ("ppo", 0.2, 0.2), ("ppo", 0.2, 0.28), ("naive",)
 LOCAL, NO_KL = ("local", 1e-6, 1), ("none", 0.0, "loss")
 ALL = ("none", "none")
 RECIPES = {
-    # name: shaping; groups that are replaced, what is left out of the loss; norm and its knobs; clip and its knobs; agg;
-    # kl, its weight and place; passes times minibatches and entropy bonus, None where the source leaves them open
+    # name: shaping; groups replaced, what is left out of the loss; norm and its knobs; clip and its knobs; agg; kl, its
+    # weight and place; passes times minibatches and entropy bonus, None where the source leaves them open
     "aligned": ("none", ALL, ("hybrid", 1e-6, 1), HIGHER, "sequence", NO_KL, None),
     "beyond_80_20": ("overlong", ("none", "top_entropy"), LOCAL, HIGHER, "token", NO_KL, None),
     "cispo": ("none", ALL, LOCAL, ("cispo", 0.0, 5.0), "token", NO_KL, None),
