@@ -10,18 +10,6 @@ from rlexp.errors import ConfigError
 from rlexp.tasks import SortLecture
 
 CHOICES = sorted({f"{file.parent.name}={file.stem}" for file in CONF.glob("*/*.yaml")} - TAUGHT)
-PRESETS = sorted(file.stem for file in (CONF / "preset").glob("*.yaml"))
-AXES = ("shaping", "filter", "norm", "clip", "agg", "kl")
-RECIPES = {
-    # name: shaping, kept in the loss, norm, clip range, agg, (kl, weight, place)
-    "reinforce": ("none", "none", "none", None, "token", ("none", 0.0, "loss")),
-    "grpo": ("none", "none", "local", (0.2, 0.2), "sequence", ("k3", 0.04, "loss")),
-    "dr_grpo": ("none", "none", "center", (0.2, 0.2), "dr_grpo", ("none", 0.0, "loss")),
-    "dapo": ("overlong", "none", "local", (0.2, 0.28), "token", ("none", 0.0, "loss")),
-    "lite_ppo": ("none", "none", "hybrid", (0.2, 0.2), "token", ("none", 0.0, "loss")),
-    "aligned": ("none", "none", "hybrid", (0.2, 0.28), "sequence", ("none", 0.0, "loss")),
-    "grpo_tcr": ("overlong", "none", "local", (0.2, 0.28), "token", ("k1", 0.01, "loss")),
-}
 
 
 def problems(*overrides):
@@ -50,31 +38,6 @@ def test_group_sizes_share_one_number_of_completions(size):
 def test_any_other_group_size_is_given_by_value():
     group = compose("group_size.completions=10", "group_size.prompts=12").group_size
     assert (group.completions, group.prompts) == (10, 12)
-
-
-@pytest.mark.parametrize("name", [name for name in PRESETS if name != "none"])
-def test_a_recipe_is_what_its_source_says(name):
-    config = compose(f"preset={name}")
-    clip = (config.clip.low, config.clip.high) if config.clip.name == "ppo" else None
-    kl = (config.kl.name, config.kl.coef, config.kl.place)
-    found = (config.shaping.name, config.filter.loss.name, config.norm.name, clip, config.agg.name, kl)
-    assert found == RECIPES[name]
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize(
-    "choices",
-    [
-        ("none", "none", "none", "naive", "sequence", "none"),
-        ("overlong", "overlong_both", "rloo", "symmetric", "dr_grpo", "k2"),
-    ],
-    ids=["plain", "other"],
-)
-def test_the_command_line_wins_over_a_recipe_on_every_axis(preset, choices):
-    chosen = [f"{axis}={choice}" for axis, choice in zip(AXES, choices, strict=True)]
-    config, expected = compose(f"preset={preset}", *chosen), compose(*chosen)
-    assert all(getattr(config, axis) == getattr(expected, axis) for axis in AXES if axis != "kl")
-    assert (config.kl.name, config.kl.coef) == (expected.kl.name, expected.kl.coef)
 
 
 def test_numbers_of_the_task_reach_the_axes_and_the_score():

@@ -1,0 +1,51 @@
+"""What holds in every framework: rewards are the user's function, samplers are real, policies come trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlexp import shaping
+from rlexp.config import Config
+from rlexp.errors import shown
+from rlexp.export.rule import NOTHING, Rule, Table
+
+CLAMPED = "the log-ratio is clamped at ±20 there"
+POINTLESS = "its gradient is zero in expectation, there as here"
+SIMULATED = "a simulation of this project; there the sampler is the inference engine"
+CHECKPOINT = Rule(notes=("start from a checkpoint that was trained so",))
+
+
+def rounding(most: str) -> str:
+    """Return the note about groups of equal rewards, whose advantages are exactly 0 here."""
+    return f"a group of equal rewards is not looked for there: rounding can leave it {most}, unless rewards are 0 and 1"
+
+
+def in_the_reward(node: Any, config: Config) -> str:
+    """Return what a shaping does, for frameworks that leave it to the reward function."""
+    first = shaping.FUNCTIONS[node.name].__doc__.partition("\n")[0]
+    knobs = ", ".join(f"{name}={shown(value)}" for name, value in node if name != "name")
+    return f"is for your reward function to do ({knobs}): {first}"
+
+
+COMMON: Table = {
+    "shaping": dict.fromkeys(shaping.FUNCTIONS, Rule(notes=(in_the_reward,))) | {"none": NOTHING},
+    "filter.refill": {"none": NOTHING},
+    "filter.loss": {"none": NOTHING},
+    "filter.statistics": {"none": NOTHING},
+    "teacher": {"none": NOTHING},
+    "kl_control": {"fixed": NOTHING},
+    "reference": {"frozen": NOTHING},
+    "sampler": {"exact": NOTHING, "noisy": SIMULATED, "bf16": SIMULATED},
+    "start": {"random": NOTHING, "sft": CHECKPOINT, "scaled": CHECKPOINT},
+}
+
+
+def over_common(table: Table) -> Table:
+    """Return the common rules, those of a framework put over them."""
+    return {part: {**COMMON.get(part, {}), **table.get(part, {})} for part in {**COMMON, **table}}
+
+
+def stepwise(items: Mapping[str, str], join: str) -> str:
+    """Return a shell command's arguments, one on each line."""
+    return " \\\n    ".join(f"{name}{join}{value}".strip() for name, value in items.items())
