@@ -103,7 +103,7 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
 
     lengths = torch.randint(1, shape[-1] + 1, shape[:-1], generator=random)
     log_probs = -normal(*shape).abs()
-    old_log_probs = log_probs + 0.4 * normal(*shape)
+    old_log_probs = (log_probs + 0.4 * normal(*shape)).clamp(max=-0.01)
     return {
         "rewards": normal(*shape[:-1]),
         "keep": normal(*shape[:-1]) < 1,

@@ -85,7 +85,7 @@ def batch() -> dict[str, np.ndarray]:
     luck = rng.permuted((np.arange(rewards.size).reshape(rewards.shape) + 0.5) / rewards.size)
     luck[:, 0, 1], luck[:, 2, 0] = 0.09, 0.01
     log_probs = -rng.exponential(size=(R, P, G, T)) - 0.05
-    old_log_probs = log_probs + 0.4 * rng.normal(size=log_probs.shape)
+    old_log_probs = np.minimum(log_probs + 0.4 * rng.normal(size=log_probs.shape), -0.01)
     ref_log_probs = log_probs + 0.4 * rng.normal(size=log_probs.shape)
     ref_log_probs[:, 0, 0, 0] += 3  # one token that π has all but given up, beyond the clamps of a KL
     lengths = rng.integers(1, LONGEST + 1, size=(R, P, G)).astype(float)

@@ -42,6 +42,7 @@ class Case:
     agg: object
     mismatch: object = field(default_factory=lambda: bind("mismatch", "none"))
     kl: float = 0.0
+    penalty: str = "k3"
     correction: str | None = None
 
 
@@ -77,6 +78,7 @@ CASES = {
     "vespo": clipped("vespo", "token", {"loss_type": "vespo"}, **VESPO),
     "opsm": clipped("opsm", "sequence", {"loss_type": "grpo", "off_policy_mask_threshold": 0.05}, delta=0.05, **PPO),
     "kl": replace(ppo(bind("agg", "token"), {"loss_type": "dapo", "use_bias_correction_kl": False}), kl=0.3),
+    "kl_corrected": replace(ppo(bind("agg", "token"), {"loss_type": "dapo"}), kl=0.3, penalty="k3_corrected"),
     "token_truncate": corrected("token_truncate", 0.0, 1.2),
     "token_mask": corrected("token_mask", 0.8, 1.2),
     "sequence_truncate": corrected("sequence_truncate", 0.7, 1.5),
@@ -170,14 +172,15 @@ def ours(case: Case, model, tensors, entropy_bonus: float = 0.0, tokens: float =
         old_log_probs=stacked(tensors["old_per_token_logps"]),
         ref_log_probs=stacked(tensors["ref_per_token_logps"]),
         mask=stacked(mask.bool()),
+        keep=stacked(mask.bool().any(-1)),
         rewards=stacked(tensors["advantages"]),
-        advantages=stacked(tensors["advantages"]),
+        advantages=stacked(tensors["advantages"].unsqueeze(-1).expand(mask.shape)),
         sampler_log_probs=stacked(tensors["sampling_per_token_logps"]),
     )
     recipe = Recipe(kl_in_loss=case.kl, entropy_bonus=entropy_bonus)
-    chosen = replace(variant(recipe), clip=case.clip, agg=case.agg, mismatch=case.mismatch)
+    chosen = replace(variant(recipe), clip=case.clip, agg=case.agg, mismatch=case.mismatch, kl=bind("kl", case.penalty))
     entropies = stacked(-(logits.exp() * logits).sum(-1))
-    known = {"mean_tokens": torch.tensor([tokens], dtype=torch.float64)}
+    known = {"mean_tokens": torch.tensor([tokens], dtype=torch.float64), "kl_factor": torch.ones(1).double()}
     return sum(objective(chosen, stacked(log_probs), entropies, part, known).values()).sum()
 
 
