@@ -15,10 +15,10 @@ from torch import Tensor
 
 from rlexp.choose import ask, choose, needs
 from rlexp.config import Config
+from rlexp.fleet import Fleet
 from rlexp.models import MODELS
 from rlexp.models.layers import Init
 from rlexp.start import STARTS
-from rlexp.step import Fleet
 from rlexp.tasks import TASKS
 
 DEPENDS_ON = ("start", "task", "model", "matmul_precision", "seed")

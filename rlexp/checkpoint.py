@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlexp.step import Fleet
+from rlexp.fleet import Fleet
 
 LATEST, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 

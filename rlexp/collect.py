@@ -24,7 +24,7 @@ from rlexp.streams import Purpose
 from rlexp.tasks import combine
 
 if TYPE_CHECKING:
-    from rlexp.step import Fleet
+    from rlexp.fleet import Fleet
 
 
 class Collected(NamedTuple):

@@ -34,6 +34,7 @@ from rlexp.choose import choose
 from rlexp.config import Config
 from rlexp.evaluate import evaluate
 from rlexp.exits import RunFailed
+from rlexp.fleet import Fleet, Variant
 from rlexp.interrupt import Clock, Interrupt
 from rlexp.loggers import LOGGERS
 from rlexp.machine import bytes_a_run, compiled, prepare
@@ -45,7 +46,7 @@ from rlexp.recorder import Recorder, collapsed, score
 from rlexp.resume import outcome, restarts
 from rlexp.rollout import distributions, sample
 from rlexp.samples import moments, samples
-from rlexp.step import Fleet, Variant, train_step
+from rlexp.step import train_step
 from rlexp.tasks import TASKS
 from rlexp.teachers import teachers
 from rlexp.threads import Threads

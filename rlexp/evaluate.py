@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlexp import rollout
-from rlexp.step import Fleet
+from rlexp.fleet import Fleet
 from rlexp.streams import Purpose
 from rlexp.tasks import combine
 

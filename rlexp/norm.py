@@ -1,7 +1,7 @@
 """Rewards to advantages: ``norm(rewards, keep, …, *, knobs)``, ``[*R P G]``, or ``[*R P G T]`` where tokens differ.
 
 ``keep`` says which completions enter the statistics; what a function returns for the others is not used
-(``step.experience`` gives them advantage 0). ``rewards`` are those after shaping and KL in the reward. A norm that
+(``judge.experience`` gives them advantage 0). ``rewards`` are those after shaping and KL in the reward. A norm that
 needs the parts asks for ``outcomes`` and ``token_penalties`` instead, never beside: rewards = outcomes − Σ_t
 token_penalties.
 

@@ -21,7 +21,7 @@ from rlexp.streams import Purpose, normals
 from rlexp.types import NextToken, NonNegative
 
 if TYPE_CHECKING:
-    from rlexp.step import Fleet
+    from rlexp.fleet import Fleet
 
 
 def exact(log_probs: NextToken) -> NextToken:

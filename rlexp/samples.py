@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from rlexp.fleet import Fleet
+from rlexp.judge import judged
 from rlexp.masked import masked_mean
-from rlexp.step import Fleet, judged
 
 PROMPTS, COMPLETIONS = 2, 4  # of each moment
 Sample = dict[str, Any]

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from rlexp import agg, clip, filter, kl, mismatch, norm, sampler, shaping
 from rlexp.choose import choose, needs, schema
+from rlexp.fleet import Variant
+from rlexp.judge import experience
+from rlexp.learn import objective as step_objective
 from rlexp.reference import frozen
 from rlexp.rollout import Rollout
-from rlexp.step import Variant, experience
-from rlexp.step import objective as step_objective
 from rlexp.teacher import none as no_teacher
 
 CONF = Path(__file__).parents[1] / "conf"

@@ -11,8 +11,8 @@ from policies import Sorter, policy_of, sort_task
 from torch.testing import assert_close
 
 from rlexp.evaluate import evaluate, pass_at
+from rlexp.fleet import Fleet
 from rlexp.rollout import sample
-from rlexp.step import Fleet
 from rlexp.streams import Purpose, uniforms
 from rlexp.update import Adam, Schedule
 

@@ -17,7 +17,8 @@ from rlexp import reference
 from rlexp.choose import ask, choose, schema
 from rlexp.compose import compose
 from rlexp.engine import build
-from rlexp.step import Fleet, train_step
+from rlexp.fleet import Fleet
+from rlexp.step import train_step
 
 CHOICES = {path.stem: OmegaConf.load(path) for path in sorted((CONF / "reference").glob("*.yaml"))}
 STEPS = 8

@@ -12,12 +12,14 @@ from axis_choices import bind, choices, numbers
 from plain_step import Recipe
 from toy_fleet import GROUP, PROMPTS, TOTAL, Toy, fleet, plain, unstacked, variant
 
-from rlexp import collect, step
+from rlexp import collect, judge, step
+from rlexp import fleet as fleet_module
 from rlexp.engine import HEALTH
+from rlexp.judge import experience
 from rlexp.masked import per_token
 from rlexp.models import GRU, Positional, Transformer
-from rlexp.rollout import Rollout
-from rlexp.step import experience, train_step
+from rlexp.rollout import Rollout, distributions, taken
+from rlexp.step import train_step
 from rlexp.streams import Purpose, uniforms
 from rlexp.update import Adam, gradient_norms
 
@@ -60,7 +62,7 @@ MODELS = {
 @pytest.fixture
 def float64(monkeypatch):
     """Let the whole step be computed in float64, its random numbers the same."""
-    monkeypatch.setattr(step, "uniforms", lambda *address: uniforms(*address).double())
+    monkeypatch.setattr(fleet_module, "uniforms", lambda *address: uniforms(*address).double())
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
@@ -73,8 +75,8 @@ def seen(monkeypatch):
 
     def spy(runs, part, *rest):
         with torch.no_grad():
-            every = step.distributions(runs.policy, *part[:2], runs.temperature)
-            parts.append((part, step.taken(every, part.completions)))
+            every = distributions(runs.policy, *part[:2], runs.temperature)
+            parts.append((part, taken(every, part.completions)))
         return real(runs, part, *rest)
 
     monkeypatch.setattr(step, "update", spy)
@@ -141,7 +143,7 @@ def test_ratios_are_against_the_policy_that_sampled_through_all_inner_steps(floa
     train_step(both, 1, False)
     for part, _ in seen:
         with torch.no_grad():
-            log_probs = step.taken(step.distributions(sampler, *part[:2], both.temperature), part.completions)
+            log_probs = taken(distributions(sampler, *part[:2], both.temperature), part.completions)
         torch.testing.assert_close(part.old_log_probs, log_probs.where(part.mask, 0.0), **CLOSE)
     drift = [((now - part.old_log_probs).exp() - 1).where(part.mask, 0.0).abs().max() for part, now in seen]
     assert drift[0] < ROUNDING
@@ -155,7 +157,7 @@ def test_the_first_update_follows_the_plain_policy_gradient(float64, seen, clip)
     row = train_step(both, 1, True)
     part, _ = seen[0]
     assert (row["ratio/min"] - 1).abs().max() < ROUNDING and (row["ratio/max"] - 1).abs().max() < ROUNDING
-    log_probs = step.taken(step.distributions(both.policy, *part[:2], both.temperature), part.completions)
+    log_probs = taken(distributions(both.policy, *part[:2], both.temperature), part.completions)
     weighed = (part.advantages * log_probs * part.mask).sum((1, 2, 3)) / part.mask.sum((1, 2, 3))
     expected = torch.autograd.grad(-weighed.sum(), list(both.policy.parameters()))
     torch.testing.assert_close(both.adam.seen, list(expected), **CLOSE)
@@ -271,7 +273,7 @@ def test_a_filter_of_tokens_leaves_the_rest_of_a_completion_in_the_loss(seen):
     row = train_step(both, 1, True)
     part, _ = seen[0]
     every, mask = (
-        step.distributions(both.policy, *part[:2], both.temperature).detach(),
+        distributions(both.policy, *part[:2], both.temperature).detach(),
         collect.collect(both, 1).rollout.mask,
     )
     entropies = torch.distributions.Categorical(logits=every).entropy()
@@ -352,7 +354,7 @@ def test_nothing_is_made_that_no_variant_asks_for():
 def beside(fleet, at, rollout):
     """What the step makes to offer it beside a rollout."""
     scores = fleet.task.score(rollout.prompts, rollout.completions, rollout.mask, rollout.finished)
-    offered = step.beside(fleet, at, rollout, scores)
+    offered = judge.beside(fleet, at, rollout, scores)
     return {name: values for name, values in offered.items() if name not in fleet.memory}
 
 
@@ -421,8 +423,13 @@ def test_updates_know_the_share_of_the_run_that_is_done_and_their_random_numbers
 
 
 def test_random_numbers_are_drawn_only_if_a_loss_asks_for_them(monkeypatch):
-    drawn, real = [], step.uniforms
-    monkeypatch.setattr(step, "uniforms", lambda *address, **at: (drawn.append(address[1]), real(*address, **at))[1])
+    drawn = []
+
+    def spy(*address):
+        drawn.append(address[1])
+        return uniforms(*address)
+
+    monkeypatch.setattr(fleet_module, "uniforms", spy)
     train_step(runs(Recipe()), 1, False)
     assert set(drawn) == {Purpose.PROMPTS, Purpose.SAMPLING}
 

@@ -19,7 +19,8 @@ from torch import Tensor
 from toy_fleet import variant
 
 from benchmarks.trl import parts, reward
-from rlexp.step import Experience, objective
+from rlexp.fleet import Experience
+from rlexp.learn import objective
 
 if not importlib.util.find_spec("trl"):
     pytest.skip("TRL is not installed: pip install '.[trl]'", allow_module_level=True)

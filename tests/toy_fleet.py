@@ -13,10 +13,10 @@ from plain_step import Network, Plain, Recipe
 
 from rlexp import kl_control, memory
 from rlexp.compose import compose
+from rlexp.fleet import Fleet, Variant
 from rlexp.models import GRU
 from rlexp.models.layers import Init
 from rlexp.reference import frozen
-from rlexp.step import Fleet, Variant
 from rlexp.tasks import Scores
 from rlexp.teacher import none as no_teacher
 from rlexp.update import Adam, Schedule

@@ -1,0 +1,136 @@
+"""Rollouts to experience: what the task says of them, and what each variant makes of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rlexp import metrics
+from rlexp.blocks import by_block
+from rlexp.choose import ask
+from rlexp.collect import Collected, collect
+from rlexp.fleet import Experience, Fleet, Variant
+from rlexp.masked import per_token
+from rlexp.rollout import Rollout, best, distributions, sample, taken
+from rlexp.streams import Purpose, hashed
+from rlexp.tasks import Scores, combine
+
+
+class Judged(NamedTuple):
+    """The groups of a step, what the task says of them, and the experience that the variants make of it.
+
+    ``references`` are the reference's log-probabilities of the whole vocabulary; None where nothing needs them.
+    """
+
+    groups: Collected
+    scores: Scores
+    rewards: Tensor
+    references: Tensor | None
+    batch: Experience
+
+
+def judged(fleet: Fleet, step: int, measure: bool) -> Judged:
+    """Sample and judge, and learn nothing: done twice, it gives the same twice."""
+    task, groups, references = fleet.task, collect(fleet, step), None
+    rollout = groups.rollout
+    scores = task.score(rollout.prompts, rollout.completions, rollout.mask, rollout.finished)
+    rewards = combine(scores.components, task.weights)
+    ref_log_probs = torch.zeros_like(rollout.old_log_probs)
+    if measure or fleet.uses("kl_in_loss", "kl_in_reward"):
+        references = distributions(fleet.reference, *rollout[:2], fleet.temperature).detach()
+        ref_log_probs = taken(references, rollout.completions)
+    more = beside(fleet, step, rollout, scores)
+    batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs, more)
+    return Judged(groups, scores, rewards, references, batch)
+
+
+@torch.no_grad()
+def measured(fleet: Fleet, found: Judged) -> metrics.Row:
+    """Return the metrics of a rollout, of the policy before it learns from it."""
+    rollout, batch = found.groups.rollout, found.batch
+    own = distributions(fleet.policy, *rollout[:2], fleet.temperature)
+    return (
+        metrics.reward_metrics(found.scores, found.rewards, batch.rewards)
+        | metrics.group_metrics(found.rewards, fleet.task.reward_range)
+        | metrics.filter_metrics(found.groups, batch.mask)
+        | metrics.advantage_metrics(batch.advantages, rollout.mask)
+        | metrics.length_metrics(rollout.mask, rollout.finished, found.scores.correct)
+        | metrics.policy_metrics(own, found.references, rollout)
+        | by_block(coefficients, fleet.blocks, fleet.memory)
+    )
+
+
+def coefficients(variant: Variant, memory: Mapping[str, Tensor]) -> metrics.Row:
+    """Return the weight of the penalty in this step, wherever it is."""
+    return {"kl/coef": (variant.kl_in_loss + variant.kl_in_reward) * memory["kl_factor"]}
+
+
+@torch.no_grad()
+def beside(fleet: Fleet, step: int, rollout: Rollout, scores: Scores) -> dict[str, Tensor]:
+    """Return what shaping, filter, norm and teacher may ask for beside the rollout: memories, and what one takes."""
+    weights = {name: weight for name, weight in fleet.task.weights.items() if weight}
+    like = rollout.old_log_probs
+    makers = {
+        "entropies": lambda: metrics.entropy(distributions(fleet.policy, *rollout[:2], fleet.temperature)),
+        "drawn": lambda: fleet.uniforms(Purpose.VERDICTS, step, fleet.prompts, fleet.group),
+        "hashed": lambda: hashed(fleet.seeds, Purpose.PERSISTENT_VERDICTS, *rollout.pairs),
+        "greedy_rewards": lambda: greedy_rewards(fleet, rollout),
+        "sum_pi_squared": lambda: distributions(fleet.policy, *rollout[:2], fleet.temperature).exp().square().sum(-1),
+        "components": lambda: torch.stack([scores.components[name] for name in weights], -1),
+        "weights": lambda: like.new_tensor(list(weights.values())).expand(len(fleet.seeds), -1),
+        "teacher_log_probs": lambda: taken(
+            distributions(fleet.teacher, *rollout[:2], fleet.temperature), rollout.completions
+        ),
+        "correct": lambda: scores.correct.to(like.dtype),
+    }
+    return fleet.memory | {name: make() for name, make in makers.items() if name in fleet.asked}
+
+
+def greedy_rewards(fleet: Fleet, rollout: Rollout) -> Tensor:
+    """Reward of the most likely completion of every prompt, ``[R P 1]``; 0 where it has none."""
+    task, unused = fleet.task, torch.zeros_like(rollout.old_log_probs[:, :, :1])
+    greedy = sample(fleet.policy, task, rollout.prompts, unused, fleet.temperature, best)
+    scores = task.score(greedy.prompts, greedy.completions, greedy.mask, greedy.finished)
+    return combine(scores.components, task.weights).nan_to_num(0.0)
+
+
+def experience(
+    variant: Variant, rollout: Rollout, rewards: Tensor, ref_log_probs: Tensor, beside: Mapping[str, Tensor]
+) -> Experience:
+    """Rewards ``[R P G]`` to advantages ``[R P G T]``: first shaping, then KL in the reward, then the baseline.
+
+    ``norm`` is offered the result whole and in parts, of which it takes one or the other: rewards = outcomes −
+    Σ_t token_penalties = rewards of the task + adjustments.
+
+    A completion outside the statistics, because of the filter or because it has no reward (NaN), has advantage 0: its
+    distance from a group that it is not part of has no scale.
+    """
+    offered = {**rollout._asdict(), **beside, "rewards": rewards, "lengths": rollout.mask.to(rewards.dtype).sum(-1)}
+    outcomes = ask(variant.shaping, offered)
+    token_penalties = penalties_in_reward(variant, rollout, ref_log_probs, beside)
+    final = outcomes - token_penalties.sum(-1)
+    scored = ~final.isnan()
+    parts = {"rewards": final, "outcomes": outcomes, "adjustments": final - rewards}
+    offered |= {name: values.where(scored, 0.0) for name, values in parts.items()} | {"scored": scored}
+    counted = ask(variant.filter_statistics, offered) & scored
+    kept = ask(variant.filter_loss, offered)
+    advantages = ask(variant.norm, offered | {"keep": counted, "token_penalties": token_penalties})
+    mask = rollout.mask & per_token(kept, rollout.mask)
+    advantages = per_token(advantages, mask).where(counted.unsqueeze(-1), 0.0).expand(mask.shape)
+    advantages = ask(variant.teacher, offered | {"advantages": advantages})
+    return Experience(*rollout[:3], ref_log_probs, mask, counted, final, advantages, rollout.sampler_log_probs)
+
+
+def penalties_in_reward(
+    variant: Variant, rollout: Rollout, ref_log_probs: Tensor, memory: Mapping[str, Tensor]
+) -> Tensor:
+    """What each token takes off the reward, ``[R P G T]``; 0 outside the mask."""
+    if not variant.kl_in_reward:
+        return torch.zeros_like(rollout.old_log_probs)
+    offered = {"log_probs": rollout.old_log_probs, "ref_log_probs": ref_log_probs}
+    penalties = ask(variant.kl, rollout._asdict() | offered)
+    coef = variant.kl_in_reward * memory["kl_factor"][..., None, None, None]
+    return (coef * penalties).where(rollout.mask, 0.0)
