@@ -24,6 +24,7 @@ from rlexp.export.rule import PARTS, Framework, Rule, kind
 
 AXES = tuple(dict.fromkeys(part.partition(".")[0] for part in PARTS))
 TABLES = {"TRL": trl.FRAMEWORK, "verl": verl.FRAMEWORK, "OpenRLHF": openrlhf.FRAMEWORK}
+YOURS = {"shaping", "start"}  # axes that frameworks leave to the user
 HEAD = """# Variants
 
 Every choice on every axis of the algorithm: its formula, its knobs with their defaults, where it comes from, what it is
@@ -37,8 +38,7 @@ cannot be expressed there and what differs.
 Versions that were read: TRL 1.16, verl 1dda039b, OpenRLHF 3c3be623, open-instruct e6c3044a, prime-rl 559b4477, slime
 624b824a, ROLL 8eb27cc2, understand-r1-zero dfca49dd on oat c1a074c3. The columns TRL, verl and OpenRLHF have the
 settings that make the choice there, with the knobs of its YAML; "–": there is none. What differs there under the
-default configuration is below each choice. In the others an empty cell says
-that nothing was found.
+default configuration is below each choice. In the other columns an empty cell says that nothing was found.
 
 """
 
@@ -125,7 +125,8 @@ def settings(framework: Framework, one: Choice, config: Config) -> str:
     pairs = [(name, value, node) for rule, node in said for name, value in rule.settings.items()]
     found = [(name, value(node, config) if callable(value) else value) for name, value, node in pairs]
     written = [f"`{name.removeprefix('actor_rollout_ref.')}={shown(value)}`" for name, value in found]
-    return "<br>".join(written) or ("yours to write" if any(rule.notes for rule, _ in said) else "as it is")
+    yours = one.axis in YOURS and any(rule.notes for rule, _ in said)
+    return "<br>".join(written) or ("yours to write" if yours else "as it is")
 
 
 def rules(framework: Framework, one: Choice) -> list[tuple[Rule | str, SimpleNamespace]]:
@@ -139,7 +140,7 @@ def differences(framework: Framework, one: Choice, config: Config) -> str:
     for rule, node in rules(framework, one):
         if isinstance(rule, str):
             found.append(rule and f"not there: {rule}")
-        elif rule.settings:
+        elif rule.settings or one.axis not in YOURS:
             found += [note(node, config) if callable(note) else note for note in rule.notes]
     return "; ".join(filter(None, found))
 
@@ -147,7 +148,7 @@ def differences(framework: Framework, one: Choice, config: Config) -> str:
 def names(framework: str, one: Choice) -> str:
     """Return what a choice is called in a framework without a table."""
     found = [NAMES.get(part, {}).get(kind(part, node), {}).get(framework, "") for part, node in one.active.items()]
-    return "; ".join(filter(None, found))
+    return "; ".join(found) if all(found) else ""
 
 
 def elsewhere(axis: str, config: Config) -> list[str]:
