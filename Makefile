@@ -8,7 +8,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 ARGS ?=
 # of the tests; each trains with one thread
 WORKERS ?= 2
-# beside the test extra: EXTRAS=test,ray,bench also runs what needs Ray and TRL
+# beside the test extra: EXTRAS=test,ray,trl also runs what needs Ray and TRL
 EXTRAS ?= test
 
 .DEFAULT_GOAL := help
@@ -16,7 +16,7 @@ EXTRAS ?= test
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
-	@echo "  variables:  ARGS=\"...\" more arguments for ablation or test; WORKERS=1; EXTRAS=test,ray,bench; TORCH_INDEX= for torch with CUDA; PYTHON=..."
+	@echo "  variables:  ARGS=\"...\" more arguments for ablation or test; WORKERS=1; EXTRAS=test,ray,trl; TORCH_INDEX= for torch with CUDA; PYTHON=..."
 
 install: $(READY) ## make .venv with this project and its tests' needs (done by the others when needed)
 
