@@ -80,7 +80,7 @@ def test_it_leaves_what_hydras_own_launcher_leaves(command, tmp_path, monkeypatc
     sweep = ("-m", *TINY, "norm=local,none", "group_size.completions=2,4", "seed=0,1")
     assert command(*sweep, "hydra.sweep.dir=fused").code == 0
     assert command(*sweep, "hydra.sweep.dir=basic", "hydra/launcher=basic").code == 0
-    names = sorted(path.name for path in (tmp_path / "basic").iterdir() if path.is_dir())
+    names = sorted(path.parent.name for path in (tmp_path / "basic").glob("*/config.yaml"))
     assert names == sorted(row["name"] for row in rows(tmp_path / "fused")) and len(names) == 8
     for name in names:
         fused, basic = tmp_path / "fused" / name, tmp_path / "basic" / name
