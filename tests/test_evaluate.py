@@ -28,9 +28,8 @@ def fleet_of(policy, seeds=SEEDS) -> Fleet:
     schedule = Schedule(ones, ones, ones, 1)
     adam = Adam(policy_of("positional", seeds, TASK), schedule, ones)
     sizes = dict(prompts=2, group=2, inner_steps=1, minibatches=1)
-    return Fleet(
-        task=TASK, policy=policy, reference=policy, adam=adam, blocks=[], seeds=seeds, temperature=ones, **sizes
-    )
+    shared = dict(task=TASK, policy=policy, reference=policy, teacher=None, adam=adam, blocks=[], memory={})
+    return Fleet(seeds=seeds, temperature=ones, **shared, **sizes)
 
 
 def sorter(margins, seeds=SEEDS) -> Fleet:

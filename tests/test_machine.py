@@ -89,8 +89,8 @@ import resource, torch
 from rlexp.machine import keep_freed_memory
 {call}
 def touch():
-    torch.ones(30_000_000).add_(1)
-[touch() for _ in range(4)]
+    torch.ones(10_000_000)
+[touch() for _ in range(20)]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 touch(), touch()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
@@ -99,7 +99,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told to keep memory")
 def test_freed_memory_is_kept():
-    """120 MB twice: 60,000 pages are fetched anew (fewer if they are huge), or none but those that the system took."""
+    """40 MB twice: 20,000 pages are fetched anew (fewer if they are huge), or none but those that the system took."""
 
     def faults(call: str) -> int:
         script = [sys.executable, "-c", FAULTS.format(call=call)]
