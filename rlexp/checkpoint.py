@@ -63,6 +63,6 @@ def stacks(fleet: Fleet) -> dict[str, list[Tensor]]:
     return {
         "policy": fleet.adam.parameters,
         "reference": list(fleet.reference.parameters()),
-        "first_moments": fleet.adam.first,
-        "second_moments": fleet.adam.second,
+        "first_moments": [fleet.adam.first],
+        "second_moments": [fleet.adam.second],
     }

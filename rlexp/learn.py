@@ -12,6 +12,7 @@ from rlexp.blocks import by_block
 from rlexp.choose import ask, needs
 from rlexp.fleet import Experience, Fleet, Variant
 from rlexp.memory import remember
+from rlexp.models.tape import Tape
 from rlexp.rollout import taken
 from rlexp.streams import Purpose
 
@@ -40,10 +41,15 @@ def aggregated(losses: Tensor, variant: Variant, offered: dict[str, Tensor]) -> 
     return ask(variant.agg, offered | {"losses": losses})
 
 
-def update(fleet: Fleet, part: Experience, mean_tokens: Tensor, measure: bool) -> metrics.Row:
-    """One optimizer step on a minibatch; return its metrics, taken before the weights change."""
+def update(
+    fleet: Fleet, part: Experience, mean_tokens: Tensor, measure: bool, tape: Tape | None = None
+) -> metrics.Row:
+    """One optimizer step on a minibatch; return its metrics, taken before the weights change.
+
+    ``tape`` is that of sampling the minibatch, if the weights still are those that sampled.
+    """
     known = around(fleet, part, mean_tokens)
-    every = fleet.distributions(fleet.policy, *part[:2], fleet.temperature)
+    every = fleet.distributions(fleet.policy, *part[:2], fleet.temperature, tape)
     log_probs = taken(every, part.completions)
     entropies = metrics.entropy(every) if fleet.uses("entropy_bonus") else torch.zeros_like(log_probs)
     losses = by_block(objective, fleet.blocks, log_probs, entropies, part, known)

@@ -43,9 +43,12 @@ def best(log_probs: Tensor, uniforms: Tensor) -> Tensor:
     return log_probs.argmax(-1)
 
 
-def distributions(policy, prompts: Tensor, completions: Tensor, temperature: Tensor) -> Tensor:
-    """Log-probabilities of the whole vocabulary at the ``temperature`` ``[R]`` of each run, ``[R P G T V]``."""
-    return F.log_softmax(policy(prompts, completions) / temperature.view(-1, 1, 1, 1, 1), -1)
+def distributions(policy, prompts: Tensor, completions: Tensor, temperature: Tensor, tape=None) -> Tensor:
+    """Log-probabilities of the whole vocabulary at the ``temperature`` ``[R]`` of each run, ``[R P G T V]``.
+
+    ``tape`` is what ``sample`` has left, if the policy still is what it was.
+    """
+    return F.log_softmax(policy(prompts, completions, tape) / temperature.view(-1, 1, 1, 1, 1), -1)
 
 
 def taken(every: Tensor, completions: Tensor) -> Tensor:
@@ -54,14 +57,16 @@ def taken(every: Tensor, completions: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def sample(policy, task, prompts: Tensor, uniforms: Tensor, temperature: Tensor, pick: Callable = draw) -> Rollout:
+def sample(
+    policy, task, prompts: Tensor, uniforms: Tensor, temperature: Tensor, pick: Callable = draw, tape=None
+) -> Rollout:
     """Complete every prompt G times, at the ``temperature`` ``[R]`` of its run; ``uniforms`` are ``[R, P, G, T]``.
 
     All T numbers of a completion exist beforehand and tensors keep the width T, so that stopping when every
-    completion of the batch has ended changes no bit of any run.
+    completion of the batch has ended changes no bit of any run. ``tape`` is the policy's, to be written.
     """
     scale = temperature.view(-1, 1, 1, 1)
-    logits, state = policy.prefill(prompts, uniforms.shape[2])
+    logits, state = policy.prefill(prompts, uniforms.shape[2], tape)
     alive = torch.ones_like(uniforms[..., 0], dtype=torch.bool)
     tokens, log_probs, mask = [], [], []
     for noise in uniforms.unbind(-1):
@@ -74,6 +79,8 @@ def sample(policy, task, prompts: Tensor, uniforms: Tensor, temperature: Tensor,
         alive = alive & (tokens[-1] != task.end)
         if not alive.any():
             break
+    if tape is not None:
+        tape.clear(len(tokens) - 1)
     after = (0, uniforms.shape[-1] - len(tokens))
     tokens, log_probs, mask = (F.pad(torch.stack(each, -1), after) for each in (tokens, log_probs, mask))
     finished = ~alive if task.end >= 0 else torch.ones_like(alive)

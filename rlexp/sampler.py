@@ -22,6 +22,7 @@ from rlexp.types import NextToken, NonNegative
 
 if TYPE_CHECKING:
     from rlexp.fleet import Fleet
+    from rlexp.models.tape import Tape
 
 
 def exact(log_probs: NextToken) -> NextToken:
@@ -67,13 +68,15 @@ def distortion(
     return lambda log_probs, t: by_block(distorted, blocks, log_probs, errors[..., t, :].to(log_probs))
 
 
-def sampled(fleet: Fleet, prompts: Tensor, uniforms: Tensor, step: int, round: int) -> Rollout:
+def sampled(
+    fleet: Fleet, prompts: Tensor, uniforms: Tensor, step: int, round: int, tape: Tape | None = None
+) -> Rollout:
     """Complete the prompts, each variant through its own sampler if any differs from the policy."""
     given = fleet.policy, fleet.task, prompts, uniforms, fleet.temperature
     if not fleet.uses("inexact"):
-        return fleet.sample(*given)
+        return fleet.sample(*given, tape=tape)
     shape = (*uniforms.shape[1:], fleet.task.vocabulary)
-    return sample_through(distortion(fleet.blocks, fleet.seeds, step, round, shape), *given)
+    return sample_through(distortion(fleet.blocks, fleet.seeds, step, round, shape), *given, tape)
 
 
 @torch.no_grad()
@@ -84,6 +87,7 @@ def sample_through(
     prompts: Tensor,
     uniforms: Tensor,
     temperature: Tensor,
+    tape: Tape | None = None,
 ) -> Rollout:
     """Sample from ``distort(log_probs, t)`` instead of the policy.
 
@@ -98,7 +102,7 @@ def sample_through(
         notes.append(distorted.gather(-1, tokens.unsqueeze(-1)).squeeze(-1))
         return tokens
 
-    rollout = sample(policy, task, prompts, uniforms, temperature, pick)
+    rollout = sample(policy, task, prompts, uniforms, temperature, pick, tape)
     unused = uniforms.shape[-1] - len(notes)
     noted = F.pad(torch.stack(notes, -1), (0, unused))
     return rollout._replace(sampler_log_probs=noted.where(rollout.mask, 0.0))

@@ -25,11 +25,10 @@ def train_step(fleet: Fleet, step: int, measure: bool) -> metrics.Row:
     if measure:
         row |= measured(fleet, found)
     mean_tokens = count(batch.mask, TOKENS, batch.advantages.dtype).squeeze(TOKENS).clamp(min=1) / fleet.minibatches
-    rows = [
-        update(fleet, part, mean_tokens, measure)
-        for _ in range(fleet.inner_steps)
-        for part in minibatches(batch, fleet.prompts, fleet.minibatches)
-    ]
+    parts = [*minibatches(batch, fleet.prompts, fleet.minibatches)] * fleet.inner_steps
+    tape = groups.tape and groups.tape.of(slice(fleet.prompts // fleet.minibatches))
+    rows = [update(fleet, parts[0], mean_tokens, measure, tape)]
+    rows += [update(fleet, part, mean_tokens, measure) for part in parts[1:]]
     lead(fleet, step)
     fleet.memory.update(by_block(remembered, fleet.blocks, fleet.memory, batch))
     return row | metrics.over_updates(rows) if measure else row

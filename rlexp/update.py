@@ -9,20 +9,14 @@ import torch
 from torch import Tensor, nn
 
 
+def flat(tensors: Iterable[Tensor]) -> Tensor:
+    """Return ``[R, ...]`` tensors side by side, ``[R, N]``."""
+    return torch.cat([each.detach().flatten(1) for each in tensors], 1)
+
+
 def per_replica(values: Tensor, like: Tensor) -> Tensor:
     """Shape ``[R]`` so that it multiplies ``like`` ``[R, ...]``."""
     return values.view(-1, *[1] * (like.dim() - 1))
-
-
-def gradient_norms(gradients: Iterable[Tensor]) -> Tensor:
-    """Euclidean norm of each replica's whole gradient, ``[R]``; one axis at a time, see ``masked``."""
-    total = 0
-    for gradient in gradients:
-        squares = gradient.square()
-        while squares.dim() > 1:
-            squares = squares.sum(-1)
-        total = total + squares
-    return total.sqrt()
 
 
 class Schedule(NamedTuple):
@@ -46,7 +40,7 @@ class Adam:
     """Adam (Kingma and Ba, arXiv 1412.6980, algorithm 1) with β = (0.9, 0.999), ε = 1e-8, as ``torch.optim.Adam``.
 
     Gradients whose norm exceeds ``limits`` ``[R]`` (inf: no limit) are scaled down to it, as
-    ``torch.nn.utils.clip_grad_norm_`` does.
+    ``torch.nn.utils.clip_grad_norm_`` does. ``first`` and ``second`` ``[R, N]`` are the moments of all parameters.
     """
 
     BETAS, EPS = (0.9, 0.999), 1e-8
@@ -54,8 +48,7 @@ class Adam:
     def __init__(self, module: nn.Module, schedule: Schedule, limits: Tensor):
         self.parameters = list(module.parameters())
         self.schedule, self.limits = schedule, limits
-        self.first = [torch.zeros_like(p) for p in self.parameters]
-        self.second = [torch.zeros_like(p) for p in self.parameters]
+        self.first, self.second = torch.zeros_like(torch.stack([flat(self.parameters)] * 2))
         self.updates = 0
 
     @property
@@ -66,16 +59,18 @@ class Adam:
     @torch.no_grad()
     def step(self) -> Tensor:
         """Apply the gradients, clear them, return their norms before clipping ``[R]``."""
-        gradients = [p.grad for p in self.parameters]
-        norms = gradient_norms(gradients)
-        scales = (self.limits / (norms + 1e-6)).clamp(max=1)
+        gradient = flat([p.grad for p in self.parameters])
+        norms = gradient.square().sum(-1).sqrt()
+        gradient.mul_((self.limits / (norms + 1e-6)).clamp(max=1).unsqueeze(-1))
         rates = self.schedule.rates(self.updates)
         self.updates += 1
         corrections = [1 - beta**self.updates for beta in self.BETAS]
-        for p, g, m, v in zip(self.parameters, gradients, self.first, self.second, strict=True):
-            g.mul_(per_replica(scales, g))
-            m.mul_(self.BETAS[0]).add_(g * (1 - self.BETAS[0]))
-            v.mul_(self.BETAS[1]).add_(g.square_().mul_(1 - self.BETAS[1]))
-            p.sub_(per_replica(rates / corrections[0], p) * m / ((v / corrections[1]).sqrt_().add_(self.EPS)))
+        self.first.mul_(self.BETAS[0]).add_(gradient, alpha=1 - self.BETAS[0])
+        self.second.mul_(self.BETAS[1]).addcmul_(gradient, gradient, value=1 - self.BETAS[1])
+        torch.div(self.second, corrections[1], out=gradient).sqrt_().add_(self.EPS)
+        torch.div(self.first, gradient, out=gradient).mul_((rates / corrections[0]).unsqueeze(-1))
+        moves = gradient.split([p[0].numel() for p in self.parameters], -1)
+        for p, move in zip(self.parameters, moves, strict=True):
+            p.sub_(move.view_as(p))
             p.grad = None
         return norms

@@ -73,7 +73,7 @@ class Fixed(nn.Module):
     def at(self, t: int, prompts: int, group: int) -> Tensor:
         return self.logits[:, None, None, t].expand(-1, prompts, group, -1)
 
-    def prefill(self, prompts: Tensor, group: int):
+    def prefill(self, prompts: Tensor, group: int, tape=None):
         self.decoded = 0
         return self.at(0, prompts.shape[1], group), 1
 
@@ -81,7 +81,7 @@ class Fixed(nn.Module):
         self.decoded += 1
         return self.at(state, *tokens.shape[1:]), state + 1
 
-    def forward(self, prompts: Tensor, completions: Tensor) -> Tensor:
+    def forward(self, prompts: Tensor, completions: Tensor, tape=None) -> Tensor:
         return self.logits[:, None, None].expand(-1, *completions.shape[1:3], -1, -1)
 
 
@@ -96,7 +96,7 @@ class Sorter(nn.Module):
         right = nn.functional.one_hot(script[..., t], self.task.vocabulary)
         return right * self.margins.view(-1, 1, 1, 1)
 
-    def prefill(self, prompts: Tensor, group: int):
+    def prefill(self, prompts: Tensor, group: int, tape=None):
         self.asked.append(prompts)
         script = torch.full((*prompts.shape[:2], self.task.cap), self.task.end)
         for index in torch.cartesian_prod(*map(torch.arange, prompts.shape[:2])).tolist():

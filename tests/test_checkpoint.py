@@ -46,7 +46,7 @@ def saved(fleet, folder, after):
 def elsewhere(fleet):
     """Put the fleet into a state of another run, reference included."""
     adam = fleet.adam
-    state = [*fleet.policy.parameters(), *fleet.reference.parameters(), *adam.first, *adam.second]
+    state = [*fleet.policy.parameters(), *fleet.reference.parameters(), adam.first, adam.second]
     with torch.no_grad():
         for number, tensor in enumerate([*state, *fleet.memory.values()]):
             tensor.add_(0.1 * (-1) ** number)

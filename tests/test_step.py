@@ -21,7 +21,7 @@ from rlexp.models import GRU, Positional, Transformer
 from rlexp.rollout import Rollout, distributions, taken
 from rlexp.step import train_step
 from rlexp.streams import Purpose, uniforms
-from rlexp.update import Adam, gradient_norms
+from rlexp.update import Adam, flat
 
 # Both sides are float64; two steps of a few hundred operations and Adam's division by √v make the last digits differ.
 CLOSE = dict(rtol=1e-8, atol=1e-10)
@@ -90,7 +90,7 @@ class Still(Adam):
         self.seen = [parameter.grad for parameter in self.parameters]
         for parameter in self.parameters:
             parameter.grad = None
-        return gradient_norms(self.seen)
+        return flat(self.seen).square().sum(-1).sqrt()
 
 
 def runs(recipe, seeds=(0, 1), **options):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rlexp.models.layers import Embedding, Init, Linear, sigmoid
+from rlexp.models.tape import no_tape
 from rlexp.types import PositiveInt
 
 
@@ -74,11 +75,13 @@ class GRU(nn.Module):
             [state.repeat_interleave(group, 1) for state in states],
         )
 
+    tape = no_tape
+
     def head_parameters(self) -> list[nn.Parameter]:
         """Return the parameters in which all logits are linear."""
         return list(self.head.parameters())
 
-    def prefill(self, prompts: Tensor, group: int) -> tuple[Tensor, list[Tensor]]:
+    def prefill(self, prompts: Tensor, group: int, tape: None = None) -> tuple[Tensor, list[Tensor]]:
         """Return the logits of the first completion token ``[R, P, G, V]`` and the state of every completion."""
         output, states = self.read(prompts, group)
         return self.head(output).unflatten(1, (-1, group)), states
@@ -88,7 +91,7 @@ class GRU(nn.Module):
         outputs, states = self.run(tokens.flatten(1).unsqueeze(-1), states)
         return self.head(outputs[..., 0, :]).unflatten(1, tokens.shape[1:]), states
 
-    def forward(self, prompts: Tensor, completions: Tensor) -> Tensor:
+    def forward(self, prompts: Tensor, completions: Tensor, tape: None = None) -> Tensor:
         """Return the logits of every completion token: ``[R, P, L], [R, P, G, T] -> [R, P, G, T, V]``."""
         output, states = self.read(prompts, completions.shape[2])
         outputs, _ = self.run(completions[..., :-1].flatten(1, 2), states)

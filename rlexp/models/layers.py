@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rlexp.models.tape import Kept
 from rlexp.streams import Purpose, generator
 
 
@@ -44,6 +45,49 @@ def sigmoid(x: Tensor) -> Tensor:
     return 0.5 * (0.5 * x).tanh() + 0.5
 
 
+class Product(torch.autograd.Function):
+    """x W, or x W + ``plus``, whose value may be known already."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, plus: Tensor | None, known: Tensor | None) -> Tensor:
+        """``[R, N, in], [R, in, out] -> [R, N, out]``."""
+        ctx.save_for_backward(x, weight)
+        ctx.summed = plus is not None
+        if known is not None:
+            return known
+        return torch.bmm(x, weight) if plus is None else torch.baddbmm(plus, x, weight)
+
+    @staticmethod
+    def backward(ctx, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients in x, weight and what was added."""
+        x, weight = ctx.saved_tensors
+        slope = torch.bmm(upstream, weight.transpose(1, 2))
+        return slope, torch.bmm(x.transpose(1, 2), upstream), upstream if ctx.summed else None, None
+
+
+class FeedForward(torch.autograd.Function):
+    """x + relu(y U) D for y = norm(x), with a gradient that masks in place; both results may be known."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, y: Tensor, up: Tensor, down: Tensor, kept: Kept) -> Tensor:
+        """``[R, N, W], [R, N, W], [R, W, F], [R, F, W] -> [R, N, W]``."""
+        hidden, output = kept.hidden, kept.output
+        if hidden is None:
+            hidden = torch.bmm(y, up).relu_()
+            output = torch.baddbmm(x, hidden, down)
+        ctx.save_for_backward(y, up, down, hidden)
+        return output
+
+    @staticmethod
+    def backward(ctx, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients in x, y and both weights."""
+        y, up, down, hidden = ctx.saved_tensors
+        slope = torch.bmm(upstream, down.transpose(1, 2))
+        torch.ops.aten.threshold_backward.grad_input(slope, hidden, 0, grad_input=slope)
+        into = torch.bmm(slope, up.transpose(1, 2))
+        return upstream, into, torch.bmm(y.transpose(1, 2), slope), torch.bmm(hidden.transpose(1, 2), upstream), None
+
+
 class Projection(nn.Module):
     """x W with W from U(−1/√in, 1/√in), as ``torch.nn.Linear`` without bias."""
 
@@ -51,9 +95,9 @@ class Projection(nn.Module):
         super().__init__()
         self.weight = init.uniform(inputs, outputs, bound=inputs**-0.5)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``[R, N, in] -> [R, N, out]``."""
-        return torch.bmm(x, self.weight)
+    def forward(self, x: Tensor, plus: Tensor | None = None, known: Tensor | None = None) -> Tensor:
+        """``[R, N, in] -> [R, N, out]``, added to ``plus``; ``known`` is the result, if it was computed before."""
+        return Product.apply(x, self.weight, plus, known)
 
 
 class Linear(Projection):

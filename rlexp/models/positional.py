@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rlexp.models.layers import Embedding, Init
+from rlexp.models.tape import no_tape
 from rlexp.types import PositiveInt
 
 
@@ -29,11 +30,13 @@ class Positional(nn.Module):
         rows = decoded.view(replicas, -1, encoded.shape[-1])
         return torch.bmm(rows, self.embedding.weight.transpose(1, 2)).view(replicas, count, self.decode_.shape[1], -1)
 
+    tape = no_tape
+
     def head_parameters(self) -> list[nn.Parameter]:
         """Return the parameters in which all logits are linear; the embedding is not: prompts are read with it."""
         return [self.decode_]
 
-    def prefill(self, prompts: Tensor, group: int) -> tuple[Tensor, Tensor]:
+    def prefill(self, prompts: Tensor, group: int, tape: None = None) -> tuple[Tensor, Tensor]:
         """Return the logits of the first answer token ``[R, P, G, V]`` and those of the rest."""
         logits = self.logits(prompts).unsqueeze(2).expand(-1, -1, group, -1, -1)
         return logits[..., 0, :], logits[..., 1:, :]
@@ -42,6 +45,6 @@ class Positional(nn.Module):
         """Return the logits of the next answer token, whatever ``tokens`` were, and those of the rest."""
         return state[..., 0, :], state[..., 1:, :]
 
-    def forward(self, prompts: Tensor, completions: Tensor) -> Tensor:
+    def forward(self, prompts: Tensor, completions: Tensor, tape: None = None) -> Tensor:
         """Return the logits of every answer token: ``[R, P, L], [R, P, G, T] -> [R, P, G, T, V]``."""
         return self.logits(prompts).unsqueeze(2).expand(-1, -1, completions.shape[2], -1, -1)

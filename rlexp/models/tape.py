@@ -1,0 +1,81 @@
+"""What decoding leaves for training: results of the pass that sampled, which need not be computed again.
+
+The first update after sampling has the weights that sampled, and its forward pass would repeat every product of the
+decoding. With a tape it takes them from there: only the backward pass is left, and the ratio to the policy that sampled
+is exactly 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Kept(NamedTuple):
+    """Results in one block for the completion tokens that were read; None where nothing is kept.
+
+    ``query``, ``key``, ``value`` ``[R, P, H, G, T, D]`` and the ``weights`` of attention ``[R, P, H, G, T, L + T]``;
+    then ``[R, T, P, G, ·]``: what was ``attended`` to by them, ``middle`` and ``output``, the sums before and after the
+    feed-forward part, and ``hidden``, its ReLU.
+    """
+
+    query: Tensor | None = None
+    key: Tensor | None = None
+    value: Tensor | None = None
+    weights: Tensor | None = None
+    attended: Tensor | None = None
+    middle: Tensor | None = None
+    hidden: Tensor | None = None
+    output: Tensor | None = None
+
+
+class Slot(NamedTuple):
+    """The rows of one token, ``[R, P·G, ·]``, to be written to; None where nothing is kept."""
+
+    attended: Tensor | None = None
+    middle: Tensor | None = None
+    hidden: Tensor | None = None
+    output: Tensor | None = None
+
+
+class Tape(NamedTuple):
+    """What every block keeps, and the logits after each token that was read, ``[R, T, P, G, V]``."""
+
+    blocks: list[Kept]
+    logits: Tensor | None = None
+
+    def each(self, by_heads: Callable[[Tensor], Tensor], by_rows: Callable[[Tensor], Tensor]) -> Tape:
+        """Return the tape with a function applied to what is cut by heads, another to the rest."""
+        blocks = [Kept(*map(by_heads, block[:4]), *map(by_rows, block[4:])) for block in self.blocks]
+        return Tape(blocks, by_rows(self.logits))
+
+    def slots(self) -> list[list[Slot]]:
+        """Return for each block the places of each token."""
+        return [
+            [Slot(*rows) for rows in zip(*(tensor.flatten(2, 3).unbind(1) for tensor in block[4:]), strict=True)]
+            for block in self.blocks
+        ]
+
+    def rows(self) -> Tape:
+        """Return the tape with the rows of all tokens together, ``[R, T·P·G, ·]``."""
+        return self.each(lambda tensor: tensor, lambda tensor: tensor.flatten(1, 3))
+
+    def of(self, prompts: slice) -> Tape:
+        """Return the part of some prompts."""
+        return self.each(lambda tensor: tensor[:, prompts].contiguous(), lambda tensor: tensor[:, :, prompts])
+
+    def clear(self, t: int) -> None:
+        """Make everything zero from the t-th token on: decoding has ended before it."""
+        self.each(lambda tensor: tensor[..., t:, :].zero_(), lambda tensor: tensor[:, t:].zero_())
+
+    def put(self, replicas: Tensor, others: Tape) -> None:
+        """Replace what belongs to the replicas with the indices ``replicas``."""
+        for mine, theirs in zip([*self.blocks, (self.logits,)], [*others.blocks, (others.logits,)], strict=True):
+            for tensor, new in zip(mine, theirs, strict=True):
+                tensor[replicas] = new
+
+
+def no_tape(policy: object, prompts: int, group: int) -> None:
+    """For policies whose decoding keeps nothing: every update computes its own forward pass."""

@@ -1,0 +1,99 @@
+"""What decoding keeps for training: the same values to the bit, the same gradients, for every part of a batch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from axis_choices import CLOSE
+from policies import policy_of, preference_task, prompts_of, shaken, sort_task
+from test_collect import BLOCKS, MODELS, mixed
+from torch.testing import assert_close
+
+from rlexp.models.tape import no_tape
+from rlexp.rollout import distributions, draw, sample, taken
+from rlexp.step import train_step
+from rlexp.streams import Purpose, uniforms
+
+SEEDS, PROMPTS, GROUP = (3, 4), 4, 3
+TASKS = {"padded": sort_task(), "fixed": preference_task(), "one token": preference_task(cap=1)}
+every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
+
+
+def early(task):
+    """Pick tokens at random, and the end at the third place."""
+    places = iter(range(task.cap))
+
+    def pick(log_probs, noise):
+        return torch.full_like(noise, task.end).long() if next(places) == 2 else draw(log_probs, noise)
+
+    return pick
+
+
+def recorded(task, dtype, pick=draw):
+    """Return a policy, a rollout, its temperatures and its tape, which held NaN where nothing has been written."""
+    policy = shaken(policy_of("transformer", SEEDS, task)).to(dtype)
+    noise = uniforms(SEEDS, Purpose.SAMPLING, 3, (PROMPTS, GROUP, task.cap)).to(dtype)
+    temperature, tape = torch.tensor([0.7, 1.3], dtype=dtype), policy.tape(PROMPTS, GROUP)
+    for block in tape.blocks:
+        for name in block._fields:
+            if name != "weights":
+                getattr(block, name).fill_(torch.nan)
+    tape.logits.fill_(torch.nan)
+    rollout = sample(policy, task, prompts_of(task, SEEDS, PROMPTS), noise, temperature, pick, tape)
+    return policy, rollout, temperature, tape
+
+
+def slopes(policy, log_probs, mask):
+    """Gradients of a weighted sum of the log-probabilities that count."""
+    weights = torch.randn(log_probs.shape, generator=torch.Generator().manual_seed(2), dtype=log_probs.dtype)
+    return torch.autograd.grad((log_probs * weights)[mask].sum(), list(policy.parameters()), allow_unused=True)
+
+
+@every_task
+@pytest.mark.parametrize("prompts", [slice(None), slice(0, 2), slice(3, 4)], ids=["all", "first", "last"])
+def test_with_a_tape_gradients_are_those_of_the_whole_pass(task, prompts):
+    policy, rollout, temperature, tape = recorded(task, torch.float64)
+    part = [tensor[:, prompts] for tensor in (rollout.prompts, rollout.completions)]
+    mask = rollout.mask[:, prompts]
+    log_probs = [taken(distributions(policy, *part, temperature, t), part[1]) for t in (None, tape.of(prompts))]
+    assert task.end < 0 or (mask.sum(-1).unique().numel() > 1 and not mask.all())
+    assert_close(log_probs[1][mask], log_probs[0][mask], **CLOSE)
+    expected, actual = (slopes(policy, each, mask) for each in log_probs)
+    assert all(slope.any() for slope in expected if slope is not None)
+    assert_close(actual, expected, **CLOSE)
+
+
+def test_what_was_not_decoded_is_nothing():
+    """All completions end early: the rest of the tape is zero, in a batch and in a product."""
+    task = TASKS["padded"]
+    policy, rollout, temperature, tape = recorded(task, torch.float64, early(task))
+    assert rollout.finished.all() and not rollout.mask[..., 3:].any()
+    part = rollout.prompts, rollout.completions
+    log_probs = [taken(distributions(policy, *part, temperature, t), part[1]) for t in (None, tape)]
+    expected, actual = (slopes(policy, each, rollout.mask) for each in log_probs)
+    assert_close(actual, expected, **CLOSE)
+
+
+@every_task
+def test_with_a_tape_the_policy_has_the_log_probs_that_sampled_to_the_bit(task):
+    policy, rollout, temperature, tape = recorded(task, torch.float32)
+    again = taken(distributions(policy, rollout.prompts, rollout.completions, temperature, tape), rollout.completions)
+    assert torch.equal(again[rollout.mask], rollout.old_log_probs[rollout.mask])
+
+
+def test_a_step_with_tapes_is_the_step_without(monkeypatch):
+    """Two minibatches, of which one is taped, and runs whose groups come from several rounds, whose tape is redone."""
+    assert max(owner.rounds for owner, _ in BLOCKS) > 1
+
+    def trained(tapes: bool):
+        runs = mixed(**MODELS["transformer"])
+        runs.policy.double()
+        if not tapes:
+            monkeypatch.setattr(runs.policy, "tape", lambda *sizes: no_tape(runs.policy, *sizes), raising=False)
+        return train_step(runs, 1, True), list(runs.policy.parameters())
+
+    (row, weights), (expected, plain) = trained(True), trained(False)
+    assert (row["filter/rounds"] > 1).any() and (row["filter/rounds"] == 1).any()
+    for name in ("optim/grad_norm", "ratio/max", "policy/entropy", "loss/total"):
+        assert_close(row[name], expected[name], **CLOSE)
+    assert_close(weights, plain, **CLOSE)
