@@ -54,8 +54,9 @@ def collect(fleet: Fleet, step: int) -> Collected:
     are not kept fill the places: they are used as they are. verl stops with an error there, which would end the run
     of a policy that has learnt all prompts; to leave such groups out of the loss as well is ``filter.loss``.
     """
-    tape = fleet.policy.tape(fleet.prompts, fleet.group)
-    groups = round_of(fleet, step, 0, tape)
+    prompts = asked(fleet, step, 0)
+    tape = fleet.policy.tape(prompts, fleet.group)
+    groups = round_of(fleet, prompts, step, 0, tape)
     most = torch.tensor(
         [variant.rounds for variant, size in fleet.blocks for _ in range(size)], device=fleet.temperature.device
     )
@@ -64,31 +65,38 @@ def collect(fleet: Fleet, step: int) -> Collected:
         short = (~groups.keep.all(-1) & (number < most)).nonzero().squeeze(-1)
         if not len(short):
             break
-        more = round_of(only(fleet, short), step, number)
+        few = only(fleet, short)
+        more = round_of(few, asked(few, step, number), step, number)
         groups = refilled(groups, short, more)
         rounds[short] += 1
         tokens[short] += tokens_of(more)
         passed[short] += more.keep.sum(-1)
     if tape is not None and (rounds > 1).any():
-        rewrite(tape, fleet, (rounds > 1).nonzero().squeeze(-1), groups.rollout)
+        tape = rewritten(tape, fleet, (rounds > 1).nonzero().squeeze(-1), groups.rollout)
     return Collected(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1), tape)
 
 
-def rewrite(tape: Tape, fleet: Fleet, refilled: Tensor, rollout: Rollout) -> None:
+def rewritten(tape: Tape, fleet: Fleet, refilled: Tensor, rollout: Rollout) -> Tape:
     """Decode the completions of runs whose groups come from several rounds once more, for their part of the tape."""
     few, tokens = only(fleet, refilled), iter(rollout.completions[refilled].unbind(-1))
-    own = few.policy.tape(fleet.prompts, fleet.group)
+    own = few.policy.tape(rollout.prompts[refilled], fleet.group)
     given = rollout.prompts[refilled], rollout.old_log_probs[refilled], few.temperature
     sample(few.policy, few.task, *given, lambda *_: next(tokens), own)
     tape.put(refilled, own)
+    return tape._replace(read=fleet.policy.read(rollout.prompts))
 
 
-def round_of(fleet: Fleet, step: int, number: int, tape: Tape | None = None) -> Groups:
+def asked(fleet: Fleet, step: int, number: int) -> Tensor:
+    """Return the prompts of a round, ``[R, P, L]``."""
+    drawn = fleet.uniforms(Purpose.PROMPTS, step, fleet.prompts, fleet.task.draws, round=number)
+    return fleet.task.prompts(drawn, held_out=False)
+
+
+def round_of(fleet: Fleet, prompts: Tensor, step: int, number: int, tape: Tape | None = None) -> Groups:
     """Sample and judge P groups a run, by the task's own rewards: a shaping that punishes length varies everywhere."""
     task = fleet.task
-    drawn = fleet.uniforms(Purpose.PROMPTS, step, fleet.prompts, task.draws, round=number)
     noise = fleet.uniforms(Purpose.SAMPLING, step, fleet.prompts, fleet.group, task.cap, round=number)
-    rollout = sampled(fleet, task.prompts(drawn, held_out=False), noise, step, number, tape)
+    rollout = sampled(fleet, prompts, noise, step, number, tape)
     if all(variant.rounds == 1 for variant, _ in fleet.blocks):
         return Groups(rollout, torch.ones_like(rollout.finished[..., 0]))
     scores = task.score(rollout.prompts, rollout.completions, rollout.mask, rollout.finished)

@@ -144,8 +144,9 @@ def test_left_padding_is_inert(name):
     actual, expected = policy(wider, completions), policy(prompts, completions)
     assert_close(actual, expected, **CLOSE)
     assert_close(gradients(policy, actual), gradients(policy, expected), **CLOSE)
-    first, state = policy.prefill(wider, 3)
-    second, _ = policy.decode(completions[..., 0], state)
+    with torch.no_grad():
+        first, state = policy.prefill(wider, 3)
+        second, _ = policy.decode(completions[..., 0], state)
     assert_close(torch.stack([first, second], -2), expected[..., :2, :], **CLOSE)
 
 
@@ -156,11 +157,12 @@ def test_left_padding_is_inert(name):
 @every_task
 def test_token_by_token_equals_all_at_once(name, task):
     policy, prompts, completions = example(name, task)
-    logits, state = policy.prefill(prompts, completions.shape[2])
-    steps = [logits]
-    for t in range(task.cap - 1):
-        logits, state = policy.decode(completions[..., t], state)
-        steps.append(logits)
+    with torch.no_grad():
+        logits, state = policy.prefill(prompts, completions.shape[2])
+        steps = [logits]
+        for t in range(task.cap - 1):
+            logits, state = policy.decode(completions[..., t], state)
+            steps.append(logits)
     assert_close(torch.stack(steps, -2), policy(prompts, completions), **CLOSE)
 
 

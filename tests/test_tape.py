@@ -33,13 +33,14 @@ def recorded(task, dtype, pick=draw):
     """Return a policy, a rollout, its temperatures and its tape, which held NaN where nothing has been written."""
     policy = shaken(policy_of("transformer", SEEDS, task)).to(dtype)
     noise = uniforms(SEEDS, Purpose.SAMPLING, 3, (PROMPTS, GROUP, task.cap)).to(dtype)
-    temperature, tape = torch.tensor([0.7, 1.3], dtype=dtype), policy.tape(PROMPTS, GROUP)
+    prompts, temperature = prompts_of(task, SEEDS, PROMPTS), torch.tensor([0.7, 1.3], dtype=dtype)
+    tape = policy.tape(prompts, GROUP)
     for block in tape.blocks:
         for name in block._fields:
             if name != "weights":
                 getattr(block, name).fill_(torch.nan)
     tape.logits.fill_(torch.nan)
-    rollout = sample(policy, task, prompts_of(task, SEEDS, PROMPTS), noise, temperature, pick, tape)
+    rollout = sample(policy, task, prompts, noise, temperature, pick, tape)
     return policy, rollout, temperature, tape
 
 
@@ -55,7 +56,8 @@ def test_with_a_tape_gradients_are_those_of_the_whole_pass(task, prompts):
     policy, rollout, temperature, tape = recorded(task, torch.float64)
     part = [tensor[:, prompts] for tensor in (rollout.prompts, rollout.completions)]
     mask = rollout.mask[:, prompts]
-    log_probs = [taken(distributions(policy, *part, temperature, t), part[1]) for t in (None, tape.of(prompts))]
+    tape = tape.of(prompts)
+    log_probs = [taken(distributions(policy, *part, temperature, each), part[1]) for each in (None, tape)]
     assert task.end < 0 or (mask.sum(-1).unique().numel() > 1 and not mask.all())
     assert_close(log_probs[1][mask], log_probs[0][mask], **CLOSE)
     expected, actual = (slopes(policy, each, mask) for each in log_probs)

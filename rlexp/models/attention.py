@@ -72,7 +72,9 @@ class Cache:
         self.kept, self.shape = kept, kept.key.shape[:4]
         self.prompt_key, self.prompt_value = prompt_key.flatten(0, 2).transpose(1, 2), prompt_value.flatten(0, 2)
         self.absent = absent.to(prompt_key).squeeze(3).expand(-1, -1, self.shape[2], -1, -1).flatten(0, 2)
-        self.key, self.value = kept.key.flatten(0, 3), kept.value.flatten(0, 3)
+        replicas, prompts, heads, group = self.shape
+        # One place for the queries, keys and values of all tokens: what is in the processor's cache is written faster.
+        self.qkv = kept.key.new_empty(replicas, prompts * group, 3 * heads * kept.key.shape[-1])
 
     def attend(self, qkv: Tensor, t: int) -> Tensor:
         """Take in the t-th token ``[R, P·G, 3W]``; return what it reads, ``[R, P, G, H, D]``.
@@ -84,12 +86,12 @@ class Cache:
         kept.key[..., t, :], kept.value[..., t, :] = key, value
         query = kept.query[..., t, :].copy_(query).flatten(0, 2)
         on_prompt = torch.baddbmm(self.absent, query, self.prompt_key)
-        on_own = torch.bmm(query.flatten(0, 1).unsqueeze(1), self.key[:, : t + 1].transpose(1, 2))
+        on_own = torch.bmm(query.flatten(0, 1).unsqueeze(1), kept.key.flatten(0, 3)[:, : t + 1].transpose(1, 2))
         weighed = weights(torch.cat([on_prompt.flatten(0, 1), on_own.squeeze(1)], 1))
         length = on_prompt.shape[-1]
         if kept.weights is not None:
             kept.weights[..., t, : length + t + 1] = weighed.view(*self.shape, -1)
-        own = torch.bmm(weighed[:, length:].unsqueeze(1), self.value[:, : t + 1])
+        own = torch.bmm(weighed[:, length:].unsqueeze(1), kept.value.flatten(0, 3)[:, : t + 1])
         on_prompt = weighed.unflatten(0, query.shape[:2])[..., :length]
         return torch.baddbmm(own.view_as(query), on_prompt, self.prompt_value).view(*self.shape, -1).transpose(2, 3)
 

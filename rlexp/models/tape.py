@@ -40,16 +40,33 @@ class Slot(NamedTuple):
     output: Tensor | None = None
 
 
-class Tape(NamedTuple):
-    """What every block keeps, and the logits after each token that was read, ``[R, T, P, G, V]``."""
+class Read(NamedTuple):
+    """Prompts as they were read, once for their groups: the outputs at their last tokens ``[R, P, W]``, keys and values
+    a block ``[R, P, H, L, D]``, the barrier of their padding ``[R, P, 1, 1, 1, L]`` and their lengths ``[R, P]``."""
 
+    output: Tensor
+    keys: list[tuple[Tensor, Tensor]]
+    absent: Tensor
+    length: Tensor
+
+    def of(self, prompts: slice) -> Read:
+        """Return the part of some prompts."""
+        keys = [(key[:, prompts], value[:, prompts]) for key, value in self.keys]
+        return Read(self.output[:, prompts], keys, self.absent[:, prompts], self.length[:, prompts])
+
+
+class Tape(NamedTuple):
+    """The prompts as read, with gradients; what every block keeps, and the logits after each token that was read,
+    ``[R, T, P, G, V]``."""
+
+    read: Read
     blocks: list[Kept]
     logits: Tensor | None = None
 
     def each(self, by_heads: Callable[[Tensor], Tensor], by_rows: Callable[[Tensor], Tensor]) -> Tape:
         """Return the tape with a function applied to what is cut by heads, another to the rest."""
         blocks = [Kept(*map(by_heads, block[:4]), *map(by_rows, block[4:])) for block in self.blocks]
-        return Tape(blocks, by_rows(self.logits))
+        return Tape(self.read, blocks, by_rows(self.logits))
 
     def slots(self) -> list[list[Slot]]:
         """Return for each block the places of each token."""
@@ -64,18 +81,19 @@ class Tape(NamedTuple):
 
     def of(self, prompts: slice) -> Tape:
         """Return the part of some prompts."""
-        return self.each(lambda tensor: tensor[:, prompts].contiguous(), lambda tensor: tensor[:, :, prompts])
+        part = self.each(lambda tensor: tensor[:, prompts].contiguous(), lambda tensor: tensor[:, :, prompts])
+        return part._replace(read=self.read.of(prompts))
 
     def clear(self, t: int) -> None:
         """Make everything zero from the t-th token on: decoding has ended before it."""
         self.each(lambda tensor: tensor[..., t:, :].zero_(), lambda tensor: tensor[:, t:].zero_())
 
     def put(self, replicas: Tensor, others: Tape) -> None:
-        """Replace what belongs to the replicas with the indices ``replicas``."""
+        """Replace what was kept of the replicas with the indices ``replicas``; prompts stay as they are."""
         for mine, theirs in zip([*self.blocks, (self.logits,)], [*others.blocks, (others.logits,)], strict=True):
             for tensor, new in zip(mine, theirs, strict=True):
                 tensor[replicas] = new
 
 
-def no_tape(policy: object, prompts: int, group: int) -> None:
+def no_tape(policy: object, prompts: Tensor, group: int) -> None:
     """For policies whose decoding keeps nothing: every update computes its own forward pass."""

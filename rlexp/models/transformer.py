@@ -6,32 +6,40 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rlexp.models.attention import Attention, Cache, Softmax, barrier
 from rlexp.models.layers import Embedding, FeedForward, Init, Product, Projection
-from rlexp.models.tape import Kept, Slot, Tape
+from rlexp.models.tape import Kept, Read, Slot, Tape
 from rlexp.types import PositiveInt
 
 NOTHING = Kept()
 
 
-class State(NamedTuple):
-    """What decoding carries: for each block a cache, a weight, and places of the tape, ``slots[block][t]``; places of
-    the logits, the next position ``[R, P, 1]``, and how many tokens were read."""
+class Weights(NamedTuple):
+    """What a block multiplies with while it decodes."""
 
+    qkv: Tensor
+    out: Tensor
+    up: Tensor
+    down: Tensor
+
+
+class State(NamedTuple):
+    """What decoding carries: for each block its weights, a cache, and places of the tape, ``slots[block][t]``; places
+    of the logits, the embedded positions to come, ``[R, P, 1, W]`` each, and how many tokens were read."""
+
+    weights: list[Weights]
     caches: list[Cache]
-    weights: list[Tensor]
     slots: list[list[Slot]]
     logits: Sequence[Tensor | None]
-    position: Tensor
-    read: int
+    positions: Sequence[Tensor]
+    seen: int
 
 
 def norm(x: Tensor) -> Tensor:
     """Layer norm without gain and bias, as in OLMo (arXiv 2402.00838): a product follows that can scale."""
-    return F.layer_norm(x, x.shape[-1:])
+    return torch.layer_norm(x, x.shape[-1:])
 
 
 class Block(nn.Module):
@@ -75,20 +83,25 @@ class Block(nn.Module):
         x = self.out(attended, plus=x, known=kept.middle)
         return FeedForward.apply(x, norm(x), self.up.weight, self.down.weight, kept)
 
-    def follow(self, x: Tensor, weight: Tensor, cache: Cache, t: int, slot: Slot) -> Tensor:
-        """Return the outputs at the t-th completion token, rows ``[R, P·G, W]``, without gradients.
+    def weights(self) -> Weights:
+        """Return what decoding needs of the block."""
+        return Weights(self.weight(), self.out.weight, self.up.weight, self.down.weight)
 
-        ``weight`` is that of queries, keys and values; what is computed on the way goes to ``slot``, if it has places.
-        """
-        attended = cache.attend(torch.bmm(norm(x), weight), t)
-        if slot.attended is None:
-            attended = attended.reshape(x.shape)
-        else:
-            slot.attended.view(attended.shape).copy_(attended)
-            attended = slot.attended
-        x = torch.baddbmm(x, attended, self.out.weight, out=slot.middle)
-        hidden = torch.bmm(norm(x), self.up.weight, out=slot.hidden).relu_()
-        return torch.baddbmm(x, hidden, self.down.weight, out=slot.output)
+
+def follow(x: Tensor, weights: Weights, cache: Cache, t: int, slot: Slot) -> Tensor:
+    """Return a block's outputs at the t-th completion token, rows ``[R, P·G, W]``, without gradients.
+
+    What is computed on the way goes to ``slot``, if it has places.
+    """
+    attended = cache.attend(torch.bmm(norm(x), weights.qkv, out=cache.qkv), t)
+    if slot.attended is None:
+        attended = attended.reshape(x.shape)
+    else:
+        slot.attended.view(attended.shape).copy_(attended)
+        attended = slot.attended
+    x = torch.baddbmm(x, attended, weights.out, out=slot.middle)
+    hidden = torch.bmm(norm(x), weights.up, out=slot.hidden).relu_()
+    return torch.baddbmm(x, hidden, weights.down, out=slot.output)
 
 
 class Transformer(nn.Module):
@@ -107,12 +120,8 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList(Block(init, width, heads, feedforward) for _ in range(layers))
         self.head = Projection(init, width, task.vocabulary)
 
-    def read(self, prompts: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]], Tensor, Tensor]:
-        """Read each prompt ``[R, P, L]`` once, for its whole group.
-
-        Return its last output ``[R, P, W]``, keys and values a block ``[R, P, H, L, D]``, the barrier of its padding
-        ``[R, P, 1, 1, 1, L]`` and its length ``[R, P]``.
-        """
+    def read(self, prompts: Tensor) -> Read:
+        """Read each prompt ``[R, P, L]`` once, for its whole group."""
         present = prompts != self.pad
         order = present.cumsum(-1)
         x = self.tokens(prompts) + self.positions((order - 1).clamp(min=0))
@@ -121,7 +130,7 @@ class Transformer(nn.Module):
         for block in self.blocks:  # of the last block only the last place is needed
             x, pair = block.read(x, barred, slice(-1 if block is self.blocks[-1] else 0, None))
             keys.append(pair)
-        return x[..., -1, :], keys, barrier(~present[:, :, None, None, None, :]), order[..., -1]
+        return Read(x[..., -1, :], keys, barrier(~present[:, :, None, None, None, :]), order[..., -1])
 
     def head_parameters(self) -> list[nn.Parameter]:
         """Return the parameters in which all logits are linear."""
@@ -133,58 +142,64 @@ class Transformer(nn.Module):
         shapes = [(len(like), prompts, block.heads, group, self.cap - 1, width // block.heads) for block in self.blocks]
         return [Kept(*(like.new_empty(shape) for _ in range(3))) for shape in shapes]
 
-    def tape(self, prompts: int, group: int) -> Tape:
-        """Return an empty tape for so many completions of so many prompts."""
-        rows = (len(self.tokens.weight), self.cap - 1, prompts, group)
+    @torch.enable_grad()
+    def tape(self, prompts: Tensor, group: int) -> Tape:
+        """Read prompts ``[R, P, L]``; return them with room for what is computed while they are completed."""
+        rows = (len(prompts), self.cap - 1, prompts.shape[1], group)
         blocks = []
-        for block, room in zip(self.blocks, self.room(prompts, group), strict=True):
+        for block, room in zip(self.blocks, self.room(prompts.shape[1], group), strict=True):
             width, hidden = block.up.weight.shape[1:]
             sizes = dict(attended=width, middle=width, hidden=hidden, output=width)
             kept = {name: room.key.new_empty(*rows, size) for name, size in sizes.items()}
-            seen = room.key.new_zeros(*room.key.shape[:-1], self.prompt_length + self.cap - 1)
+            seen = room.key.new_zeros(*room.key.shape[:-1], prompts.shape[2] + self.cap - 1)
             blocks.append(room._replace(weights=seen, **kept))
-        return Tape(blocks, self.tokens.weight.new_empty(*rows, self.head.weight.shape[-1]))
+        return Tape(self.read(prompts), blocks, self.tokens.weight.new_empty(*rows, self.head.weight.shape[-1]))
 
     def prefill(self, prompts: Tensor, group: int, tape: Tape | None = None) -> tuple[Tensor, State]:
         """Return the logits of the first completion token ``[R, P, G, V]`` and the state of every completion.
 
-        Decoding from it writes to the tape, if there is one.
+        ``tape`` is that of these prompts, if there is one; decoding from the state writes to it.
         """
-        x, keys, absent, length = self.read(prompts)
+        read = tape.read if tape else self.read(prompts)
         kept = tape.blocks if tape else self.room(prompts.shape[1], group)
-        caches = [Cache(*pair, absent, each) for pair, each in zip(keys, kept, strict=True)]
-        weights = [block.weight() for block in self.blocks]
-        slots = tape.slots() if tape else [[Slot()] * self.cap] * len(self.blocks)
-        logits = tape.logits.flatten(2, 3).unbind(1) if tape else [None] * self.cap
-        state = State(caches, weights, slots, logits, length.unsqueeze(-1), 0)
-        return self.head(norm(x)).unsqueeze(2).expand(-1, -1, group, -1), state
+        state = State(
+            [block.weights() for block in self.blocks],
+            [Cache(*pair, read.absent, each) for pair, each in zip(read.keys, kept, strict=True)],
+            tape.slots() if tape else [[Slot()] * self.cap] * len(self.blocks),
+            tape.logits.flatten(2, 3).unbind(1) if tape else [None] * self.cap,
+            self.embedded(read.length, self.cap - 1).unsqueeze(3).unbind(1),
+            0,
+        )
+        return self.head(norm(read.output)).unsqueeze(2).expand(-1, -1, group, -1), state
+
+    def embedded(self, length: Tensor, count: int) -> Tensor:
+        """Return the embedded positions of the first tokens after prompts of a length, ``[R, P] -> [R, T, P, W]``."""
+        return self.positions(length.unsqueeze(1) + torch.arange(count, device=length.device).unsqueeze(-1))
 
     def decode(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Return the logits after ``tokens`` ``[R, P, G]`` and the new state, which shares its room with the old."""
-        t = state.read
-        x = (self.tokens(tokens) + self.positions(state.position)).flatten(1, 2)
-        for block, cache, weight, slots in zip(self.blocks, state.caches, state.weights, state.slots, strict=True):
-            x = block.follow(x, weight, cache, t, slots[t])
+        t = state.seen
+        x = (self.tokens(tokens) + state.positions[t]).flatten(1, 2)
+        for weights, cache, slots in zip(state.weights, state.caches, state.slots, strict=True):
+            x = follow(x, weights, cache, t, slots[t])
         logits = torch.bmm(norm(x), self.head.weight, out=state.logits[t])
-        return logits.view(*tokens.shape, -1), state._replace(position=state.position + 1, read=t + 1)
+        return logits.view(*tokens.shape, -1), state._replace(seen=t + 1)
 
     def forward(self, prompts: Tensor, completions: Tensor, tape: Tape | None = None) -> Tensor:
         """Return the logits of every completion token: ``[R, P, L], [R, P, G, T] -> [R, P, G, T, V]``.
 
         ``tape`` is what sampling the completions has left, with the weights as they are now.
         """
-        x, keys, absent, length = self.read(prompts)
-        first = self.head(norm(x))[:, None, :, None].expand(-1, -1, -1, completions.shape[2], -1)
+        read = tape.read if tape else self.read(prompts)
+        first = self.head(norm(read.output))[:, None, :, None].expand(-1, -1, -1, completions.shape[2], -1)
         tokens = completions[..., :-1].movedim(-1, 1)
         if not tokens.shape[1]:
             return first.movedim(1, 3)
-        tape = tape.rows() if tape else Tape([NOTHING] * len(self.blocks))
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        position = length.unsqueeze(1) + places.unsqueeze(-1)
-        x = (self.tokens(tokens) + self.positions(position).unsqueeze(3)).flatten(1, 3)
-        later = barrier(future(places))
-        for block, prompt, kept in zip(self.blocks, keys, tape.blocks, strict=True):
-            x = block.extend(x, prompt, absent, later, tokens.shape[1:], kept)
+        tape = tape.rows() if tape else Tape(read, [NOTHING] * len(self.blocks))
+        x = (self.tokens(tokens) + self.embedded(read.length, tokens.shape[1]).unsqueeze(3)).flatten(1, 3)
+        later = barrier(future(tokens[0, :, 0, 0]))
+        for block, prompt, kept in zip(self.blocks, read.keys, tape.blocks, strict=True):
+            x = block.extend(x, prompt, read.absent, later, tokens.shape[1:], kept)
         rest = self.head(norm(x), known=tape.logits).view(*tokens.shape, -1)
         return torch.cat([first, rest], 1).movedim(1, 3)
 
