@@ -65,24 +65,34 @@ def sample(
     All T numbers of a completion exist beforehand and tensors keep the width T, so that stopping when every
     completion of the batch has ended changes no bit of any run. ``tape`` is the policy's, to be written.
     """
+    tokens, log_probs = decoded(policy, task, prompts, uniforms, temperature, pick, tape)
+    if tape is not None:
+        tape.clear(len(tokens) - 1)
+    after = (0, uniforms.shape[-1] - len(tokens))
+    tokens, log_probs = (F.pad(torch.stack(each, -1), after) for each in (tokens, log_probs))
+    ends = (tokens == task.end).long()
+    mask = ends.cumsum(-1) == ends
+    finished = ends.any(-1) if task.end >= 0 else torch.ones_like(mask[..., 0])
+    old = log_probs.where(mask, 0.0)
+    return Rollout(prompts, tokens.where(mask, max(task.pad, 0)), old, mask, finished, old)
+
+
+@torch.inference_mode()
+def decoded(
+    policy, task, prompts: Tensor, uniforms: Tensor, temperature: Tensor, pick: Callable, tape
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the tokens ``[R, P, G]``, one place after another, and their log-probabilities, until all have ended."""
     scale = temperature.view(-1, 1, 1, 1)
     logits, state = policy.prefill(prompts, uniforms.shape[2], tape)
-    alive = torch.ones_like(uniforms[..., 0], dtype=torch.bool)
-    tokens, log_probs, mask = [], [], []
+    ended = torch.zeros_like(uniforms[..., 0], dtype=torch.bool)
+    tokens, log_probs = [], []
     for noise in uniforms.unbind(-1):
         if tokens:
             logits, state = policy.decode(tokens[-1], state)
         every = F.log_softmax(logits / scale, -1)
         tokens.append(pick(every, noise))
-        log_probs.append(every.gather(-1, tokens[-1].unsqueeze(-1)).squeeze(-1))
-        mask.append(alive)
-        alive = alive & (tokens[-1] != task.end)
-        if not alive.any():
+        log_probs.append(taken(every, tokens[-1]))
+        ended = ended | (tokens[-1] == task.end)
+        if ended.all():
             break
-    if tape is not None:
-        tape.clear(len(tokens) - 1)
-    after = (0, uniforms.shape[-1] - len(tokens))
-    tokens, log_probs, mask = (F.pad(torch.stack(each, -1), after) for each in (tokens, log_probs, mask))
-    finished = ~alive if task.end >= 0 else torch.ones_like(alive)
-    old = log_probs.where(mask, 0.0)
-    return Rollout(prompts, tokens.where(mask, max(task.pad, 0)), old, mask, finished, old)
+    return tokens, log_probs

@@ -60,7 +60,7 @@ class Adam:
     def step(self) -> Tensor:
         """Apply the gradients, clear them, return their norms before clipping ``[R]``."""
         gradient = flat([p.grad for p in self.parameters])
-        norms = gradient.square().sum(-1).sqrt()
+        norms = torch.linalg.vector_norm(gradient, dim=-1)
         gradient.mul_((self.limits / (norms + 1e-6)).clamp(max=1).unsqueeze(-1))
         rates = self.schedule.rates(self.updates)
         self.updates += 1
