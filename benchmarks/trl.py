@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 
 from benchmarks.common import Fresh, Training, alternating, fresh, options, publish, ratios, shown
 
@@ -23,6 +22,11 @@ OURS = (
     "task.alphabet=16 task.shortest=8 task.longest=8 task.cap=8 group_size=8 model.width=64 model.layers=2 "
     "model.heads=4 model.feedforward=384 inner_steps=1 minibatches=1 entropy_coef=0 lr=1e-3 lr_final=1"
 ).split()
+SWEEPS = {  # TRL evaluates nothing; our default is 1,152 completions of held-out prompts a run every 20 steps
+    "rlexp, evaluated before and after": ["eval.every={steps}"],
+    "rlexp, the same in two processes": ["eval.every={steps}", "hydra/launcher=processes"],
+    "rlexp, evaluated every 20 steps": [],
+}
 INSTALLED = importlib.util.find_spec("trl") is not None
 
 
@@ -122,11 +126,11 @@ def one_pair(steps: int) -> float:
     return max(process.wait()["seconds"] for process in pair)
 
 
-def our_sweep(runs: int, steps: int) -> float:
+def our_sweep(runs: int, steps: int, *overrides: str) -> float:
     """Return the seconds of the whole sweep by the command line, as users run it (Weights & Biases offline)."""
     with tempfile.TemporaryDirectory() as folder:
         given = [*OURS, f"steps={steps}", f"seed=range(0,{runs})", f"hydra.sweep.dir={Path(folder) / 'sweep'}"]
-        return fresh("rlexp.train", "-m", *given)["seconds"]
+        return fresh("rlexp.train", "-m", *given, *overrides)["seconds"]
 
 
 def main() -> None:
@@ -138,6 +142,18 @@ def main() -> None:
     if not INSTALLED:
         sys.exit("TRL is not installed: pip install '.[bench]'")
     measure(options(__doc__, repetitions=3, steps=30, runs=30, run_steps=200, pairs=15))
+
+
+def whole(arguments: argparse.Namespace) -> tuple[dict[str, list[float]], list[float]]:
+    """Return the seconds of our sweeps, a list for each of SWEEPS, and of pairs of runs of TRL, measured in turn."""
+    rounds = min(arguments.repetitions, arguments.pairs)
+    sweeps, pairs = {name: [] for name in SWEEPS}, []
+    for part in range(rounds):
+        for name, overrides in SWEEPS.items():
+            given = [override.format(steps=arguments.run_steps) for override in overrides]
+            sweeps[name].append(our_sweep(arguments.runs, arguments.run_steps, *given))
+        pairs += [one_pair(arguments.run_steps) for _ in range(part, arguments.pairs, rounds)]
+    return sweeps, pairs
 
 
 def measure(arguments: argparse.Namespace) -> None:
@@ -167,21 +183,19 @@ def measure(arguments: argparse.Namespace) -> None:
         }
         for name, values in rates.items()
     ]
-    sweeps, pairs = [], []
+    sweeps, pairs = {}, []
     if arguments.pairs:
-        rounds = min(arguments.repetitions, arguments.pairs)
-        for part in range(rounds):
-            sweeps.append(our_sweep(arguments.runs, arguments.run_steps))
-            pairs += [one_pair(arguments.run_steps) for _ in range(part, arguments.pairs, rounds)]
-        theirs = median(pairs) * (arguments.runs / 2) if arguments.pairs * 2 != arguments.runs else sum(pairs)
-        measured = f"{arguments.pairs} of {arguments.runs // 2} pairs measured"
-        length = {"parameters": "", "completion length": ""}
+        sweeps, pairs = whole(arguments)
+        theirs = sum(pairs) * arguments.runs / (2 * len(pairs))
         what = f"{arguments.runs} whole runs of {arguments.run_steps} steps"
+        empty = {"parameters": "", "completion length": ""}
+        measured = f"{len(pairs)} of {arguments.runs // 2} pairs measured"
+        values = sweeps | {f"TRL, two at a time ({measured})": [theirs]}
         rows += [
-            {"what": f"{what}, rlexp: s", "value": shown(sweeps), "rlexp is faster by": "1"} | length,
-            {"what": f"{what}, TRL two at a time ({measured}): s", "value": shown([theirs])}
-            | {"rlexp is faster by": shown([theirs / each for each in sweeps])}
-            | length,
+            {"what": f"{what}, {name}: s", "value": shown(seconds)}
+            | {"rlexp is faster by": shown([theirs / each for each in seconds]) if name in sweeps else ""}
+            | empty
+            for name, seconds in values.items()
         ]
     publish("trl", rows, arguments, rates=rates, sweep_seconds=sweeps, pair_seconds=pairs)
 

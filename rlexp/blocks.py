@@ -30,6 +30,8 @@ def join(parts: Sequence[Tensors]) -> Tensors:
 
 def by_block(function: Callable, blocks: Sequence[tuple[object, int]], *tensors: Tensors):
     """Join ``function(variant, *rows)`` over the contiguous block of replicas that each variant owns."""
+    if len(blocks) == 1:  # nothing to copy
+        return function(blocks[0][0], *tensors)
     results, first = [], 0
     for variant, size in blocks:
         rows = slice(first, first + size)

@@ -63,7 +63,8 @@ def memory(device: str) -> float:
 def bytes_a_run(policy: nn.Module, config: Config, prompt_length: int, cap: int) -> float:
     """Estimate from above what one more run of a batch takes, from the outputs of all layers at all tokens."""
     values = sum(parameter.shape[-1] for parameter in policy.parameters())
-    trained = config.group_size.prompts * (prompt_length + config.group_size.completions * cap) / config.minibatches
+    sampled = config.group_size.prompts * (prompt_length + config.group_size.completions * cap)
+    trained = sampled * (1 + PASSES / config.minibatches)  # the tape of all, the pass of a minibatch
     evaluated = config.eval.prompts * (prompt_length + config.eval.samples * cap)
     parameters = sum(parameter[0].numel() for parameter in policy.parameters())
-    return 4.0 * (STATES * parameters + values * (PASSES * trained + evaluated))
+    return 4.0 * (STATES * parameters + values * (trained + evaluated))
