@@ -14,6 +14,7 @@ from rlexp.choose import ask
 from rlexp.collect import Collected, collect
 from rlexp.fleet import Experience, Fleet, Variant
 from rlexp.masked import per_token
+from rlexp.models.tape import Tape
 from rlexp.rollout import Rollout, best, distributions, sample, taken
 from rlexp.streams import Purpose, hashed
 from rlexp.tasks import Scores, combine
@@ -42,7 +43,7 @@ def judged(fleet: Fleet, step: int, measure: bool) -> Judged:
     if measure or fleet.uses("kl_in_loss", "kl_in_reward"):
         references = distributions(fleet.reference, *rollout[:2], fleet.temperature).detach()
         ref_log_probs = taken(references, rollout.completions)
-    more = beside(fleet, step, groups, scores)
+    more = beside(fleet, step, rollout, scores, groups.tape)
     batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs, more)
     return Judged(groups, scores, rewards, references, batch)
 
@@ -57,7 +58,7 @@ def measured(fleet: Fleet, found: Judged) -> metrics.Row:
         | metrics.filter_metrics(found.groups, batch.mask)
         | metrics.advantage_metrics(batch.advantages, rollout.mask)
         | metrics.length_metrics(rollout.mask, rollout.finished, found.scores.correct)
-        | metrics.policy_metrics(own(fleet, found.groups), found.references, rollout)
+        | metrics.policy_metrics(own(fleet, rollout, found.groups.tape), found.references, rollout)
         | by_block(coefficients, fleet.blocks, fleet.memory)
     )
 
@@ -68,22 +69,24 @@ def coefficients(variant: Variant, memory: Mapping[str, Tensor]) -> metrics.Row:
 
 
 @torch.no_grad()
-def own(fleet: Fleet, groups: Collected) -> Tensor:
+def own(fleet: Fleet, rollout: Rollout, tape: Tape | None) -> Tensor:
     """Log-probabilities of the whole vocabulary, of the policy that sampled."""
-    return distributions(fleet.policy, *groups.rollout[:2], fleet.temperature, groups.tape)
+    return distributions(fleet.policy, *rollout[:2], fleet.temperature, tape)
 
 
 @torch.no_grad()
-def beside(fleet: Fleet, step: int, groups: Collected, scores: Scores) -> dict[str, Tensor]:
+def beside(
+    fleet: Fleet, step: int, rollout: Rollout, scores: Scores, tape: Tape | None = None
+) -> dict[str, Tensor]:
     """Return what shaping, filter, norm and teacher may ask for beside the rollout: memories, and what one takes."""
     weights = {name: weight for name, weight in fleet.task.weights.items() if weight}
-    rollout, like = groups.rollout, groups.rollout.old_log_probs
+    like = rollout.old_log_probs
     makers = {
-        "entropies": lambda: metrics.entropy(own(fleet, groups)),
+        "entropies": lambda: metrics.entropy(own(fleet, rollout, tape)),
         "drawn": lambda: fleet.uniforms(Purpose.VERDICTS, step, fleet.prompts, fleet.group),
         "hashed": lambda: hashed(fleet.seeds, Purpose.PERSISTENT_VERDICTS, *rollout.pairs),
         "greedy_rewards": lambda: greedy_rewards(fleet, rollout),
-        "sum_pi_squared": lambda: own(fleet, groups).exp().square().sum(-1),
+        "sum_pi_squared": lambda: own(fleet, rollout, tape).exp().square().sum(-1),
         "components": lambda: torch.stack([scores.components[name] for name in weights], -1),
         "weights": lambda: like.new_tensor(list(weights.values())).expand(len(fleet.seeds), -1),
         "teacher_log_probs": lambda: taken(

@@ -84,4 +84,5 @@ def test_variants_of_one_batch_each_move_their_own_reference():
 def test_the_reference_begins_as_the_policy():
     runs = build([compose(*SHORT, *SMALL, "kl=k3", "reference=copy")])
     assert all(torch.equal(a, b) for a, b in zip(*(net.parameters() for net in policies(runs)), strict=True))
-    assert train_step(runs, 1, True)["kl/ref_exact"].eq(0).all()
+    # the policy was read token by token and the reference at once: rounding of float32
+    assert train_step(runs, 1, True)["kl/ref_exact"].abs().max() < 1e-7

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from axis_choices import CLOSE
-from policies import policy_of, preference_task, prompts_of, shaken, sort_task
+from policies import policy_of, preference_task, prompts_of, shaken, sort_task, threads  # noqa: F401
 from test_collect import BLOCKS, MODELS, mixed
 from torch.testing import assert_close
 
 from rlexp.models.tape import no_tape
-from rlexp.rollout import distributions, draw, sample, taken
+from rlexp.rollout import Rollout, distributions, draw, sample, taken
 from rlexp.step import train_step
 from rlexp.streams import Purpose, uniforms
 
@@ -74,6 +74,33 @@ def test_what_was_not_decoded_is_nothing():
     log_probs = [taken(distributions(policy, *part, temperature, t), part[1]) for t in (None, tape)]
     expected, actual = (slopes(policy, each, rollout.mask) for each in log_probs)
     assert_close(actual, expected, **CLOSE)
+
+
+# Products that are left to MKL, and to more than one thread.
+WIDE = dict(width=42, layers=2, heads=3, feedforward=75)
+
+
+@pytest.mark.parametrize("prompts", [slice(None), slice(0, 3)], ids=["all", "some"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_replica_has_the_same_bits_alone_and_in_a_stack(count, prompts, threads):  # noqa: F811
+    """Alone on one thread: with more, MKL splits the one product of a stack of one, which changes its last bit."""
+
+    def trained(seeds):
+        policy, task = policy_of("transformer", seeds, TASKS["padded"], **WIDE), TASKS["padded"]
+        noise, questions = uniforms(seeds, Purpose.SAMPLING, 3, (7, 5, task.cap)), prompts_of(task, seeds, 7)
+        temperature, tape = torch.ones(len(seeds)), policy.tape(questions, 5)
+        rollout = sample(policy, task, questions, noise, temperature, tape=tape)
+        part = Rollout(*(tensor[:, prompts] for tensor in rollout))
+        log_probs = taken(distributions(policy, *part[:2], temperature, tape.of(prompts)), part.completions)
+        loss = (log_probs * uniforms(seeds, Purpose.SAMPLING, 2, log_probs.shape[1:])).where(part.mask, 0.0).sum()
+        return [*rollout, *torch.autograd.grad(loss, list(policy.parameters()))]
+
+    seeds = (5, 2, 7, 2, 0)
+    threads(1)
+    alone = [trained([seed]) for seed in seeds]
+    threads(count)
+    for r, stacked in enumerate(zip(*trained(seeds), strict=True)):
+        assert all(torch.equal(a, b[0]) for a, b in zip(stacked, alone[r], strict=True)), r
 
 
 @every_task

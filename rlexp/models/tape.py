@@ -17,7 +17,7 @@ class Kept(NamedTuple):
     """Results in one block for the completion tokens that were read; None where nothing is kept.
 
     ``query``, ``key``, ``value`` ``[R, P, H, G, T, D]`` and the ``weights`` of attention ``[R, P, H, G, T, L + T]``;
-    then ``[R, T, P, G, ·]``: what was ``attended`` to by them, ``middle`` and ``output``, the sums before and after the
+    then ``[T, R, P, G, ·]``: what was ``attended`` to by them, ``middle`` and ``output``, the sums before and after the
     feed-forward part, and ``hidden``, its ReLU.
     """
 
@@ -50,14 +50,17 @@ class Read(NamedTuple):
     length: Tensor
 
     def of(self, prompts: slice) -> Read:
-        """Return the part of some prompts."""
-        keys = [(key[:, prompts], value[:, prompts]) for key, value in self.keys]
+        """Return the part of some prompts, in one piece: a product of pieces may round otherwise."""
+        keys = [(key[:, prompts].contiguous(), value[:, prompts].contiguous()) for key, value in self.keys]
         return Read(self.output[:, prompts], keys, self.absent[:, prompts], self.length[:, prompts])
 
 
 class Tape(NamedTuple):
     """The prompts as read, with gradients; what every block keeps, and the logits after each token that was read,
-    ``[R, T, P, G, V]``."""
+    ``[T, R, P, G, V]``.
+
+    Tokens come first so that the results of one are one piece of memory, which a product can be written to.
+    """
 
     read: Read
     blocks: list[Kept]
@@ -71,13 +74,13 @@ class Tape(NamedTuple):
     def slots(self) -> list[list[Slot]]:
         """Return for each block the places of each token."""
         return [
-            [Slot(*rows) for rows in zip(*(tensor.flatten(2, 3).unbind(1) for tensor in block[4:]), strict=True)]
+            [Slot(*rows) for rows in zip(*(tensor.flatten(2, 3) for tensor in block[4:]), strict=True)]
             for block in self.blocks
         ]
 
     def rows(self) -> Tape:
         """Return the tape with the rows of all tokens together, ``[R, T·P·G, ·]``."""
-        return self.each(lambda tensor: tensor, lambda tensor: tensor.flatten(1, 3))
+        return self.each(lambda tensor: tensor, lambda tensor: tensor.transpose(0, 1).flatten(1, 3))
 
     def of(self, prompts: slice) -> Tape:
         """Return the part of some prompts."""
@@ -86,13 +89,16 @@ class Tape(NamedTuple):
 
     def clear(self, t: int) -> None:
         """Make everything zero from the t-th token on: decoding has ended before it."""
-        self.each(lambda tensor: tensor[..., t:, :].zero_(), lambda tensor: tensor[:, t:].zero_())
+        self.each(lambda tensor: tensor[..., t:, :].zero_(), lambda tensor: tensor[t:].zero_())
 
     def put(self, replicas: Tensor, others: Tape) -> None:
         """Replace what was kept of the replicas with the indices ``replicas``; prompts stay as they are."""
-        for mine, theirs in zip([*self.blocks, (self.logits,)], [*others.blocks, (others.logits,)], strict=True):
-            for tensor, new in zip(mine, theirs, strict=True):
+        self.logits[:, replicas] = others.logits
+        for mine, theirs in zip(self.blocks, others.blocks, strict=True):
+            for tensor, new in zip(mine[:4], theirs[:4], strict=True):
                 tensor[replicas] = new
+            for tensor, new in zip(mine[4:], theirs[4:], strict=True):
+                tensor[:, replicas] = new
 
 
 def no_tape(policy: object, prompts: Tensor, group: int) -> None:

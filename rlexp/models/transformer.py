@@ -145,7 +145,7 @@ class Transformer(nn.Module):
     @torch.enable_grad()
     def tape(self, prompts: Tensor, group: int) -> Tape:
         """Read prompts ``[R, P, L]``; return them with room for what is computed while they are completed."""
-        rows = (len(prompts), self.cap - 1, prompts.shape[1], group)
+        rows = (self.cap - 1, *prompts.shape[:2], group)
         blocks = []
         for block, room in zip(self.blocks, self.room(prompts.shape[1], group), strict=True):
             width, hidden = block.up.weight.shape[1:]
@@ -166,7 +166,7 @@ class Transformer(nn.Module):
             [block.weights() for block in self.blocks],
             [Cache(*pair, read.absent, each) for pair, each in zip(read.keys, kept, strict=True)],
             tape.slots() if tape else [[Slot()] * self.cap] * len(self.blocks),
-            tape.logits.flatten(2, 3).unbind(1) if tape else [None] * self.cap,
+            tape.logits.flatten(2, 3) if tape else [None] * self.cap,
             self.embedded(read.length, self.cap - 1).unsqueeze(3).unbind(1),
             0,
         )
