@@ -12,6 +12,7 @@ OUT_OF_REACH = 1000000  # argparse reads -1e9 as a flag
 ESTIMATOR = "--algo.advantage.estimator"
 COEF = "--algo.kl.init_coef"
 ROUNDING = rounding("nearly 1")
+REFILL = ["the number of rounds has no cap there", "needs --reward.remote_url or --train.agent_func_path there"]
 CLIP = {"--actor.policy_loss_type": "ppo", "--actor.eps_clip_low_high": lambda node, config: [node.low, node.high]}
 OPEN = {"--actor.policy_loss_type": "ppo", "--actor.eps_clip_low_high": [1, OUT_OF_REACH]}
 WHITENED = ["eps is added to the variance there", *fixed(eps=1e-8, ddof=0)]
@@ -108,7 +109,7 @@ TABLE = over_common(
                 {"--algo.dynamic_filtering_enable": True, "--algo.dynamic_filtering_range": [0, 1]},
                 [
                     "groups are kept by their mean reward there, between 0 and 1: the same only for rewards of 0 and 1",
-                    "the number of rounds has no cap there",
+                    *REFILL,
                 ],
             ),
             "difficulty": Rule(
@@ -116,7 +117,7 @@ TABLE = over_common(
                     "--algo.dynamic_filtering_enable": True,
                     "--algo.dynamic_filtering_range": lambda node, config: [node.low, node.high],
                 },
-                ["the range is open there, here closed", "the number of rounds has no cap there"],
+                ["the range is open there, here closed", *REFILL],
             ),
         },
         "filter.loss": dict.fromkeys(

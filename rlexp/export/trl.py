@@ -136,7 +136,7 @@ TABLE = over_common(
                 [*EPS, "pass one function for each of the task's reward components as reward_funcs"],
             ),
         },
-        "teacher": dict.fromkeys(("added", "alone"), "only MiniLLMTrainer has a teacher"),
+        "teacher": dict.fromkeys(("added", "alone"), "there is no teacher; trl.experimental.iw_opd has no rewards"),
         "clip": CLIP,
         "agg": {
             "token": Rule(

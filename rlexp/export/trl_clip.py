@@ -58,7 +58,11 @@ CLIP: Mapping[str, Rule | str] = {
             when(
                 lambda node, config: config.mismatch.name.startswith("sequence"),
                 "needs the token_truncate or token_mask of vLLM's correction",
-            )
+            ),
+            when(
+                lambda node, config: config.mismatch.name.startswith("token"),
+                "the correction is inside the weight there, here it multiplies the loss",
+            ),
         ],
         implies={"agg": ("token",)},
     ),

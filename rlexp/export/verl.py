@@ -50,7 +50,12 @@ def in_reward(estimator: str, *notes: str | Note) -> Rule:
 
 def correction(level: str, threshold: Any, *notes: str | Note) -> Rule:
     """Return the rule of a correction of the sampler's mismatch."""
-    return Rule({f"{CORRECTION}.rollout_is": level, f"{CORRECTION}.rollout_is_threshold": threshold}, notes)
+    settings = {
+        f"{CORRECTION}.rollout_is": level,
+        f"{CORRECTION}.rollout_is_threshold": threshold,
+        "actor_rollout_ref.rollout.calculate_log_probs": True,
+    }
+    return Rule(settings, notes)
 
 
 def bounds(node: Any, config: Config) -> str:
@@ -107,10 +112,13 @@ TABLE = over_common(
             "zero_variance": Rule(
                 {
                     "algorithm.filter_groups.enable": True,
-                    "algorithm.filter_groups.metric": "seq_reward",
+                    "algorithm.filter_groups.metric": "acc",
                     "algorithm.filter_groups.max_num_gen_batches": knob("rounds"),
                 },
-                ["asks for a deviation of exactly 0 there, which rounding defeats, if rewards are not 0 or 1"],
+                [
+                    "asks for a deviation of exactly 0 there, which rounding defeats, if rewards are not 0 or 1",
+                    "acc is the number that a reward function returns there; if it returns several, name one of them",
+                ],
             ),
             "difficulty": "groups are filtered by their variance alone",
         },
