@@ -163,6 +163,14 @@ def test_a_group_of_equal_rewards_is_zero_beside_groups_that_are_not(norm_choice
         assert advantages[0].eq(0).all() and advantages[1].ne(0).any(), f"group of {size}"
 
 
+@pytest.mark.only("local", "hybrid", "hybrid_centered", "quantile", "grpo_passk", "gdpo", "batch_mean_group_std")
+def test_differences_far_below_eps_give_next_to_no_advantage(norm_choice):
+    """As rounding of a penalty leaves; not so where the distance from another mean is divided by the deviation."""
+    rewards = torch.stack([1e-9 * torch.arange(4.0), torch.tensor([0.0, 1.0, 0.0, 1.0])])
+    advantages = judged(norm_choice, rewards, torch.ones_like(rewards, dtype=torch.bool))
+    assert (advantages[0].abs().max() < 0.01) == (norm_choice.name != "batch_mean_group_std")
+
+
 @pytest.mark.parametrize("shape", [(3, 1), (1, 1)], ids=["in its group", "in its batch"])
 def test_a_completion_alone_has_no_advantage_where_the_norm_compares(norm_choice, shape):
     """The names by which a config is refused, from the functions themselves."""
