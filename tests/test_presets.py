@@ -74,7 +74,7 @@ RECIPES = {
         ("k2", 0.01, "loss"),
         None,
     ),
-    "reinforce_text": ("none", ALL, ("global", 1e-6, 1), NAIVE, "token", NO_KL, (1, None)),
+    "reinforce_text": ("none", ALL, ("global", 1e-6, 1), NAIVE, "sequence_sum", NO_KL, (1, None)),
     "remax": ("none", ALL, ("remax",), NAIVE, "sequence_sum", ("k1", 0.01, "reward"), (1, None)),
     "rloo": ("none", ALL, ("rloo",), NAIVE, "sequence_sum", ("k1", 0.05, "reward"), (1, None)),
     "roll": ("none", ALL, LOCAL, SYMMETRIC, "sequence", NO_KL, (None, 0.0)),
