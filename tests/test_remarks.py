@@ -1,5 +1,7 @@
 """What is allowed but seldom meant is said in one line on standard error, once, and then trained."""
 
+from types import SimpleNamespace
+
 import pytest
 from command import command  # noqa: F401 (a fixture)
 
@@ -54,3 +56,9 @@ CASES = [
 def test_what_is_seldom_meant_gets_a_remark(overrides, start):
     found = list(remarks(compose(*overrides)))
     assert [line.startswith(start) for line in found] == ([True] if start else [])
+
+
+def test_a_teacher_in_place_of_the_rewards_gets_a_remark_if_they_are_shaped():
+    config = compose("shaping=length_cost").model_copy(update={"teacher": SimpleNamespace(name="alone")})
+    (line,) = remarks(config)
+    assert line.startswith("teacher=alone shaping=length_cost: advantages do not depend on rewards")
