@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlexp.config import Config
-from rlexp.export.common import over_common, rounding
+from rlexp.export.common import SHUFFLED, over_common, rounding
 from rlexp.export.rule import Framework, Rule, fixed, knob, off_policy, updates, when
 from rlexp.export.trl_clip import CLIP
 
@@ -66,10 +66,7 @@ RUN = Rule(
             lambda node, config: config.group_size.completions < 2,
             "num_generations must be at least 2 there",
         ),
-        when(
-            lambda node, config: config.minibatches > 1,
-            "completions are shuffled over the updates of a rollout there; here groups stay whole",
-        ),
+        SHUFFLED,
         when(
             lambda node, config: config.entropy_coef > 0 and config.agg.name not in ("token", "bnpo"),
             "the entropy bonus is a mean over tokens there whatever the loss_type; here it is aggregated as the loss",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any
 
 from rlexp.config import Config
 from rlexp.errors import shown
 from rlexp.export.common import POINTLESS, over_common, rounding, stepwise
-from rlexp.export.rule import Framework, Note, Rule, fixed, knob, when
+from rlexp.export.rule import Framework, Note, Rule, fixed, knob, updates, when
 from rlexp.export.verl_clip import ACTOR, CLIP, OUT_OF_REACH
 
 ESTIMATOR = "algorithm.adv_estimator"
@@ -82,7 +83,7 @@ RUN = Rule(
         f"{ACTOR}.optim.lr": knob("lr"),
         f"{ACTOR}.optim.lr_scheduler_type": lambda node, config: "constant" if config.lr_final == 1 else "cosine",
         f"{ACTOR}.optim.min_lr_ratio": knob("lr_final"),
-        f"{ACTOR}.optim.lr_warmup_steps": knob("warmup_steps"),
+        f"{ACTOR}.optim.lr_warmup_steps": lambda node, config: ceil(config.warmup_steps / updates(config)),
         f"{ACTOR}.optim.weight_decay": 0.0,
         f"{ACTOR}.grad_clip": knob("grad_clip", lambda norm: OUT_OF_REACH if norm is None else norm),
         f"{ACTOR}.entropy_coeff": knob("entropy_coef"),
@@ -91,6 +92,10 @@ RUN = Rule(
     [
         "learning rate, steps and response length are those of a tiny policy",
         when(lambda node, config: config.lr_final != 1, "the learning rate falls as a cosine there, here along a line"),
+        when(
+            lambda node, config: updates(config) > 1 and (config.warmup_steps > 0 or config.lr_final != 1),
+            "the learning rate moves once a rollout there, here at every update",
+        ),
     ],
 )
 
