@@ -1,10 +1,12 @@
 """Every preset is what its source says, and the command line wins over it. That it trains is tested with the engine."""
 
+import re
 from functools import cache
 
 import pytest
 from axis_choices import CONF
 
+from rlexp.catalogue import comment
 from rlexp.compose import compose as composed_anew
 
 compose = cache(composed_anew)
@@ -103,6 +105,15 @@ def test_a_recipe_is_what_its_source_says(name):
     updates, bonus = run or (None, None)
     expected = updates or default.inner_steps * default.minibatches, default.entropy_coef if bonus is None else bonus
     assert (config.inner_steps * config.minibatches, config.entropy_coef) == expected
+
+
+# A paper, a commit or version of a framework, a source document, a year.
+SOURCE = re.compile(r"arXiv \d{4}\.\d{5}|\([0-9a-f]{8}|TRL 1\.\d+|document|notebook|chapter|\(\d{4}\)")
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "none"])
+def test_a_recipe_names_its_source(name):
+    assert SOURCE.search(comment(CONF / "preset" / f"{name}.yaml"))
 
 
 def test_presets_whose_samplers_are_corrected():
