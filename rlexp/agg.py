@@ -4,6 +4,10 @@ P × G completions are those of one optimizer step (a minibatch, if there are se
 losses is the loss of the whole rollout, in value and gradient, for every choice but ``bnpo``: how a rollout is split
 changes no weight. A completion whose tokens are all masked adds nothing to any numerator; what it does to the
 denominator is said in each function.
+
+Not here: Balanced Aggregation (arXiv 2605.04077). Its abstract combines the token means of a group's positive and
+negative completions with weights by their numbers; the formula, and what an advantage of 0 belongs to, could not be
+verified.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +23,7 @@ from rlexp.start import STARTS
 from rlexp.tasks import TASKS
 
 DEPENDS_ON = ("start", "task", "model", "matmul_precision", "seed")
+PACKAGE = Path(__file__).parent
 Weights = dict[str, Tensor]
 
 
@@ -70,8 +72,20 @@ def settings_of(config: Config, without: str = "seed") -> str:
 
 
 def key_of(config: Config) -> str:
-    """Return the name of a start: a hash of everything that it depends on."""
-    return sha256(settings_of(config, without="").encode()).hexdigest()[:16]
+    """Return the name of a start: a hash of everything that it depends on, the code that makes it included."""
+    return sha256(f"{settings_of(config, without='')} {code_in(PACKAGE)}".encode()).hexdigest()[:16]
+
+
+@cache
+def code_in(folder: Path) -> str:
+    """Return a hash of the Python files below a folder and of the version of torch.
+
+    Of all files, as whatever a start imports may change it; one that is trained again without need is the same.
+    """
+    digest = sha256(torch.__version__.encode())
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def save(folder: Path | None, key: str, weights: Weights) -> None:

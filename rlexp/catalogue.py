@@ -119,7 +119,7 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
 
 def settings(framework: Framework, one: Choice, config: Config) -> str:
     """Return what makes a choice in a framework with a table."""
-    said = rules(framework, one)
+    said = [(rule_of(framework, part, node), node) for part, node in one.active.items()]
     if any(isinstance(rule, str) for rule, _ in said):
         return "–"
     pairs = [(name, value, node) for rule, node in said for name, value in rule.settings.items()]
@@ -129,20 +129,19 @@ def settings(framework: Framework, one: Choice, config: Config) -> str:
     return "<br>".join(written) or ("yours to write" if yours else "as it is")
 
 
-def rules(framework: Framework, one: Choice) -> list[tuple[Rule | str, SimpleNamespace]]:
-    """Return what a framework says about the nodes of a choice."""
-    return [(framework.table.get(part, {}).get(kind(part, node), ""), node) for part, node in one.active.items()]
+def rule_of(framework: Framework, part: str, node: SimpleNamespace) -> Rule | str:
+    """Return what a framework says about a node of a choice; an empty text if nothing."""
+    return framework.table.get(part, {}).get(kind(part, node), "")
 
 
-def differences(framework: Framework, one: Choice, config: Config) -> str:
+def differences(framework: Framework, part: str, node: SimpleNamespace, config: Config) -> str:
     """Return what differs in a framework under the default configuration, or why there is no such choice."""
-    found = []
-    for rule, node in rules(framework, one):
-        if isinstance(rule, str):
-            found.append(rule and f"not there: {rule}")
-        elif rule.settings or one.axis not in YOURS:
-            found += [note(node, config) if callable(note) else note for note in rule.notes]
-    return "; ".join(filter(None, found))
+    rule = rule_of(framework, part, node)
+    if isinstance(rule, str):
+        return rule and f"not there: {rule}"
+    if part in YOURS and not rule.settings:
+        return ""
+    return "; ".join(filter(None, (note(node, config) if callable(note) else note for note in rule.notes)))
 
 
 def names(framework: str, one: Choice) -> str:
@@ -170,7 +169,7 @@ def uses(axis: str, name: str, config: Config) -> Iterator[str]:
                 place = part.partition(".")[2]
                 told = "; ".join(filter(None, [place, knobs(node), one.comment]))
                 yield f"- `{axis}={one.label}`" + (f": {told}" if told else "")
-                there = {name: differences(each, one, config) for name, each in TABLES.items()}
+                there = {name: differences(each, part, node, config) for name, each in TABLES.items()}
                 yield from (f"  - {name}: {text}" for name, text in there.items() if text)
 
 

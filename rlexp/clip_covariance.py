@@ -6,11 +6,12 @@ tokens of the minibatch that count: these losses depend on how a rollout is spli
 
 from __future__ import annotations
 
+from pydantic import FiniteFloat
 from torch import Tensor
 
 from rlexp.clip_token import ppo, unclipped
 from rlexp.masked import count, masked_mean
-from rlexp.types import NonNegative, PerToken, Positive, TokenMask
+from rlexp.types import FiniteNonNegative, NonNegative, PerToken, Positive, TokenMask
 
 ALL = (-1, -2, -3)
 
@@ -25,8 +26,8 @@ def clip_cov(
     low: NonNegative,
     high: NonNegative,
     share: Positive,
-    lb: float,
-    ub: float,
+    lb: FiniteFloat,
+    ub: FiniteFloat,
 ) -> PerToken:
     """``ppo``, and 0 for k random tokens with lb < cov < ub that it does not clip; k = max(1, ⌊share · tokens⌋).
 
@@ -47,7 +48,7 @@ def kl_cov(
     mask: TokenMask,
     *,
     share: Positive,
-    coef: NonNegative,
+    coef: FiniteNonNegative,
 ) -> PerToken:
     """ℓ = −ρ · A, plus coef · |log ρ| for the k tokens of the largest cov; k = max(1, ⌊share · tokens⌋).
 

@@ -13,7 +13,7 @@ from torch import full_like, minimum
 
 from rlexp.clip_token import ppo
 from rlexp.masked import masked_mean, masked_sum
-from rlexp.types import NonNegative, PerToken, Positive, TokenMask
+from rlexp.types import FiniteNonNegative, NonNegative, PerToken, Positive, TokenMask
 
 TIME = (-1,)
 
@@ -80,9 +80,9 @@ def vespo(
     advantages: PerToken,
     mask: TokenMask,
     *,
-    k_positive: NonNegative,
+    k_positive: FiniteNonNegative,
     lambda_positive: Positive,
-    k_negative: NonNegative,
+    k_negative: FiniteNonNegative,
     lambda_negative: Positive,
 ) -> PerToken:
     """ℓ = −sg(W^k · exp(λ(1 − W))) · A · log π with W = exp(Σ_t log ρ), the ratio of the whole completion.

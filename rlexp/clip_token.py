@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import full_like, minimum
 
 from rlexp.models.layers import sigmoid
-from rlexp.types import AboveOne, NonNegative, PerReplica, PerToken, Positive, TokenMask
+from rlexp.types import AboveOne, FiniteNonNegative, NonNegative, PerReplica, PerToken, Positive, TokenMask
 
 
 def naive(log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask) -> PerToken:
@@ -48,8 +48,8 @@ def scheduled(
     progress: PerReplica,
     *,
     low: NonNegative,
-    high: NonNegative,
-    high_final: NonNegative,
+    high: FiniteNonNegative,
+    high_final: FiniteNonNegative,
 ) -> PerToken:
     """``ppo`` whose upper bound moves linearly from 1 + high to 1 + high_final over the run.
 

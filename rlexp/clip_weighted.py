@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rlexp.types import NonNegative, PerToken, Positive, TokenMask
+from rlexp.types import FiniteNonNegative, NonNegative, PerToken, Positive, TokenMask
 
 
 def cispo(
@@ -89,7 +89,7 @@ def kept(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, keep: Ten
 
 
 def dro(
-    log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask, *, beta: NonNegative
+    log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask, *, beta: FiniteNonNegative
 ) -> PerToken:
     """ℓ = −A · log π + beta/2 · (log ρ)²: no ratio, a quadratic pull to the old policy instead of a bound.
 

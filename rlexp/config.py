@@ -15,16 +15,15 @@ from rlexp.choose import Closed, choose, schema
 from rlexp.errors import ConfigError, lines, shown
 from rlexp.loggers import LOGGERS
 from rlexp.models import MODELS
+from rlexp.remarks import remarks as remarks
 from rlexp.start import STARTS
 from rlexp.tasks import TASKS
-from rlexp.types import NonNegative, NonNegativeInt, PositiveInt
+from rlexp.types import FiniteNonNegative, NonNegativeInt, PositiveInt
 
 Share = Annotated[float, Gt(0), Le(1)]
 FinitePositive = Annotated[FiniteFloat, Gt(0)]
-FiniteNonNegative = Annotated[FiniteFloat, Ge(0)]
 
 
-OF_COMPLETIONS = ("gspo", "gspo_token", "gmpo")
 EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
 
 
@@ -73,7 +72,7 @@ class Config(Closed):
     teacher: schema(teacher.FUNCTIONS, run=str | None)
     clip: schema(clip.FUNCTIONS)
     agg: schema(agg.FUNCTIONS)
-    kl: schema(kl.FUNCTIONS, coef=NonNegative, place=Literal["loss", "reward"])
+    kl: schema(kl.FUNCTIONS, coef=FiniteNonNegative, place=Literal["loss", "reward"])
     kl_control: schema(kl_control.FUNCTIONS)
     reference: schema(reference.FUNCTIONS)
     sampler: schema(sampler.FUNCTIONS)
@@ -198,17 +197,6 @@ def bound_problems(config: Config) -> Iterator[str]:
     yield from disordered("mismatch", config.mismatch, "low", "high")
     if config.clip.name == "two_sided" and config.clip.delta < 1 + config.clip.high:
         yield f"clip.delta={shown(config.clip.delta)}: must be at least 1 + clip.high, which it would cut off"
-
-
-def remarks(config: Config) -> Iterator[str]:
-    """Say what is allowed but seldom meant."""
-    if config.clip.name in OF_COMPLETIONS and config.agg.name not in ("sequence", "sequence_sum"):
-        yield (
-            f"clip={config.clip.name} agg={config.agg.name}: the ratio of a completion counts once for each token, "
-            "so long completions weigh more; meant is agg=sequence (with agg=luspo they weigh more on purpose)"
-        )
-    if config.mismatch.name != "none" and config.sampler.name == "exact":
-        yield f"mismatch={config.mismatch.name}: sampler=exact leaves nothing to correct, every weight is 1"
 
 
 def disordered(place: str, node: Closed, smaller: str, larger: str) -> Iterator[str]:

@@ -9,6 +9,11 @@ Shared rule of all that centre: a group (for ``global`` and ``center_batch``: a 
 included, gives exactly zero. ``ddof`` is the divisor correction of the deviation: 1 as in ``torch.std``, TRL, verl,
 OpenRLHF; 0 as in open-instruct. ``eps`` is added to the deviation.
 
+Equal is equal to the last bit. A tolerance would need a scale, which the rewards of a group do not have (slime and ROLL
+take 1e-6 whatever they are); differences far below ``eps`` vanish, as in TRL, verl and OpenRLHF. With KL in the reward
+the rewards of a group are hardly ever equal: where the outcomes are, the deviation of the group is that of the
+penalties.
+
 Other baselines are in ``norm_baseline``, pass@k in ``norm_passk``, reward to go in ``norm_token``, statistics of the
 whole run in ``norm_memory``.
 """
@@ -83,7 +88,8 @@ def batch_mean_group_std(rewards: PerCompletion, keep: CompletionMask, *, eps: P
     """A = (r − mean_batch) / (std_group + eps).
 
     Source: ROLL ``norm_mean_type=batch, norm_std_type=group``, whose shapes do not fit in the version read. Without the
-    rule on equal rewards such a group would have advantages of order 1 / eps.
+    rule on equal rewards such a group would have advantages of order 1 / eps, and so it has if its rewards differ by as
+    little: with KL in the reward, of order 1 / ``kl.coef``.
     """
     advantages = centred(rewards, keep, BATCH) / (masked_std(rewards, keep, GROUP, ddof) + eps)
     return advantages.masked_fill(is_constant(rewards, keep, GROUP), 0.0)

@@ -14,7 +14,10 @@ from rlexp.types import PositiveInt
 
 
 def frozen(reference: Tensor) -> Tensor:
-    """Keep the policy that training started from."""
+    """Keep the policy that training started from.
+
+    Source: Ziegler et al. (arXiv 1909.08593); what all frameworks do unless they are told otherwise.
+    """
     return reference
 
 

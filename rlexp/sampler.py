@@ -18,7 +18,7 @@ from rlexp.blocks import by_block
 from rlexp.choose import ask, needs
 from rlexp.rollout import Rollout, draw, sample
 from rlexp.streams import Purpose, normals
-from rlexp.types import NextToken, NonNegative
+from rlexp.types import FiniteNonNegative, NextToken
 
 if TYPE_CHECKING:
     from rlexp.fleet import Fleet
@@ -30,17 +30,20 @@ def exact(log_probs: NextToken) -> NextToken:
     return log_probs
 
 
-def noisy(log_probs: NextToken, errors: NextToken, *, std: NonNegative) -> NextToken:
+def noisy(log_probs: NextToken, errors: NextToken, *, std: FiniteNonNegative) -> NextToken:
     """log softmax(log π + std · errors): Gaussian noise on the logits, in units of the logits after the temperature.
 
     ``errors`` are independent standard normal numbers for every token of the vocabulary at every place. To first order
-    KL(π_sampler‖π) at a place is std²/2 · (1 − Σ_v π_v²) nats.
+    KL(π_sampler‖π) at a place is std²/2 · (1 − Σ_v π_v²) nats. Source: a model of this project, no framework has it.
     """
     return F.log_softmax(log_probs + std * errors, -1)
 
 
 def bf16(log_probs: NextToken) -> NextToken:
-    """log softmax of log π rounded to bfloat16 (8 bits of precision): a sampler whose logits are of that type."""
+    """log softmax of log π rounded to bfloat16 (8 bits of precision): a sampler whose logits are of that type.
+
+    Source: bfloat16 as the cause of the disagreement (arXiv 2510.26788). Only the last rounding is simulated.
+    """
     return F.log_softmax(log_probs.bfloat16().to(log_probs.dtype), -1)
 
 

@@ -14,7 +14,7 @@ from annotated_types import Ge, Le
 from pydantic import FiniteFloat
 from torch import Tensor
 
-from rlexp.types import CompletionMask, NonNegative, PerCompletion, PositiveInt
+from rlexp.types import CompletionMask, FiniteNonNegative, PerCompletion, PositiveInt
 
 Probability = Annotated[float, Ge(0), Le(1)]
 Deviation = Annotated[FiniteFloat, Ge(0)]
@@ -34,7 +34,7 @@ def excess(lengths: PerCompletion, cap: int, cache: int) -> PerCompletion:
 
 
 def overlong(
-    rewards: PerCompletion, lengths: PerCompletion, *, cap: PositiveInt, cache: PositiveInt, factor: NonNegative
+    rewards: PerCompletion, lengths: PerCompletion, *, cap: PositiveInt, cache: PositiveInt, factor: FiniteNonNegative
 ) -> PerCompletion:
     """r − factor · x with x = (length − (cap − cache)) / cache, kept between 0 and 1.
 
@@ -45,7 +45,7 @@ def overlong(
 
 
 def overlong_quadratic(
-    rewards: PerCompletion, lengths: PerCompletion, *, cap: PositiveInt, cache: PositiveInt, factor: NonNegative
+    rewards: PerCompletion, lengths: PerCompletion, *, cap: PositiveInt, cache: PositiveInt, factor: FiniteNonNegative
 ) -> PerCompletion:
     """r − factor · x², x as in ``overlong``: milder at first, the same at the cap.
 
@@ -78,6 +78,7 @@ def affine(rewards: PerCompletion, *, a: FiniteFloat, b: FiniteFloat) -> PerComp
     """a · r + b: which advantages depend on the scale of the rewards, and which on their level?
 
     ``norm=center`` follows a and ignores b, ``norm=local`` ignores both up to its eps, ``norm=none`` follows both.
+    Source: with a > 0 the best policy is the same, as for every utility (von Neumann and Morgenstern, 1944).
     """
     return a * rewards + b
 
@@ -92,12 +93,20 @@ def clip(rewards: PerCompletion, *, low: FiniteFloat, high: FiniteFloat) -> PerC
 
 
 def noise(rewards: PerCompletion, drawn: PerCompletion, *, std: Deviation) -> PerCompletion:
-    """r + N(0, std²), drawn anew for every completion."""
+    """r + N(0, std²), drawn anew for every completion.
+
+    The expected reward is the same: it costs variance alone. Source: the inherent noise of a reward channel
+    (arXiv 1810.01032, §1), here Gaussian.
+    """
     return rewards + std * normal(drawn, rewards)
 
 
 def noise_persistent(rewards: PerCompletion, hashed: PerCompletion, *, std: Deviation) -> PerCompletion:
-    """r + N(0, std²), the same number whenever the same completion of the same prompt comes again in the run."""
+    """r + N(0, std²), the same number whenever the same completion of the same prompt comes again in the run.
+
+    The best completion can be another one. Source: a corrupt reward, a function of the state (arXiv 1705.08417), here
+    Gaussian.
+    """
     return rewards + std * normal(hashed, rewards)
 
 
@@ -135,7 +144,8 @@ def flips_persistent(
 ) -> PerCompletion:
     """``flips`` whose error is the same whenever the same completion of the same prompt comes again in the run.
 
-    Such errors do not average out: a wrong completion that is always accepted is an optimum.
+    Such errors do not average out: a wrong completion that is always accepted is an optimum. Source: systematic errors
+    of a corrupt reward (arXiv 1705.08417).
     """
     return erring(rewards, hashed, low, high, false_positives, false_negatives)
 

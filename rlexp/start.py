@@ -50,7 +50,8 @@ def sft(
 
     A replica stops at the first check, one ``every`` so many updates, at which the accuracy of samples at temperature 1
     on ``checked`` held-out prompts, one each, is at least ``accuracy``. It can be above it by what one interval brings
-    and by the error of the check, √(a (1 − a) / checked) at accuracy a.
+    and by the error of the check, √(a (1 − a) / checked) at accuracy a. Source: supervised fine-tuning before
+    reinforcement learning, the first step of InstructGPT (arXiv 2203.02155).
     """
     rates, one = torch.full((len(seeds),), lr), torch.ones(len(seeds))
     adam = Adam(policy, Schedule(rates, one, one, updates), STEEPEST * one)
@@ -91,6 +92,7 @@ def scaled(
     with the same settings (but for ties within rounding). Sampled accuracy is not: it moves towards the greedy one when
     the policy is sharpened, away from it when it is flattened. The entropy, in nats a token at temperature 1, is that
     over the states that samples of the ``sft`` policy visit on ``checked`` held-out prompts.
+    Source: temperature scaling (arXiv 1706.04599), which changes no most likely token.
     """
     knobs = dict(accuracy=accuracy, lr=lr, prompts=prompts, every=every, checked=checked, updates=updates)
     problems = sft(policy, task, seeds, **knobs)

@@ -6,7 +6,7 @@ own completions. It is added to what ``norm`` has made of the rewards and is not
 earns it gets it (discount 0). The teacher's log-probabilities are at the student's temperature.
 
 Source: MiniLLM (arXiv 2306.08543, eq. 2, its single-step part), on-policy distillation (GKD, arXiv 2306.13649, with
-reverse KL and λ = 1); TRL ``MiniLLMTrainer``, slime ``use_opd``, ROLL ``is_pure_opd``, prime-rl ``opd``.
+reverse KL and λ = 1); TRL's former ``MiniLLMTrainer``, slime ``use_opd``, ROLL ``is_pure_opd``, prime-rl ``opd``.
 """
 
 from __future__ import annotations
@@ -20,12 +20,18 @@ def none(advantages: PerToken) -> PerToken:
 
 
 def added(advantages: PerToken, old_log_probs: PerToken, teacher_log_probs: PerToken, *, coef: Positive) -> PerToken:
-    """A + coef · (log π_teacher − log π_old): the task's rewards and the teacher."""
+    """A + coef · (log π_teacher − log π_old): the task's rewards and the teacher.
+
+    Source: slime ``use_opd``, ROLL ``use_opd``.
+    """
     return advantages + coef * (teacher_log_probs - old_log_probs)
 
 
 def alone(old_log_probs: PerToken, teacher_log_probs: PerToken, *, coef: Positive) -> PerToken:
-    """coef · (log π_teacher − log π_old): the teacher in place of the task's rewards."""
+    """coef · (log π_teacher − log π_old): the teacher in place of the task's rewards.
+
+    Source: MiniLLM (arXiv 2306.08543), on-policy distillation; ROLL ``is_pure_opd``, prime-rl ``opd``.
+    """
     return coef * (teacher_log_probs - old_log_probs)
 
 

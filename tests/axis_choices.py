@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import torch
@@ -31,6 +31,12 @@ BESIDE_KNOBS = {"kl": {"coef", "place"}, "filter": {"rounds"}}  # keys of a node
 CLOSE = dict(rtol=1e-9, atol=1e-10)
 
 
+@cache
+def schema_of(axis: str) -> TypeAdapter:
+    """Return what checks the knobs of an axis; to make it takes longer than most tests."""
+    return TypeAdapter(schema(AXES[axis]))
+
+
 @dataclass(frozen=True)
 class Choice:
     """One named setting of an axis: a function and its knobs."""
@@ -43,8 +49,7 @@ class Choice:
     @cached_property
     def function(self) -> Callable[..., Tensor]:
         """Return the bound function, made as training makes it: through its schema and ``choose``."""
-        table = AXES[self.axis]
-        return choose(table, TypeAdapter(schema(table)).validate_python({"name": self.name, **self.knobs}))
+        return choose(AXES[self.axis], schema_of(self.axis).validate_python({"name": self.name, **self.knobs}))
 
     def __call__(self, *tensors: Tensor, **named: Tensor) -> Tensor:
         return self.function(*tensors, **named)

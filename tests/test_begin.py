@@ -88,6 +88,16 @@ def test_whatever_a_start_depends_on_makes_another(tmp_path, trained, change):
     assert len(trained) == 2 and len(list(tmp_path.iterdir())) == 2
 
 
+def test_other_code_makes_another(tmp_path, trained, monkeypatch):
+    starts, (one, other) = tmp_path / "starts", (tmp_path / name for name in ("one", "other"))
+    for folder, text in ((one, "x = 1"), (other, "x = 2")):
+        (folder / "models").mkdir(parents=True)
+        (folder / "models" / "gru.py").write_text(text)
+        monkeypatch.setattr(begin, "PACKAGE", folder)
+        begun([config("sft")], starts)
+    assert len(trained) == 2 and len(list(starts.iterdir())) == 2
+
+
 def test_different_starts_in_one_batch(tmp_path):
     configs = [config(name, seed=seed) for seed in (0, 1) for name in STARTS]
     fleet = begun(configs, tmp_path)

@@ -5,7 +5,7 @@ from small_runs import BESIDE, TAUGHT
 
 from rlexp import norm
 from rlexp.compose import CONF, compose, composed, plain
-from rlexp.config import load, read, remarks, to_yaml
+from rlexp.config import load, read, to_yaml
 from rlexp.errors import ConfigError
 from rlexp.tasks import SortLecture
 
@@ -132,23 +132,6 @@ def test_knobs_that_contradict_each_other_within_an_axis():
 )
 def test_bounds_leave_something_between_them(overrides, line):
     assert problems(*overrides) == (line,)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "start"),
-    [
-        ([], None),
-        (["clip=gspo", "agg=sequence"], None),
-        (["clip=luspo", "agg=luspo"], None),
-        (["clip=gspo"], "clip=gspo agg=token: the ratio of a completion counts once for each token"),
-        (["clip=gmpo", "agg=dr_grpo"], "clip=gmpo agg=dr_grpo: "),
-        (["mismatch=token_mask", "sampler=bf16"], None),
-        (["mismatch=token_mask"], "mismatch=token_mask: sampler=exact leaves nothing to correct"),
-    ],
-)
-def test_what_is_seldom_meant_gets_a_remark(overrides, start):
-    found = list(remarks(compose(*overrides)))
-    assert [line.startswith(start) for line in found] == ([True] if start else [])
 
 
 def test_only_the_loss_is_filtered_by_token_and_only_groups_are_replaced():

@@ -21,6 +21,8 @@ from rlexp.step import train_step
 
 CHOICES = {path.stem: OmegaConf.to_container(OmegaConf.load(path)) for path in (CONF / "kl_control").glob("*.yaml")}
 R, P, G, T = 5, 3, 4, 6
+# What the divergence of a completion is, of those of its tokens: a controller without an entry has no reference.
+OF_TOKENS = {"adaptive": statistics.fmean, "ziegler": math.fsum}
 # Both sides are float64 sums of some seventy numbers of order one.
 CLOSE = dict(rtol=1e-12)
 # The same in float32.
@@ -41,7 +43,7 @@ def by_hand(name, factor, log_probs, ref_log_probs, mask, target, horizon):
     for place in np.ndindex(*mask.shape[:-1]):
         tokens = [log_probs[place][t] - ref_log_probs[place][t] for t in range(mask.shape[-1]) if mask[place][t]]
         if tokens:
-            divergences.append(statistics.fmean(tokens) if name == "adaptive" else math.fsum(tokens))
+            divergences.append(OF_TOKENS[name](tokens))
     if not divergences:
         return factor
     error = max(-0.2, min(0.2, (statistics.fmean(divergences) - target) / target))
@@ -59,8 +61,9 @@ def batch():
     return {"kl_factor": rng.uniform(0.5, 2, R), "old_log_probs": log_probs, "ref_log_probs": ref, "mask": mask}
 
 
-def test_every_function_is_named_by_a_yaml():
+def test_every_function_is_named_by_a_yaml_and_has_a_reference():
     assert {node["name"] for node in CHOICES.values()} == set(kl_control.FUNCTIONS) == set(kl_control.MEMORIES)
+    assert set(kl_control.FUNCTIONS) == {"fixed", *OF_TOKENS}
 
 
 @pytest.mark.parametrize(("name", "target"), [("adaptive", 0.1), ("ziegler", 0.35)])
@@ -81,7 +84,7 @@ def test_fixed_keeps_the_coefficient():
     assert needs(kl_control.fixed) == ("kl_factor",) and same_bits(kl_control.fixed(factor), factor)
 
 
-@pytest.mark.parametrize("name", ["adaptive", "ziegler"])
+@pytest.mark.parametrize("name", OF_TOKENS)
 def test_replicas_do_not_mix(name):
     offered = {key: torch.from_numpy(array) for key, array in batch().items()}
     together = ask(chosen(name), offered)

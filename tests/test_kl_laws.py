@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from axis_choices import AXES, CLOSE, bind, choices, inputs
+from axis_choices import AXES, CLOSE, CONF, bind, choices, inputs
+
+from rlexp.catalogue import comment
 
 SHAPE = 6, 3, 4, 5
 WORLDS = range(3)
@@ -23,6 +25,13 @@ FOLLOWED = {
     "k1_corrected": "kl",
     "k2_corrected": "kl",
     "k3_corrected": "kl",
+}
+# How a YAML says so.
+SAID = {
+    "nothing": "its gradient is zero in expectation",
+    "kl": "its gradient is that of KL(π‖π_ref)",
+    "swapped_kl": "its gradient is that of KL(π_ref‖π)",
+    "distance": "its gradient is that of Σ |π − π_ref|",
 }
 CORRECTED = {"k1_corrected", "k2_corrected", "k3_corrected"}
 
@@ -84,6 +93,11 @@ class Categorical:
 
 def test_every_estimator_says_what_it_follows():
     assert set(FOLLOWED) == set(AXES["kl"])
+
+
+def test_every_yaml_says_whose_gradient_it_has(kl_choice):
+    if kl_choice.name != "none":
+        assert SAID[FOLLOWED[kl_choice.name]] in comment(CONF / "kl" / f"{kl_choice.label}.yaml")
 
 
 @pytest.mark.parametrize("seed", WORLDS)

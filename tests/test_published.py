@@ -155,6 +155,12 @@ def test_claims_dividing_by_the_group_deviation_weighs_prompts_by_difficulty(siz
     close([weight(p, size, "local", eps=TINY, ddof=ddof) for p in ps], expected, 3)
 
 
+def test_claims_the_weight_of_large_groups_is_one_over_the_deviation():
+    """Its distance from the limit falls with 1 / size; 3 % is what is left where only 20 of 1000 are right."""
+    limits = [7.143, 3.333, 2.182, 2.0]
+    assert [weight(p, 1000, "local", eps=TINY, ddof=1) for p in DIFFICULTIES[:4]] == pytest.approx(limits, rel=0.03)
+
+
 @pytest.mark.parametrize(("size", "expected"), [(8, 0.875), (4, 0.75), (2, 0.5)])
 def test_claims_centring_weighs_all_prompts_alike(size, expected):
     close([weight(p, size, "center") for p in DIFFICULTIES], [expected] * len(DIFFICULTIES), 12)

@@ -250,6 +250,15 @@ def test_every_loss_of_trl_is_compared():
     assert {word for line in named for word in line.split('"')[1::2]} == known
 
 
+def test_the_overlong_punishment_is_that_of_trl():
+    from trl.rewards import get_soft_overlong_punishment
+
+    theirs = get_soft_overlong_punishment(max_completion_len=10, soft_punish_cache=4)
+    lengths = torch.arange(1, 13, dtype=torch.float64).view(1, -1)
+    punished = bind("shaping", "overlong", cap=10, cache=4, factor=1.0)(torch.zeros_like(lengths), lengths)
+    assert punished[0].tolist() == theirs(completion_ids=[[0] * n for n in range(1, 13)])
+
+
 # ---- where TRL and a training step here differ
 
 

@@ -8,11 +8,15 @@ from typing import Any
 from rlexp import shaping
 from rlexp.config import Config
 from rlexp.errors import shown
-from rlexp.export.rule import NOTHING, Rule, Table
+from rlexp.export.rule import NOTHING, Rule, Table, when
 
 CLAMPED = "the log-ratio is clamped at ±20 there"
 POINTLESS = "its gradient is zero in expectation, there as here"
 SIMULATED = "a simulation of this project; there the sampler is the inference engine"
+SHUFFLED = when(
+    lambda node, config: config.minibatches > 1,
+    "completions are shuffled over the updates of a rollout there; here groups stay whole",
+)
 CHECKPOINT = Rule(notes=("start from a checkpoint that was trained so",))
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlexp.export.common import CLAMPED, POINTLESS, over_common, rounding, stepwise
-from rlexp.export.rule import NOTHING, Framework, Note, Rule, fixed, knob, when
+from rlexp.export.common import CLAMPED, POINTLESS, SHUFFLED, over_common, rounding, stepwise
+from rlexp.export.rule import NOTHING, Framework, Note, Rule, fixed, knob, off_policy, updates, when
 
 OUT_OF_REACH = 1000000  # argparse reads -1e9 as a flag
 ESTIMATOR = "--algo.advantage.estimator"
 COEF = "--algo.kl.init_coef"
 ROUNDING = rounding("nearly 1")
+REFILL = ["the number of rounds has no cap there", "needs --reward.remote_url or --train.agent_func_path there"]
 CLIP = {"--actor.policy_loss_type": "ppo", "--actor.eps_clip_low_high": lambda node, config: [node.low, node.high]}
 OPEN = {"--actor.policy_loss_type": "ppo", "--actor.eps_clip_low_high": [1, OUT_OF_REACH]}
 WHITENED = ["eps is added to the variance there", *fixed(eps=1e-8, ddof=0)]
@@ -62,10 +63,12 @@ RUN = Rule(
         "--rollout.temperature": knob("temperature"),
         "--actor.adam.lr": knob("lr"),
         "--actor.adam.betas": [0.9, 0.999],
-        "--actor.lr_scheduler": lambda node, config: "constant" if config.lr_final == 1 else "cosine_with_min_lr",
+        "--actor.lr_scheduler": lambda node, config: (
+            "constant_with_warmup" if config.lr_final == 1 else "cosine_with_min_lr"
+        ),
         "--actor.min_lr_ratio": knob("lr_final"),
         "--actor.lr_warmup_ratio": lambda node, config: min(
-            1.0, config.warmup_steps / (config.steps * config.inner_steps * config.minibatches)
+            1.0, config.warmup_steps / (config.steps * updates(config))
         ),
         "--actor.max_norm": knob("grad_clip", lambda norm: OUT_OF_REACH if norm is None else norm),
         "--actor.entropy_coef": knob("entropy_coef"),
@@ -75,6 +78,7 @@ RUN = Rule(
     [
         "learning rate and response length are those of a tiny policy; the number of steps follows from the data",
         "--reward.clip_range, ±10 by default, clips after the group's mean and deviation: out of reach",
+        SHUFFLED,
         when(lambda node, config: config.lr_final != 1, "the learning rate falls as a cosine there, here along a line"),
     ],
 )
@@ -108,7 +112,7 @@ TABLE = over_common(
                 {"--algo.dynamic_filtering_enable": True, "--algo.dynamic_filtering_range": [0, 1]},
                 [
                     "groups are kept by their mean reward there, between 0 and 1: the same only for rewards of 0 and 1",
-                    "the number of rounds has no cap there",
+                    *REFILL,
                 ],
             ),
             "difficulty": Rule(
@@ -116,7 +120,7 @@ TABLE = over_common(
                     "--algo.dynamic_filtering_enable": True,
                     "--algo.dynamic_filtering_range": lambda node, config: [node.low, node.high],
                 },
-                ["the range is open there, here closed", "the number of rounds has no cap there"],
+                ["the range is open there, here closed", *REFILL],
             ),
         },
         "filter.loss": dict.fromkeys(
@@ -134,15 +138,7 @@ TABLE = over_common(
             "none": "reinforce whitens over all tokens, and gae, the default, needs a critic",
         },
         "clip": {
-            "naive": Rule(
-                OPEN,
-                [
-                    when(
-                        lambda node, config: config.inner_steps * config.minibatches > 1,
-                        "the loss is −ρA there, its gradient that of −A log π only while ρ = 1",
-                    )
-                ],
-            ),
+            "naive": Rule(OPEN, [off_policy("the loss is −ρA there, its gradient that of −A log π only while ρ = 1")]),
             "unclipped": Rule(OPEN, [CLAMPED]),
             "ppo": Rule(CLIP, [CLAMPED]),
             "dual": Rule({**CLIP, "--actor.dual_clip": knob("c")}, [CLAMPED]),

@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlexp.config import Config
-from rlexp.export.common import over_common, rounding
+from rlexp.export.common import SHUFFLED, over_common, rounding
 from rlexp.export.rule import Framework, Rule, fixed, knob, off_policy, updates, when
+from rlexp.export.trl_clip import CLIP
 
-OUT_OF_REACH = 1e9
 IN_RLOO = "only RLOOTrainer has KL in the reward, as k1"
 ROUNDING = rounding("1e-3")
 EPS = fixed(eps=1e-4, ddof=1)
-CLIP = {"epsilon": knob("low"), "epsilon_high": knob("high")}
-SEQUENCE_CLIP = {**CLIP, "importance_sampling_level": "sequence"}
-TWO_SIDED = "metrics of the clip are of the ratio after delta there"
 
 
 def schedule(node: Config, config: Config) -> str:
@@ -69,10 +66,7 @@ RUN = Rule(
             lambda node, config: config.group_size.completions < 2,
             "num_generations must be at least 2 there",
         ),
-        when(
-            lambda node, config: config.minibatches > 1,
-            "completions are shuffled over the updates of a rollout there; here groups stay whole",
-        ),
+        SHUFFLED,
         when(
             lambda node, config: config.entropy_coef > 0 and config.agg.name not in ("token", "bnpo"),
             "the entropy bonus is a mean over tokens there whatever the loss_type; here it is aggregated as the loss",
@@ -139,64 +133,8 @@ TABLE = over_common(
                 [*EPS, "pass one function for each of the task's reward components as reward_funcs"],
             ),
         },
-        "teacher": dict.fromkeys(("added", "alone"), "only MiniLLMTrainer has a teacher"),
-        "clip": {
-            "naive": Rule(
-                {"epsilon": OUT_OF_REACH, "epsilon_high": OUT_OF_REACH},
-                [off_policy("the loss is −ρA there, its gradient that of −A log π only while ρ = 1")],
-            ),
-            "unclipped": Rule({"epsilon": OUT_OF_REACH, "epsilon_high": OUT_OF_REACH}),
-            "ppo": Rule(CLIP),
-            "dual": Rule(
-                {**CLIP, "delta": knob("c")},
-                [
-                    TWO_SIDED,
-                    when(lambda node, config: node.c < 1 + node.high, "delta cuts off the clip of A > 0 too there"),
-                ],
-            ),
-            "two_sided": Rule({**CLIP, "delta": knob("delta")}, [TWO_SIDED]),
-            "scheduled": "epsilon_high is constant",
-            "cispo": Rule(
-                {"loss_type": "cispo", "epsilon_high": knob("upper")},
-                [
-                    "epsilon_high is the bound itself there, not its distance from 1; unset it is 0.2, and so would be "
-                    "every weight",
-                    *fixed(lower=0.0),
-                ],
-                {"agg": ("token",)},
-            ),
-            "sapo": Rule(
-                {
-                    "loss_type": "sapo",
-                    "sapo_temperature_pos": knob("tau_positive"),
-                    "sapo_temperature_neg": knob("tau_negative"),
-                },
-                implies={"agg": ("sequence",)},
-            ),
-            "gspo": Rule(SEQUENCE_CLIP),
-            "gspo_token": Rule(SEQUENCE_CLIP, ["the gradient is the same as long as tokens share their advantage"]),
-            "vespo": Rule(
-                {
-                    "loss_type": "vespo",
-                    "vespo_k_pos": knob("k_positive"),
-                    "vespo_lambda_pos": knob("lambda_positive"),
-                    "vespo_k_neg": knob("k_negative"),
-                    "vespo_lambda_neg": knob("lambda_negative"),
-                },
-                [
-                    when(
-                        lambda node, config: config.mismatch.name.startswith("sequence"),
-                        "needs the token_truncate or token_mask of vLLM's correction",
-                    )
-                ],
-                implies={"agg": ("token",)},
-            ),
-            "opsm": Rule(
-                {**CLIP, "off_policy_mask_threshold": knob("delta")},
-                ["with vLLM the drift is from the sampler's log-probabilities there"],
-            ),
-            "gmpo": "only trl.experimental.gmpo has it: GMPOConfig(epsilon=low, epsilon_high=high) and GMPOTrainer",
-        },
+        "teacher": dict.fromkeys(("added", "alone"), "there is no teacher; trl.experimental.iw_opd has no rewards"),
+        "clip": CLIP,
         "agg": {
             "token": Rule(
                 {"loss_type": "dapo"},

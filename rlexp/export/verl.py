@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any
 
 from rlexp.config import Config
 from rlexp.errors import shown
-from rlexp.export.common import CLAMPED, POINTLESS, over_common, rounding, stepwise
-from rlexp.export.rule import Framework, Note, Rule, fixed, knob, when
+from rlexp.export.common import POINTLESS, over_common, rounding, stepwise
+from rlexp.export.rule import Framework, Note, Rule, fixed, knob, updates, when
+from rlexp.export.verl_clip import ACTOR, CLIP, OUT_OF_REACH
 
-OUT_OF_REACH = 1e9
-ACTOR = "actor_rollout_ref.actor"
-MODE = f"{ACTOR}.policy_loss.loss_mode"
 ESTIMATOR = "algorithm.adv_estimator"
 CORRECTION = "algorithm.rollout_correction"
 OVERLONG = "+reward.reward_kwargs.overlong_buffer_cfg"
@@ -21,14 +20,6 @@ RAW = when(
     "a group of one has its raw reward as advantage there, here 0",
 )
 ROUNDING = rounding("0.1")
-CLIP = {f"{ACTOR}.clip_ratio_low": knob("low"), f"{ACTOR}.clip_ratio_high": knob("high")}
-SINGLE = "clip_ratio alone changes nothing there: the config supplies clip_ratio_low and clip_ratio_high"
-SEQUENCE = {"agg": ("sequence",)}
-
-
-def loss(mode: str, settings: Mapping[str, Any], *notes: str | Note, **implies: tuple[str, ...]) -> Rule:
-    """Return the rule of a policy loss."""
-    return Rule({MODE: mode, **settings}, notes, implies)
 
 
 def advantage(estimator: str, *notes: str | Note, **settings: Any) -> Rule:
@@ -60,7 +51,12 @@ def in_reward(estimator: str, *notes: str | Note) -> Rule:
 
 def correction(level: str, threshold: Any, *notes: str | Note) -> Rule:
     """Return the rule of a correction of the sampler's mismatch."""
-    return Rule({f"{CORRECTION}.rollout_is": level, f"{CORRECTION}.rollout_is_threshold": threshold}, notes)
+    settings = {
+        f"{CORRECTION}.rollout_is": level,
+        f"{CORRECTION}.rollout_is_threshold": threshold,
+        "actor_rollout_ref.rollout.calculate_log_probs": True,
+    }
+    return Rule(settings, notes)
 
 
 def bounds(node: Any, config: Config) -> str:
@@ -87,7 +83,7 @@ RUN = Rule(
         f"{ACTOR}.optim.lr": knob("lr"),
         f"{ACTOR}.optim.lr_scheduler_type": lambda node, config: "constant" if config.lr_final == 1 else "cosine",
         f"{ACTOR}.optim.min_lr_ratio": knob("lr_final"),
-        f"{ACTOR}.optim.lr_warmup_steps": knob("warmup_steps"),
+        f"{ACTOR}.optim.lr_warmup_steps": lambda node, config: ceil(config.warmup_steps / updates(config)),
         f"{ACTOR}.optim.weight_decay": 0.0,
         f"{ACTOR}.grad_clip": knob("grad_clip", lambda norm: OUT_OF_REACH if norm is None else norm),
         f"{ACTOR}.entropy_coeff": knob("entropy_coef"),
@@ -96,6 +92,10 @@ RUN = Rule(
     [
         "learning rate, steps and response length are those of a tiny policy",
         when(lambda node, config: config.lr_final != 1, "the learning rate falls as a cosine there, here along a line"),
+        when(
+            lambda node, config: updates(config) > 1 and (config.warmup_steps > 0 or config.lr_final != 1),
+            "the learning rate moves once a rollout there, here at every update",
+        ),
     ],
 )
 
@@ -117,10 +117,13 @@ TABLE = over_common(
             "zero_variance": Rule(
                 {
                     "algorithm.filter_groups.enable": True,
-                    "algorithm.filter_groups.metric": "seq_reward",
+                    "algorithm.filter_groups.metric": "acc",
                     "algorithm.filter_groups.max_num_gen_batches": knob("rounds"),
                 },
-                ["asks for a deviation of exactly 0 there, which rounding defeats, if rewards are not 0 or 1"],
+                [
+                    "asks for a deviation of exactly 0 there, which rounding defeats, if rewards are not 0 or 1",
+                    "acc is the number that a reward function returns there; if it returns several, name one of them",
+                ],
             ),
             "difficulty": "groups are filtered by their variance alone",
         },
@@ -155,82 +158,7 @@ TABLE = over_common(
             "none": "only grpo with rollout.n=1 leaves the reward as it is",
         },
         "teacher": dict.fromkeys(("added", "alone"), "distillation.* has losses of its own, none of them an advantage"),
-        "clip": {
-            "naive": loss("gpg", {}),
-            "unclipped": loss(
-                "vanilla",
-                {
-                    f"{ACTOR}.clip_ratio_low": 1.0,
-                    f"{ACTOR}.clip_ratio_high": OUT_OF_REACH,
-                    f"{ACTOR}.clip_ratio_c": OUT_OF_REACH,
-                },
-                CLAMPED,
-            ),
-            "ppo": loss(
-                "vanilla",
-                {**CLIP, f"{ACTOR}.clip_ratio_c": OUT_OF_REACH},
-                "a dual clip is always on there, at 3 by default: clip_ratio_c puts it out of reach",
-                SINGLE,
-                CLAMPED,
-            ),
-            "dual": loss("vanilla", {**CLIP, f"{ACTOR}.clip_ratio_c": knob("c")}, SINGLE, CLAMPED),
-            "two_sided": loss("vanilla", {**CLIP, f"{ACTOR}.clip_ratio_c": knob("delta")}, SINGLE, CLAMPED),
-            "scheduled": "clip_ratio_high is constant",
-            "sapo": loss(
-                "sapo",
-                {f"{ACTOR}.tau_pos": knob("tau_positive"), f"{ACTOR}.tau_neg": knob("tau_negative")},
-                CLAMPED,
-                **SEQUENCE,
-            ),
-            "cispo": loss(
-                "cispo",
-                {
-                    f"{ACTOR}.clip_ratio_low": knob("lower", lambda bound: round(1 - bound, 12)),
-                    f"{ACTOR}.clip_ratio_high": knob("upper", lambda bound: round(bound - 1, 12)),
-                },
-                "clip_ratio_low and _high are distances from 1 there",
-                CLAMPED,
-            ),
-            "dppo_tv": loss(
-                "dppo_tv",
-                {**CLIP, f"{ACTOR}.clip_ratio_c": knob("upper")},
-                "clip_ratio_c bounds the weight there; its default of 3 stands where the code means 20",
-                CLAMPED,
-            ),
-            "dppo_kl": loss(
-                "dppo_kl",
-                {**CLIP, f"{ACTOR}.clip_ratio_c": knob("upper")},
-                "clip_ratio_c bounds the weight there; its default of 3 stands where the code means 20",
-                CLAMPED,
-            ),
-            "dro": loss("dro", {f"{ACTOR}.policy_loss.dro_beta": knob("beta")}),
-            "gspo": loss(
-                "gspo", CLIP, "is clip=gspo_token there: the gradient is the same", "log ρ̄ is at most 10", **SEQUENCE
-            ),
-            "gspo_token": loss("gspo", CLIP, "log ρ̄ is at most 10", **SEQUENCE),
-            "gmpo": loss(
-                "geo_mean",
-                CLIP,
-                "the loss is a plain mean over the completions of each micro-batch there: it grows with their number",
-                **SEQUENCE,
-            ),
-            "clip_cov": loss(
-                "clip_cov",
-                {
-                    **CLIP,
-                    f"{ACTOR}.policy_loss.clip_cov_ratio": knob("share"),
-                    f"{ACTOR}.policy_loss.clip_cov_lb": knob("lb"),
-                    f"{ACTOR}.policy_loss.clip_cov_ub": knob("ub"),
-                },
-            ),
-            "kl_cov": loss(
-                "kl_cov",
-                {
-                    f"{ACTOR}.policy_loss.kl_cov_ratio": knob("share"),
-                    f"{ACTOR}.policy_loss.ppo_kl_coef": knob("coef"),
-                },
-            ),
-        },
+        "clip": CLIP,
         "agg": {
             "token": Rule(
                 {f"{ACTOR}.loss_agg_mode": "token-mean"},

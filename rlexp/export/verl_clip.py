@@ -1,0 +1,99 @@
+"""verl (commit 1dda039b): what policy losses are among the overrides of ``verl.trainer.main_ppo``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlexp.export.common import CLAMPED
+from rlexp.export.rule import Note, Rule, knob
+
+OUT_OF_REACH = 1e9
+ACTOR = "actor_rollout_ref.actor"
+MODE = f"{ACTOR}.policy_loss.loss_mode"
+BOUNDS = {f"{ACTOR}.clip_ratio_low": knob("low"), f"{ACTOR}.clip_ratio_high": knob("high")}
+SINGLE = "clip_ratio alone changes nothing there: the config supplies clip_ratio_low and clip_ratio_high"
+SEQUENCE = {"agg": ("sequence",)}
+
+
+def loss(mode: str, settings: Mapping[str, Any], *notes: str | Note, **implies: tuple[str, ...]) -> Rule:
+    """Return the rule of a policy loss."""
+    return Rule({MODE: mode, **settings}, notes, implies)
+
+
+CLIP: Mapping[str, Rule | str] = {
+    "naive": loss("gpg", {}),
+    "unclipped": loss(
+        "vanilla",
+        {
+            f"{ACTOR}.clip_ratio_low": 1.0,
+            f"{ACTOR}.clip_ratio_high": OUT_OF_REACH,
+            f"{ACTOR}.clip_ratio_c": OUT_OF_REACH,
+        },
+        CLAMPED,
+    ),
+    "ppo": loss(
+        "vanilla",
+        {**BOUNDS, f"{ACTOR}.clip_ratio_c": OUT_OF_REACH},
+        "a dual clip is always on there, at 3 by default: clip_ratio_c puts it out of reach",
+        SINGLE,
+        CLAMPED,
+    ),
+    "dual": loss("vanilla", {**BOUNDS, f"{ACTOR}.clip_ratio_c": knob("c")}, SINGLE, CLAMPED),
+    "two_sided": loss("vanilla", {**BOUNDS, f"{ACTOR}.clip_ratio_c": knob("delta")}, SINGLE, CLAMPED),
+    "scheduled": "clip_ratio_high is constant",
+    "sapo": loss(
+        "sapo",
+        {f"{ACTOR}.tau_pos": knob("tau_positive"), f"{ACTOR}.tau_neg": knob("tau_negative")},
+        CLAMPED,
+        **SEQUENCE,
+    ),
+    "cispo": loss(
+        "cispo",
+        {
+            f"{ACTOR}.clip_ratio_low": knob("lower", lambda bound: round(1 - bound, 12)),
+            f"{ACTOR}.clip_ratio_high": knob("upper", lambda bound: round(bound - 1, 12)),
+        },
+        "clip_ratio_low and _high are distances from 1 there",
+        CLAMPED,
+    ),
+    "dppo_tv": loss(
+        "dppo_tv",
+        {**BOUNDS, f"{ACTOR}.clip_ratio_c": knob("upper")},
+        "clip_ratio_c bounds the weight there; its default of 3 stands where the code means 20",
+        CLAMPED,
+    ),
+    "dppo_kl": loss(
+        "dppo_kl",
+        {**BOUNDS, f"{ACTOR}.clip_ratio_c": knob("upper")},
+        "clip_ratio_c bounds the weight there; its default of 3 stands where the code means 20",
+        CLAMPED,
+    ),
+    "dro": loss("dro", {f"{ACTOR}.policy_loss.dro_beta": knob("beta")}),
+    "gspo": loss(
+        "gspo", BOUNDS, "is clip=gspo_token there: the gradient is the same", "log ρ̄ is at most 10", **SEQUENCE
+    ),
+    "gspo_token": loss("gspo", BOUNDS, "log ρ̄ is at most 10", **SEQUENCE),
+    "gmpo": loss(
+        "geo_mean",
+        BOUNDS,
+        "the loss is a plain mean over the completions of each micro-batch there: it grows with their number",
+        **SEQUENCE,
+    ),
+    "clip_cov": loss(
+        "clip_cov",
+        {
+            **BOUNDS,
+            f"{ACTOR}.policy_loss.clip_cov_ratio": knob("share"),
+            f"{ACTOR}.policy_loss.clip_cov_lb": knob("lb"),
+            f"{ACTOR}.policy_loss.clip_cov_ub": knob("ub"),
+        },
+    ),
+    "kl_cov": loss(
+        "kl_cov",
+        {
+            f"{ACTOR}.policy_loss.kl_cov_ratio": knob("share"),
+            f"{ACTOR}.policy_loss.ppo_kl_coef": knob("coef"),
+        },
+    ),
+}
