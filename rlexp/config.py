@@ -15,7 +15,6 @@ from rlexp.choose import Closed, choose, schema
 from rlexp.errors import ConfigError, lines, shown
 from rlexp.loggers import LOGGERS
 from rlexp.models import MODELS
-from rlexp.remarks import remarks as remarks
 from rlexp.start import STARTS
 from rlexp.tasks import TASKS
 from rlexp.types import FiniteNonNegative, NonNegativeInt, PositiveInt

@@ -78,9 +78,13 @@ class Fleet:
     @cached_property
     def asked(self) -> frozenset[str]:
         """Names of the tensors that shaping, filters, norm, teacher or policy loss of some variant take."""
-        axes = ("shaping", "filter_loss", "filter_statistics", "norm", "teacher", "clip")
-        chosen = (getattr(variant, axis) for variant, _ in self.blocks for axis in axes)
-        return frozenset(name for function in chosen for name in needs(function))
+        return frozenset().union(*(asked(variant) for variant, _ in self.blocks))
+
+
+def asked(variant: Variant) -> frozenset[str]:
+    """Names of the tensors that the variant's shaping, filters, norm, teacher and policy loss take."""
+    axes = ("shaping", "filter_loss", "filter_statistics", "norm", "teacher", "clip")
+    return frozenset(name for axis in axes for name in needs(getattr(variant, axis)))
 
 
 class Experience(NamedTuple):

@@ -108,7 +108,7 @@ def check_sweep(config: DictConfig) -> None:
 
 def note(configs: Sequence[Any]) -> None:
     """Print each remark about checked configs once."""
-    from rlexp.config import remarks
+    from rlexp.remarks import remarks
 
     for line in dict.fromkeys(line for config in configs for line in remarks(config)):
         print(f"note: {line}", file=sys.stderr)

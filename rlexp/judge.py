@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlexp import metrics
 from rlexp.blocks import by_block
 from rlexp.choose import ask
-from rlexp.collect import Collected, collect
-from rlexp.fleet import Experience, Fleet, Variant
+from rlexp.collect import Collected, collect, narrowed
+from rlexp.fleet import Experience, Fleet, Variant, asked
 from rlexp.masked import per_token
 from rlexp.models.tape import Tape
 from rlexp.rollout import Rollout, best, distributions, sample, taken
@@ -39,10 +39,12 @@ def judged(fleet: Fleet, step: int, measure: bool) -> Judged:
     rollout = groups.rollout
     scores = task.score(rollout.prompts, rollout.completions, rollout.mask, rollout.finished)
     rewards = combine(scores.components, task.weights)
-    ref_log_probs = torch.zeros_like(rollout.old_log_probs)
-    if measure or fleet.uses("kl_in_loss", "kl_in_reward"):
+    if measure:
         references = distributions(fleet.reference, *rollout[:2], fleet.temperature).detach()
         ref_log_probs = taken(references, rollout.completions)
+    else:
+        penalised = those(fleet, lambda variant: variant.kl_in_loss or variant.kl_in_reward)
+        ref_log_probs = of_some(penalised, fleet, fleet.reference, log_probs, rollout)
     more = beside(fleet, step, rollout, scores, groups.tape)
     batch = by_block(experience, fleet.blocks, rollout, rewards, ref_log_probs, more)
     return Judged(groups, scores, rewards, references, batch)
@@ -78,29 +80,59 @@ def own(fleet: Fleet, rollout: Rollout, tape: Tape | None) -> Tensor:
 def beside(
     fleet: Fleet, step: int, rollout: Rollout, scores: Scores, tape: Tape | None = None
 ) -> dict[str, Tensor]:
-    """Return what shaping, filter, norm and teacher may ask for beside the rollout: memories, and what one takes."""
+    """Return what shaping, filter, norm and teacher may ask for beside the rollout: memories, and what one takes.
+
+    What costs a pass through a network is 0 for the replicas whose variant does not ask for it.
+    """
     weights = {name: weight for name, weight in fleet.task.weights.items() if weight}
     like = rollout.old_log_probs
+
+    def asking(name: str) -> Tensor:
+        return those(fleet, lambda variant: name in asked(variant))
+
     makers = {
         "entropies": lambda: metrics.entropy(own(fleet, rollout, tape)),
         "drawn": lambda: fleet.uniforms(Purpose.VERDICTS, step, fleet.prompts, fleet.group),
         "hashed": lambda: hashed(fleet.seeds, Purpose.PERSISTENT_VERDICTS, *rollout.pairs),
-        "greedy_rewards": lambda: greedy_rewards(fleet, rollout),
+        "greedy_rewards": lambda: of_some(asking("greedy_rewards"), fleet, fleet.policy, greedy_rewards, rollout),
         "sum_pi_squared": lambda: own(fleet, rollout, tape).exp().square().sum(-1),
         "components": lambda: torch.stack([scores.components[name] for name in weights], -1),
         "weights": lambda: like.new_tensor(list(weights.values())).expand(len(fleet.seeds), -1),
-        "teacher_log_probs": lambda: taken(
-            distributions(fleet.teacher, *rollout[:2], fleet.temperature), rollout.completions
+        "teacher_log_probs": lambda: of_some(
+            asking("teacher_log_probs"), fleet, fleet.teacher, log_probs, rollout
         ),
         "correct": lambda: scores.correct.to(like.dtype),
     }
     return fleet.memory | {name: make() for name, make in makers.items() if name in fleet.asked}
 
 
-def greedy_rewards(fleet: Fleet, rollout: Rollout) -> Tensor:
+def those(fleet: Fleet, wanted: Callable[[Variant], object]) -> Tensor:
+    """Return the indices of the replicas whose variant is wanted."""
+    chosen = [bool(wanted(variant)) for variant, size in fleet.blocks for _ in range(size)]
+    return torch.tensor(chosen, device=fleet.temperature.device).nonzero().squeeze(-1)
+
+
+def of_some(replicas: Tensor, fleet: Fleet, network: nn.Module, function: Callable, rollout: Rollout) -> Tensor:
+    """Return ``function(network, task, rollout, temperature)`` ``[R, ...]`` for some replicas, 0 for the others."""
+    if len(replicas) == len(fleet.seeds):
+        return function(network, fleet.task, rollout, fleet.temperature)
+    if not len(replicas):
+        return torch.zeros_like(rollout.old_log_probs)
+    some = Rollout(*(tensor[replicas] for tensor in rollout))
+    found = function(narrowed(network, replicas), fleet.task, some, fleet.temperature[replicas])
+    return found.new_zeros(len(fleet.seeds), *found.shape[1:]).index_copy(0, replicas, found)
+
+
+@torch.no_grad()
+def log_probs(network: nn.Module, task: Any, rollout: Rollout, temperature: Tensor) -> Tensor:
+    """Log-probabilities of the completions' tokens by another network than the one that sampled, ``[R P G T]``."""
+    return taken(distributions(network, *rollout[:2], temperature), rollout.completions)
+
+
+def greedy_rewards(policy: nn.Module, task: Any, rollout: Rollout, temperature: Tensor) -> Tensor:
     """Reward of the most likely completion of every prompt, ``[R P 1]``; 0 where it has none."""
-    task, unused = fleet.task, torch.zeros_like(rollout.old_log_probs[:, :, :1])
-    greedy = sample(fleet.policy, task, rollout.prompts, unused, fleet.temperature, best)
+    unused = torch.zeros_like(rollout.old_log_probs[:, :, :1])
+    greedy = sample(policy, task, rollout.prompts, unused, temperature, best)
     scores = task.score(greedy.prompts, greedy.completions, greedy.mask, greedy.finished)
     return combine(scores.components, task.weights).nan_to_num(0.0)
 

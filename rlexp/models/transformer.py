@@ -195,6 +195,8 @@ class Transformer(nn.Module):
         tokens = completions[..., :-1].movedim(-1, 1)
         if not tokens.shape[1]:
             return first.movedim(1, 3)
+        if tape and not torch.is_grad_enabled():
+            return torch.cat([first, tape.logits.transpose(0, 1)], 1).movedim(1, 3)
         tape = tape.rows() if tape else Tape(read, [NOTHING] * len(self.blocks))
         x = (self.tokens(tokens) + self.embedded(read.length, tokens.shape[1]).unsqueeze(3)).flatten(1, 3)
         later = barrier(future(tokens[0, :, 0, 0]))
