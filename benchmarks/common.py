@@ -127,15 +127,20 @@ def peak_memory() -> float:
 
 
 class Training:
-    """Runs that differ in the seed, built by the engine and stepped by hand; every tenth step takes the metrics."""
+    """Runs that differ in the seed, built by the engine and stepped by hand; every tenth step takes the metrics.
 
-    def __init__(self, runs: int, *overrides: str, warm_up: int = 2):
+    ``beside`` are the overrides of one more run.
+    """
+
+    def __init__(self, runs: int, *overrides: str, beside: Sequence[str] = (), warm_up: int = 2):
         from rlexp.compose import compose
         from rlexp.engine import build
 
         config = compose("steps=1000000", *overrides)
-        self.fleet = build([config.model_copy(update={"seed": seed}) for seed in range(runs)])
-        self.completions = runs * self.fleet.prompts * self.fleet.group
+        configs = [config.model_copy(update={"seed": seed}) for seed in range(runs)]
+        configs += [compose("steps=1000000", *overrides, *beside)] if beside else []
+        self.fleet = build(configs)
+        self.completions = len(configs) * self.fleet.prompts * self.fleet.group
         self.done = 0
         self.seconds(warm_up)
 

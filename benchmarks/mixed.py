@@ -1,0 +1,62 @@
+"""What one run of another variant costs a batch of plain runs, in units of what it costs alone.
+
+For every choice of the axes that a batch may mix: a step of the plain runs, of the choice alone, and of both together.
+Up to 1.0 of its own cost, the others are not slowed by it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+
+from benchmarks.common import Training, alternating, options, publish, shown
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+AXES = ("shaping", "filter", "norm", "clip", "agg", "kl", "kl_control", "reference", "sampler", "mismatch")
+NEEDS = {  # without these a choice does nothing, or is refused
+    "kl_control": ("kl=k3",),
+    "reference": ("kl=k3",),
+    "gdpo": ("task.weights.exact=0.5", "task.weights.graded=0.5"),
+}
+
+
+def choices(axes: str) -> list[tuple[str, str]]:
+    """Return axis and name of all choices of the axes, given as ``norm,kl``."""
+    return [(axis, path.stem) for axis in axes.split(",") for path in sorted((CONF / axis).glob("*.yaml"))]
+
+
+def measure(axis: str, name: str, runs: int, steps: int, repetitions: int) -> dict[str, list[float]]:
+    """Return the seconds a step of the plain runs, of the choice alone, and of both, measured in turn."""
+    chosen = (*NEEDS.get(axis, ()), *NEEDS.get(name, ()), f"{axis}={name}")
+    batches = {"plain": Training(runs), "alone": Training(1, *chosen), "both": Training(runs, beside=chosen)}
+    return alternating({which: lambda b=batch: b.seconds(steps) for which, batch in batches.items()}, repetitions)
+
+
+def main() -> None:
+    """Measure every choice, print, write."""
+    arguments = options(__doc__, repetitions=5, steps=4, runs=10, axes=",".join(AXES))
+    rows, data = [], {}
+    for axis, name in choices(arguments.axes):
+        seconds = measure(axis, name, arguments.runs, arguments.steps, arguments.repetitions)
+        data[f"{axis}={name}"] = seconds
+        added = [both - plain for both, plain in zip(seconds["both"], seconds["plain"], strict=True)]
+        rows.append(
+            {
+                "choice": f"{axis}={name}",
+                "alone, ms": shown([1e3 * each for each in seconds["alone"]]),
+                "added to the batch, ms": shown([1e3 * each for each in added]),
+                "added / alone": shown(added_share(seconds)),
+            }
+        )
+    slowest = max(median(row) for row in map(added_share, data.values()))
+    publish("mixed", rows, arguments, seconds=data, largest_median_share=slowest)
+
+
+def added_share(seconds: dict[str, list[float]]) -> list[float]:
+    """Return what the choice adds to the plain runs as a share of what it takes alone, for every repetition."""
+    triples = zip(seconds["both"], seconds["plain"], seconds["alone"], strict=True)
+    return [(both - plain) / alone for both, plain, alone in triples]
+
+
+if __name__ == "__main__":
+    main()
