@@ -9,8 +9,9 @@ import torch
 from small_runs import BESIDE, SHORT, SMALL, rows
 
 from rlexp import engine
+from rlexp.build import bucket_key
 from rlexp.compose import CONF, compose
-from rlexp.engine import Job, bucket_key, train_jobs
+from rlexp.engine import Job, train_jobs
 from rlexp.threads import AVAILABLE, PERIOD, Threads
 
 GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in ("study", "teacher"))

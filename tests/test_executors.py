@@ -18,7 +18,7 @@ from test_launcher import rows, untimed
 import analysis.compare
 from hydra_plugins.rlexp_launcher import _cut
 from hydra_plugins.rlexp_launcher._part import sendable
-from rlexp import engine, executors, threads
+from rlexp import executors, threads
 
 TINY = ("-m", "preset=tiny")
 PROCESSES = ("hydra/launcher=processes", "hydra.launcher.workers=2")
@@ -236,8 +236,8 @@ def test_knobs_of_an_executor_are_checked_before_anything_is_written(command, tm
     ],
 )
 def test_batches_are_cut_until_no_worker_is_idle(monkeypatch, shapes, most, workers, sizes):
-    monkeypatch.setattr(engine, "bucket_key", lambda config: config.shape)
-    monkeypatch.setattr(engine, "variant_key", lambda config: str(config.number % 2))
+    monkeypatch.setattr(_cut, "bucket_key", lambda config: config.shape)
+    monkeypatch.setattr(_cut, "variant_key", lambda config: str(config.number % 2))
     monkeypatch.setattr(_cut, "fitting", lambda config, workers: len(shapes))
     planned = [SimpleNamespace(config=SimpleNamespace(shape=each, number=i)) for i, each in enumerate(shapes)]
     parts = _cut.into_buckets(planned, most, workers)

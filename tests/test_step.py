@@ -14,11 +14,11 @@ from toy_fleet import GROUP, PROMPTS, TOTAL, Toy, fleet, plain, unstacked, varia
 
 from rlexp import collect, judge, step
 from rlexp import fleet as fleet_module
-from rlexp.engine import HEALTH
 from rlexp.judge import experience
 from rlexp.masked import per_token
 from rlexp.models import GRU, Positional, Transformer
 from rlexp.rollout import Rollout, distributions, taken
+from rlexp.run import HEALTH
 from rlexp.step import train_step
 from rlexp.streams import Purpose, uniforms
 from rlexp.update import Adam, gradient_norms
