@@ -6,10 +6,9 @@ import json
 
 import pytest
 import torch
-from small_runs import SHORT, SMALL, rows
+from small_runs import SHORT, SMALL, compose, rows
 
 from rlexp import begin, engine
-from rlexp.compose import compose
 from rlexp.engine import Job, build, train_jobs
 
 WARM = ["start.accuracy=0.6", "start.lr=3e-3", "start.prompts=16", "start.every=2", "start.checked=64"]
