@@ -24,7 +24,7 @@ ablation: $(READY) ## three ways to normalise advantages, ten paired seeds each,
 	$(BIN)/python -m rlexp.train -m norm=local,global,hybrid $(ARGS)
 
 test: $(READY) ## run the whole test suite
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 bench: $(READY) ## measure speed and memory, a few minutes; docs/performance.md has the longer benchmarks and what they print
 	for each in throughput growth roofline startup memory lecture; do $(BIN)/python -m benchmarks.$$each || exit 1; done

@@ -10,10 +10,9 @@ import time
 
 import pytest
 import torch
-from command import command  # noqa: F401 (a fixture)
+from command import command, no_comparison  # noqa: F401 (fixtures)
 from small_runs import SHORT, SMALL, compose, rows
 
-import analysis.compare
 from rlexp import checkpoint, engine, train
 from rlexp.config import load
 from rlexp.engine import Job, train_jobs
@@ -102,7 +101,7 @@ def test_runs_that_stand_at_different_steps_go_on_together(tmp_path, stop_at):
     assert (parts[2].folder / "metrics.jsonl").stat().st_mtime_ns == before, "a finished run is not touched"
 
 
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, stop_at):
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, stop_at, caplog):
     (whole,) = jobs(tmp_path / "whole", variants=["local"], seeds=[0])
     train_jobs([whole])
     (part,) = jobs(tmp_path / "part", variants=["local"], seeds=[0])
@@ -111,8 +110,11 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, stop_at):
         train_jobs([part])
     assert checkpoint.load(part.folder)["step"] == 6
     latest = part.folder / checkpoint.LATEST
-    latest.write_bytes(latest.read_bytes()[:1000])
-    assert checkpoint.load(part.folder)["step"] == 3
+    content = latest.read_bytes()
+    for damaged in (content[:1000], b"", b"\x80\x02}q\x00h\x07." + bytes(1000)):
+        latest.write_bytes(damaged)
+        assert checkpoint.load(part.folder)["step"] == 3
+        assert caplog.messages[-1] == f"{latest} is damaged: the run goes on from before it"
     train_jobs([part])
     assert rows(part.folder) == rows(whole.folder)
 
@@ -146,7 +148,7 @@ TINY = ["preset=tiny", "norm=local,hybrid", "seed=0,1"]
 KILLED = [*SHORT, *SMALL, "norm=local,hybrid", "seed=0", "steps=60", "checkpoint_every=4", "threads=1"]
 
 
-def test_the_same_command_skips_what_is_done_and_refuses_another_config(command, tmp_path):  # noqa: F811
+def test_the_same_command_skips_what_is_done_and_refuses_another_config(command, tmp_path, no_comparison):  # noqa: F811
     sweep = ["-m", *TINY, "steps=4", "hydra.sweep.dir=sweep"]
     assert command(*sweep).code == 0
     files = sorted(tmp_path.glob("sweep/*/metrics.jsonl"))
@@ -164,9 +166,8 @@ def test_the_same_command_skips_what_is_done_and_refuses_another_config(command,
 
 
 @pytest.mark.parametrize("model", ["gru", "transformer"])
-def test_twenty_kills_at_random_steps_change_nothing(command, tmp_path, monkeypatch, model):  # noqa: F811
+def test_twenty_kills_at_random_steps_change_nothing(command, tmp_path, no_comparison, model):  # noqa: F811
     """Ten kills a model: SIGKILL after a random number of rows, then the same command again, until it is through."""
-    monkeypatch.setattr(analysis.compare, "report", lambda folder, baseline: None)
     arguments = ["-m", *KILLED, f"model={model}", "hydra.sweep.dir=sweep"]
     chance, said = random.Random(7), tmp_path / "said.txt"
     for _ in range(10):
