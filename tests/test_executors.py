@@ -8,7 +8,9 @@ import sys
 import threading
 import time
 from pathlib import Path
+from subprocess import TimeoutExpired
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from clusters import ray_address, slurm_cluster, until  # noqa: F401 (fixtures)
@@ -18,6 +20,7 @@ from test_launcher import rows, untimed
 from hydra_plugins.rlexp_launcher import _cut
 from hydra_plugins.rlexp_launcher._part import sendable
 from rlexp import checkpoint, executors, threads
+from rlexp.interrupt import terminated_as_by_ctrl_c
 
 pytestmark = pytest.mark.usefixtures("no_comparison")
 TINY = ("-m", "preset=tiny")
@@ -105,31 +108,64 @@ def test_a_killed_process_takes_only_its_runs_with_it(survives_a_kill):
     survives_a_kill(*PROCESSES)
 
 
-def test_ctrl_c_ends_the_processes_and_their_runs_say_so(tmp_path):
-    """Of a terminal: all processes are sent it, the workers do not hear it and are stopped by the one that does."""
+@pytest.fixture
+def saves_at_ctrl_c(tmp_path):
+    """Return a function that sends a sweep the Ctrl-C of a terminal, which all its processes are sent, and looks."""
+
+    def check(*launcher: str) -> None:
+        arguments = [*TINY, "steps=10000000", "seed=0,1", *launcher, "hydra.sweep.dir=x"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rlexp.train", "--config-dir", str(CONF), *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+        )
+        metrics = [tmp_path / "x" / f"preset=tiny,steps=10000000,seed={seed}" / "metrics.jsonl" for seed in (0, 1)]
+        until(lambda: all(path.exists() and path.read_bytes().count(b"\n") > 1 for path in metrics), "training")
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        last = err.splitlines()[-1]
+        assert last.startswith("interrupted; go on with: python -m rlexp.train ") and last.endswith(
+            " hydra.sweep.dir=x"
+        )
+        assert "Traceback" not in err and not any(writers(path) for path in metrics)
+        for path in metrics:
+            assert json.loads((path.parent / "summary.json").read_text())["status"] == "interrupted"
+            assert checkpoint.load(path.parent)["step"] == untimed(path)[-1]["step"] > 0
+        assert [row["status"] for row in rows(tmp_path / "x")] == ["interrupted"] * 2
+
+    return check
+
+
+def test_ctrl_c_lets_processes_save(saves_at_ctrl_c):
     pytest.importorskip("submitit")
-    arguments = [*TINY, "steps=10000000", "seed=0,1", *PROCESSES, "hydra.sweep.dir=x"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rlexp.train", "--config-dir", str(CONF), *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
-    )
-    metrics = [tmp_path / "x" / f"preset=tiny,steps=10000000,seed={seed}" / "metrics.jsonl" for seed in (0, 1)]
-    until(lambda: all(path.exists() and path.read_bytes().count(b"\n") > 1 for path in metrics), "training")
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    last = err.splitlines()[-1]
-    assert last.startswith("interrupted; go on with: python -m rlexp.train ") and last.endswith(" hydra.sweep.dir=x")
-    assert "Traceback" not in err and not any(writers(path) for path in metrics)
-    for path in metrics:
-        assert json.loads((path.parent / "summary.json").read_text())["status"] == "interrupted"
-        assert checkpoint.load(path.parent)["step"] == untimed(path)[-1]["step"] > 0
-    assert [row["status"] for row in rows(tmp_path / "x")] == ["interrupted"] * 2
+    saves_at_ctrl_c(*PROCESSES)
+
+
+@pytest.mark.parametrize(
+    ("waits", "signals"),
+    [
+        ([0], "terminate wait"),
+        ([KeyboardInterrupt, 0], "terminate wait terminate wait"),
+        ([TimeoutExpired("", 1), TimeoutExpired("", 1)], "terminate wait terminate wait kill"),
+    ],
+)
+def test_a_second_ctrl_c_or_no_answer_ends_processes_at_once(waits, signals):
+    process = Mock(**{"wait.side_effect": waits})
+    pytest.importorskip("hydra_plugins.rlexp_launcher._processes", exc_type=ImportError).stop([Mock(_process=process)])
+    assert [call[0] for call in process.method_calls] == signals.split()
+
+
+def test_a_sigterm_while_workers_train_is_a_ctrl_c():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), terminated_as_by_ctrl_c():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1)
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_more_workers_than_shapes_cut_a_batch_and_a_failure_has_its_reason_and_its_traceback(command, tmp_path):  # noqa: F811
@@ -162,6 +198,11 @@ def test_slurm_leaves_what_inline_leaves(slurm_cluster, same_as_inline):  # noqa
 @pytest.mark.slurm
 def test_a_killed_slurm_job_takes_only_its_runs_with_it(slurm_cluster, survives_a_kill):  # noqa: F811
     survives_a_kill(*SLURM)
+
+
+@pytest.mark.slurm
+def test_ctrl_c_lets_slurm_jobs_save(slurm_cluster, saves_at_ctrl_c):  # noqa: F811
+    saves_at_ctrl_c(*SLURM, "hydra.launcher.workers=1")
 
 
 @pytest.mark.slurm
