@@ -120,7 +120,7 @@ def test_runs_from_different_starts_give_the_same_bits_alone_together_and_resume
     for one, other in zip(alone, together, strict=True):
         train_jobs([one])
         assert rows(one.folder) == rows(other.folder), one.name
-    parts, step = list(jobs(tmp_path / "parts", "checkpoint_every=1")), engine.train_step
+    parts, step = list(jobs(tmp_path / "parts", "checkpoint_every=1", starts=tmp_path / "starts")), engine.train_step
 
     def stopping(fleet, now, measure):
         if now == 2:
