@@ -1,7 +1,6 @@
 # `make` alone lists the targets. Each does the set-up that it needs, once, in a virtual environment of its own.
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 # torch without CUDA; TORCH_INDEX= (empty) takes what pip's own index has, which on Linux brings CUDA along
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
@@ -10,6 +9,8 @@ ARGS ?=
 WORKERS ?= 2
 # beside the test extra: EXTRAS=test,ray,trl also runs what needs Ray and TRL
 EXTRAS ?= test
+# other extras are another set-up
+READY := $(VENV)/.ready-$(EXTRAS)
 
 .DEFAULT_GOAL := help
 .PHONY: help install ablation test bench sync lint clean
