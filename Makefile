@@ -1,7 +1,6 @@
 # `make` alone lists the targets. Each does the set-up that it needs, once, in a virtual environment of its own.
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 # torch without CUDA; TORCH_INDEX= (empty) takes what pip's own index has, which on Linux brings CUDA along
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
@@ -10,6 +9,8 @@ ARGS ?=
 WORKERS ?= 2
 # beside the test extra: EXTRAS=test,ray,trl also runs what needs Ray and TRL
 EXTRAS ?= test
+# other extras are another set-up
+READY := $(VENV)/.ready-$(EXTRAS)
 
 .DEFAULT_GOAL := help
 .PHONY: help install ablation test bench sync lint clean
@@ -24,7 +25,7 @@ ablation: $(READY) ## three ways to normalise advantages, ten paired seeds each,
 	$(BIN)/python -m rlexp.train -m norm=local,global,hybrid $(ARGS)
 
 test: $(READY) ## run the whole test suite
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 bench: $(READY) ## measure speed and memory, a few minutes; docs/performance.md has the longer benchmarks and what they print
 	for each in throughput growth roofline startup memory lecture; do $(BIN)/python -m benchmarks.$$each || exit 1; done

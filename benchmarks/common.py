@@ -133,8 +133,8 @@ class Training:
     """
 
     def __init__(self, runs: int, *overrides: str, beside: Sequence[str] = (), warm_up: int = 2):
+        from rlexp.build import build
         from rlexp.compose import compose
-        from rlexp.engine import build
 
         config = compose("steps=1000000", *overrides)
         configs = [config.model_copy(update={"seed": seed}) for seed in range(runs)]

@@ -6,8 +6,8 @@ one before it is kept; it holds tensors and numbers only and is read without exe
 
 from __future__ import annotations
 
+import logging
 import os
-import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from rlexp.fleet import Fleet
 
+LOG = logging.getLogger(__name__)
 LATEST, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 
 
@@ -34,12 +35,12 @@ def save(fleet: Fleet, replica: int, folder: Path, step: int, sampled: Mapping[s
 
 
 def load(folder: Path) -> dict[str, Any] | None:
-    """Read the last state that is whole; None if there is none."""
-    for name in (LATEST, PREVIOUS):
+    """Read the last state that is whole, with a warning for one that is not; None if there is none."""
+    for path in filter(Path.exists, (folder / LATEST, folder / PREVIOUS)):
         try:
-            return torch.load(folder / name, weights_only=True)
-        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError):
-            continue
+            return torch.load(path, weights_only=True)
+        except Exception:  # a damaged file makes the unpickler raise anything
+            LOG.warning("%s is damaged: the run goes on from before it", path)
     return None
 
 

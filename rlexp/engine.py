@@ -2,150 +2,29 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import logging
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from rlexp import (
-    agg,
-    checkpoint,
-    clip,
-    filter,
-    kl,
-    kl_control,
-    memory,
-    mismatch,
-    norm,
-    reference,
-    sampler,
-    shaping,
-    teacher,
-)
+from rlexp import checkpoint
 from rlexp.begin import begin
-from rlexp.choose import choose
-from rlexp.config import Config
+from rlexp.build import build, variant_key
 from rlexp.evaluate import evaluate
 from rlexp.exits import RunFailed
-from rlexp.fleet import Fleet, Variant
+from rlexp.fleet import Fleet
 from rlexp.interrupt import Clock, Interrupt
-from rlexp.loggers import LOGGERS
-from rlexp.machine import bytes_a_run, compiled, prepare
 from rlexp.metrics import Row
-from rlexp.models import MODELS
-from rlexp.models.layers import Init
 from rlexp.progress import Progress
-from rlexp.recorder import Recorder, collapsed, score
 from rlexp.resume import outcome, restarts
-from rlexp.rollout import distributions, sample
+from rlexp.run import Job, Run
 from rlexp.samples import moments, samples
 from rlexp.step import train_step
-from rlexp.tasks import TASKS
-from rlexp.teachers import teachers
 from rlexp.threads import Threads
-from rlexp.update import Adam, Schedule
 
 LOG = logging.getLogger(__name__)
-LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef")
-VARIANT = ("shaping", "filter", "norm", "teacher", "sampler", *LOSS)
-REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
-OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 SAMPLED = ("tokens", "completions")
-HEALTH = ("loss/total", "optim/grad_norm")
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run: its config, its folder, its name in the sweep, and its variant (its choices without the seed).
-
-    ``starts`` is where the runs of a sweep keep what they start from, for each other.
-    """
-
-    config: Config
-    folder: Path
-    name: str
-    variant: str
-    starts: Path | None = None
-
-
-@dataclass
-class Run:
-    """What the engine knows of a job while it trains."""
-
-    job: Job
-    recorder: Recorder
-    logger: object
-    evaluations: list[dict[str, float]] = field(default_factory=list)
-    last: dict[str, float] = field(default_factory=dict)
-    step: int = 0
-    error: Exception | None = None
-
-    @classmethod
-    def open(cls, job: Job, step: int) -> Run:
-        """Start the files and the logger of a run, or go on with them after ``step`` steps."""
-        facts = {"name": job.name, "variant": job.variant, "seed": job.config.seed}
-        recorder = Recorder(job.folder, job.config.model_dump(mode="json"), facts, step)
-        run = cls(job, recorder, choose(LOGGERS, job.config.logger)(job))
-        for row in recorder.kept:
-            run.note(row.pop("step"), {key: math.nan if value is None else value for key, value in row.items()})
-        return run
-
-    def note(self, step: int, row: dict[str, float]) -> None:
-        """Take note of a row that is in the run's file, and mirror it."""
-        self.logger.log(step, row)
-        self.last, self.step = self.last | row, step
-        if any(key.startswith("eval/") for key in row):
-            self.evaluations.append(row)
-
-    def record(self, step: int, row: dict[str, float]) -> None:
-        """Write a row everywhere; a loss that is not a number ends the run, and only this one."""
-        self.recorder.row(step, row)
-        self.note(step, row)
-        sick = [f"{key} is {row[key]}" for key in HEALTH if key in row and not math.isfinite(row[key])]
-        if sick:
-            self.error = FloatingPointError(f"diverged by step {step}: {', '.join(sick)}")
-            LOG.error("%s %s", self.job.name, self.error, extra={"job": self.job.name})
-            self.finish("diverged")
-
-    def finish(self, status: str) -> None:
-        """Write the summary and close everything."""
-        settings = self.job.config.score
-        final = score(self.evaluations, settings.metric, settings.share) if status == "completed" else None
-        summary = {
-            "score": final,
-            "score_metric": settings.metric,
-            "collapsed": True if status == "diverged" else collapsed(final, settings.floor),
-            "steps": self.step,
-            "completions": self.last.get("progress/completions", 0),
-            "tokens": self.last.get("progress/tokens", 0),
-            "wall_time_s": self.last.get("time/total", 0.0),
-            "final": self.last,
-        }
-        self.recorder.finish(status, str(self.error) if self.error else None, **summary)
-        self.logger.finish(status, summary)
-
-    @property
-    def result(self) -> float | Exception:
-        """The score, or why there is none."""
-        settings = self.job.config.score
-        return self.error or score(self.evaluations, settings.metric, settings.share)
-
-
-def bucket_key(config: Config) -> str:
-    """What jobs must share to train as one batch: everything that fixes tensor shapes or the course of the loop."""
-    return json.dumps(config.model_dump(mode="json", exclude={*VARIANT, *REPLICA, *OUTSIDE}), sort_keys=True)
-
-
-def variant_key(config: Config) -> str:
-    """What replicas must share to go through the objective together."""
-    return json.dumps(config.model_dump(mode="json", include=set(VARIANT)), sort_keys=True)
 
 
 def train_jobs(jobs: Sequence[Job], title: str = "rlexp") -> list[float | Exception]:
@@ -209,83 +88,6 @@ def end(runs: Sequence[Run], error: BaseException) -> None:
         if run.error is None:
             run.error = error if isinstance(error, Exception) else RuntimeError("interrupted by the user")
             run.finish(status)
-
-
-def build(configs: Sequence[Config]) -> Fleet:
-    """Make the fleet of configs that share a bucket and are ordered by variant."""
-    first, seeds = configs[0], [config.seed for config in configs]
-    device = prepare(first)
-    task = choose(TASKS, first.task)()
-    policy = choose(MODELS, first.model)(Init(seeds), task).to(device)
-    total = first.steps * first.inner_steps * first.minibatches
-    variants = blocks(configs)
-    rates = (own(configs, key, device) for key in ("lr", "warmup_steps", "lr_final"))
-    return Fleet(
-        task=task,
-        policy=policy,
-        reference=copy.deepcopy(policy).requires_grad_(False),
-        teacher=teachers(policy, configs),
-        adam=Adam(policy, Schedule(*rates, total), own(configs, "grad_clip", device)),
-        blocks=variants,
-        seeds=seeds,
-        temperature=own(configs, "temperature", device),
-        memory={name: values.to(device) for name, values in memory.begin(variants).items()},
-        prompts=first.group_size.prompts,
-        group=first.group_size.completions,
-        inner_steps=first.inner_steps,
-        minibatches=first.minibatches,
-        sample=compiled(sample, first),
-        distributions=compiled(distributions, first),
-    )
-
-
-def most_runs(config: Config, memory: float) -> int:
-    """How many runs of a config one batch can hold in so many bytes, at least 1."""
-    task = choose(TASKS, config.task)()
-    policy = choose(MODELS, config.model)(Init([config.seed]), task)
-    return max(1, int(memory / bytes_a_run(policy, config, task.prompt_length, task.cap)))
-
-
-def own(configs: Sequence[Config], key: str, device: torch.device) -> Tensor:
-    """Each run's own number, ``[R]``; null is infinity."""
-    numbers = (getattr(config, key) for config in configs)
-    return torch.tensor([math.inf if n is None else n for n in numbers], dtype=torch.float32, device=device)
-
-
-def blocks(configs: Sequence[Config]) -> list[tuple[Variant, int]]:
-    """Return the variants in order and how many replicas each owns."""
-    keys = [variant_key(config) for config in configs]
-    return [(variant(configs[keys.index(key)]), keys.count(key)) for key in dict.fromkeys(keys)]
-
-
-def variant(config: Config) -> Variant:
-    """Bind the axis functions that a config chooses."""
-    weight = {config.kl.place: config.kl.coef}
-    return Variant(
-        shaping=choose(shaping.FUNCTIONS, config.shaping),
-        filter_loss=choose(filter.FUNCTIONS, config.filter.loss),
-        filter_statistics=choose(filter.FUNCTIONS, config.filter.statistics),
-        refill=choose(filter.GROUPS, config.filter.refill),
-        rounds=config.filter.refill.rounds,
-        norm=choose(norm.FUNCTIONS, config.norm),
-        teacher=choose(teacher.FUNCTIONS, config.teacher),
-        clip=choose(clip.FUNCTIONS, config.clip),
-        agg=choose(agg.FUNCTIONS, config.agg),
-        kl=choose(kl.FUNCTIONS, config.kl),
-        follow=choose(reference.FUNCTIONS, config.reference),
-        memories=memories(config),
-        sampler=choose(sampler.FUNCTIONS, config.sampler),
-        mismatch=choose(mismatch.FUNCTIONS, config.mismatch),
-        inexact=config.sampler.name != "exact",
-        kl_in_loss=weight.get("loss", 0.0),
-        kl_in_reward=weight.get("reward", 0.0),
-        entropy_bonus=config.entropy_coef,
-    )
-
-
-def memories(config: Config) -> dict[str, memory.Memory]:
-    """Return what a config's choices remember from step to step."""
-    return memory.chosen(norm.MEMORIES, config.norm) | memory.chosen(kl_control.MEMORIES, config.kl_control)
 
 
 def train(fleet: Fleet, runs: Sequence[Run], done: int, sampled: Row, title: str) -> None:

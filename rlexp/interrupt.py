@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -21,10 +23,28 @@ class Clock:
         return time.perf_counter() - self.started
 
 
+def in_main_thread() -> bool:
+    """Whether this is the thread that signals reach, and the only one that may say what they do."""
+    return threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def terminated_as_by_ctrl_c() -> Iterator[None]:
+    """Context in which a SIGTERM raises KeyboardInterrupt: a process that has started others must stop them first."""
+    if not in_main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 class Interrupt:
     """Context in which a first Ctrl-C or SIGTERM only sets ``asked``, and a second one does what it always does.
 
-    Signals reach the main thread only; elsewhere nothing changes.
+    Signals reach the main thread only; elsewhere nothing changes. One that this process is to ignore stays ignored.
     """
 
     def __init__(self):
@@ -32,8 +52,9 @@ class Interrupt:
         self.before: dict[int, object] = {}
 
     def __enter__(self) -> Interrupt:
-        if threading.current_thread() is threading.main_thread():
-            self.before = {each: signal.signal(each, self.ask) for each in SIGNALS}
+        if in_main_thread():
+            heard = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+            self.before = {each: signal.signal(each, self.ask) for each in heard}
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -84,14 +84,15 @@ def choice_of(axis: str, label: str, node: Mapping[str, object]) -> Choice:
     return Choice(axis, label, node["name"], taken)
 
 
-def choices(axis: str) -> list[Choice]:
+@cache
+def choices(axis: str) -> tuple[Choice, ...]:
     """All choices of an axis; a filter has three of them: for the refill, for the loss, for the statistics."""
     found = []
     for path in sorted((CONF / axis).glob("*.yaml")):
         node = settings_of(axis, path)
         parts = {path.stem: node} if "name" in node else {f"{path.stem}.{key}": part for key, part in node.items()}
         found += [choice_of(axis, label, part) for label, part in parts.items()]
-    return found
+    return tuple(found)
 
 
 def bind(axis: str, name: str, **values: object) -> Choice:

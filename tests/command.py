@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+import analysis.compare
 from rlexp import train
 
 CONF = Path(__file__).parent / "conf"
@@ -37,6 +38,12 @@ def command(tmp_path, monkeypatch, capsys):
     yield run
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.fixture
+def no_comparison(monkeypatch):
+    """Let sweeps end without the seconds of a table and a page."""
+    monkeypatch.setattr(analysis.compare, "report", lambda folder, baseline: None)
 
 
 def only_sweep(folder: Path) -> Path:

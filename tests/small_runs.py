@@ -1,6 +1,13 @@
-"""Runs of two steps, and their rows."""
+"""Runs of two steps, their configs, and their rows."""
 
 import json
+from functools import cache
+
+from omegaconf import OmegaConf
+
+from rlexp.compose import CONF, composed, plain
+from rlexp.compose import compose as composed_anew
+from rlexp.config import Config, read
 
 SHORT = ["steps=2", "log_every=1", "eval.every=2", "eval.prompts=6", "eval.samples=2", "eval.ks=[1,2]", "logger=none"]
 # What a choice cannot do without, or would take long without.
@@ -15,6 +22,21 @@ BESIDE = {
 # They need the folder of a run: test_teacher trains and refuses them.
 TAUGHT = {"teacher=added", "teacher=alone"}
 SMALL = ["group_size.completions=4", "group_size.prompts=4"]
+
+compose = cache(composed_anew)  # Hydra takes a fifth of a second; no test changes a config
+
+
+@cache
+def settings(*overrides: str) -> dict:
+    """What Hydra makes of overrides, as plain values."""
+    return plain(composed(*overrides))
+
+
+@cache
+def with_choice(axis: str, choice: str, *overrides: str) -> Config:
+    """``compose(f"{axis}={choice}", *overrides)`` without Hydra, for a choice that is nothing but its YAML."""
+    tree = settings(*overrides) | {axis: OmegaConf.load(CONF / axis / f"{choice}.yaml")}
+    return read(OmegaConf.to_container(OmegaConf.create(tree), resolve=True))
 
 
 def rows(folder):

@@ -6,10 +6,9 @@ import json
 
 import pytest
 import torch
-from small_runs import SHORT, SMALL, rows
+from small_runs import SHORT, SMALL, compose, rows
 
 from rlexp import begin, engine
-from rlexp.compose import compose
 from rlexp.engine import Job, build, train_jobs
 
 WARM = ["start.accuracy=0.6", "start.lr=3e-3", "start.prompts=16", "start.every=2", "start.checked=64"]
@@ -131,7 +130,7 @@ def test_runs_from_different_starts_give_the_same_bits_alone_together_and_resume
     for one, other in zip(alone, together, strict=True):
         train_jobs([one])
         assert rows(one.folder) == rows(other.folder), one.name
-    parts, step = list(jobs(tmp_path / "parts", "checkpoint_every=1")), engine.train_step
+    parts, step = list(jobs(tmp_path / "parts", "checkpoint_every=1", starts=tmp_path / "starts")), engine.train_step
 
     def stopping(fleet, now, measure):
         if now == 2:

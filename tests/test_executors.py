@@ -8,40 +8,40 @@ import sys
 import threading
 import time
 from pathlib import Path
+from subprocess import TimeoutExpired
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from clusters import ray_address, slurm_cluster, until  # noqa: F401 (fixtures)
-from command import CONF, command  # noqa: F401 (a fixture)
+from command import CONF, command, no_comparison  # noqa: F401 (fixtures)
 from test_launcher import rows, untimed
 
-import analysis.compare
 from hydra_plugins.rlexp_launcher import _cut
 from hydra_plugins.rlexp_launcher._part import sendable
-from rlexp import engine, executors, threads
+from rlexp import checkpoint, executors, threads
+from rlexp.interrupt import terminated_as_by_ctrl_c
 
+pytestmark = pytest.mark.usefixtures("no_comparison")
 TINY = ("-m", "preset=tiny")
 PROCESSES = ("hydra/launcher=processes", "hydra.launcher.workers=2")
 RAY = ("hydra/launcher=ray", "hydra.launcher.workers=2")
 SLURM = ("hydra/launcher=slurm", "hydra.launcher.mem_gb=1", "hydra.launcher.minutes=5")
 
 
-@pytest.fixture(autouse=True)
-def no_comparison(monkeypatch):
-    monkeypatch.setattr(analysis.compare, "report", lambda folder, baseline: None)
-
-
 @pytest.fixture
-def same_as_inline(command, tmp_path):  # noqa: F811
-    """Return a function that runs a small sweep inline and with a launcher, and compares what they leave behind."""
+def same_as_inline(command, tmp_path, tmp_path_factory):  # noqa: F811
+    """Return a function that runs a small sweep inline, once, and with a launcher, and compares what they leave."""
+    inline = tmp_path_factory.getbasetemp() / "inline"
 
     def check(*launcher: str) -> None:
-        sweep = (*TINY, "norm=local,none", "group_size=2,4", "seed=0,1", "threads=null")
-        assert command(*sweep, "hydra.sweep.dir=inline").code == 0
+        sweep = (*TINY, "norm=local,none", "group_size=2,4", "seed=0", "threads=null")
+        if not inline.exists():
+            assert command(*sweep, f"hydra.sweep.dir={inline}").code == 0
         assert command(*sweep, "hydra.sweep.dir=other", *launcher).code == 0
-        assert rows(tmp_path / "other") == rows(tmp_path / "inline") and len(rows(tmp_path / "other")) == 8
+        assert rows(tmp_path / "other") == rows(inline) and len(rows(inline)) == 4
         for row in rows(tmp_path / "other"):
-            folder, true = tmp_path / "other" / row["name"], tmp_path / "inline" / row["name"]
+            folder, true = tmp_path / "other" / row["name"], inline / row["name"]
             assert untimed(folder / "metrics.jsonl") == untimed(true / "metrics.jsonl")
             assert (folder / "config.yaml").read_text() == (true / "config.yaml").read_text()
             assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in true.iterdir())
@@ -103,50 +103,78 @@ def test_processes_leave_what_inline_leaves(same_as_inline, tmp_path):
     assert len(list((tmp_path / "other" / ".workers").glob("*_result.pkl"))) == 2
 
 
-def test_more_workers_than_shapes_cut_a_batch(command, tmp_path):  # noqa: F811
-    pytest.importorskip("submitit")
-    result = command(*TINY, "seed=0,1,2", *PROCESSES, "hydra.sweep.dir=x")
-    assert result.code == 0
-    lines = [line for line in result.err.splitlines() if "steps ·" in line]
-    assert sorted(lines) == [f"[batch {n} of 2] 2 steps · runs: {runs} · variants: 1" for n, runs in ((1, 2), (2, 1))]
-
-
 def test_a_killed_process_takes_only_its_runs_with_it(survives_a_kill):
     pytest.importorskip("submitit")
     survives_a_kill(*PROCESSES)
 
 
-@pytest.mark.parametrize("group", ["alone", "terminal"])
-def test_ctrl_c_ends_the_processes_and_their_runs_say_so(tmp_path, group):
+@pytest.fixture
+def saves_at_ctrl_c(tmp_path):
+    """Return a function that sends a sweep the Ctrl-C of a terminal, which all its processes are sent, and looks."""
+
+    def check(*launcher: str) -> None:
+        arguments = [*TINY, "steps=10000000", "seed=0,1", *launcher, "hydra.sweep.dir=x"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rlexp.train", "--config-dir", str(CONF), *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+        )
+        metrics = [tmp_path / "x" / f"preset=tiny,steps=10000000,seed={seed}" / "metrics.jsonl" for seed in (0, 1)]
+        until(lambda: all(path.exists() and path.read_bytes().count(b"\n") > 1 for path in metrics), "training")
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        last = err.splitlines()[-1]
+        assert last.startswith("interrupted; go on with: python -m rlexp.train ") and last.endswith(
+            " hydra.sweep.dir=x"
+        )
+        assert "Traceback" not in err and not any(writers(path) for path in metrics)
+        for path in metrics:
+            assert json.loads((path.parent / "summary.json").read_text())["status"] == "interrupted"
+            assert checkpoint.load(path.parent)["step"] == untimed(path)[-1]["step"] > 0
+        assert [row["status"] for row in rows(tmp_path / "x")] == ["interrupted"] * 2
+
+    return check
+
+
+def test_ctrl_c_lets_processes_save(saves_at_ctrl_c):
     pytest.importorskip("submitit")
-    arguments = [*TINY, "steps=10000000", "seed=0,1", *PROCESSES, "hydra.sweep.dir=x"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rlexp.train", "--config-dir", str(CONF), *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
-    )
-    metrics = [tmp_path / "x" / f"preset=tiny,steps=10000000,seed={seed}" / "metrics.jsonl" for seed in (0, 1)]
-    until(lambda: all(path.exists() and path.stat().st_size for path in metrics), "training")
-    (os.kill if group == "alone" else os.killpg)(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    last = err.splitlines()[-1]
-    assert last.startswith("interrupted; go on with: python -m rlexp.train ") and last.endswith(" hydra.sweep.dir=x")
-    assert "Traceback" not in err and not any(writers(path) for path in metrics)
-    for path in metrics:
-        assert json.loads((path.parent / "summary.json").read_text())["status"] == "interrupted"
-    assert [row["status"] for row in rows(tmp_path / "x")] == ["interrupted"] * 2
+    saves_at_ctrl_c(*PROCESSES)
 
 
-def test_a_failure_in_a_worker_has_its_reason_and_its_traceback(command, tmp_path):  # noqa: F811
+@pytest.mark.parametrize(
+    ("waits", "signals"),
+    [
+        ([0], "terminate wait"),
+        ([KeyboardInterrupt, 0], "terminate wait terminate wait"),
+        ([TimeoutExpired("", 1), TimeoutExpired("", 1)], "terminate wait terminate wait kill"),
+    ],
+)
+def test_a_second_ctrl_c_or_no_answer_ends_processes_at_once(waits, signals):
+    process = Mock(**{"wait.side_effect": waits})
+    pytest.importorskip("hydra_plugins.rlexp_launcher._processes", exc_type=ImportError).stop([Mock(_process=process)])
+    assert [call[0] for call in process.method_calls] == signals.split()
+
+
+def test_a_sigterm_while_workers_train_is_a_ctrl_c():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), terminated_as_by_ctrl_c():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_more_workers_than_shapes_cut_a_batch_and_a_failure_has_its_reason_and_its_traceback(command, tmp_path):  # noqa: F811
     pytest.importorskip("submitit")
     extreme = ("lr=1e-3,1e38", "warmup_steps=0", "seed=0", "steps=6")
     result = command(*TINY, *extreme, *PROCESSES, "hydra.sweep.dir=x")
     assert result.code == 1
+    lines = [line for line in result.err.splitlines() if "steps ·" in line]
+    assert sorted(lines) == [f"[batch {n} of 2] 6 steps · runs: 1 · variants: 1" for n in (1, 2)]
     good, bad = rows(tmp_path / "x")
     assert (good["status"], bad["status"]) == ("completed", "diverged")
     assert result.err.splitlines()[-1] == f"{bad['name']}: diverged: {bad['reason']}"
@@ -170,6 +198,11 @@ def test_slurm_leaves_what_inline_leaves(slurm_cluster, same_as_inline):  # noqa
 @pytest.mark.slurm
 def test_a_killed_slurm_job_takes_only_its_runs_with_it(slurm_cluster, survives_a_kill):  # noqa: F811
     survives_a_kill(*SLURM)
+
+
+@pytest.mark.slurm
+def test_ctrl_c_lets_slurm_jobs_save(slurm_cluster, saves_at_ctrl_c):  # noqa: F811
+    saves_at_ctrl_c(*SLURM, "hydra.launcher.workers=1")
 
 
 @pytest.mark.slurm
@@ -198,9 +231,8 @@ def test_a_ray_that_does_not_answer_is_one_line(command, tmp_path):  # noqa: F81
 
 
 @pytest.mark.ray
-def test_a_killed_ray_worker_takes_only_its_runs_with_it(survives_a_kill):
-    pytest.importorskip("ray")
-    survives_a_kill(*RAY)
+def test_a_killed_ray_worker_takes_only_its_runs_with_it(ray_address, survives_a_kill):  # noqa: F811
+    survives_a_kill(*RAY, f"hydra.launcher.address='{ray_address}'")
 
 
 @pytest.mark.parametrize(("launcher", "library"), [("processes", "submitit"), ("slurm", "submitit"), ("ray", "ray")])
@@ -236,8 +268,8 @@ def test_knobs_of_an_executor_are_checked_before_anything_is_written(command, tm
     ],
 )
 def test_batches_are_cut_until_no_worker_is_idle(monkeypatch, shapes, most, workers, sizes):
-    monkeypatch.setattr(engine, "bucket_key", lambda config: config.shape)
-    monkeypatch.setattr(engine, "variant_key", lambda config: str(config.number % 2))
+    monkeypatch.setattr(_cut, "bucket_key", lambda config: config.shape)
+    monkeypatch.setattr(_cut, "variant_key", lambda config: str(config.number % 2))
     monkeypatch.setattr(_cut, "fitting", lambda config, workers: len(shapes))
     planned = [SimpleNamespace(config=SimpleNamespace(shape=each, number=i)) for i, each in enumerate(shapes)]
     parts = _cut.into_buckets(planned, most, workers)

@@ -7,11 +7,10 @@ from itertools import cycle
 
 import pytest
 from axis_choices import choices
-from small_runs import SHORT, SMALL, rows
+from small_runs import SHORT, SMALL, compose, rows
 from test_resume import jobs, stop_at  # noqa: F401 (a fixture)
 
 from rlexp import checkpoint
-from rlexp.compose import compose
 from rlexp.engine import Job, train_jobs
 
 FOLLOWING = ["reference=frozen", "reference=copy reference.every=1", "reference=polyak reference.rate=0.3"]
@@ -50,10 +49,16 @@ def test_penalties_give_the_same_bits_alone_and_in_a_mixed_batch(tmp_path):
         assert rows(one.folder) == rows(other.folder), one.config.kl
 
 
+@pytest.fixture(scope="module")
+def never_stopped(tmp_path_factory):
+    """Return runs and their scores."""
+    whole = jobs(tmp_path_factory.mktemp("whole"), *EVENTFUL)
+    return whole, train_jobs(whole)
+
+
 @pytest.mark.parametrize("number", [2, 5])
-def test_a_reference_and_a_coefficient_that_move_go_on_where_they_were(tmp_path, stop_at, number):  # noqa: F811
-    whole, parts = (jobs(tmp_path / name, *EVENTFUL) for name in ("whole", "parts"))
-    scores = train_jobs(whole)
+def test_a_reference_and_a_coefficient_that_move_go_on_where_they_were(tmp_path, stop_at, never_stopped, number):  # noqa: F811
+    (whole, scores), parts = never_stopped, jobs(tmp_path, *EVENTFUL)
     stop_at(number)
     with pytest.raises(KeyboardInterrupt):
         train_jobs(parts)

@@ -13,6 +13,7 @@ from small_runs import SHORT, SMALL
 
 from hydra_plugins.rlexp_launcher import _cut
 from rlexp import engine
+from rlexp.build import build, most_runs
 from rlexp.compose import compose
 from rlexp.evaluate import evaluate
 from rlexp.machine import memory
@@ -29,7 +30,7 @@ TINY = {
 
 def fleet(*overrides: str, seeds=(3, 5)):
     config = compose(*SHORT, *SMALL, "kl=k3", *overrides)
-    return engine.build([config.model_copy(update={"seed": seed}) for seed in seeds])
+    return build([config.model_copy(update={"seed": seed}) for seed in seeds])
 
 
 def stepped(runs, steps: int = 2) -> list[torch.Tensor]:
@@ -68,15 +69,15 @@ def test_a_missing_device_is_bad_input(command, tmp_path, arguments):  # noqa: F
 
 def test_what_fits_memory_shrinks_with_the_size_of_a_run():
     small, large, room = compose(), compose("group_size=64", "model.width=128"), memory("cpu")
-    assert engine.most_runs(small, room) > engine.most_runs(large, room) >= 1
-    assert engine.most_runs(small, room / 2) == pytest.approx(engine.most_runs(small, room) / 2, abs=1)
-    assert engine.most_runs(small, 1.0) == 1
+    assert most_runs(small, room) > most_runs(large, room) >= 1
+    assert most_runs(small, room / 2) == pytest.approx(most_runs(small, room) / 2, abs=1)
+    assert most_runs(small, 1.0) == 1
 
 
 def test_a_sweep_is_cut_into_batches_that_fit_memory(command, monkeypatch):  # noqa: F811
     """Room for three runs: one after another in this process, or shared by two workers."""
     config, sizes = compose(*SHORT, *SMALL), []
-    room = 3.5 * memory("cpu") / engine.most_runs(config, memory("cpu"))
+    room = 3.5 * memory("cpu") / most_runs(config, memory("cpu"))
     monkeypatch.setattr(_cut, "memory", lambda device: room)
     monkeypatch.setattr(engine, "train_jobs", lambda jobs, title: [sizes.append(len(jobs)) or 0.0 for _ in jobs])
     assert command("-m", "seed=range(0,8)", *SHORT, *SMALL).code == 0

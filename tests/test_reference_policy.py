@@ -14,9 +14,9 @@ from small_runs import SHORT, SMALL
 from toy_fleet import Recipe, fleet, variant
 
 from rlexp import reference
+from rlexp.build import build
 from rlexp.choose import ask, choose, schema
 from rlexp.compose import compose
-from rlexp.engine import build
 from rlexp.fleet import Fleet
 from rlexp.step import train_step
 

@@ -1,20 +1,19 @@
 """Stopped at any moment and started again, a run leaves the same bits as one that was never stopped."""
 
 import json
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 import torch
-from command import command  # noqa: F401 (a fixture)
-from small_runs import SHORT, SMALL, rows
+from command import command, no_comparison  # noqa: F401 (fixtures)
+from small_runs import SHORT, SMALL, compose, rows
 
-from rlexp import checkpoint, engine
-from rlexp.compose import compose
+from rlexp import checkpoint, engine, train
 from rlexp.config import load
 from rlexp.engine import Job, train_jobs
 from rlexp.exits import RunFailed
@@ -49,11 +48,16 @@ def stop_at(monkeypatch):
     return install
 
 
-@pytest.mark.parametrize("model", ["gru", "transformer"])
+@pytest.fixture(scope="module", params=["gru", "transformer"])
+def never_stopped(request, tmp_path_factory):
+    """Return a model, runs of it, and their scores."""
+    whole = jobs(tmp_path_factory.mktemp("whole"), f"model={request.param}")
+    return request.param, whole, train_jobs(whole)
+
+
 @pytest.mark.parametrize("number", [2, 4, 9, 12])
-def test_resumed_equals_never_stopped(tmp_path, stop_at, model, number):
-    whole = jobs(tmp_path / "whole", f"model={model}")
-    scores = train_jobs(whole)
+def test_resumed_equals_never_stopped(tmp_path, stop_at, never_stopped, number):
+    model, whole, scores = never_stopped
     parts = jobs(tmp_path / "parts", f"model={model}")
     stop_at(number)
     with pytest.raises(KeyboardInterrupt):
@@ -97,7 +101,7 @@ def test_runs_that_stand_at_different_steps_go_on_together(tmp_path, stop_at):
     assert (parts[2].folder / "metrics.jsonl").stat().st_mtime_ns == before, "a finished run is not touched"
 
 
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, stop_at):
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, stop_at, caplog):
     (whole,) = jobs(tmp_path / "whole", variants=["local"], seeds=[0])
     train_jobs([whole])
     (part,) = jobs(tmp_path / "part", variants=["local"], seeds=[0])
@@ -106,8 +110,11 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, stop_at):
         train_jobs([part])
     assert checkpoint.load(part.folder)["step"] == 6
     latest = part.folder / checkpoint.LATEST
-    latest.write_bytes(latest.read_bytes()[:1000])
-    assert checkpoint.load(part.folder)["step"] == 3
+    content = latest.read_bytes()
+    for damaged in (content[:1000], b"", b"\x80\x02}q\x00h\x07." + bytes(1000)):
+        latest.write_bytes(damaged)
+        assert checkpoint.load(part.folder)["step"] == 3
+        assert caplog.messages[-1] == f"{latest} is damaged: the run goes on from before it"
     train_jobs([part])
     assert rows(part.folder) == rows(whole.folder)
 
@@ -138,10 +145,10 @@ def test_a_first_signal_saves_and_stops(tmp_path, monkeypatch):
 
 
 TINY = ["preset=tiny", "norm=local,hybrid", "seed=0,1"]
-KILLED = [*SHORT, *SMALL, "norm=local,hybrid", "seed=0,1", "steps=60", "checkpoint_every=4", "threads=1"]
+KILLED = [*SHORT, *SMALL, "norm=local,hybrid", "seed=0", "steps=60", "checkpoint_every=4", "threads=1"]
 
 
-def test_the_same_command_skips_what_is_done_and_refuses_another_config(command, tmp_path):  # noqa: F811
+def test_the_same_command_skips_what_is_done_and_refuses_another_config(command, tmp_path, no_comparison):  # noqa: F811
     sweep = ["-m", *TINY, "steps=4", "hydra.sweep.dir=sweep"]
     assert command(*sweep).code == 0
     files = sorted(tmp_path.glob("sweep/*/metrics.jsonl"))
@@ -159,26 +166,41 @@ def test_the_same_command_skips_what_is_done_and_refuses_another_config(command,
 
 
 @pytest.mark.parametrize("model", ["gru", "transformer"])
-def test_twenty_kills_at_random_steps_change_nothing(tmp_path, model):
+def test_twenty_kills_at_random_steps_change_nothing(command, tmp_path, no_comparison, model):  # noqa: F811
     """Ten kills a model: SIGKILL after a random number of rows, then the same command again, until it is through."""
-    program = [sys.executable, "-m", "rlexp.train", "-m", *KILLED, f"model={model}", "hydra.sweep.dir=sweep"]
-    chance, killed = random.Random(7), 0
-    while killed < 10:
-        process = subprocess.Popen(program, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-        rows_then, wait = count(tmp_path), chance.randint(1, 8)
-        while process.poll() is None and count(tmp_path) < rows_then + wait:
-            time.sleep(0.002)
-        assert process.poll() is None, f"it ended before it was killed: {process.stderr.read()}"
+    arguments = ["-m", *KILLED, f"model={model}", "hydra.sweep.dir=sweep"]
+    chance, said = random.Random(7), tmp_path / "said.txt"
+    for _ in range(10):
+        process, rows_then = started(arguments, tmp_path, said), count(tmp_path)
+        wait = chance.randint(1, 8)
+        while process.exitcode is None and count(tmp_path) < rows_then + wait:
+            time.sleep(0.005)
+        assert process.exitcode is None, f"it ended before it was killed: {said.read_text()}"
         process.kill()
-        process.wait()
-        killed += 1
-    subprocess.run(program, cwd=tmp_path, check=True, capture_output=True)
-    for folder in sorted(file.parent for file in tmp_path.glob("sweep/*/metrics.jsonl")):
-        place = tmp_path / "whole" / folder.name
-        place.mkdir(parents=True)
-        (score,) = train_jobs([Job(load(folder / "config.yaml"), place, folder.name, "whole")])
-        assert rows(place) == rows(folder), folder.name
+        process.join()
+    assert command(*arguments).code == 0
+    folders = sorted(file.parent for file in tmp_path.glob("sweep/*/metrics.jsonl"))
+    whole = [Job(load(each / "config.yaml"), tmp_path / "whole" / each.name, each.name, "whole") for each in folders]
+    for job in whole:
+        job.folder.mkdir(parents=True)
+    for folder, job, score in zip(folders, whole, train_jobs(whole), strict=True):
+        assert rows(job.folder) == rows(folder), folder.name
         assert json.loads((folder / "summary.json").read_text())["score"] == score
+
+
+def started(arguments, folder, said):
+    """Start the command in a process of its own, forked from one that has imported everything and computed nothing."""
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(["rlexp.train", "rlexp.engine", "hydra_plugins.rlexp_launcher._core"])
+    process = forks.Process(target=sweep, args=(arguments, folder, said))
+    process.start()
+    return process
+
+
+def sweep(arguments, folder, said):
+    os.chdir(folder)
+    sys.argv, sys.stderr = ["rlexp", *arguments], open(said, "a", buffering=1)
+    train.main()
 
 
 def count(folder):

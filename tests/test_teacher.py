@@ -14,10 +14,12 @@ from small_runs import SHORT, SMALL, rows
 from test_resume import stop_at  # noqa: F401 (a fixture)
 
 from rlexp import checkpoint, step, teacher
+from rlexp.build import build
 from rlexp.choose import ask, choose, schema
 from rlexp.compose import compose
-from rlexp.engine import Job, build, train_jobs
+from rlexp.engine import train_jobs
 from rlexp.errors import ConfigError
+from rlexp.run import Job
 
 CHOICES = {
     path.stem: OmegaConf.to_container(OmegaConf.load(path)) for path in sorted((CONF / "teacher").glob("*.yaml"))

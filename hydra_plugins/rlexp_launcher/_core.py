@@ -19,6 +19,7 @@ from hydra_plugins.rlexp_launcher._cut import into_buckets
 from hydra_plugins.rlexp_launcher._index import Index
 from hydra_plugins.rlexp_launcher._part import Part
 from rlexp.hooks import shortest
+from rlexp.interrupt import terminated_as_by_ctrl_c
 from rlexp.plan import Planned, hydra_config, plan
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def launch(launcher: FusedLauncher, batch: Sequence[Sequence[str]], first: int) 
     index = Index(Path(launcher.config.hydra.sweep.dir), launcher.rows)
     executor = import_module(f"hydra_plugins.rlexp_launcher._{launcher.executor}")
     returns: dict[int, JobReturn] = {}
-    with executor.open_pool(index.path.parent.absolute(), **launcher.knobs) as pool:
+    with executor.open_pool(index.path.parent.absolute(), **launcher.knobs) as pool, terminated_as_by_ctrl_c():
         parts = into_buckets(planned, launcher.max_replicas, pool.workers)
         index.open(planned)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from rlexp import engine
+from rlexp.build import bucket_key, most_runs, variant_key
 from rlexp.config import Config
 from rlexp.machine import memory
 from rlexp.plan import Planned
@@ -21,7 +21,7 @@ def into_buckets(planned: Sequence[Planned], most: int | None, workers: int = 1)
     """
     groups: dict[str, list[Planned]] = {}
     for job in planned:
-        groups.setdefault(engine.bucket_key(job.config), []).append(job)
+        groups.setdefault(bucket_key(job.config), []).append(job)
     pieces = {key: ceil(len(group) / (most or fitting(group[0].config, workers))) for key, group in groups.items()}
     while sum(pieces.values()) < min(workers, len(planned)):
         pieces[max(groups, key=lambda key: len(groups[key]) / pieces[key])] += 1
@@ -30,7 +30,7 @@ def into_buckets(planned: Sequence[Planned], most: int | None, workers: int = 1)
 
 def fitting(config: Config, workers: int) -> int:
     """How many runs of a config fit into the memory of one of ``workers`` workers."""
-    return engine.most_runs(config, memory(config.device) / workers)
+    return most_runs(config, memory(config.device) / workers)
 
 
 def cut(group: Sequence[Planned], pieces: int) -> list[list[Planned]]:
@@ -43,6 +43,6 @@ def cut(group: Sequence[Planned], pieces: int) -> list[list[Planned]]:
 
 def by_variant(group: Sequence[Planned]) -> list[Planned]:
     """Put jobs of a variant next to each other: the engine does their part of a step in one go."""
-    keys = [engine.variant_key(job.config) for job in group]
+    keys = [variant_key(job.config) for job in group]
     first = {key: place for place, key in reversed(list(enumerate(keys)))}
     return [group[place] for place in sorted(range(len(group)), key=lambda place: (first[keys[place]], place))]

@@ -14,7 +14,7 @@ from hydra.core.utils import env_override
 from omegaconf import OmegaConf
 
 from hydra_plugins.rlexp_launcher._logs import logging_of, logs_of
-from rlexp.exits import RunFailed, reason
+from rlexp.exits import INTERRUPTED, RunFailed, reason
 from rlexp.plan import Planned, hydra_config
 
 LOST = "its worker ended without a result (killed, or out of memory or time)"
@@ -87,7 +87,10 @@ def train_in_worker(part: Part, cores: int) -> list[float | Exception]:
 def train_until_told(part: Part, cores: int) -> list[float | Exception]:
     """Do the same, but take being told to end (of ``scancel``, too) as an interrupt: runs then note it."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    return train_in_worker(part, cores)
+    try:
+        return train_in_worker(part, cores)
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
 
 
 def sendable(error: Exception) -> RunFailed:

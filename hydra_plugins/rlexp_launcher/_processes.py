@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -14,7 +15,7 @@ from submitit import LocalExecutor, LocalJob
 from hydra_plugins.rlexp_launcher._submitit import FOLDER, Pool
 
 NO_LIMIT_MINUTES = 60 * 24 * 365
-SECONDS_TO_STOP = 20
+SECONDS_TO_SAVE, SECONDS_TO_STOP = 20, 5
 
 
 class DeafExecutor(LocalExecutor):
@@ -38,10 +39,20 @@ def open_pool(folder: Path, *, workers: int | None) -> Iterator[Pool]:
     yield Pool(executor, workers, max(1, cores // workers), LocalJob.done, stop)
 
 
-def stop(job: LocalJob) -> None:
-    """End a process and give its runs time to say so in their summaries."""
-    job._process.terminate()
-    try:
-        job._process.wait(SECONDS_TO_STOP)
-    except TimeoutExpired:
+def stop(jobs: Sequence[LocalJob]) -> None:
+    """End processes and give their runs time to save and to say so; a second Ctrl-C, or no end, ends them at once.
+
+    Submitit's process hands a SIGTERM on to the one that trains, which takes a second one as it takes a second Ctrl-C.
+    """
+    for seconds in (SECONDS_TO_SAVE, SECONDS_TO_STOP):
+        for job in jobs:
+            job._process.terminate()
+        end = time.monotonic() + seconds
+        try:
+            for job in jobs:
+                job._process.wait(max(0.0, end - time.monotonic()))
+            return
+        except (TimeoutExpired, KeyboardInterrupt):
+            continue
+    for job in jobs:
         job._process.kill()

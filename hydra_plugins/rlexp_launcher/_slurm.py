@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from submitit import Job, SlurmExecutor
 from hydra_plugins.rlexp_launcher._submitit import FOLDER, Pool
 
 SECONDS_BETWEEN_LOOKS, LOOKS_UNTIL_LOST = 2.0, 3
+SECONDS_TO_SAVE = 20
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def open_pool(
         additional_parameters=dict(options),
         **known,
     )
-    yield Pool(executor, workers, cpus, Queue().ended, Job.cancel)
+    yield Pool(executor, workers, cpus, Queue().ended, stop)
 
 
 class Queue:
@@ -54,8 +55,22 @@ class Queue:
     def look(self) -> None:
         """Count for each job how often in a row it was missing; no answer is no news."""
         self.asked = time.monotonic()
-        answer = subprocess.run(["squeue", "--me", "--noheader", "--format=%A"], capture_output=True, text=True)
-        if answer.returncode == 0:
-            queued = set(answer.stdout.split())
+        queued = in_the_queue()
+        if queued is not None:
             for job in self.missing:
                 self.missing[job] = 0 if job in queued else self.missing[job] + 1
+
+
+def in_the_queue() -> set[str] | None:
+    """Return the numbers of this user's jobs; None if there is no answer."""
+    answer = subprocess.run(["squeue", "--me", "--noheader", "--format=%A"], capture_output=True, text=True)
+    return set(answer.stdout.split()) if answer.returncode == 0 else None
+
+
+def stop(jobs: Sequence[Job]) -> None:
+    """Cancel jobs and wait while their runs save and say so; SLURM sees to their end without this process, too."""
+    for job in jobs:
+        job.cancel()
+    numbers, end = {job.job_id for job in jobs}, time.monotonic() + SECONDS_TO_SAVE
+    while numbers & (in_the_queue() or set()) and time.monotonic() < end:
+        time.sleep(SECONDS_BETWEEN_LOOKS / 4)

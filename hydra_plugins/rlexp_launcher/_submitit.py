@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -59,7 +59,7 @@ class Pool:
     workers: int
     cores: int
     ended: Callable[[Job], bool]
-    stop: Callable[[Job], None]
+    stop: Callable[[Sequence[Job]], None]
 
     def run(self, buckets: Iterable[Bucket]) -> Iterator[tuple[Bucket, Results]]:
         """Train the buckets; each comes back when it has ended."""
@@ -80,5 +80,4 @@ class Pool:
                         going.remove(worker)
                         yield worker.bucket, worker.results()
         finally:
-            for worker in going:
-                self.stop(worker.job)
+            self.stop([worker.job for worker in going])
