@@ -46,7 +46,7 @@ def log_aggregate(data: Data, comparisons: Sequence[Comparison], figures: Sequen
         group="comparison",
         job_type="aggregate",
         tags=[*(logger.get("tags") or []), "comparison"],
-        config={"sweep_name": sweep, "metric": comparisons[0].metric, "baseline": comparisons[0].baseline},
+        config={"sweep_name": sweep, **{key: getattr(comparisons[0], key) for key in ("metric", "better", "baseline")}},
     )
     runs = data.runs.astype(object).where(data.runs.notna(), None)
     run.log({

@@ -67,10 +67,11 @@ def heat_caption(comparison: Comparison) -> str:
     """What the colours and numbers of `heat_map` mean."""
     pairs = comparison.table.loc[comparison.others, "n_pairs"]
     return (
-        f"Left: mean paired difference in {comparison.metric} to the boxed cell, which is 0 by definition. Right: "
+        f"Left: mean paired difference in {comparison.heading} to the boxed cell, which is 0 by definition. Right: "
         "interaction, the mean over seeds of (both changed − only one) − (only the other − neither); 0 in the boxed "
-        f"row and column. {span(pairs)} paired seeds per cell. Bold black: p < {ALPHA:g} by sign flips, corrected by "
-        "Holm over the cells of the panel; grey: not. Intervals of the differences are in the table."
+        f"row and column. Blue: more, red: less. {span(pairs)} paired seeds per cell. Bold black: p < {ALPHA:g} by "
+        "sign flips, corrected by Holm over the cells of the panel; grey: not. Intervals of the differences are in the "
+        "table."
     )
 
 

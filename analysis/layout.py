@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.labels import paragraph, spread, within
+from analysis.labels import paragraph, spread, within, wrap
 from analysis.style import FONT, FULL_WIDTH, NOTE, TICK, WIDTH, dark, set_margins, text_size
 
 GAP = 0.12  # inches between a text and what it belongs to
@@ -74,6 +74,57 @@ def margin_labels(
         leader = Axes.plot(axes, [x / width, (edge + 1.5 * GAP) / width], [y / height, centre / height])[0]
         leader.set(transform=figure.transFigure, color=colours[key], linewidth=0.5, clip_on=False, alpha=0.7)
         at(figure, names[key], edge + 2 * GAP, centre, size=TICK, va="center", color=dark(colours[key]))
+
+
+def one_panel(
+    draw: Callable[[Axes], Mapping[str, Point]],
+    names: Mapping[str, str],
+    colours: Mapping[str, str],
+    labels: tuple[str, str],
+    caption: str,
+    height: float = 2.3,
+) -> Figure:
+    """One panel; `draw` returns where the name of each line points from the right margin."""
+    figure = Figure(figsize=(WIDTH, height))
+    axes = figure.add_subplot()
+    points = draw(axes)
+    axes.set(xlabel=labels[0], ylabel=wrap(labels[1], 40, 2))
+    right, needed = room_for(figure, [names[key] for key in points])
+    width = max(WIDTH, right + 3.6)
+    caption, bottom = captioned(caption, width)
+    figure.set_size_inches(width, 0.2 + max(height, needed) + bottom)
+    set_margins(figure, 0.7, right, bottom, 0.2)
+    write_caption(figure, caption)
+    margin_labels(axes, points, names, colours)
+    return figure
+
+
+def two_panels(
+    draw: Callable[[Axes, int], Mapping[str, Point]],
+    titles: tuple[str, str],
+    names: Mapping[str, str],
+    colours: Mapping[str, str],
+    labels: tuple[str, str],
+    caption: str,
+) -> Figure:
+    """Two panels with one y axis; `draw` returns where names point to, those of the second are written beside it."""
+    figure = Figure(figsize=(WIDTH, 3))
+    right, needed = room_for(figure, list(names.values())) if any(names.values()) else (2 * GAP, 0)
+    width = max(WIDTH, right + 5)
+    caption, bottom = captioned(caption, width)
+    figure.set_size_inches(width, bottom + max(2.0, needed) + 2 * LINE)
+    panels = figure.subplots(1, 2, sharey=True)
+    set_margins(figure, 0.7, right, bottom, 2 * LINE)
+    figure.subplots_adjust(wspace=0.08)
+    for place, (axes, title) in enumerate(zip(panels, titles, strict=True)):
+        points = draw(axes, place)
+        axes.set_xlabel(labels[0])
+        at(figure, title, axes.get_position().x0 * width, -LINE, size=FONT, weight="bold", va="center")
+    panels[0].set_ylabel(wrap(labels[1], 40, 2))
+    write_caption(figure, caption)
+    if any(names.values()):
+        margin_labels(panels[1], points, names, colours)
+    return figure
 
 
 def small_panels(

@@ -68,9 +68,9 @@ def dark(colour: str) -> str:
     return to_hex([0.8 * channel for channel in to_rgb(colour)])
 
 
-def text_size(figure: Figure, text: str, size: float) -> tuple[float, float]:
+def text_size(figure: Figure, text: str, size: float, **look: str) -> tuple[float, float]:
     """Width and height of a text in inches."""
-    artist = figure.text(0, 0, text, fontsize=size)
+    artist = figure.text(0, 0, text, fontsize=size, **look)
     box = artist.get_window_extent()
     artist.remove()
     return box.width / figure.dpi, box.height / figure.dpi

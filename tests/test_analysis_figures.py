@@ -1,5 +1,6 @@
 """Figures: nothing overlaps, nothing is cut, and what is drawn is what the table says."""
 
+import inspect
 from itertools import combinations
 
 import numpy as np
@@ -9,7 +10,8 @@ from matplotlib.colors import to_hex
 from matplotlib.text import Text
 from report_fixtures import ALL_CASES, CASES, write_case, write_report_sweep
 
-from analysis import frontier, heatmap, profiles, scaling, shapes
+from analysis import clips, frontier, heatmap, profiles, scaling, shapes, votes
+from analysis.answer import Question, answer
 from analysis.comparison import compare
 from analysis.configs import variant_configs
 from analysis.curves import POINTS, learning_curves
@@ -178,13 +180,14 @@ def test_group_sizes_at_equal_steps_and_at_equal_rollouts(tmp_path):
 
 
 def test_profile_is_the_share_of_runs_above_each_threshold_over_tasks(tmp_path):
-    found = evidence(write_case(tmp_path / "sweep", "tasks"))
-    lines = profiles.profiles(found.data)
-    runs = found.data.runs
+    data = load(write_case(tmp_path / "sweep", "tasks"))
+    runs = data.runs
     shares = [(runs.loc[(runs["norm"] == "global") & (runs["task"] == task), "score"] > 0.68).mean()
               for task in ("sort", "bandit", "length")]  # fmt: skip
-    assert lines["global"].iqm[68] == pytest.approx(np.mean(shares)) and 0 < np.mean(shares) < 1
-    assert (np.diff(lines["global"].iqm) <= 0).all() and (lines["global"].low <= lines["global"].high).all()
+    for arms in (data, answer(data, Question()).data):  # also where variants are arms within tasks
+        line = profiles.profiles(arms)["norm=global"]
+        assert line.iqm[68] == pytest.approx(np.mean(shares)) and len(set(shares)) > 1
+        assert (np.diff(line.iqm) <= 0).all() and (line.low <= line.high).all()
 
 
 def test_frontier_pairs_each_run_with_its_own_kl_and_keeps_who_is_not_beaten(tmp_path):
@@ -198,7 +201,8 @@ def test_frontier_pairs_each_run_with_its_own_kl_and_keeps_who_is_not_beaten(tmp
         return frontier.Cross(np.zeros(1), np.zeros(1), (kl, 0, 0), (score, 0, 0))
 
     points = {"a": at(1, 0.5), "b": at(2, 0.4), "c": at(3, 0.9), "d": at(3, 0.7)}
-    assert frontier.best(points) == ["a", "c"]
+    assert frontier.best(points, "higher") == ["a", "c"] and frontier.best(points, "lower") == ["a", "b"]
+    assert frontier.best(points, None) == []
 
 
 def test_votes_of_three_kinds_and_of_two():
@@ -223,6 +227,63 @@ def test_formulas_are_those_of_the_training_code():
     for power, function in ((1, shaping.overlong), (2, shaping.overlong_quadratic)):
         shaped = function(*offered, cap=1000, cache=200, factor=1.5)[0]
         np.testing.assert_allclose(shaped.numpy(), shapes.overlong(lengths, 1000, 200, 1.5, power), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted([*clips.WEIGHTS, "scheduled"]))
+def test_the_weight_of_a_gradient_is_that_of_the_training_code(name):
+    import torch
+
+    from rlexp.clip import FUNCTIONS
+
+    knobs = {"low": 0.15, "high": 0.3, "high_final": 0.7, "c": 1.7, "delta": 1.9, "lower": 0.6, "upper": 1.6}
+    knobs |= {"tau_positive": 1.0, "tau_negative": 2.0, "beta": 0.4, "share": 0.1, "coef": 0.0, "lb": 1.0, "ub": 5.0}
+    knobs |= {"k_positive": 2.0, "lambda_positive": 3.0, "k_negative": 3.0, "lambda_negative": 2.0}
+    taken = inspect.signature(FUNCTIONS[name]).parameters
+    knobs = {knob: value for knob, value in knobs.items() if knob in taken}
+    old = torch.full((clips.RATIOS.size, 1, 1, 1), np.log(clips.OLD_PROBABILITY), dtype=torch.float64)
+    moved = torch.tensor(clips.RATIOS).log()[:, None, None, None]
+    drawn = clips.weights((name, tuple(knobs.items())))
+    for end, both in enumerate(drawn.values()):
+        given = {"progress": torch.full((clips.RATIOS.size,), float(end), dtype=torch.float64)}
+        given |= {"uniforms": torch.zeros_like(old)}
+        given = {each: value for each, value in given.items() if each in taken}
+        for advantage, weight in zip((1.0, -1.0), both, strict=True):
+            logs = (old + moved).requires_grad_()
+            losses = FUNCTIONS[name](logs, old, torch.full_like(old, advantage), old < 0, **given, **knobs)
+            losses.sum().backward()
+            np.testing.assert_allclose(weight * advantage, -logs.grad.ravel(), rtol=1e-9, atol=1e-12)
+    assert len(drawn) == 1 + (name == "scheduled")
+
+
+def test_clips_are_drawn_once_and_an_unknown_one_is_named():
+    configs = [{"clip.name": "ppo", "clip.low": 0.2, "clip.high": high, "lr": 1} for high in (0.2, 0.28, 0.2)]
+    found = clips.choices([*configs, {"clip.name": "mine"}, {}])
+    lines = {name: both for choice in found for name, both in clips.weights(choice).items()}
+    assert list(lines) == ["ppo,low=0.2,high=0.2", "ppo,low=0.2,high=0.28"]
+    assert "no formula is known here: mine." in clips.clips_caption(found)
+
+
+def test_a_vote_is_the_most_common_answer_of_all_choices_of_completions():
+    answers, correct = ["a", "b", "b", "c"], [True, False, False, True]
+    assert votes.accuracy(answers, correct, 1) == 0.5
+    pairs = [0.5, 0.5, 1.0, 0.0, 0.5, 0.5]  # ab ab ac bb bc bc
+    assert votes.accuracy(answers, correct, 2) == pytest.approx(np.mean(pairs))
+    assert votes.accuracy(answers, correct, 4) == 0.0
+
+
+def test_votes_are_those_of_the_last_step_and_a_mean_over_prompts(tmp_path):
+    found = evidence(write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 3))
+    kept = ("xa", "xa", "xb", "yb", "yb", "ya")
+    rows = [{"step": 40, "prompt": p, "completion": c, "correct": c == "a"} for p, c in kept]
+    found = found._replace(samples={name: [{"step": 0, "prompt": "x"}, *rows] for name in found.samples})
+    line = votes.voting_curves(found.data, found.comparison, found.samples)["norm=global"]
+    assert line.steps.tolist() == [1, 2, 3]
+    np.testing.assert_allclose(line.iqm, [0.5, 0.5, 0.5])
+    rows[-1]["correct"] = True
+    rows[-1]["completion"] = rows[-2]["completion"] = "a"  # now right in both prompts
+    rows[-2]["correct"] = True
+    line = votes.voting_curves(found.data, found.comparison, found.samples)["norm=global"]
+    np.testing.assert_allclose(line.iqm, [2 / 3, 2 / 3, 1.0])
 
 
 def test_advantages_of_the_worked_example():

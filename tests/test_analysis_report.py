@@ -11,8 +11,9 @@ import pytest
 from command import command  # noqa: F401 (a fixture)
 from report_fixtures import ALL_CASES, CASES, SCRIPT, fail, write_case, write_report_sweep
 from small_runs import SHORT
+from test_loggers import finished, no_account  # noqa: F401 (a fixture that applies itself)
 
-from analysis import report
+from analysis import details
 from analysis.figures import MAKERS
 from analysis.report import main, write_report
 
@@ -128,7 +129,7 @@ def test_the_command_is_hydras_without_the_folder(tmp_path):
 
 
 def test_of_many_runs_the_odd_ones_come_first_and_the_page_stays_small(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "MOST_DETAILS", 20)
+    monkeypatch.setattr(details, "MOST_DETAILS", 20)
     folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 9, 20)
     fail(folder, "norm=hybrid,seed=8")
     page = page_of(folder)
@@ -159,12 +160,23 @@ def test_the_same_data_give_the_same_page(tmp_path):
     assert write_report(folder).path.read_bytes() == write_report(folder).path.read_bytes()
 
 
-def test_a_sweep_ends_with_its_page(command, tmp_path):  # noqa: F811 (the fixture)
+def test_a_sweep_ends_with_its_page_and_its_mirror_is_what_its_files_say(command, tmp_path):  # noqa: F811 (the fixture)
     quick = ["task=sort_lecture", "model=positional", "group_size.prompts=3", "minibatches=1", "eval.prompts=3"]
-    result = command("-m", "norm=none,center", "seed=0,1", *(o for o in SHORT if "eval.prompts" not in o), *quick)
+    given = [option for option in SHORT if not option.startswith(("eval.prompts", "logger"))]
+    result = command("-m", "norm=none,center", "seed=0,1", *given, *quick, "logger=wandb")
     assert result.code == 0 and result.out.splitlines()[-2].endswith("analysis/report.html")
-    page = Page((tmp_path / result.out.splitlines()[-2]).read_text())
+    path = tmp_path / result.out.splitlines()[-2]
+    page = Page(path.read_text())
     assert page.text.count("After 1 steps") == 4 and "norm=none,center" in page.text
+    runs = [file.parent for file in path.parents[1].glob("*/metrics.jsonl")]
+    assert len(runs) == 4
+    for run in runs:
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        mirrored = [{key: each[key] for key in each if key[0] != "_"} for each in finished(run).rows]
+        assert mirrored == rows and len(rows) == 3
+        assert any(None in each.values() for each in rows)  # what does not exist is null in both
+    (row,) = finished(path.parents[1]).rows
+    assert {key for key in row if key.endswith("/_type")} >= {"comparison/_type", "runs/_type", "figures/clip/_type"}
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from report_fixtures import CASES, write_report_sweep
-from test_loggers import no_account, read  # noqa: F401 (a fixture that applies itself)
+from test_loggers import finished, no_account  # noqa: F401 (a fixture that applies itself)
 
 from analysis.aggregate import log_aggregate, mirrored
 from analysis.report import write_report
@@ -62,7 +62,7 @@ def test_the_sweeps_tables_and_figures_are_a_run_of_their_own(sweep):
     page = write_report(sweep)
     assert mirrored(page.answer.data)
     log_aggregate(page.answer.data, page.answer.comparisons, page.figures)
-    found = read(sweep)
+    found = finished(sweep)
     run = found.run
     assert (run.project, run.display_name, run.job_type) == ("ours", "norms-comparison", "aggregate")
     assert list(run.tags) == ["study", "comparison"] and found.exit_code == 0
