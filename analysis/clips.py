@@ -13,12 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.labels import wrap_all
-from analysis.layout import two_panels
-from analysis.style import BASELINE, COLOURS, style
+from analysis.layout import GAP, LINE, Point, at, small_panels, two_panels
+from analysis.style import BASELINE, COLOURS, MAX_COLOURS, TICK, dark, style
 
 Array = np.ndarray
 Knobs = Mapping[str, float]
 RATIOS = np.geomspace(0.3, 6, 400)
+LABELS = "ratio ρ", "weight of the gradient"
+SIGNS = {"A > 0": COLOURS[0], "A < 0": COLOURS[2]}
 OLD_PROBABILITY = 0.1  # of the token, for the choices whose bounds are distances between probabilities
 
 
@@ -151,20 +153,45 @@ def clips_caption(found: Iterable[Choice]) -> str:
 
 
 def clips_figure(lines: Mapping[str, tuple[Array, Array]], caption: str) -> Figure:
-    """The weights of all clips over the ratio, for a positive and a negative advantage."""
-    palette = (BASELINE, *COLOURS)
-    colours = {name: palette[place % len(palette)] for place, name in enumerate(lines)}
+    """The weights of all clips over the ratio, for a positive and a negative advantage; a panel for each if many."""
+    with style():
+        return (_one_panel_a_sign if len(lines) <= MAX_COLOURS else _one_panel_a_clip)(lines, caption)
 
-    def draw(axes: Axes, place: int) -> dict[str, tuple[float, float]]:
-        axes.plot(RATIOS, RATIOS, ":", color=BASELINE, linewidth=0.8, zorder=1)
-        for order, (name, both) in enumerate(lines.items()):
+
+def _one_panel_a_sign(lines: Mapping[str, tuple[Array, Array]], caption: str) -> Figure:
+    colours = dict(zip(lines, (BASELINE, *COLOURS), strict=False))
+
+    def draw(axes: Axes, place: int) -> dict[str, Point]:
+        _prepare(axes)
+        for order, (name, both) in enumerate(lines.items()):  # the later the thinner, as many lines coincide
             axes.plot(RATIOS, both[place], color=colours[name], linewidth=2.4 - 1.4 * order / len(lines))
-        axes.set_xscale("log")
-        axes.set_xticks([0.5, 1, 2, 5], ["0.5", "1", "2", "5"])
-        axes.minorticks_off()
-        axes.set_ylim(0, min(6, 1.08 * max(both[side].max() for both in lines.values() for side in (0, 1))))
         return {name: (RATIOS[-1], both[place][-1]) for name, both in lines.items()}
 
-    with style():
-        names = wrap_all(lines, 26)
-        return two_panels(draw, ("A > 0", "A < 0"), names, colours, ("ratio ρ", "weight of the gradient"), caption)
+    return two_panels(draw, ("A > 0", "A < 0"), wrap_all(lines, 26), colours, LABELS, caption)
+
+
+def _one_panel_a_clip(lines: Mapping[str, tuple[Array, Array]], caption: str) -> Figure:
+    values, names = list(lines.values()), list(wrap_all(lines, 36, 2).values())
+
+    def draw(axes: Axes, place: int) -> None:
+        _prepare(axes)
+        for both, colour, dash in zip(values[place], SIGNS.values(), ("-", "--"), strict=True):
+            axes.plot(RATIOS, both, dash, color=colour)
+
+    caption = caption.replace("Left: A > 0; right: A < 0", "Solid: A > 0; dashed: A < 0")
+    figure = small_panels(names, draw, LABELS, caption, heading=LINE)
+    figure.axes[0].set_ylim(0, RATIOS[-1])  # of all
+    for place, (name, colour) in enumerate(SIGNS.items()):
+        at(figure, name, (1 + 5 * place) * GAP, -GAP / 2, size=TICK, va="top", color=dark(colour), weight="bold")
+    return figure
+
+
+def _prepare(axes: Axes) -> None:
+    """Scales on which 0 and 6 can be told from their neighbours, and the line of no clip."""
+    axes.plot(RATIOS, RATIOS, ":", color=BASELINE, linewidth=0.8, zorder=1)
+    axes.set_xscale("log")
+    axes.set_yscale("function", functions=(np.sqrt, np.square))
+    axes.set_xticks([0.5, 1, 2, 5], ["0.5", "1", "2", "5"])
+    axes.set_yticks([0, 0.5, 1, 2, 5], ["0", "0.5", "1", "2", "5"])
+    axes.minorticks_off()
+    axes.set_ylim(0, RATIOS[-1])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
 
 from analysis.answer import Answer, Question, answer
 from analysis.comparison import seed_scores
@@ -89,7 +90,9 @@ def render(
     """The page as HTML; every text from a configuration or a completion is escaped by the template."""
     judged = verdicts(data.study, seed_scores(data, data.study.get("metric")), data.labels) if data.study else []
     chosen = detailed(data)
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, finalize=_printable
+    )
     return environment.get_template("report.html").render(
         title=data.folder.resolve().name,
         question=data.study.get("question"),
@@ -109,6 +112,13 @@ def render(
         own_command=f"python -m analysis.report {shlex.quote(str(data.folder))}",
         versions=versions(list(data.runs["folder"])),
     )
+
+
+def _printable(value: Any) -> Any:
+    """What a page cannot hold (control characters) or should not obey (direction marks), by its code."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return "".join(c if c.isprintable() or c.isspace() else f"\\u{ord(c):04x}" for c in value)
 
 
 def comparison_tables(found: Answer) -> dict[str, Grid]:
@@ -169,7 +179,7 @@ def runs_grid(data: Data) -> Grid:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; 0: written, 2: nothing could be compared."""
+    """Command line; 0: written, 1: written, and some runs failed or are damaged, 2: nothing could be compared."""
     parser = argparse.ArgumentParser(prog="python -m analysis.report", description=__doc__)
     parser.add_argument("folder", help="a sweep's folder, such as runs/<sweep>")
     parser.add_argument("--baseline", help="variant to compare with; the first unless named")
@@ -187,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for absent in page.absent:
         print(f"left out: {absent.title}: {absent.reason}")
     print(page.path)
-    return 0
+    return int(bool(page.answer.data.problems))
 
 
 def save_figures(figures: Sequence[Drawn], folder: Path) -> list[Path]:

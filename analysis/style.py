@@ -27,6 +27,7 @@ SETTINGS = {
     "axes.titlesize": FONT,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
+    "axes.titley": 1.0,  # where it would be anyway; looking for it takes a fourth of the time of small panels
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.6,

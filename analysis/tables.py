@@ -18,8 +18,9 @@ NOTHING = "–"
 LATEX = str.maketrans(
     {character: rf"\{character}" for character in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"}
-    | {"−": "$-$", "±": r"$\pm$", "–": "--", "∞": r"$\infty$", "≥": r"$\geq$", "×": r"$\times$"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\char34{}", "-": "-{}"}
+    | {"`": r"\textasciigrave{}", "'": r"\textquotesingle{}"}
+    | {"−": "$-$", "±": r"$\pm$", "–": r"\textendash{}", "∞": r"$\infty$", "≥": r"$\geq$", "×": r"$\times$"}
 )
 
 

@@ -1,6 +1,7 @@
 """The command line of analysis.compare: its options, its files, its exit codes."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -139,6 +140,21 @@ def test_module_runs(square):
         done.returncode == 0 and done.stderr == "" and "at equal rollouts: the rows up to 640 rollouts" in done.stdout
     )
     assert (square / "analysis/effects.svg").exists()
+
+
+def test_every_ascii_character_survives_latex(tmp_path):
+    if not (shutil.which("pdflatex") and shutil.which("pdftotext")):
+        pytest.skip("pdflatex and pdftotext are missing (apt-get install texlive-latex-recommended poppler-utils)")
+    names = ["a=!#$%&()*+./:;<=>?@[]^_{|}~", r"a=\begin{x}", "a='quoted'", "[1e-3,--,---]", "* a", '"']
+    text = latex(Grid(["a_b \\ c", "50 %"], [[name, "−0.1 ± ∞"] for name in names]))
+    page = r"\documentclass{article}\usepackage{booktabs}\begin{document}" + text + r"\end{document}"
+    (tmp_path / "page.tex").write_text(page, encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+    subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    command = ["pdftotext", "-raw", "page.pdf", "-"]
+    shown = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    typeset = str.maketrans("^~_", "ˆ˜ ")  # as the standard font has them
+    assert [name for name in names[:5] if name.translate(typeset) not in shown] == []
 
 
 def test_a_row_that_starts_with_a_bracket_is_no_argument_of_latex():

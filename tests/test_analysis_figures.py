@@ -1,16 +1,15 @@
 """Figures: nothing overlaps, nothing is cut, and what is drawn is what the table says."""
 
 import inspect
-from itertools import combinations
 
 import numpy as np
 import pytest
 from analysis_fixtures import random_scores, write_sweep
+from figure_checks import check
 from matplotlib.colors import to_hex
-from matplotlib.text import Text
-from report_fixtures import ALL_CASES, CASES, write_case, write_report_sweep
+from report_fixtures import CASES, write_case, write_report_sweep
 
-from analysis import clips, frontier, heatmap, profiles, scaling, shapes, votes
+from analysis import clips, forest, frontier, heatmap, profiles, scaling, shapes, votes
 from analysis.answer import Question, answer
 from analysis.comparison import compare
 from analysis.configs import variant_configs
@@ -27,51 +26,42 @@ def evidence(folder) -> Evidence:
     return Evidence(data, compare(data), data, variant_configs(data), read_samples(data))
 
 
+KNOBS = {"low": 0.15, "high": 0.3, "high_final": 0.7, "c": 1.7, "delta": 1.9, "lower": 0.6, "upper": 1.6}
+KNOBS |= {"tau_positive": 1.0, "tau_negative": 2.0, "beta": 0.4, "share": 0.1, "coef": 0.0, "lb": 1.0, "ub": 5.0}
+KNOBS |= {"k_positive": 2.0, "lambda_positive": 3.0, "k_negative": 3.0, "lambda_negative": 2.0}
 TOGETHER = {f"norm={i}": list(np.random.default_rng(i).normal(0.8, 0.001, 6)) for i in range(7)}
 
 
-@pytest.fixture(scope="module", params=[*ALL_CASES, "7 that end together", "formulas"])
-def figures(request, tmp_path_factory) -> list:
-    """Everything that can be drawn from a sweep, or from nothing."""
-    folder = tmp_path_factory.mktemp("case") / "sweep"
-    if request.param == "formulas":
-        return [draw() for draw in shapes.FIGURES.values()]
-    if request.param == "7 that end together":
-        write_sweep(folder, TOGETHER, 10_000 // 500)
-    else:
-        write_case(folder, request.param)
-    drawn, _ = gallery(evidence(folder))
-    return [each.figure for each in drawn]
+def test_nothing_overlaps_where_seven_lines_end_together(tmp_path):
+    drawn, _ = gallery(evidence(write_sweep(tmp_path / "sweep", TOGETHER, 20)))
+    for each in drawn:
+        check(each.figure)
 
 
-def texts(figure) -> list[Text]:
-    """All texts that are drawn; ticks outside the limits belong to a figure but are not."""
-    figure.draw_without_rendering()
-    ticks = [tick for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for tick in axis.majorTicks]
-    drawn = [t for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for t in _inside(axis)]
-    hidden = {id(label) for tick in ticks if tick not in drawn for label in (tick.label1, tick.label2)}
-    return [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip() and id(t) not in hidden]
+@pytest.mark.parametrize("name", shapes.FIGURES)
+def test_nothing_overlaps_in_the_figures_of_formulas(name):
+    check(shapes.FIGURES[name]())
 
 
-def _inside(axis) -> list:
-    low, high = sorted(axis.get_view_interval())
-    return [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+@pytest.mark.parametrize("names", [["naive", "ppo", "topr"], ["scheduled", *clips.WEIGHTS]])
+def test_nothing_overlaps_in_few_and_in_many_clips(names):
+    found = [(name, tuple((knob, KNOBS[knob]) for knob in knobs_of(name))) for name in names]
+    lines = {name: both for choice in found for name, both in clips.weights(choice).items()}
+    check(clips.clips_figure(lines, clips.clips_caption(found)))
 
 
-def test_no_text_covers_another_or_is_cut(figures):
-    for figure in figures:
-        boxes = [(text.get_text(), text.get_window_extent()) for text in texts(figure)]
-        width, height = figure.bbox.width, figure.bbox.height
-        cut = [text for text, box in boxes if box.x0 < 0 or box.y0 < 0 or box.x1 > width or box.y1 > height]
-        assert cut == []
-        assert [(a[0], b[0]) for a, b in combinations(boxes, 2) if a[1].padded(-0.5).overlaps(b[1].padded(-0.5))] == []
+def knobs_of(name):
+    from rlexp.clip import FUNCTIONS
+
+    return [each for each, parameter in inspect.signature(FUNCTIONS[name]).parameters.items() if parameter.kind == 3]
 
 
-def test_numbers_and_names_do_not_lie_on_the_data(figures):
-    for figure in figures:
-        panels = [axes.get_window_extent().padded(-1) for axes in figure.axes]
-        outside = [text for text in texts(figure) if text.axes is None]
-        assert not [text.get_text() for text in outside for panel in panels if panel.overlaps(text.get_window_extent())]
+def test_of_many_variants_the_farthest_get_a_panel(tmp_path):
+    scores = {f"norm={i}": [0.5 + 0.01 * abs(i - 10)] for i in range(30)}
+    comparison = compare(load(write_sweep(tmp_path / "sweep", scores, 4)))
+    shown, said = forest.farthest(comparison, comparison.table.index)
+    assert "24 of 29 variants" in said and len(shown) == 24 and "norm=0" not in shown
+    assert {f"norm={i}" for i in (7, 8, 9, 10, 11, 12, 13)} <= set(shown)  # farthest from the first, which has 0.6
 
 
 def test_filled_means_significant(tmp_path):
@@ -235,11 +225,8 @@ def test_the_weight_of_a_gradient_is_that_of_the_training_code(name):
 
     from rlexp.clip import FUNCTIONS
 
-    knobs = {"low": 0.15, "high": 0.3, "high_final": 0.7, "c": 1.7, "delta": 1.9, "lower": 0.6, "upper": 1.6}
-    knobs |= {"tau_positive": 1.0, "tau_negative": 2.0, "beta": 0.4, "share": 0.1, "coef": 0.0, "lb": 1.0, "ub": 5.0}
-    knobs |= {"k_positive": 2.0, "lambda_positive": 3.0, "k_negative": 3.0, "lambda_negative": 2.0}
     taken = inspect.signature(FUNCTIONS[name]).parameters
-    knobs = {knob: value for knob, value in knobs.items() if knob in taken}
+    knobs = {knob: KNOBS[knob] for knob in knobs_of(name)}
     old = torch.full((clips.RATIOS.size, 1, 1, 1), np.log(clips.OLD_PROBABILITY), dtype=torch.float64)
     moved = torch.tensor(clips.RATIOS).log()[:, None, None, None]
     drawn = clips.weights((name, tuple(knobs.items())))
