@@ -13,7 +13,7 @@ from analysis.forest import span, unless_few
 from analysis.load import Data
 from analysis.samples import Rows
 
-ACCURACY = "share of prompts that the vote gets right"
+ACCURACY = "accuracy of the vote"
 
 
 def accuracy(answers: Sequence[str], correct: Sequence[bool], votes: int) -> float:
