@@ -44,13 +44,3 @@ def detectable_effect_size(n: int, alpha: float = 0.05, target: float = 0.8) -> 
 def minimum_detectable_effect(sd: float, n: int, alpha: float = 0.05, comparisons: int = 1) -> float:
     """Smallest true mean difference found with 80 % power: SD(d)·d(n, alpha/m) by the paired t test; n < 3: NaN."""
     return float(sd) * detectable_effect_size(int(n), alpha / max(comparisons, 1))
-
-
-def seeds_needed(effect_size: float, alpha: float = 0.05, target: float = 0.8, limit: int = 100_000) -> int:
-    """Fewest seeds with which a paired t test finds the effect size d̄/SD with probability `target` (10 for d = 1)."""
-    n = 3
-    while power(abs(effect_size), n, alpha) < target:
-        n += 1
-        if n > limit:
-            raise ValueError(f"effect size {effect_size:g} needs more than {limit} seeds")
-    return n

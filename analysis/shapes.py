@@ -132,22 +132,27 @@ def advantage_figure(values: Mapping[str, Array], colours: Mapping[str, str], ca
         figure.set_size_inches(width, bottom + len(names) * height + 0.2)
         axes = figure.add_subplot()
         set_margins(figure, left, right, bottom, 0.2)
-        reach = max(abs(v).max() for v in values.values()) or 1.0
-        edges = np.linspace(-reach, reach, 42)
-        for place, (name, own) in enumerate(values.items()):
-            counts, _ = np.histogram(own, edges)
-            base = len(names) - 1 - place
-            axes.stairs(base + 0.85 * counts / counts.max(), edges, baseline=base, fill=True, color=colours[name])
-        axes.axvline(0, color=BASELINE, linewidth=0.6, linestyle="--", zorder=3)
+        _histograms(axes, values, colours)
         axes.set(yticks=[len(names) - 0.6 - i for i in range(len(names))], yticklabels=names, ylim=(0, len(names)))
-        axes.set(xlabel=label, xlim=(-1.05 * reach, 1.05 * reach))
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(label)
         write_caption(figure, text)
         for place, note in enumerate(notes):
             y = axes.transData.transform((0, len(names) - 0.6 - place))[1] / figure.dpi
             at(figure, note, width - right + GAP, y, size=6.5, va="center")
     return figure
+
+
+def _histograms(axes: Axes, values: Mapping[str, Array], colours: Mapping[str, str]) -> None:
+    """One row per name, from the top, each as high as its row."""
+    reach = max(abs(own).max() for own in values.values()) or 1.0
+    edges = np.linspace(-reach, reach, 42)
+    for base, (name, own) in zip(reversed(range(len(values))), values.items(), strict=True):
+        counts, _ = np.histogram(own, edges)
+        axes.stairs(base + 0.85 * counts / counts.max(), edges, baseline=base, fill=True, color=colours[name])
+    axes.axvline(0, color=BASELINE, linewidth=0.6, linestyle="--", zorder=3)
+    axes.set_xlim(-1.05 * reach, 1.05 * reach)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
 
 
 def _figure(lines: Mapping[str, Sequence[float]], x: Sequence[float], labels: tuple[str, str], caption: str) -> Figure:

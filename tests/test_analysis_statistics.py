@@ -135,14 +135,6 @@ def test_detectable_effect_is_statsmodels(n, alpha):
     assert power.minimum_detectable_effect(0.2, n, 2 * alpha, comparisons=2) == pytest.approx(0.2 * found)
 
 
-@pytest.mark.parametrize(
-    ("effect_size", "seeds"),
-    [(0.5, [34, 51, 58]), (0.8, [15, 22, 25]), (1, [10, 16, 18]), (2, [5, 7, 8]), (3, [4, 5, 6])],
-)
-def test_seeds_needed(effect_size, seeds):
-    assert [power.seeds_needed(effect_size, alpha) for alpha in (0.05, 0.01, 0.005)] == seeds
-
-
 def test_seeds_for_p():
     assert [power.seeds_for_p(m) for m in (1, 2, 3, 4, 6, 7, 12, 13, 25)] == [6, 7, 7, 8, 8, 9, 9, 10, 10]
     assert power.min_p(5) == 0.0625
