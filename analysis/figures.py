@@ -113,8 +113,10 @@ def _ends_in_words(comparison: Comparison, found: Curves) -> str:
 
 def _frontier(evidence: Evidence) -> Picture:
     data, comparison = evidence.data, evidence.comparison
+    if comparison.metric in front.KL_METRICS:
+        raise NothingToDraw("the metric is the KL itself")
     known = [name for name in front.KL_METRICS if name in data.metrics and data.metrics[name].notna().any()]
-    metric = next((name for name in known if name != comparison.metric), None)
+    metric = known[0] if known else None
     found = front.crosses(data, comparison, metric) if metric else {}
     if not found:
         raise NothingToDraw(f"no completed run has both a score and a value of {' or '.join(front.KL_METRICS)}")
