@@ -26,6 +26,12 @@ def written(job):
     return [json.loads(line) for line in (job.folder / "samples.jsonl").read_text().splitlines()]
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    train_jobs(done := jobs(tmp_path_factory.mktemp("whole")))
+    return done
+
+
 def test_three_moments_of_a_few_completions(whole):
     for job in whole:
         lines = written(job)
@@ -56,12 +62,6 @@ def test_training_gives_the_same_bits_without_them(tmp_path, monkeypatch, whole)
     train_jobs(without := jobs(tmp_path / "without"))
     for one, other in zip(whole, without, strict=True):
         assert rows(one.folder) == rows(other.folder)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    train_jobs(done := jobs(tmp_path_factory.mktemp("whole")))
-    return done
 
 
 @pytest.mark.parametrize("number", [1, 3, 4, 6])
