@@ -44,7 +44,7 @@ def log_aggregate(data: Data, comparisons: Sequence[Comparison], figures: Sequen
         logger["mode"],
         project=logger.get("project"),
         entity=logger.get("entity"),
-        dir=str(data.folder),
+        dir=str(data.folder.resolve()),  # wandb has a process of its own, perhaps with another working directory
         name=f"{sweep}-comparison",
         group="comparison",
         job_type="aggregate",
