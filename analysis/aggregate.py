@@ -1,14 +1,18 @@
 """One more Weights & Biases run per sweep: its tables and figures, beside the runs that they are made of."""
 
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from analysis.comparison import Comparison
+from analysis.crossed import interactions
 from analysis.figures import Drawn
-from analysis.grids import long_grid
+from analysis.grids import interaction_grid, long_grid
 from analysis.load import Data, block
+from analysis.pooling import pool
 from analysis.style import style
+from analysis.tables import Grid
 
 QUIET = {
     "silent": True,
@@ -35,26 +39,34 @@ def log_aggregate(data: Data, comparisons: Sequence[Comparison], figures: Sequen
     import wandb
     from PIL import Image
 
-    grid = long_grid(comparisons)
     logger, sweep = block(data.config, "logger"), data.folder.resolve().name
     run = _open(
         logger["mode"],
         project=logger.get("project"),
         entity=logger.get("entity"),
-        dir=str(data.folder),
+        dir=str(data.folder.resolve()),  # wandb has a process of its own, perhaps with another working directory
         name=f"{sweep}-comparison",
         group="comparison",
         job_type="aggregate",
         tags=[*(logger.get("tags") or []), "comparison"],
-        config={"sweep_name": sweep, "metric": comparisons[0].metric, "baseline": comparisons[0].baseline},
+        config={"sweep_name": sweep, **{key: getattr(comparisons[0], key) for key in ("metric", "better", "baseline")}},
     )
     runs = data.runs.astype(object).where(data.runs.notna(), None)
     run.log({
-        "comparison": wandb.Table(columns=grid.headers, data=grid.rows),
+        **{name: wandb.Table(columns=grid.headers, data=grid.rows) for name, grid in tables(comparisons).items()},
         "runs": wandb.Table(columns=list(runs.columns), data=runs.to_numpy().tolist()),
         **{f"figures/{drawn.name}": wandb.Image(Image.open(_png(drawn)), caption=drawn.caption) for drawn in figures},
     })  # fmt: skip
     run.finish()
+
+
+def tables(comparisons: Sequence[Comparison]) -> dict[str, Grid]:
+    """The comparison of all strata, the pooled one below them, and the interactions of each stratum, by name."""
+    pooled = pool(comparisons)
+    names = ["_".join(filter(None, ["interactions", re.sub(r"[^\w.-]+", "_", each.stratum)])) for each in comparisons]
+    between = dict(zip(names, map(interactions, comparisons), strict=True))
+    found = {name: interaction_grid(table) for name, table in between.items() if table is not None}
+    return {"comparison": long_grid([*comparisons, *([pooled] if pooled else [])]), **found}
 
 
 def _png(drawn: Drawn) -> io.BytesIO:

@@ -8,6 +8,7 @@ import pandas as pd
 from analysis.comparison import Comparison, compare, correct
 from analysis.crossed import interactions
 from analysis.design import balanced, best_of, known_axes, regroup, strata, where
+from analysis.direction import sign
 from analysis.load import Data
 from analysis.measure import Budget, Target, measure
 from analysis.notes import notes
@@ -56,7 +57,7 @@ class Answer(NamedTuple):
     def notes(self) -> list[str]:
         """What a reader must know: what holds for all strata once, the rest with the name of its stratum."""
         each = [
-            [*notes(part, comparison), told(flips)]
+            [*notes(part, comparison), told(flips, "lowest" if comparison.better == "lower" else "highest")]
             for part, comparison, flips in zip(self.parts, self.comparisons, self.flips, strict=True)
         ]
         everywhere = [note for note in each[0] if note and all(note in others for others in each)]
@@ -83,14 +84,14 @@ def answer(data: Data, question: Question) -> Answer:
         part, cut = balanced(part)
         measured = measure(part, question.metric, question.at, question.matched)
         if grid:
-            part, chosen = best_of(part, grid, measured.values, question.choose_seeds)
+            part, chosen = best_of(part, grid, measured, question.choose_seeds)
             cut = [*cut, *chosen]
         measured = measured._replace(remarks=[*remarks, *measured.remarks, *cut])
         parts.append(part)
         comparisons.append(compare(part, baseline=baseline, measured=measured)._replace(stratum=stratum))
     comparisons = correct(comparisons)
     between = [interactions(comparison) for comparison in comparisons]
-    flips = [ranking_flips(comparison.scores) for comparison in comparisons]
+    flips = [ranking_flips(sign(comparison.better) * comparison.scores) for comparison in comparisons]
     return Answer(data, parts, comparisons, pool(comparisons), between, flips)
 
 

@@ -88,7 +88,7 @@ def show(console: Console, data: Data, found: Answer, judged: Sequence[Verdict],
     sweep = " + ".join(found.data.runs["sweep"].unique())
     tables = [*found.comparisons, *([found.pooled] if found.pooled else [])]
     for comparison in tables:
-        _print(console, comparison_grid(comparison), f"{sweep}: {comparison.metric}", comparison.stratum)
+        _print(console, comparison_grid(comparison), f"{sweep}: {comparison.heading}", comparison.stratum)
     for comparison, table in zip(found.comparisons, found.interactions, strict=True):
         if table is not None:
             _print(console, interaction_grid(table), "interactions: difference of differences", comparison.stratum)

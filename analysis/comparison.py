@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 
 from analysis import statistics
+from analysis.direction import Better, sign, told
 from analysis.load import Data
 from analysis.measure import Measured, late_means, measure
+from analysis.power import minimum_detectable_effect
 from analysis.variants import resolve
 
 __all__ = ["ALPHA", "MIN_SEEDS", "Comparison", "adjust", "compare", "correct", "late_means", "seed_scores"]
@@ -37,6 +39,13 @@ class Comparison(NamedTuple):
     """Of which part of the runs, such as "task=sort"; empty if of all."""
     remarks: tuple[str, ...] = ()
     """How the numbers of the runs came about, where that is not the usual way."""
+    better: Better = None
+    """Which end of the metric is the good one, if that is known."""
+
+    @property
+    def heading(self) -> str:
+        """The metric, and which end of it is the good one."""
+        return self.metric + told(self.better)
 
     def differences(self, variant: str) -> np.ndarray:
         """Paired differences to the baseline `[n]`, over the seeds that both have."""
@@ -62,11 +71,11 @@ def compare(
     scores = table_of(data, measured.values)
     rows = {variant: level(scores[variant].dropna().to_numpy()) for variant in data.variants}
     for variant, row in rows.items():
-        row |= no_effect() if variant == baseline else effect(paired(scores, variant, baseline))
+        row |= no_effect() if variant == baseline else effect(paired(scores, variant, baseline), measured.better)
         row |= counts(data.runs[data.runs["variant"] == variant])
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")
     comparison = Comparison(table, scores, baseline, measured.metric, data.labels, data.axis, measured.how)
-    return correct([comparison._replace(remarks=tuple(measured.remarks))])[0]
+    return correct([comparison._replace(remarks=tuple(measured.remarks), better=measured.better)])[0]
 
 
 def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
@@ -82,7 +91,7 @@ def adjust(table: pd.DataFrame) -> pd.DataFrame:
     table.insert(table.columns.get_loc("p") + 1, "p_holm", statistics.holm(table["p"].to_numpy(dtype=float)))
     family = int((table["n_pairs"] > 0).sum())
     pairs = zip(table["difference_sd"], table["n_pairs"], strict=True)
-    return table.assign(detectable=[statistics.minimum_detectable_effect(sd, n, ALPHA, family) for sd, n in pairs])
+    return table.assign(detectable=[minimum_detectable_effect(sd, n, ALPHA, family) for sd, n in pairs])
 
 
 def paired(scores: pd.DataFrame, variant: str, versus: str) -> np.ndarray:
@@ -128,11 +137,11 @@ def level(scores: np.ndarray) -> dict[str, float]:
     }
 
 
-def effect(differences: np.ndarray) -> dict[str, float]:
-    """Columns of paired differences `[n]`; no intervals with fewer than MIN_SEEDS seeds."""
+def effect(differences: np.ndarray, better: Better = None) -> dict[str, float]:
+    """Columns of paired differences `[n]`; no intervals with fewer than MIN_SEEDS seeds, no wins without a good end."""
     typical = statistics.trimmed_difference(differences)
     mean = statistics.paired_difference(differences)
-    wins = statistics.win_rate(differences)
+    wins = statistics.win_rate(sign(better) * differences if better else np.zeros(0))
     columns = {
         "n_pairs": differences.size,
         "difference": float(mean.mean),
@@ -143,7 +152,7 @@ def effect(differences: np.ndarray) -> dict[str, float]:
         "trimmed": float(typical.mean),
         "trimmed_low": float(typical.low),
         "trimmed_high": float(typical.high),
-        "wins": wins.wins,
+        "wins": wins.wins if better else np.nan,
         "win_rate": wins.rate,
         "win_low": wins.low,
         "win_high": wins.high,

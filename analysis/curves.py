@@ -32,7 +32,12 @@ def learning_curves(data: Data, comparison: Comparison, metric: str | None = Non
         return {}
     completed = data.runs.loc[data.runs["status"] == "completed", "name"]
     rows = data.metrics[["name", "variant", "step", metric]].dropna()
-    groups = dict(list(rows[rows["name"].isin(completed)].groupby("variant")))
+    return curves_of(rows[rows["name"].isin(completed)], comparison, metric)
+
+
+def curves_of(rows: pd.DataFrame, comparison: Comparison, metric: str) -> Curves:
+    """A curve for each variant in the rows, whose columns are name, variant, step and the metric, all known."""
+    groups = dict(list(rows.groupby("variant")))
     return {variant: _curve(groups[variant], metric) for variant in comparison.table.index if variant in groups}
 
 

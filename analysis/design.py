@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
+from analysis.direction import sign
 from analysis.load import Data
+from analysis.measure import Measured
 from analysis.read import AnalysisError
 from analysis.variants import DEFAULT, key_value, pieces, short_labels, split
 
@@ -110,16 +112,23 @@ def _named(row: Mapping[str, str], by: Sequence[str]) -> str:
 def strata(data: Data, within: Sequence[str]) -> dict[str, Data]:
     """The runs of each combination of values on the axes `within`, by its name; all of them if there are no axes.
 
-    Every part keeps all variants, so that the parts can be compared with each other.
+    Every part keeps all variants, so that the parts can be compared with each other, and is scored by its own metric.
     """
     if not within:
         return {"": data}
     values = axis_values(data)
     names = pd.Series([",".join(f"{axis}={row[axis]}" for axis in within) for row in values.to_dict("records")])
-    return {
+    parts = {
         stratum: subset(data, data.runs.loc[(names == stratum).to_numpy(), "name"], keep_variants=True)
         for stratum in dict.fromkeys(names)
     }
+    return {stratum: part._replace(score_metric=_scored_by(part)) for stratum, part in parts.items()}
+
+
+def _scored_by(data: Data) -> str | None:
+    """The metric of most scores; that of all runs if there is none."""
+    used = data.runs.loc[data.runs["score"].notna(), "score_metric"].dropna()
+    return used.mode()[0] if len(used) else data.score_metric
 
 
 def balanced(data: Data) -> tuple[Data, list[str]]:
@@ -142,13 +151,16 @@ def balanced(data: Data) -> tuple[Data, list[str]]:
 
 
 def best_of(
-    data: Data, grid: Sequence[str], values: pd.Series, seeds: Sequence[int] | None = None
+    data: Data, grid: Sequence[str], measured: Measured, seeds: Sequence[int] | None = None
 ) -> tuple[Data, list[str]]:
     """Each variant at the best point of its own grid, chosen on some seeds, with the runs of the other seeds; how.
 
-    Best is the highest mean among the points at which most runs have a number. Seeds to choose on: the lower half
-    unless they are named. No seed left to report: AnalysisError.
+    Best is the highest mean (the lowest, where lower is better) among the points at which most runs have a number.
+    Seeds to choose on: the lower half unless they are named. No seed left to report, no end that is better:
+    AnalysisError.
     """
+    if measured.better is None:
+        raise AnalysisError(f"no point is best by {measured.metric}: whether more of it is better is not known")
     known = sorted(int(seed) for seed in data.runs["seed"].dropna().unique())
     seeds = known[: len(known) // 2] if seeds is None else sorted(set(seeds) & set(known))
     left = [seed for seed in known if seed not in seeds]
@@ -156,7 +168,7 @@ def best_of(
         raise AnalysisError(f"a best point needs seeds to be chosen on and others to be reported on; there are {known}")
     points = axis_values(data)
     runs = data.runs.assign(point=[_point(row, grid) for row in points.to_dict("records")])
-    runs["value"] = runs["name"].map(values).where(runs["status"] == "completed")
+    runs["value"] = sign(measured.better) * runs["name"].map(measured.values).where(runs["status"] == "completed")
     kept, lines = [], []
     for variant in data.variants:
         own = runs[runs["variant"] == variant]

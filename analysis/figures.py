@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
+from analysis import clips, heatmap, lines, profiles, samples, scaling, shapes, votes
 from analysis import frontier as front
-from analysis import heatmap, lines, profiles, samples, scaling, shapes
 from analysis.comparison import Comparison
 from analysis.curves import Curves, learning_curves
 from analysis.forest import effects, effects_caption, intervals, intervals_caption
@@ -113,9 +113,10 @@ def _ends_in_words(comparison: Comparison, found: Curves) -> str:
 
 def _frontier(evidence: Evidence) -> Picture:
     data, comparison = evidence.data, evidence.comparison
-    metric = next(
-        (name for name in front.KL_METRICS if name in data.metrics and data.metrics[name].notna().any()), None
-    )
+    if comparison.metric in front.KL_METRICS:
+        raise NothingToDraw("the metric is the KL itself")
+    known = [name for name in front.KL_METRICS if name in data.metrics and data.metrics[name].notna().any()]
+    metric = known[0] if known else None
     found = front.crosses(data, comparison, metric) if metric else {}
     if not found:
         raise NothingToDraw(f"no completed run has both a score and a value of {' or '.join(front.KL_METRICS)}")
@@ -163,7 +164,8 @@ def _profile(evidence: Evidence) -> Picture:
     if not found:
         raise NothingToDraw("no run has a score")
     words = "; ".join(f"{name}: {line.iqm[len(line.iqm) // 2]:.2f} above 0.5" for name, line in found.items())
-    return profiles.profile_caption(evidence.whole, found), words, profiles.profile(evidence.whole, found)
+    figure = profiles.profile(evidence.whole, found, evidence.comparison.baseline)
+    return profiles.profile_caption(evidence.whole, found), words, figure
 
 
 def _lengths(evidence: Evidence) -> Picture:
@@ -176,11 +178,12 @@ def _lengths(evidence: Evidence) -> Picture:
 
 
 def _clips(evidence: Evidence) -> Picture:
-    bounds = {(c["clip.low"], c["clip.high"]) for c in evidence.configs.values() if c.get("clip.name") == "ppo"}
-    if not bounds:
-        raise NothingToDraw("no variant clips the ratio as PPO does")
-    words = "; ".join(f"from {1 - low:g} to {1 + high:g}" for low, high in sorted(bounds))
-    return "PPO's objective of one token with the bounds of this sweep.", words, shapes.clip_figure(sorted(bounds))
+    found = clips.choices(evidence.configs.values())
+    drawn = {name: both for choice in found for name, both in clips.weights(choice).items()}
+    if not drawn:
+        raise NothingToDraw("no configuration names a clip whose formula is known here")
+    caption = clips.clips_caption(found)
+    return caption, "weights of " + "; ".join(drawn), clips.clips_figure(drawn, caption)
 
 
 def _overlong(evidence: Evidence) -> Picture:
@@ -194,13 +197,14 @@ def _overlong(evidence: Evidence) -> Picture:
 
 
 def _votes(evidence: Evidence) -> Picture:
-    keys = [key for config in evidence.configs.values() for key in config if key.endswith(".votes")]
-    accuracies = {config.get(key.removesuffix("votes") + "accuracy") for config in evidence.configs.values()
-                  for key in keys} - {None}  # fmt: skip
-    if not accuracies:
-        raise NothingToDraw("no variant asks a judge for votes")
-    words = "; ".join(f"{a:g} becomes {shapes.plurality(a, 5):.3f} with 5 votes of 3 kinds" for a in sorted(accuracies))
-    return "Accuracy of a vote by the number of votes.", words, shapes.voting_figure(sorted(accuracies))
+    comparison = evidence.comparison
+    found = votes.voting_curves(evidence.data, comparison, evidence.samples)
+    if max((line.steps.size for line in found.values()), default=0) < 2:
+        raise NothingToDraw("no completed run has kept two completions of a prompt")
+    words = "; ".join(f"{comparison.labels[name]}: {line.iqm[0]:.3g} with 1 vote, {line.iqm[-1]:.3g} with "
+                      f"{line.steps[-1]}" for name, line in found.items())  # fmt: skip
+    caption = votes.votes_caption(comparison, found)
+    return caption, words, lines.drawn(comparison, found, ("votes", votes.ACCURACY), caption)
 
 
 def _advantages(evidence: Evidence) -> Picture:

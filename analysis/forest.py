@@ -9,9 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.comparison import ALPHA, MIN_SEEDS, Comparison
+from analysis.direction import told
 from analysis.labels import wrap_all
 from analysis.layout import GAP, LINE, at, captioned, right_of, top_of, write_caption, write_title
-from analysis.style import BASELINE, NOTE, TICK, WIDTH, light_grid, set_margins, style, text_size, variant_colours
+from analysis.style import BASELINE, FONT, NOTE, TICK, WIDTH, light_grid, set_margins, style, text_size, variant_colours
 from analysis.tables import corrected_p, decimals, interval
 
 TICK_LABEL = 0.3  # inches that half a label of the x axis may stick out at the left
@@ -69,8 +70,9 @@ def effects_caption(comparison: Comparison) -> str:
 
 
 def effects(comparison: Comparison) -> Figure:
-    """The headline: per variant, largest effect first, the paired difference, its interval, the seeds, the numbers."""
-    table = comparison.table.loc[comparison.others].sort_values("difference", ascending=False)
+    """The headline: per variant, best effect first, the paired difference, its interval, the seeds, the numbers."""
+    table = comparison.table.loc[comparison.others]
+    table = table.sort_values("difference", ascending=comparison.better == "lower")
     colours = variant_colours(list(comparison.table.index), comparison.baseline)
     names = names_of(comparison, table.index, 34)
     ends = list(zip(table["difference"], table["difference_low"], table["difference_high"], strict=True))
@@ -84,6 +86,7 @@ def effects(comparison: Comparison) -> Figure:
         ["p (Holm)", *corrected_p(comparison, table)],
     ]
     title = "Difference to " + names_of(comparison, [comparison.baseline], 60, 1)[comparison.baseline]
+    title += told(comparison.better)
     label = f"paired difference in {comparison.metric}"
     return forest(rows, columns, title, label, effects_caption(comparison), zero=True)
 
@@ -98,8 +101,8 @@ def intervals_caption(comparison: Comparison) -> str:
 
 
 def intervals(comparison: Comparison) -> Figure:
-    """Final scores, highest first: interquartile mean, its interval, the seeds, the numbers."""
-    table = comparison.table[comparison.table["n"] > 0].sort_values("iqm", ascending=False)
+    """Final scores, best first: interquartile mean, its interval, the seeds, the numbers."""
+    table = comparison.table[comparison.table["n"] > 0].sort_values("iqm", ascending=comparison.better == "lower")
     colours = variant_colours(list(comparison.table.index), comparison.baseline)
     names = names_of(comparison, table.index, 34)
     ends = list(zip(table["iqm"], table["iqm_low"], table["iqm_high"], strict=True))
@@ -112,7 +115,8 @@ def intervals(comparison: Comparison) -> Figure:
         ["IQM [95 %]", *(interval(*row, digits) for row in ends)],
         ["n", *(f"{n:g}" for n in table["n"])],
     ]
-    return forest(rows, columns, "Final scores", comparison.metric, intervals_caption(comparison))
+    title = "Final scores" + told(comparison.better)
+    return forest(rows, columns, title, comparison.metric, intervals_caption(comparison))
 
 
 def forest(
@@ -148,7 +152,7 @@ def _draw(axes: Axes, place: int, row: Row) -> None:
 def _lay_out(figure, axes: Axes, names: Sequence[str], columns: Sequence[Sequence[str]], title: str, caption: str):
     left = max(TICK_LABEL, *(text_size(figure, name, TICK)[0] + GAP for name in names)) + GAP
     widths = [max(text_size(figure, text, NOTE)[0] for text in column) + GAP for column in columns]
-    width = max(WIDTH, left + sum(widths) + GAP + 2.4)
+    width = max(WIDTH, left + sum(widths) + GAP + 2.4, text_size(figure, title, FONT, weight="bold")[0] + 2 * GAP)
     row_height = max(0.26, max(name.count("\n") + 1 for name in names) * LINE + 0.04)
     caption, bottom = captioned(caption, width)
     top = 0.25 + 2 * LINE

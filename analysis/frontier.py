@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from analysis.comparison import MIN_SEEDS, Comparison, late_means
+from analysis.direction import Better, sign
 from analysis.forest import farthest, names_of, span, unless_few
-from analysis.labels import wrap
-from analysis.layout import captioned, margin_labels, room_for, small_panels, write_caption
+from analysis.layout import Point, one_panel, small_panels
 from analysis.load import Data
 from analysis.statistics import iqm, iqm_interval
-from analysis.style import BASELINE, COLOURS, MAX_COLOURS, OTHERS, WIDTH, set_margins, style, variant_colours
+from analysis.style import BASELINE, COLOURS, MAX_COLOURS, OTHERS, style, variant_colours
 
 KL_METRICS = ("kl/ref_exact", "kl/ref_k3")
 SPREAD_FOR_LOG = 5  # largest over smallest KL from which the axis is logarithmic
@@ -57,12 +57,13 @@ def _interval(values: np.ndarray) -> tuple[float, float, float]:
     return float(iqm(values)), float(low), float(high)
 
 
-def best(found: Crosses) -> list[str]:
-    """Variants that no other beats on both sides (Pareto), by increasing KL."""
-    ordered = sorted(found, key=lambda variant: (found[variant].centre[0], -found[variant].centre[1]))
+def best(found: Crosses, better: Better) -> list[str]:
+    """Variants that no other beats on both sides (Pareto), by increasing KL; none if the good side is not known."""
+    worth = {variant: sign(better) * cross.centre[1] for variant, cross in found.items()}
+    ordered = sorted(found, key=lambda variant: (found[variant].centre[0], -worth[variant]))
     front: list[str] = []
-    for variant in ordered:
-        if not front or found[variant].centre[1] > found[front[-1]].centre[1]:
+    for variant in ordered if better else ():
+        if not front or worth[variant] > worth[front[-1]]:
             front.append(variant)
     return front
 
@@ -70,11 +71,13 @@ def best(found: Crosses) -> list[str]:
 def frontier_caption(comparison: Comparison, found: Crosses, metric: str) -> str:
     """What the marks of `frontier` mean."""
     counts = [cross.kl.size for cross in found.values()]
-    steps = "Grey steps: variants that no other beats on both. " if len(found) <= MAX_COLOURS else ""
+    steps = " Grey steps: variants that no other beats on both." if len(found) <= MAX_COLOURS else ""
+    up = "Down" if comparison.better == "lower" else "Up"
+    good = f"{steps} {up} and left is better." if comparison.better else ""
     return (
-        f"Cross: interquartile means over seeds of {metric} and of the score, both late in training, with 95 % "
-        f"percentile bootstrap intervals; pale dots: the seeds, {span(counts)} per variant. "
-        f"{steps}Up and left is better.{unless_few(counts)}"
+        f"Cross: interquartile means over seeds of {metric} and of {comparison.metric}, both late in training, with "
+        f"95 % percentile bootstrap intervals; pale dots: the seeds, {span(counts)} per variant."
+        f"{good}{unless_few(counts)}"
     )
 
 
@@ -86,24 +89,20 @@ def frontier(comparison: Comparison, found: Crosses, metric: str) -> Figure:
 
 
 def _one_panel(comparison: Comparison, found: Crosses, metric: str) -> Figure:
-    figure = Figure(figsize=(WIDTH, 3))
-    axes = figure.add_subplot()
     colours = variant_colours(list(comparison.table.index), comparison.baseline)
-    front = np.array([found[variant].centre for variant in best(found)])
-    axes.step(front[:, 0], front[:, 1], where="post", color=OTHERS, linewidth=1.2, zorder=1)
-    for variant, cross in found.items():
-        _draw(axes, cross, colours[variant])
-    _scale(axes, found)
-    axes.set(xlabel=f"{metric} (nats a token)", ylabel=wrap(comparison.metric, 40, 2))
-    names = names_of(comparison, found, 26)
-    right, needed = room_for(figure, list(names.values()))
-    width = max(WIDTH, right + 3.6)
-    caption, bottom = captioned(frontier_caption(comparison, found, metric), width)
-    figure.set_size_inches(width, 0.2 + max(2.5, needed) + bottom)
-    set_margins(figure, 0.7, right, bottom, 0.2)
-    write_caption(figure, caption)
-    margin_labels(axes, {variant: cross.centre for variant, cross in found.items()}, names, colours)
-    return figure
+    front = [found[variant].centre for variant in best(found, comparison.better)]
+
+    def draw(axes: Axes) -> dict[str, Point]:
+        if front:
+            axes.step(*zip(*front, strict=True), where="post", color=OTHERS, linewidth=1.2, zorder=1)
+        for variant, cross in found.items():
+            _draw(axes, cross, colours[variant])
+        _scale(axes, found)
+        return {variant: cross.centre for variant, cross in found.items()}
+
+    labels = f"{metric} (nats a token)", comparison.metric
+    caption = frontier_caption(comparison, found, metric)
+    return one_panel(draw, names_of(comparison, found, 26), colours, labels, caption, height=2.5)
 
 
 def _draw(axes: Axes, cross: Cross, colour: str) -> None:

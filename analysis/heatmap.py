@@ -14,7 +14,7 @@ from analysis.comparison import ALPHA, Comparison
 from analysis.crossed import crossed, interactions, pivot
 from analysis.forest import span
 from analysis.labels import wrap
-from analysis.layout import GAP, LINE, at, captioned, write_caption
+from analysis.layout import GAP, LINE, add_axes, at, captioned, write_caption
 from analysis.style import FONT, FULL_WIDTH, NOTE, TICK, WIDTH, style, text_size
 from analysis.tables import decimals, number
 
@@ -67,10 +67,11 @@ def heat_caption(comparison: Comparison) -> str:
     """What the colours and numbers of `heat_map` mean."""
     pairs = comparison.table.loc[comparison.others, "n_pairs"]
     return (
-        f"Left: mean paired difference in {comparison.metric} to the boxed cell, which is 0 by definition. Right: "
+        f"Left: mean paired difference in {comparison.heading} to the boxed cell, which is 0 by definition. Right: "
         "interaction, the mean over seeds of (both changed − only one) − (only the other − neither); 0 in the boxed "
-        f"row and column. {span(pairs)} paired seeds per cell. Bold black: p < {ALPHA:g} by sign flips, corrected by "
-        "Holm over the cells of the panel; grey: not. Intervals of the differences are in the table."
+        f"row and column. Blue: more, red: less. {span(pairs)} paired seeds per cell. Bold black: p < {ALPHA:g} by "
+        "sign flips, corrected by Holm over the cells of the panel; grey: not. Intervals of the differences are in the "
+        "table."
     )
 
 
@@ -85,35 +86,46 @@ def heat_map(comparison: Comparison, found: Cross) -> Figure:
         return _panels(comparison, found, panels, norm, digits)
 
 
-def _panels(comparison: Comparison, found: Cross, panels, norm: TwoSlopeNorm, digits: int) -> Figure:
-    figure = Figure(figsize=(WIDTH, 3))
-    rows, columns = found.difference.values.shape
-    names = [wrap(str(name), 22) for name in found.difference.values.index]
-    heads = [wrap(str(name), 14) for name in found.difference.values.columns]
-    left = max(text_size(figure, name, TICK)[0] for name in names) + 4 * GAP
+class Room(NamedTuple):
+    """What one panel needs, in inches: for its cells, left of them and below them; and the texts that need it."""
+
+    names: list[str]
+    heads: list[str]
+    cells: tuple[float, float]
+    left: float
+    below: float
+
+
+def _room(figure: Figure, values: pd.DataFrame) -> Room:
+    names, heads = [wrap(str(each), 22) for each in values.index], [wrap(str(each), 14) for each in values.columns]
     cell = max(0.56, max(text_size(figure, head, TICK)[0] for head in heads) + GAP)
+    row = max(CELL_HEIGHT, max(name.count("\n") + 1 for name in names) * LINE)
+    left = max(text_size(figure, name, TICK)[0] for name in names) + 4 * GAP
     below = max(head.count("\n") + 1 for head in heads) * LINE + 2 * LINE
-    row_height = max(CELL_HEIGHT, max(name.count("\n") + 1 for name in names) * LINE)
-    size = (columns * cell, rows * row_height)
-    beside = 2 * (left + size[0]) + 2 * GAP <= FULL_WIDTH
-    width = max(WIDTH, (2 if beside else 1) * (left + size[0] + GAP) + GAP)
+    return Room(names, heads, (len(heads) * cell, len(names) * row), left, below)
+
+
+def _panels(comparison: Comparison, found: Cross, panels, norm: TwoSlopeNorm, digits: int) -> Figure:
+    """The panels beside each other if a page is wide enough, else below each other."""
+    figure = Figure(figsize=(WIDTH, 3))
+    room = _room(figure, found.difference.values)
+    beside = 2 * (room.left + room.cells[0] + GAP) <= FULL_WIDTH
+    width = max(WIDTH, (2 if beside else 1) * (room.left + room.cells[0] + GAP) + GAP)
     caption = heat_caption(comparison)
     if not beside:
         caption = caption.replace("Left:", "Above:").replace("Right:", "Below:")
     caption, _ = captioned(caption, width)
     foot = GAP + (caption.count("\n") + 2) * LINE
-    panel = size[1] + below + 2 * LINE
+    panel = room.cells[1] + room.below + 2 * LINE
     figure.set_size_inches(width, foot + (1 if beside else 2) * panel)
-    height = figure.get_figheight()
     for place, (title, cells) in enumerate(panels):
-        x = left + (width / 2 if beside and place else 0)
-        y = foot + below + (panel if not beside and place == 0 else 0)
-        axes = figure.add_axes((x / width, y / height, size[0] / width, size[1] / height))
+        x = room.left + (width / 2 if beside and place else 0)
+        y = foot + room.below + (panel if not beside and place == 0 else 0)
+        axes = add_axes(figure, x, y, *room.cells)
         _cells(axes, cells, found.baseline, norm, digits)
-        axes.set(xticks=range(columns), xticklabels=heads, yticks=range(rows), yticklabels=names)
-        axes.set_xlabel(found.axes[1])
-        axes.set_ylabel(found.axes[0])
-        at(figure, title, x, y + size[1] + 0.6 * LINE, size=FONT, weight="bold", va="center")
+        axes.set(xticks=range(len(room.heads)), xticklabels=room.heads, xlabel=found.axes[1])
+        axes.set(yticks=range(len(room.names)), yticklabels=room.names, ylabel=found.axes[0])
+        at(figure, title, x, y + room.cells[1] + 0.6 * LINE, size=FONT, weight="bold", va="center")
     write_caption(figure, caption)
     return figure
 

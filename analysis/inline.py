@@ -33,7 +33,8 @@ def inline(figure: Figure, name: str, text: str) -> Markup:
 
 def _size(figure: Figure) -> str:
     return (
-        f'style="width:{SCALE * figure.get_figwidth():.2f}in;max-width:100%" xmlns:xlink="http://www.w3.org/1999/xlink"'
+        f'style="width:{SCALE * figure.get_figwidth():.2f}in;min-width:{figure.get_figwidth():.2f}in" '
+        'xmlns:xlink="http://www.w3.org/1999/xlink"'
     )
 
 

@@ -7,13 +7,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.labels import paragraph, spread, within
+from analysis.labels import paragraph, spread, within, wrap
 from analysis.style import FONT, FULL_WIDTH, NOTE, TICK, WIDTH, dark, set_margins, text_size
 
 GAP = 0.12  # inches between a text and what it belongs to
 LINE = 1.3 * FONT / 72  # inches per line of text
 CAPTION_GAP = 0.6  # inches from the axes to the caption: tick labels and the axis label
 CAPTION_DENSITY = 19  # characters per inch
+PANEL = 1.25  # inches of height of a small panel
 CAPTION_COLOUR = "#666666"
 
 
@@ -21,6 +22,12 @@ def at(figure: Figure, text: str, x: float, y: float, size: float, va: str, **lo
     """Text at a place in inches from the lower left, or (negative) from the upper edge."""
     width, height = figure.get_size_inches()
     figure.text(x / width, (y if y >= 0 else height + y) / height, text, fontsize=size, va=va, **look)
+
+
+def add_axes(figure: Figure, x: float, y: float, width: float, height: float) -> Axes:
+    """Axes at a place in inches from the lower left."""
+    across, up = figure.get_size_inches()
+    return figure.add_axes((x / across, y / up, width / across, height / up))
 
 
 def write_caption(figure: Figure, caption: str) -> None:
@@ -76,6 +83,57 @@ def margin_labels(
         at(figure, names[key], edge + 2 * GAP, centre, size=TICK, va="center", color=dark(colours[key]))
 
 
+def one_panel(
+    draw: Callable[[Axes], Mapping[str, Point]],
+    names: Mapping[str, str],
+    colours: Mapping[str, str],
+    labels: tuple[str, str],
+    caption: str,
+    height: float = 2.3,
+) -> Figure:
+    """One panel; `draw` returns where the name of each line points from the right margin."""
+    figure = Figure(figsize=(WIDTH, height))
+    axes = figure.add_subplot()
+    points = draw(axes)
+    axes.set(xlabel=labels[0], ylabel=wrap(labels[1], 40, 2))
+    right, needed = room_for(figure, [names[key] for key in points])
+    width = max(WIDTH, right + 3.6)
+    caption, bottom = captioned(caption, width)
+    figure.set_size_inches(width, 0.2 + max(height, needed) + bottom)
+    set_margins(figure, 0.7, right, bottom, 0.2)
+    write_caption(figure, caption)
+    margin_labels(axes, points, names, colours)
+    return figure
+
+
+def two_panels(
+    draw: Callable[[Axes, int], Mapping[str, Point]],
+    titles: tuple[str, str],
+    names: Mapping[str, str],
+    colours: Mapping[str, str],
+    labels: tuple[str, str],
+    caption: str,
+) -> Figure:
+    """Two panels with one y axis; `draw` returns where names point to, those of the second are written beside it."""
+    figure = Figure(figsize=(WIDTH, 3))
+    right, needed = room_for(figure, list(names.values())) if any(names.values()) else (2 * GAP, 0)
+    width = max(WIDTH, right + 5)
+    caption, bottom = captioned(caption, width)
+    figure.set_size_inches(width, bottom + max(2.0, needed) + 2 * LINE)
+    panels = figure.subplots(1, 2, sharey=True)
+    set_margins(figure, 0.7, right, bottom, 2 * LINE)
+    figure.subplots_adjust(wspace=0.08)
+    for place, (axes, title) in enumerate(zip(panels, titles, strict=True)):
+        points = draw(axes, place)
+        axes.set_xlabel(labels[0])
+        at(figure, title, axes.get_position().x0 * width, -LINE, size=FONT, weight="bold", va="center")
+    panels[0].set_ylabel(wrap(labels[1], 40, 2))
+    write_caption(figure, caption)
+    if any(names.values()):
+        margin_labels(panels[1], points, names, colours)
+    return figure
+
+
 def small_panels(
     names: Sequence[str],
     draw: Callable[[Axes, int], None],
@@ -87,13 +145,24 @@ def small_panels(
     """One small panel per name, all with the same axes; `heading` is room in inches above them."""
     columns = min(columns, max(len(names), 2))
     rows = -(-len(names) // columns)
-    figure_width = max(WIDTH, FULL_WIDTH * columns / 4)
+    width = max(WIDTH, FULL_WIDTH * columns / 4)
     title = (max(name.count("\n") for name in names) + 1) * LINE
-    caption, bottom = captioned(caption, figure_width)
+    caption, bottom = captioned(caption, width)
     top = 0.1 + title + heading
-    height = bottom + top + rows * 1.25 + (rows - 1) * (title + 0.15)
-    figure = Figure(figsize=(figure_width, height))
+    height = bottom + top + rows * PANEL + (rows - 1) * (title + 0.15)
+    figure = Figure(figsize=(width, height))
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    _draw_panels(panels, names, draw, columns)
+    set_margins(figure, 0.7, GAP + 0.1, bottom, top)
+    figure.subplots_adjust(wspace=0.08, hspace=(title + 0.15) / PANEL)
+    figure.supxlabel(labels[0], fontsize=FONT, y=(bottom - 0.42) / height)
+    figure.supylabel(labels[1], fontsize=FONT, x=GAP / width)
+    write_caption(figure, caption)
+    return figure
+
+
+def _draw_panels(panels: np.ndarray, names: Sequence[str], draw: Callable[[Axes, int], None], columns: int) -> None:
+    """Draw into the first panels, as many as there are names, and remove the others."""
     for axes in panels:
         axes.set_autoscale_on(False)  # each line would make all panels look for new limits
     for place, (name, axes) in enumerate(zip(names, panels, strict=False)):
@@ -104,12 +173,6 @@ def small_panels(
         axes.remove()
     for axes in panels[max(len(names) - columns, 0) : len(names)]:
         axes.tick_params(labelbottom=True)  # also above an empty place
-    set_margins(figure, 0.7, GAP + 0.1, bottom, top)
-    figure.subplots_adjust(wspace=0.08, hspace=(title + 0.15) / 1.25)
-    figure.supxlabel(labels[0], fontsize=FONT, y=(bottom - 0.42) / height)
-    figure.supylabel(labels[1], fontsize=FONT, x=GAP / figure_width)
-    write_caption(figure, caption)
-    return figure
 
 
 def _fit(panels: Sequence[Axes]) -> None:

@@ -7,18 +7,7 @@ from matplotlib.figure import Figure
 from analysis.comparison import Comparison
 from analysis.curves import POINTS, Curve, Curves
 from analysis.forest import farthest, names_of, span, unless_few
-from analysis.labels import wrap
-from analysis.layout import (
-    GAP,
-    LINE,
-    at,
-    captioned,
-    margin_labels,
-    room_for,
-    small_panels,
-    step_ticks,
-    write_caption,
-)
+from analysis.layout import GAP, LINE, Point, at, one_panel, small_panels, step_ticks
 from analysis.style import (
     BAND,
     BASELINE,
@@ -26,9 +15,7 @@ from analysis.style import (
     MAX_COLOURS,
     OTHERS,
     TICK,
-    WIDTH,
     dark,
-    set_margins,
     style,
     variant_colours,
 )
@@ -52,32 +39,29 @@ def curves_caption(comparison: Comparison, lines: Curves) -> str:
 
 def curves(comparison: Comparison, lines: Curves, metric: str | None = None) -> Figure:
     """Curves of a metric (the comparison's) over steps."""
+    return drawn(comparison, lines, ("step", metric or comparison.metric), curves_caption(comparison, lines))
+
+
+def drawn(comparison: Comparison, lines: Curves, labels: tuple[str, str], caption: str) -> Figure:
+    """Curves of any numbers, with the labels of both axes."""
     with style():
         draw = _one_panel if len(lines) <= MAX_COLOURS else _small_multiples
-        return draw(comparison, lines, metric or comparison.metric)
+        return draw(comparison, lines, labels, caption)
 
 
-def _one_panel(comparison: Comparison, lines: Curves, metric: str) -> Figure:
-    figure = Figure(figsize=(WIDTH, 3))
-    axes = figure.add_subplot()
+def _one_panel(comparison: Comparison, lines: Curves, labels: tuple[str, str], caption: str) -> Figure:
     colours = variant_colours(list(comparison.table.index), comparison.baseline)
     if len(lines) == 1:
         colours = dict.fromkeys(lines, COLOURS[0])
-    for variant, line in lines.items():
-        _draw(axes, line, colours[variant], dashed=variant == comparison.baseline and len(lines) > 1)
-    axes.set(xlabel="step", ylabel=wrap(metric, 40, 2))
-    axes.margins(x=0.01)
-    step_ticks(axes)
-    names = names_of(comparison, lines, 26)
-    right, needed = room_for(figure, list(names.values()))
-    width = max(WIDTH, right + 3.6)
-    caption, bottom = captioned(curves_caption(comparison, lines), width)
-    figure.set_size_inches(width, 0.2 + max(2.3, needed) + bottom)
-    set_margins(figure, 0.7, right, bottom, 0.2)
-    write_caption(figure, caption)
-    ends = {variant: (line.steps[-1], line.iqm[-1]) for variant, line in lines.items()}
-    margin_labels(axes, ends, names, colours)
-    return figure
+
+    def draw(axes: Axes) -> dict[str, Point]:
+        for variant, line in lines.items():
+            _draw(axes, line, colours[variant], dashed=variant == comparison.baseline and len(lines) > 1)
+        axes.margins(x=0.01)
+        step_ticks(axes)
+        return {variant: (line.steps[-1], line.iqm[-1]) for variant, line in lines.items()}
+
+    return one_panel(draw, names_of(comparison, lines, 26), colours, labels, caption)
 
 
 def _draw(axes: Axes, line: Curve, colour: str, dashed: bool) -> None:
@@ -86,7 +70,7 @@ def _draw(axes: Axes, line: Curve, colour: str, dashed: bool) -> None:
     axes.plot(line.steps, line.iqm, color=colour, linestyle="--" if dashed else "-", marker=marker, markersize=4)
 
 
-def _small_multiples(comparison: Comparison, lines: Curves, metric: str) -> Figure:
+def _small_multiples(comparison: Comparison, lines: Curves, labels: tuple[str, str], caption: str) -> Figure:
     shown, chosen = farthest(comparison, lines)
     names = list(names_of(comparison, shown, 36, 2).values())
     many = len(lines) > MOST_LINES
@@ -100,7 +84,7 @@ def _small_multiples(comparison: Comparison, lines: Curves, metric: str) -> Figu
         _draw(axes, lines[shown[place]], COLOURS[0], dashed=False)
         step_ticks(axes, 4)
 
-    return small_panels(names, draw, ("step", metric), curves_caption(comparison, lines) + others + chosen)
+    return small_panels(names, draw, labels, caption + others + chosen)
 
 
 def _background(axes: Axes, lines: Curves, without: set[str], band: Curve | None) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis.direction import Better, better
 from analysis.load import Data
 from analysis.read import AnalysisError, read_yaml
 
@@ -32,6 +33,8 @@ class Measured(NamedTuple):
     """How it was taken from a run."""
     remarks: Sequence[str] = ()
     """What else a reader must know."""
+    better: Better = None
+    """Which end of it is the good one, if that is known."""
 
 
 class Budget(NamedTuple):
@@ -87,8 +90,9 @@ def measure(data: Data, metric: str | None = None, at: Budget | None = None, mat
     if at:
         return at_budget(data, metric, at)
     if metric and metric != data.score_metric:
-        return Measured(late_means(data, metric), metric, _late(data))
-    return Measured(data.runs.set_index("name")["score"], data.score_metric or "score", _late(data))
+        return Measured(late_means(data, metric), metric, _late(data), better=better(metric))
+    scores = data.runs.set_index("name")["score"]
+    return Measured(scores, data.score_metric or "score", _late(data), better="higher")
 
 
 def _late(data: Data) -> str:
@@ -149,7 +153,8 @@ def at_budget(data: Data, metric: str | None, at: Budget) -> Measured:
     if at.kind == "time":
         remarks.append("runs that trained as one batch share one clock: their times do not tell the arms apart.")
     values = values[values.index.isin(enough)]
-    return Measured(values, metric or data.score_metric or "score", _late(data), remarks)
+    direction = better(metric, data.score_metric) if metric else "higher"
+    return Measured(values, metric or data.score_metric or "score", _late(data), remarks, direction)
 
 
 def _late_scores(data: Data, rows: pd.DataFrame) -> pd.Series:
@@ -173,7 +178,8 @@ def at_target(data: Data, metric: str | None, at: Budget | None, target: Target)
     if len(never):
         listed = ", ".join(f"{data.labels[arm]} {never[arm]}" for arm in data.variants if arm in never)
         remarks.append(f"runs that never reached it, left out (differences are then of the seeds that did): {listed}.")
-    return Measured(values, f"{metric or kind} at {condition}", "taken where this is first so", remarks)
+    direction = better(metric, data.score_metric) if metric else "lower"  # a cost
+    return Measured(values, f"{metric or kind} at {condition}", "taken where this is first so", remarks, direction)
 
 
 def _amount(amount: float, kind: str) -> str:

@@ -4,7 +4,9 @@ import pandas as pd
 
 from analysis.comparison import ALPHA, MIN_SEEDS, Comparison
 from analysis.load import Data
-from analysis.statistics import min_p, seeds_for_p
+from analysis.power import min_p, seeds_for_p
+
+NO_WINS = "no win rate: whether more of it is better is not known"
 
 
 def notes(data: Data, comparison: Comparison) -> list[str]:
@@ -19,10 +21,10 @@ def _method(data: Data, comparison: Comparison) -> str:
     level = "IQM: interquartile mean over seeds [95 % percentile bootstrap]"
     if not comparison.others:
         return f"score: {score}. {level}."
+    wins = f"win rate: seeds with a {comparison.better} score" if comparison.better else NO_WINS
     return (
         f"score: {score}. {level}. difference: mean over paired seeds to {comparison.labels[comparison.baseline]}"
-        " [95 % paired t interval, not adjusted]; effect: difference / its SD over seeds;"
-        " win rate: seeds with a higher score."
+        f" [95 % paired t interval, not adjusted]; effect: difference / its SD over seeds; {wins}."
     )
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 
 from analysis import statistics
 from analysis.comparison import MIN_SEEDS, Comparison, correct, effect, level, no_effect, paired
+from analysis.direction import sign
 
 SUMMED = ("runs", "failed", "collapsed", "collapsed_of")
 
@@ -16,14 +17,15 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison | None:
 
     Scores are centred and divided by their SD over all runs of the stratum. The SD does not change when a variant and
     the baseline change places, so the sign flips stay exact: they test "no effect in any stratum". The interval of the
-    IQM resamples runs within strata. `superiority` is P(X > Y) of Agarwal et al. 2021, a point value, mean over strata.
+    IQM resamples runs within strata. `superiority` is P(X better than Y) of independent runs (Agarwal et al. 2021), a
+    point value, mean over strata.
     """
     if len(comparisons) < 2:
         return None
     first = comparisons[0]
     scores = pd.concat([_standard(each) for each in comparisons])
     strata = np.repeat([each.stratum for each in comparisons], [len(each.scores) for each in comparisons])
-    rows = {variant: _row(scores, strata, variant, first.baseline) for variant in first.table.index}
+    rows = {variant: _row(first, scores, strata, variant) for variant in first.table.index}
     for variant, row in rows.items():
         row |= {key: sum(int(each.table.loc[variant, key]) for each in comparisons) for key in SUMMED}
         row["superiority"] = _superiority(comparisons, variant)
@@ -32,7 +34,8 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison | None:
         f"pooled over {len(comparisons)} strata: scores in SDs of their stratum, units are pairs of stratum and seed, "
         "p tests no effect in any stratum, Holm over this table alone."
     )
-    pooled = first._replace(table=table, scores=scores, stratum="pooled", remarks=(remark,))
+    metric = " and ".join(dict.fromkeys(each.metric for each in comparisons))
+    pooled = first._replace(table=table, scores=scores, metric=metric, stratum="pooled", remarks=(remark,))
     return correct([pooled])[0]
 
 
@@ -44,16 +47,19 @@ def _standard(comparison: Comparison) -> pd.DataFrame:
     return (centred / (sd if sd > 0 else 1.0)).set_axis(index)
 
 
-def _row(scores: pd.DataFrame, strata: np.ndarray, variant: str, baseline: str) -> dict[str, float]:
+def _row(first: Comparison, scores: pd.DataFrame, strata: np.ndarray, variant: str) -> dict[str, float]:
     own = scores[variant].to_numpy()
     known = ~np.isnan(own)
     row = level(own[known])
     if row["n"] >= MIN_SEEDS:
         row["iqm_low"], row["iqm_high"] = statistics.stratified_iqm_interval(own[known], strata[known])
-    return row | (no_effect() if variant == baseline else effect(paired(scores, variant, baseline)))
+    if variant == first.baseline:
+        return row | no_effect()
+    return row | effect(paired(scores, variant, first.baseline), first.better)
 
 
 def _superiority(comparisons: Sequence[Comparison], variant: str) -> float:
     columns = [(each.scores[variant].dropna(), each.scores[each.baseline].dropna()) for each in comparisons]
-    shares = [statistics.superiority(x, y) for x, y in columns if len(x) and len(y)]
-    return float(np.mean(shares)) if shares else np.nan
+    way = sign(comparisons[0].better)
+    shares = [statistics.superiority(way * x, way * y) for x, y in columns if len(x) and len(y)]
+    return float(np.mean(shares)) if shares and comparisons[0].better else np.nan

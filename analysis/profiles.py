@@ -2,14 +2,16 @@
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.comparison import MIN_SEEDS
 from analysis.curves import Curve, Curves
 from analysis.labels import wrap_all
-from analysis.layout import captioned, margin_labels, room_for, write_caption
+from analysis.layout import Point, one_panel
 from analysis.load import Data
-from analysis.style import BAND, BASELINE, COLOURS, MAX_COLOURS, WIDTH, set_margins, style
+from analysis.style import BAND, style, variant_colours
+from analysis.variants import DEFAULT, key_value, split
 
 TASK = "task"
 MIN_TASKS = 3
@@ -23,18 +25,21 @@ def tasks_of(data: Data) -> list[str]:
 
 
 def profiles(data: Data) -> Curves:
-    """Per combination of the other choices, the share of runs above each threshold, tasks weighted equally.
+    """Per choice on the axes beside the task, the share of runs above each threshold, tasks weighted equally.
 
     Scores outside [0, 1] are first scaled to the range that the task's runs span. The band resamples runs within each
     task (stratified percentile bootstrap). Source: performance profiles, Agarwal et al. 2021.
     """
-    runs = data.runs[data.runs["status"] == "completed"].drop_duplicates(["variant", "seed"])
+    runs = data.runs[data.runs["status"] == "completed"].drop_duplicates([*data.axes, "seed"])
     runs = runs.dropna(subset=["score", TASK])
-    keys = [key for key in data.axes if key != TASK]
-    names = runs[keys].astype(str).agg(",".join, axis=1) if keys else pd.Series("all runs", index=runs.index)
-    runs = runs.assign(line=names, scaled=_scaled(runs))
+    runs = runs.assign(line=runs["variant"].map(_without_task), scaled=_scaled(runs))
     return {name: _profile([own["scaled"].to_numpy() for _, own in group.groupby(TASK)])
             for name, group in runs.groupby("line", sort=False)}  # fmt: skip
+
+
+def _without_task(variant: str) -> str:
+    """What a variant chooses beside the task: all of it where variants are arms within tasks."""
+    return ",".join(part for part in split(variant) if key_value(part)[0] != TASK) or DEFAULT
 
 
 def _scaled(runs: pd.DataFrame) -> pd.Series:
@@ -69,32 +74,26 @@ def profile_caption(data: Data, lines: Curves) -> str:
     )
 
 
-def profile(data: Data, lines: Curves) -> Figure:
-    """One line per combination of choices; higher is better."""
+def profile(data: Data, lines: Curves, baseline: str) -> Figure:
+    """One line per arm; higher is better."""
+    colours = variant_colours(data.variants if baseline in lines else list(lines), baseline)
+    labels = {name: data.labels.get(name, name) for name in lines}
+    wrapped = wrap_all(labels.values(), 26)
+
+    def draw(axes: Axes) -> dict[str, Point]:
+        for name, (x, share, low, high) in lines.items():
+            axes.fill_between(x, low, high, color=colours[name], alpha=BAND, linewidth=0, step="post")
+            axes.step(x, share, where="post", color=colours[name])
+        axes.set(xlim=(0, 1), ylim=(-0.02, 1.02))
+        return {name: _half(line) for name, line in lines.items()}
+
     with style():
-        figure = Figure(figsize=(WIDTH, 3))
-        axes = figure.add_subplot()
-        palette = (BASELINE, *COLOURS)
-        colours = {name: palette[place % MAX_COLOURS] for place, name in enumerate(lines)}
-        for name, line in lines.items():
-            axes.fill_between(
-                line.steps, line.low, line.high, color=colours[name], alpha=BAND, linewidth=0, step="post"
-            )
-            axes.step(line.steps, line.iqm, where="post", color=colours[name])
-        axes.set(xlabel="threshold", ylabel="share of runs above it", xlim=(0, 1), ylim=(-0.02, 1.02))
-        names = wrap_all(lines, 26)
-        right, needed = room_for(figure, list(names.values()))
-        width = max(WIDTH, right + 3.6)
-        caption, bottom = captioned(profile_caption(data, lines), width)
-        figure.set_size_inches(width, 0.2 + max(2.3, needed) + bottom)
-        set_margins(figure, 0.7, right, bottom, 0.2)
-        write_caption(figure, caption)
-        spots = {name: _half(line) for name, line in lines.items()}
-        margin_labels(axes, spots, names, colours)
-    return figure
+        names = {name: wrapped[label] for name, label in labels.items()}
+        axes_labels = "threshold", "share of runs above it"
+        return one_panel(draw, names, colours, axes_labels, profile_caption(data, lines))
 
 
-def _half(line: Curve) -> tuple[float, float]:
+def _half(line: Curve) -> Point:
     """Where a label points: the last threshold that half of the runs pass, so that labels are ordered by median."""
     place = int(np.flatnonzero(line.iqm >= min(0.5, line.iqm.max()))[-1])
     return line.steps[place], line.iqm[place]

@@ -12,7 +12,7 @@ DRAWS = 1_000
 def ranking_flips(scores: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     """How often k of the n seeds rank the variants otherwise than all n do: one row per k = 1 … n - 1.
 
-    scores: seed × variant; only seeds that all variants have. other_best: share of the draws in which another variant
+    scores: seed × variant; only seeds that all variants have. other_first: share of the draws in which another variant
     has the highest mean; swapped_pairs: mean share of the pairs of variants in the other order (a tie is one half).
     All subsets if there are at most 1,000, else as many random ones. A subset shares seeds with the whole, so fresh
     seeds would disagree more often.
@@ -28,8 +28,8 @@ def ranking_flips(scores: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
         best = means[:, whole.argmax()] < means.max(-1)
         agree = np.sign(means[:, first] - means[:, second]) * order
         swapped = ((1 - agree) / 2)[:, order != 0]
-        rows[k] = {"other_best": best.mean(), "swapped_pairs": swapped.mean() if swapped.size else 0.0}
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["other_best", "swapped_pairs"], dtype=float)
+        rows[k] = {"other_first": best.mean(), "swapped_pairs": swapped.mean() if swapped.size else 0.0}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["other_first", "swapped_pairs"], dtype=float)
 
 
 def _subsets(n: int, k: int, seed: int) -> np.ndarray:
@@ -43,14 +43,14 @@ def _subsets(n: int, k: int, seed: int) -> np.ndarray:
     return drawn
 
 
-def told(flips: pd.DataFrame) -> str:
-    """The share of other winners in words, for 1, 3, 5 and 10 seeds; empty if there is nothing to tell."""
+def told(flips: pd.DataFrame, first: str) -> str:
+    """How often another variant would have come first, with the `first` ("highest") mean; empty for one seed."""
     counts = [k for k in (1, 3, 5, 10, 20) if k in flips.index]
     if not counts:
         return ""
-    shares = ", ".join(f"{100 * flips.loc[k, 'other_best']:.0f}" for k in counts)
+    shares = ", ".join(f"{100 * flips.loc[k, 'other_first']:.0f}" for k in counts)
     seeds = ", ".join(map(str, counts))
     return (
-        f"with {seeds} of these {len(flips) + 1} seeds another variant would have had the highest mean in {shares} % "
+        f"with {seeds} of these {len(flips) + 1} seeds another variant would have had the {first} mean in {shares} % "
         "of the draws (fresh seeds would disagree more often)."
     )

@@ -4,59 +4,30 @@ import argparse
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pandas as pd
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from analysis.answer import Answer, Question, answer
 from analysis.comparison import seed_scores
 from analysis.configs import common, differing, variant_configs
+from analysis.details import CURVES, detailed, details
 from analysis.figures import Absent, Drawn, Evidence, gallery
 from analysis.grids import interaction_grid
-from analysis.inline import inline, spark
+from analysis.inline import inline
 from analysis.load import Data, load
 from analysis.read import AnalysisError
-from analysis.reproduce import run_command, sweep_command, versions
+from analysis.reproduce import sweep_command, versions
 from analysis.samples import Rows, read_samples
 from analysis.style import save
-from analysis.tables import NOTHING, Grid, comparison_grid, number, verdict_grid
+from analysis.tables import Grid, comparison_grid, plain, verdict_grid, yes_no
 from analysis.verdict import verdicts
 
 TEMPLATES = Path(__file__).parent / "templates"
-CURVES = ("reward/mean", "policy/entropy", "kl/ref_exact", "length/mean")  # of each run, beside its score's metric
-OF_ALL = ("profile", "clip", "overlong", "voting")  # figures that are the same for every stratum
-MOST_DETAILS = 200  # runs with curves and completions of their own
-LONGEST_TEXT = 300  # characters of a prompt or completion
+OF_ALL = ("profile", "clip", "overlong")  # figures that are the same for every stratum
 SHOWN_METRICS = (*CURVES, "kl/ref_k3", "length/correct", "length/wrong", "groups/zero_variance", "progress/completions")
-
-
-class Curve(NamedTuple):
-    """A run's small curve."""
-
-    name: str
-    svg: Markup
-
-
-class Moment(NamedTuple):
-    """A run's completions after some step, as text."""
-
-    step: int
-    rows: list[list[str]]
-
-
-class Detail(NamedTuple):
-    """The section of one run."""
-
-    name: str
-    status: str
-    reason: str | None
-    command: str | None
-    curves: list[Curve]
-    moments: list[Moment]
 
 
 class Page(NamedTuple):
@@ -119,7 +90,9 @@ def render(
     """The page as HTML; every text from a configuration or a completion is escaped by the template."""
     judged = verdicts(data.study, seed_scores(data, data.study.get("metric")), data.labels) if data.study else []
     chosen = detailed(data)
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, finalize=_printable
+    )
     return environment.get_template("report.html").render(
         title=data.folder.resolve().name,
         question=data.study.get("question"),
@@ -139,6 +112,13 @@ def render(
         own_command=f"python -m analysis.report {shlex.quote(str(data.folder))}",
         versions=versions(list(data.runs["folder"])),
     )
+
+
+def _printable(value: Any) -> Any:
+    """What a page cannot hold (control characters) or should not obey (direction marks), by its code."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return "".join(c if c.isprintable() or c.isspace() else f"\\u{ord(c):04x}" for c in value)
 
 
 def comparison_tables(found: Answer) -> dict[str, Grid]:
@@ -164,7 +144,7 @@ def overview(data: Data, found: Answer) -> str:
     counts = ", ".join(f"{count} {name}" for name, count in status.items())
     count, first = len(data.variants), found.comparisons[0]
     return (
-        f"{len(data.runs)} runs ({counts}) of {count} variant{'s' * (count > 1)}, compared by {first.metric} "
+        f"{len(data.runs)} runs ({counts}) of {count} variant{'s' * (count > 1)}, compared by {first.heading} "
         f"with {first.labels[first.baseline]}."
     )
 
@@ -190,72 +170,16 @@ def problems_grid(data: Data) -> Grid:
 def runs_grid(data: Data) -> Grid:
     """All runs with what they cost."""
     rows = [
-        [row.name, data.labels[row.variant], _plain(row.seed), row.status, _plain(row.score, 4), _yes(row.collapsed),
-         _plain(row.completions), _plain(row.tokens), _plain(row.wall_time_s, 1)]
+        [row.name, data.labels[row.variant], plain(row.seed), row.status, plain(row.score, 4), yes_no(row.collapsed),
+         plain(row.completions), plain(row.tokens), plain(row.wall_time_s, 1)]
         for row in data.runs.itertuples(index=False)
     ]  # fmt: skip
     headers = ["run", data.axis, "seed", "status", "score", "collapsed", "completions", "tokens", "seconds"]
     return Grid(headers, rows)
 
 
-def _plain(value: Any, digits: int = 0) -> str:
-    return NOTHING if pd.isna(value) else number(float(value), digits)
-
-
-def _yes(value: Any) -> str:
-    return NOTHING if pd.isna(value) else "yes" if value else "no"
-
-
-def detailed(data: Data) -> list[str]:
-    """Names of the runs that get a section: all if there are few, else what failed or collapsed first."""
-    runs = data.runs
-    odd = (runs["status"] != "completed") | runs["collapsed"].fillna(False).astype(bool)
-    chosen = {*[*runs.loc[odd, "name"], *runs.loc[~odd, "name"]][:MOST_DETAILS]}
-    return [name for name in runs["name"] if name in chosen]
-
-
-def details(data: Data, metric: str, samples: Mapping[str, Rows], chosen: Sequence[str]) -> list[Detail]:
-    """One section per chosen run."""
-    metrics = [name for name in dict.fromkeys([metric, *CURVES]) if name in data.metrics]
-    rows = dict(list(data.metrics[["name", "step", *metrics]].groupby("name")))
-    folders = dict(zip(data.runs["name"], data.runs["folder"], strict=True))
-    facts = {
-        row.name: (row.status, row.reason if isinstance(row.reason, str) else None) for row in data.runs.itertuples()
-    }
-    return [
-        Detail(
-            name,
-            *facts[name],
-            run_command(Path(folders[name])),
-            _curves(rows[name], metrics) if name in rows else [],
-            _moments(samples.get(name, [])),
-        )
-        for name in chosen
-    ]
-
-
-def _curves(rows: pd.DataFrame, metrics: Sequence[str]) -> list[Curve]:
-    steps = rows["step"].to_numpy()
-    return [Curve(name, spark(steps, rows[name].to_numpy(dtype=float), name)) for name in metrics]
-
-
-def _moments(rows: Rows) -> list[Moment]:
-    return [Moment(step, [_sample(row) for row in own]) for step, own in groupby(rows, lambda row: row.get("step"))]
-
-
-def _sample(row: Mapping[str, Any]) -> list[str]:
-    texts = [str(row.get(key, "")) for key in ("prompt", "completion")]
-    numbers = [row.get(key) for key in ("reward", "advantage")]
-    return [
-        *(text[:LONGEST_TEXT] + "…" * (len(text) > LONGEST_TEXT) for text in texts),
-        _yes(row.get("correct")),
-        *(number(value, 2, sign=place > 0) if isinstance(value, int | float) else NOTHING
-          for place, value in enumerate(numbers)),
-    ]  # fmt: skip
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; 0: written, 2: nothing could be compared."""
+    """Command line; 0: written, 1: written, and some runs failed or are damaged, 2: nothing could be compared."""
     parser = argparse.ArgumentParser(prog="python -m analysis.report", description=__doc__)
     parser.add_argument("folder", help="a sweep's folder, such as runs/<sweep>")
     parser.add_argument("--baseline", help="variant to compare with; the first unless named")
@@ -273,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for absent in page.absent:
         print(f"left out: {absent.title}: {absent.reason}")
     print(page.path)
-    return 0
+    return int(bool(page.answer.data.problems))
 
 
 def save_figures(figures: Sequence[Drawn], folder: Path) -> list[Path]:

@@ -5,15 +5,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.comparison import MIN_SEEDS, Comparison
+from analysis.comparison import MIN_SEEDS, Comparison, late_means
 from analysis.forest import unless_few
-from analysis.labels import wrap, wrap_all
-from analysis.layout import GAP, LINE, at, captioned, margin_labels, room_for, write_caption
+from analysis.labels import wrap_all
+from analysis.layout import Point, two_panels
 from analysis.load import Data
 from analysis.statistics import iqm, iqm_interval
-from analysis.style import BAND, COLOURS, FONT, WIDTH, set_margins, style
+from analysis.style import BAND, COLOURS, style
 
 KEYS = ("group_size", "group_size.completions")
 ROLLOUTS = "progress/completions"
@@ -55,19 +56,12 @@ def scaling(data: Data, comparison: Comparison, key: str) -> Scaling | None:
         return None
     ends = rows.groupby("name")[["step", ROLLOUTS]].max().min()
     lines = [
-        _lines(data, runs, key, _late(rows[rows[cost] <= ends[cost]], metric, data.share))
+        _lines(data, runs, key, late_means(data, metric, rows[rows[cost] <= ends[cost]]))
         for cost in ("step", ROLLOUTS)
     ]
     if max(line.sizes.size for line in lines[0].values()) < 2:
         return None
     return Scaling(int(ends["step"]), int(ends[ROLLOUTS]), *lines)
-
-
-def _late(rows: pd.DataFrame, metric: str, share: float) -> pd.Series:
-    """Mean per run over the last share of its rows."""
-    groups = rows.groupby("name", sort=False)[metric]
-    count = np.ceil((share * groups.transform("size")).round(9)).clip(lower=1)
-    return rows[groups.cumcount(ascending=False) < count].groupby("name")[metric].mean()
 
 
 def _lines(data: Data, runs: pd.DataFrame, key: str, scores: pd.Series) -> dict[str, Line]:
@@ -106,30 +100,18 @@ def group_sizes(comparison: Comparison, found: Scaling) -> Figure:
     """Score over group size, twice."""
     names = wrap_all(found.at_steps, 22)
     colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
+
+    def draw(axes: Axes, place: int) -> dict[str, Point]:
+        lines = (found.at_steps, found.at_rollouts)[place]
+        _panel(axes, lines, colours)
+        return {name: (line.sizes[-1], line.iqm[-1]) for name, line in lines.items()}
+
     with style():
-        figure = Figure(figsize=(WIDTH, 3))
-        right, needed = room_for(figure, list(names.values())) if any(names) else (2 * GAP, 0)
-        width = max(WIDTH, right + 5)
-        caption, bottom = captioned(scaling_caption(found), width)
-        figure.set_size_inches(width, bottom + max(2.0, needed) + 2 * LINE)
-        panels = figure.subplots(1, 2, sharey=True)
-        set_margins(figure, 0.7, right, bottom, 2 * LINE)
-        figure.subplots_adjust(wspace=0.08)
-        for axes, lines, title in zip(
-            panels, (found.at_steps, found.at_rollouts), ("equal steps", "equal rollouts"), strict=True
-        ):
-            _panel(axes, lines, colours)
-            x = axes.get_position().x0 * width
-            at(figure, title, x, figure.get_figheight() - LINE, size=FONT, weight="bold", va="center")
-        panels[0].set_ylabel(wrap(comparison.metric, 40, 2))
-        write_caption(figure, caption)
-        if any(names):
-            ends = {name: (line.sizes[-1], line.iqm[-1]) for name, line in found.at_rollouts.items()}
-            margin_labels(panels[1], ends, names, colours)
-    return figure
+        titles, labels = ("equal steps", "equal rollouts"), ("completions a prompt", comparison.metric)
+        return two_panels(draw, titles, names, colours, labels, scaling_caption(found))
 
 
-def _panel(axes, lines: dict[str, Line], colours: dict[str, str]) -> None:
+def _panel(axes: Axes, lines: dict[str, Line], colours: dict[str, str]) -> None:
     for name, line in lines.items():
         axes.fill_between(line.sizes, line.low, line.high, color=colours[name], alpha=BAND, linewidth=0)
         axes.plot(line.sizes, line.iqm, "o-", color=colours[name], markersize=4)
@@ -137,4 +119,3 @@ def _panel(axes, lines: dict[str, Line], colours: dict[str, str]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [f"{size:g}" for size in sizes], minor=False)
     axes.minorticks_off()
-    axes.set_xlabel("completions a prompt")

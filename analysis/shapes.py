@@ -11,11 +11,12 @@ from math import comb
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.labels import wrap_all
-from analysis.layout import GAP, LINE, at, captioned, margin_labels, room_for, write_caption
-from analysis.style import BASELINE, COLOURS, FONT, OTHERS, WIDTH, save, set_margins, style, text_size
+from analysis.layout import GAP, LINE, Point, at, captioned, one_panel, two_panels, write_caption
+from analysis.style import BASELINE, COLOURS, OTHERS, WIDTH, save, set_margins, style, text_size
 
 Array = np.ndarray
 PALETTE = (BASELINE, *COLOURS)
@@ -69,7 +70,7 @@ def voting_figure(accuracies: Sequence[float] = (0.7,)) -> Figure:
         "most votes among three answers (wrong ones equally likely, ties broken fairly), or a majority of two. No "
         "interval: nothing is sampled, n does not apply."
     )
-    figure = _figure(lines, VOTES, "votes", "probability that the vote is right", caption)
+    figure = _figure(lines, VOTES, ("votes", "probability that the vote is right"), caption)
     figure.axes[0].set_xticks(VOTES)
     return figure
 
@@ -81,30 +82,20 @@ def clip_figure(bounds: Sequence[tuple[float, float]] = ((0.2, 0.2), (0.2, 0.28)
         "min(ρA, clip(ρ)A), the objective of one token: where a line is flat, the token's gradient is 0. Left: A = +1; "
         "right: A = −1. Dotted: no clip. A formula: there is no interval, n does not apply."
     )
+    names = {bound: f"1 − {bound[0]:g}, 1 + {bound[1]:g}" for bound in bounds}
+    colours = dict(zip(names, PALETTE * (1 + len(bounds) // len(PALETTE)), strict=False))
+
+    def draw(axes: Axes, place: int) -> dict[tuple[float, float], Point]:
+        advantage = (1.0, -1.0)[place]
+        axes.plot(ratios, advantage * ratios, ":", color=OTHERS, zorder=1)
+        lines = {bound: clipped(ratios, advantage, *bound) for bound in bounds}
+        for bound, line in lines.items():
+            axes.plot(ratios, line, color=colours[bound])
+        axes.margins(x=0.01)
+        return {bound: (ratios[-1], line[-1]) for bound, line in lines.items()}
+
     with style():
-        figure = Figure(figsize=(WIDTH, 3))
-        names = {bound: f"1 − {bound[0]:g}, 1 + {bound[1]:g}" for bound in bounds}
-        right, needed = room_for(figure, list(names.values()))
-        text, bottom = captioned(caption, max(WIDTH, right + 5))
-        figure.set_size_inches(max(WIDTH, right + 5), bottom + max(2.0, needed) + 2 * LINE)
-        panels = figure.subplots(1, 2)
-        set_margins(figure, 0.7, right, bottom, 2 * LINE)
-        figure.subplots_adjust(wspace=0.25)
-        colours = dict(zip(names, PALETTE * (1 + len(bounds) // len(PALETTE)), strict=False))
-        for axes, advantage in zip(panels, (1.0, -1.0), strict=True):
-            axes.plot(ratios, advantage * ratios, ":", color=OTHERS, zorder=1)
-            for bound in bounds:
-                axes.plot(ratios, clipped(ratios, advantage, *bound), color=colours[bound])
-            axes.set(xlabel="ratio ρ")
-            x = axes.get_position().x0 * figure.get_figwidth()
-            sign = "A = +1" if advantage > 0 else "A = −1"
-            at(figure, sign, x, figure.get_figheight() - LINE, size=FONT, weight="bold", va="center")
-        panels[0].set_ylabel("objective")
-        write_caption(figure, text)
-        panels[1].margins(x=0.01)
-        ends = {bound: (ratios[-1], clipped(ratios, -1.0, *bound)[-1]) for bound in bounds}
-        margin_labels(panels[1], ends, names, colours)
-    return figure
+        return two_panels(draw, ("A = +1", "A = −1"), names, colours, ("ratio ρ", "objective"), caption)
 
 
 def overlong_figure(settings: Sequence[tuple[float, float, float, int]] = ((1000, 200, 1, 1),)) -> Figure:
@@ -117,7 +108,7 @@ def overlong_figure(settings: Sequence[tuple[float, float, float, int]] = ((1000
         "tokens before the cap (shaded for the first line), then all of it. A formula: there is no interval, n does "
         "not apply."
     )
-    figure = _figure(lines, lengths, "tokens", "added to the reward", caption)
+    figure = _figure(lines, lengths, ("tokens", "added to the reward"), caption)
     cap, cache, *_ = settings[0]
     figure.axes[0].axvspan(cap - cache, cap, color=OTHERS, alpha=0.5, linewidth=0, zorder=0)
     return figure
@@ -141,17 +132,9 @@ def advantage_figure(values: Mapping[str, Array], colours: Mapping[str, str], ca
         figure.set_size_inches(width, bottom + len(names) * height + 0.2)
         axes = figure.add_subplot()
         set_margins(figure, left, right, bottom, 0.2)
-        reach = max(abs(v).max() for v in values.values()) or 1.0
-        edges = np.linspace(-reach, reach, 42)
-        for place, (name, own) in enumerate(values.items()):
-            counts, _ = np.histogram(own, edges)
-            base = len(names) - 1 - place
-            axes.stairs(base + 0.85 * counts / counts.max(), edges, baseline=base, fill=True, color=colours[name])
-        axes.axvline(0, color=BASELINE, linewidth=0.6, linestyle="--", zorder=3)
+        _histograms(axes, values, colours)
         axes.set(yticks=[len(names) - 0.6 - i for i in range(len(names))], yticklabels=names, ylim=(0, len(names)))
-        axes.set(xlabel=label, xlim=(-1.05 * reach, 1.05 * reach))
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(label)
         write_caption(figure, text)
         for place, note in enumerate(notes):
             y = axes.transData.transform((0, len(names) - 0.6 - place))[1] / figure.dpi
@@ -159,24 +142,30 @@ def advantage_figure(values: Mapping[str, Array], colours: Mapping[str, str], ca
     return figure
 
 
-def _figure(lines: Mapping[str, Sequence[float]], x: Sequence[float], xlabel: str, ylabel: str, caption: str) -> Figure:
-    with style():
-        figure = Figure(figsize=(WIDTH, 3))
-        axes = figure.add_subplot()
-        names = wrap_all(lines, 26)
-        colours = dict(zip(lines, PALETTE * (1 + len(lines) // len(PALETTE)), strict=False))
+def _histograms(axes: Axes, values: Mapping[str, Array], colours: Mapping[str, str]) -> None:
+    """One row per name, from the top, each as high as its row."""
+    reach = max(abs(own).max() for own in values.values()) or 1.0
+    edges = np.linspace(-reach, reach, 42)
+    for base, (name, own) in zip(reversed(range(len(values))), values.items(), strict=True):
+        counts, _ = np.histogram(own, edges)
+        axes.stairs(base + 0.85 * counts / counts.max(), edges, baseline=base, fill=True, color=colours[name])
+    axes.axvline(0, color=BASELINE, linewidth=0.6, linestyle="--", zorder=3)
+    axes.set_xlim(-1.05 * reach, 1.05 * reach)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+
+
+def _figure(lines: Mapping[str, Sequence[float]], x: Sequence[float], labels: tuple[str, str], caption: str) -> Figure:
+    colours = dict(zip(lines, PALETTE * (1 + len(lines) // len(PALETTE)), strict=False))
+
+    def draw(axes: Axes) -> dict[str, Point]:
         for name, y in lines.items():
             axes.plot(x, y, "o-" if len(x) < 20 else "-", color=colours[name], markersize=3.5)
-        axes.set(xlabel=xlabel, ylabel=ylabel)
         axes.margins(x=0.02)
-        right, needed = room_for(figure, list(names.values()))
-        width = max(WIDTH, right + 3.6)
-        text, bottom = captioned(caption, width)
-        figure.set_size_inches(width, 0.2 + max(2.0, needed) + bottom)
-        set_margins(figure, 0.7, right, bottom, 0.2)
-        write_caption(figure, text)
-        margin_labels(axes, {name: (x[-1], y[-1]) for name, y in lines.items()}, names, colours)
-    return figure
+        return {name: (x[-1], y[-1]) for name, y in lines.items()}
+
+    with style():
+        return one_panel(draw, wrap_all(lines, 26), colours, labels, caption, height=2.0)
 
 
 def groups_figure(groups: int = 500, size: int = 8) -> Figure:

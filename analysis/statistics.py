@@ -8,7 +8,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import nctdtr, ndtri, stdtrit
+from scipy.special import ndtri, stdtrit
 
 Array = np.ndarray
 
@@ -196,20 +196,6 @@ def sign_flip_p(differences: Array, seed: int = 0) -> float:
     return float((1 + (np.abs(flips @ differences) >= observed).sum()) / (1 + RANDOM_FLIPS))
 
 
-def min_p(n: int) -> float:
-    """Smallest two-sided p that `sign_flip_p` can give with n seeds: 2/2ⁿ (0.0625 at n = 5), 1/10 000 beyond n = 14."""
-    exact = 2.0 / 2.0**n if n > 0 else 1.0
-    return exact if n <= EXACT_SEEDS else max(exact, 1 / (1 + RANDOM_FLIPS))
-
-
-def seeds_for_p(comparisons: int = 1, alpha: float = 0.05) -> int:
-    """Fewest seeds with which one of m Holm-corrected comparisons can reach alpha: m·min_p(n) ≤ alpha."""
-    n = 1
-    while comparisons * min_p(n) > alpha and n < EXACT_SEEDS:
-        n += 1
-    return n
-
-
 def holm(p: Array) -> Array:
     """Holm's step-down adjustment `[m] → [m]`: running maximum of (m - rank)·p₍rank₎, at most 1; NaN are not counted.
 
@@ -222,40 +208,6 @@ def holm(p: Array) -> Array:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return adjusted
-
-
-def power(effect_size: float, n: int, alpha: float = 0.05) -> float:
-    """Power of the two-sided paired t test: P(|T| > t_crit), T noncentral t(n-1) with noncentrality d·√n."""
-    critical, shift = stdtrit(n - 1, 1 - alpha / 2), effect_size * np.sqrt(n)
-    lower_tail = np.nan_to_num(nctdtr(n - 1, shift, -critical))  # SciPy gives NaN where it is below 1e-10
-    return float(1 - nctdtr(n - 1, shift, critical) + lower_tail)
-
-
-@cache
-def detectable_effect_size(n: int, alpha: float = 0.05, target: float = 0.8) -> float:
-    """Effect size d̄/SD that a paired t test with n seeds finds with probability 0.8 (bisection); n < 3: NaN."""
-    if n < 3:
-        return np.nan
-    low, high = 0.0, 3 * float(stdtrit(n - 1, 1 - alpha / 2))
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if power(middle, n, alpha) >= target else (middle, high)
-    return high
-
-
-def minimum_detectable_effect(sd: float, n: int, alpha: float = 0.05, comparisons: int = 1) -> float:
-    """Smallest true mean difference found with 80 % power: SD(d)·d(n, alpha/m) by the paired t test; n < 3: NaN."""
-    return float(sd) * detectable_effect_size(int(n), alpha / max(comparisons, 1))
-
-
-def seeds_needed(effect_size: float, alpha: float = 0.05, target: float = 0.8, limit: int = 100_000) -> int:
-    """Fewest seeds with which a paired t test finds the effect size d̄/SD with probability `target` (10 for d = 1)."""
-    n = 3
-    while power(abs(effect_size), n, alpha) < target:
-        n += 1
-        if n > limit:
-            raise ValueError(f"effect size {effect_size:g} needs more than {limit} seeds")
-    return n
 
 
 def superiority(scores: Array, baseline: Array) -> float:

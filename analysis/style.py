@@ -27,6 +27,7 @@ SETTINGS = {
     "axes.titlesize": FONT,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
+    "axes.titley": 1.0,  # where it would be anyway; looking for it takes a fourth of the time of small panels
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.6,
@@ -68,9 +69,9 @@ def dark(colour: str) -> str:
     return to_hex([0.8 * channel for channel in to_rgb(colour)])
 
 
-def text_size(figure: Figure, text: str, size: float) -> tuple[float, float]:
+def text_size(figure: Figure, text: str, size: float, **look: str) -> tuple[float, float]:
     """Width and height of a text in inches."""
-    artist = figure.text(0, 0, text, fontsize=size)
+    artist = figure.text(0, 0, text, fontsize=size, **look)
     box = artist.get_window_extent()
     artist.remove()
     return box.width / figure.dpi, box.height / figure.dpi

@@ -1,7 +1,7 @@
 """A comparison as text: one list of columns, written to the terminal, Markdown, LaTeX and CSV."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,8 +18,9 @@ NOTHING = "–"
 LATEX = str.maketrans(
     {character: rf"\{character}" for character in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"}
-    | {"−": "$-$", "±": r"$\pm$", "–": "--", "∞": r"$\infty$", "≥": r"$\geq$", "×": r"$\times$"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\char34{}", "-": "-{}"}
+    | {"`": r"\textasciigrave{}", "'": r"\textquotesingle{}"}
+    | {"−": "$-$", "±": r"$\pm$", "–": r"\textendash{}", "∞": r"$\infty$", "≥": r"$\geq$", "×": r"$\times$"}
 )
 
 
@@ -62,6 +63,16 @@ def share(part: float, whole: float) -> str:
     return f"{part:g}/{whole:g}" if whole else NOTHING
 
 
+def plain(value: Any, digits: int = 0) -> str:
+    """A number of a run, which may be missing."""
+    return NOTHING if pd.isna(value) else number(float(value), digits)
+
+
+def yes_no(value: Any) -> str:
+    """A truth value, which may be missing."""
+    return NOTHING if pd.isna(value) else "yes" if value else "no"
+
+
 def comparison_grid(comparison: Comparison) -> Grid:
     """All columns of a comparison; a sweep with one variant has only levels."""
     columns = _level_columns(comparison) | (_effect_columns(comparison) if comparison.others else {})
@@ -91,10 +102,11 @@ def _effect_columns(comparison: Comparison) -> dict[str, Cell]:
     def difference(variant: str, row: pd.Series) -> str:
         return interval(row["difference"], row["difference_low"], row["difference_high"], digits, sign=True)
 
+    wins: dict[str, Cell] = {"win rate [95 %]": lambda variant, row: win_rate(row)}
     columns: dict[str, Cell] = {
         "difference [95 %]": difference,
         "effect": lambda variant, row: number(row["effect_size"], 2, sign=True),
-        "win rate [95 %]": lambda variant, row: win_rate(row),
+        **(wins if comparison.better else {}),
         "p": lambda variant, row: p_value(row["p"]) if reachable(row, 1) else NOTHING,
         "p (Holm)": lambda variant, row: corrected[variant],
         "detectable": lambda variant, row: number(row["detectable"], digits),

@@ -64,7 +64,8 @@ def screen(folder: str | Path, width: int, baseline: str | None = None, metric: 
     comparison = compare(comparable, metric, wanted if wanted and known(wanted, data.labels) else None)
     counts = ", ".join(f"{count} {name}" for name, count in status.value_counts().items())
     total = data.config.get("steps")
-    title = f"{data.folder.resolve().name}: {metric} up to step {reached}{f' of {total}' if total else ''}; {counts}"
+    end = f"{reached} of {total}" if total else reached
+    title = f"{data.folder.resolve().name}: {comparison.heading} up to step {end}; {counts}"
     console = Console(width=width, force_terminal=True)
     with console.capture() as drawn:
         print_grid(fit(comparison_grid(comparison), width), console, title)

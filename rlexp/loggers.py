@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -62,8 +63,9 @@ class Wandb:
 
     def log(self, step: int, row: Mapping[str, int | float]) -> None:
         """Log a row; the step is passed on, as wandb's own count starts at 0 again in each offline run."""
+        finite = {key: value if math.isfinite(value) else None for key, value in row.items()}  # as in metrics.jsonl
         with _surviving():
-            self.run.log({"step": step, **row}, step=step, commit=True)  # else the row waits for the next one
+            self.run.log({"step": step, **finite}, step=step, commit=True)  # else the row waits for the next one
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
         """Add the numbers and words of the summary (wandb knows the last row by itself) and close the run."""

@@ -1,9 +1,8 @@
 """The command line of analysis.compare: its options, its files, its exit codes."""
 
 import json
+import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,6 @@ from analysis.compare import main
 from analysis.measure import Budget, Target
 from analysis.tables import Grid, latex
 
-ROOT = Path(__file__).parents[1]
 SQUARE = [f"norm={norm},clip={clip}" for norm in ("local", "hybrid") for clip in ("symmetric", "higher")]
 
 
@@ -89,7 +87,8 @@ def test_tasks_are_printed_apart_and_pooled(tmp_path, capsys):
     names = [f"norm={norm},task={task}" for task in ("sort", "copy") for norm in ("local", "hybrid")]
     folder = write_sweep(tmp_path, random_scores(names, 5), 4)
     code, text, _ = run(capsys, folder)
-    assert code == 0 and all(f"{METRIC}, {part}" in text for part in ("task=sort", "task=copy", "pooled"))
+    title = f"{METRIC} (higher is better), "
+    assert code == 0 and all(title + part in text for part in ("task=sort", "task=copy", "pooled"))
     assert "pooled over 2 strata" in text and "task=sort: p cannot" not in text
     table = pd.read_csv(folder / "analysis/table.csv")
     assert table["stratum"].tolist() == ["task=sort"] * 2 + ["task=copy"] * 2 + ["pooled"] * 2
@@ -132,13 +131,24 @@ def test_only_what_is_asked_for_is_parsed_and_it_makes_no_difference(square, cap
     assert np.isfinite(few["mean"]).all()
 
 
-def test_module_runs(square):
-    command = [sys.executable, "-m", "analysis.compare", str(square), "--by", "norm", "--at", "rollouts"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert (
-        done.returncode == 0 and done.stderr == "" and "at equal rollouts: the rows up to 640 rollouts" in done.stdout
-    )
-    assert (square / "analysis/effects.svg").exists()
+def test_arms_at_an_equal_budget_are_told(square, capsys):
+    code, text, error = run(capsys, square, "--by", "norm", "--at", "rollouts")
+    assert (code, error) == (0, "") and "at equal rollouts: the rows up to 640 rollouts" in text
+
+
+def test_every_ascii_character_survives_latex(tmp_path):
+    if not (shutil.which("pdflatex") and shutil.which("pdftotext")):
+        pytest.skip("pdflatex and pdftotext are missing (apt-get install texlive-latex-recommended poppler-utils)")
+    names = ["a=!#$%&()*+./:;<=>?@[]^_{|}~", r"a=\begin{x}", "a='quoted'", "[1e-3,--,---]", "* a", '"']
+    text = latex(Grid(["a_b \\ c", "50 %"], [[name, "−0.1 ± ∞"] for name in names]))
+    page = r"\documentclass{article}\usepackage{booktabs}\begin{document}" + text + r"\end{document}"
+    (tmp_path / "page.tex").write_text(page, encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+    subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    command = ["pdftotext", "-raw", "page.pdf", "-"]
+    shown = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    typeset = str.maketrans("^~_", "ˆ˜ ")  # as the standard font has them
+    assert [name for name in names[:5] if name.translate(typeset) not in shown] == []
 
 
 def test_a_row_that_starts_with_a_bracket_is_no_argument_of_latex():

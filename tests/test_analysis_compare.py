@@ -132,6 +132,7 @@ def test_a_null_result_says_what_it_could_have_missed(tmp_path):
     assert f"could have missed effects below: global {detectable:.2g}" in text
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("scores", [{"default": [0.5, 0.6, 0.7]}, random_scores(NAMES, 1)])
 def test_one_variant_or_one_seed_is_reported(tmp_path, scores):
     text, result = printed(write_sweep(tmp_path, scores, 10))

@@ -1,15 +1,16 @@
 """Figures: nothing overlaps, nothing is cut, and what is drawn is what the table says."""
 
-from itertools import combinations
+import inspect
 
 import numpy as np
 import pytest
 from analysis_fixtures import random_scores, write_sweep
+from figure_checks import check
 from matplotlib.colors import to_hex
-from matplotlib.text import Text
-from report_fixtures import ALL_CASES, CASES, write_case, write_report_sweep
+from report_fixtures import CASES, write_case, write_report_sweep
 
-from analysis import frontier, heatmap, profiles, scaling, shapes
+from analysis import clips, forest, frontier, heatmap, profiles, scaling, shapes, votes
+from analysis.answer import Question, answer
 from analysis.comparison import compare
 from analysis.configs import variant_configs
 from analysis.curves import POINTS, learning_curves
@@ -25,51 +26,42 @@ def evidence(folder) -> Evidence:
     return Evidence(data, compare(data), data, variant_configs(data), read_samples(data))
 
 
+KNOBS = {"low": 0.15, "high": 0.3, "high_final": 0.7, "c": 1.7, "delta": 1.9, "lower": 0.6, "upper": 1.6}
+KNOBS |= {"tau_positive": 1.0, "tau_negative": 2.0, "beta": 0.4, "share": 0.1, "coef": 0.0, "lb": 1.0, "ub": 5.0}
+KNOBS |= {"k_positive": 2.0, "lambda_positive": 3.0, "k_negative": 3.0, "lambda_negative": 2.0}
 TOGETHER = {f"norm={i}": list(np.random.default_rng(i).normal(0.8, 0.001, 6)) for i in range(7)}
 
 
-@pytest.fixture(scope="module", params=[*ALL_CASES, "7 that end together", "formulas"])
-def figures(request, tmp_path_factory) -> list:
-    """Everything that can be drawn from a sweep, or from nothing."""
-    folder = tmp_path_factory.mktemp("case") / "sweep"
-    if request.param == "formulas":
-        return [draw() for draw in shapes.FIGURES.values()]
-    if request.param == "7 that end together":
-        write_sweep(folder, TOGETHER, 10_000 // 500)
-    else:
-        write_case(folder, request.param)
-    drawn, _ = gallery(evidence(folder))
-    return [each.figure for each in drawn]
+def test_nothing_overlaps_where_seven_lines_end_together(tmp_path):
+    drawn, _ = gallery(evidence(write_sweep(tmp_path / "sweep", TOGETHER, 20)))
+    for each in drawn:
+        check(each.figure)
 
 
-def texts(figure) -> list[Text]:
-    """All texts that are drawn; ticks outside the limits belong to a figure but are not."""
-    figure.draw_without_rendering()
-    ticks = [tick for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for tick in axis.majorTicks]
-    drawn = [t for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for t in _inside(axis)]
-    hidden = {id(label) for tick in ticks if tick not in drawn for label in (tick.label1, tick.label2)}
-    return [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip() and id(t) not in hidden]
+@pytest.mark.parametrize("name", shapes.FIGURES)
+def test_nothing_overlaps_in_the_figures_of_formulas(name):
+    check(shapes.FIGURES[name]())
 
 
-def _inside(axis) -> list:
-    low, high = sorted(axis.get_view_interval())
-    return [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+@pytest.mark.parametrize("names", [["naive", "ppo", "topr"], ["scheduled", *clips.WEIGHTS]])
+def test_nothing_overlaps_in_few_and_in_many_clips(names):
+    found = [(name, tuple((knob, KNOBS[knob]) for knob in knobs_of(name))) for name in names]
+    lines = {name: both for choice in found for name, both in clips.weights(choice).items()}
+    check(clips.clips_figure(lines, clips.clips_caption(found)))
 
 
-def test_no_text_covers_another_or_is_cut(figures):
-    for figure in figures:
-        boxes = [(text.get_text(), text.get_window_extent()) for text in texts(figure)]
-        width, height = figure.bbox.width, figure.bbox.height
-        cut = [text for text, box in boxes if box.x0 < 0 or box.y0 < 0 or box.x1 > width or box.y1 > height]
-        assert cut == []
-        assert [(a[0], b[0]) for a, b in combinations(boxes, 2) if a[1].padded(-0.5).overlaps(b[1].padded(-0.5))] == []
+def knobs_of(name):
+    from rlexp.clip import FUNCTIONS
+
+    return [each for each, parameter in inspect.signature(FUNCTIONS[name]).parameters.items() if parameter.kind == 3]
 
 
-def test_numbers_and_names_do_not_lie_on_the_data(figures):
-    for figure in figures:
-        panels = [axes.get_window_extent().padded(-1) for axes in figure.axes]
-        outside = [text for text in texts(figure) if text.axes is None]
-        assert not [text.get_text() for text in outside for panel in panels if panel.overlaps(text.get_window_extent())]
+def test_of_many_variants_the_farthest_get_a_panel(tmp_path):
+    scores = {f"norm={i}": [0.5 + 0.01 * abs(i - 10)] for i in range(30)}
+    comparison = compare(load(write_sweep(tmp_path / "sweep", scores, 4)))
+    shown, said = forest.farthest(comparison, comparison.table.index)
+    assert "24 of 29 variants" in said and len(shown) == 24 and "norm=0" not in shown
+    assert {f"norm={i}" for i in (7, 8, 9, 10, 11, 12, 13)} <= set(shown)  # farthest from the first, which has 0.6
 
 
 def test_filled_means_significant(tmp_path):
@@ -145,7 +137,7 @@ def test_curves_are_thinned_to_what_a_figure_shows(tmp_path):
 def test_heat_map_is_exactly_zero_at_the_baseline_and_interactions_are_differences_of_differences(tmp_path):
     comparison = compare(load(write_case(tmp_path / "sweep", "two axes")), baseline="norm=global,clip=b")
     found, scores = heatmap.cross(comparison), comparison.scores
-    assert found.baseline == ("global", "b") and found.difference.values.shape == (3, 4)
+    assert found.baseline == ("global", "b") and found.difference.values.shape == (3, 2)
     assert found.difference.values.loc["global", "b"] == 0.0
     cells = found.interaction.values
     assert (cells.loc["global"] == 0).all() and (cells["b"] == 0).all()
@@ -155,7 +147,7 @@ def test_heat_map_is_exactly_zero_at_the_baseline_and_interactions_are_differenc
         by_hand.append((y["none", "d"] - y["none", "b"]) - (y["global", "d"] - y["global", "b"]))
     assert cells.loc["none", "d"] == pytest.approx(np.mean(by_hand))
     texts_shown = [t.get_text() for t in heatmap.heat_map(comparison, found).axes[0].texts]
-    assert texts_shown[cells.columns.get_loc("b") + 4 * cells.index.get_loc("global")] == "0.000"
+    assert texts_shown[cells.columns.get_loc("b") + 2 * cells.index.get_loc("global")] == "0.000"
 
 
 @pytest.mark.parametrize("case", ["3 variants", "20 variants", "one variant"])
@@ -171,20 +163,21 @@ def test_group_sizes_at_equal_steps_and_at_equal_rollouts(tmp_path):
     found = scaling.scaling(data, compare(data), scaling.size_key(data))
     assert (found.steps, found.rollouts) == (40, 128 * 40) and set(found.at_steps) == {"norm=local", "norm=rloo"}
     line, cut = found.at_steps["norm=rloo"], found.at_rollouts["norm=rloo"]
-    assert line.sizes.tolist() == [2, 4, 8, 16] and (cut.iqm[:3] == line.iqm[:3]).all()
+    assert line.sizes.tolist() == [2, 4, 16] and (cut.iqm[:2] == line.iqm[:2]).all()
     own = data.metrics[(data.metrics["variant"] == "norm=rloo,group_size=16") & (data.metrics["step"] == 10)]
     values = np.sort(own["eval/greedy_accuracy"])
-    assert cut.iqm[3] == pytest.approx(values[1:-1].mean()) and cut.iqm[3] < line.iqm[3]
+    assert cut.iqm[2] == pytest.approx(values[1:-1].mean()) and cut.iqm[2] < line.iqm[2]
 
 
 def test_profile_is_the_share_of_runs_above_each_threshold_over_tasks(tmp_path):
-    found = evidence(write_case(tmp_path / "sweep", "tasks"))
-    lines = profiles.profiles(found.data)
-    runs = found.data.runs
+    data = load(write_case(tmp_path / "sweep", "tasks"))
+    runs = data.runs
     shares = [(runs.loc[(runs["norm"] == "global") & (runs["task"] == task), "score"] > 0.68).mean()
               for task in ("sort", "bandit", "length")]  # fmt: skip
-    assert lines["global"].iqm[68] == pytest.approx(np.mean(shares)) and 0 < np.mean(shares) < 1
-    assert (np.diff(lines["global"].iqm) <= 0).all() and (lines["global"].low <= lines["global"].high).all()
+    for arms in (data, answer(data, Question()).data):  # also where variants are arms within tasks
+        line = profiles.profiles(arms)["norm=global"]
+        assert line.iqm[68] == pytest.approx(np.mean(shares)) and len(set(shares)) > 1
+        assert (np.diff(line.iqm) <= 0).all() and (line.low <= line.high).all()
 
 
 def test_frontier_pairs_each_run_with_its_own_kl_and_keeps_who_is_not_beaten(tmp_path):
@@ -198,7 +191,8 @@ def test_frontier_pairs_each_run_with_its_own_kl_and_keeps_who_is_not_beaten(tmp
         return frontier.Cross(np.zeros(1), np.zeros(1), (kl, 0, 0), (score, 0, 0))
 
     points = {"a": at(1, 0.5), "b": at(2, 0.4), "c": at(3, 0.9), "d": at(3, 0.7)}
-    assert frontier.best(points) == ["a", "c"]
+    assert frontier.best(points, "higher") == ["a", "c"] and frontier.best(points, "lower") == ["a", "b"]
+    assert frontier.best(points, None) == []
 
 
 def test_votes_of_three_kinds_and_of_two():
@@ -223,6 +217,60 @@ def test_formulas_are_those_of_the_training_code():
     for power, function in ((1, shaping.overlong), (2, shaping.overlong_quadratic)):
         shaped = function(*offered, cap=1000, cache=200, factor=1.5)[0]
         np.testing.assert_allclose(shaped.numpy(), shapes.overlong(lengths, 1000, 200, 1.5, power), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted([*clips.WEIGHTS, "scheduled"]))
+def test_the_weight_of_a_gradient_is_that_of_the_training_code(name):
+    import torch
+
+    from rlexp.clip import FUNCTIONS
+
+    taken = inspect.signature(FUNCTIONS[name]).parameters
+    knobs = {knob: KNOBS[knob] for knob in knobs_of(name)}
+    old = torch.full((clips.RATIOS.size, 1, 1, 1), np.log(clips.OLD_PROBABILITY), dtype=torch.float64)
+    moved = torch.tensor(clips.RATIOS).log()[:, None, None, None]
+    drawn = clips.weights((name, tuple(knobs.items())))
+    for end, both in enumerate(drawn.values()):
+        given = {"progress": torch.full((clips.RATIOS.size,), float(end), dtype=torch.float64)}
+        given |= {"uniforms": torch.zeros_like(old)}
+        given = {each: value for each, value in given.items() if each in taken}
+        for advantage, weight in zip((1.0, -1.0), both, strict=True):
+            logs = (old + moved).requires_grad_()
+            losses = FUNCTIONS[name](logs, old, torch.full_like(old, advantage), old < 0, **given, **knobs)
+            losses.sum().backward()
+            np.testing.assert_allclose(weight * advantage, -logs.grad.ravel(), rtol=1e-9, atol=1e-12)
+    assert len(drawn) == 1 + (name == "scheduled")
+
+
+def test_clips_are_drawn_once_and_an_unknown_one_is_named():
+    configs = [{"clip.name": "ppo", "clip.low": 0.2, "clip.high": high, "lr": 1} for high in (0.2, 0.28, 0.2)]
+    found = clips.choices([*configs, {"clip.name": "mine"}, {}])
+    lines = {name: both for choice in found for name, both in clips.weights(choice).items()}
+    assert list(lines) == ["ppo,low=0.2,high=0.2", "ppo,low=0.2,high=0.28"]
+    assert "no formula is known here: mine." in clips.clips_caption(found)
+
+
+def test_a_vote_is_the_most_common_answer_of_all_choices_of_completions():
+    answers, correct = ["a", "b", "b", "c"], [True, False, False, True]
+    assert votes.accuracy(answers, correct, 1) == 0.5
+    pairs = [0.5, 0.5, 1.0, 0.0, 0.5, 0.5]  # ab ab ac bb bc bc
+    assert votes.accuracy(answers, correct, 2) == pytest.approx(np.mean(pairs))
+    assert votes.accuracy(answers, correct, 4) == 0.0
+
+
+def test_votes_are_those_of_the_last_step_and_a_mean_over_prompts(tmp_path):
+    found = evidence(write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 3))
+    kept = ("xa", "xa", "xb", "yb", "yb", "ya")
+    rows = [{"step": 40, "prompt": p, "completion": c, "correct": c == "a"} for p, c in kept]
+    found = found._replace(samples={name: [{"step": 0, "prompt": "x"}, *rows] for name in found.samples})
+    line = votes.voting_curves(found.data, found.comparison, found.samples)["norm=global"]
+    assert line.steps.tolist() == [1, 2, 3]
+    np.testing.assert_allclose(line.iqm, [0.5, 0.5, 0.5])
+    rows[-1]["correct"] = True
+    rows[-1]["completion"] = rows[-2]["completion"] = "a"  # now right in both prompts
+    rows[-2]["correct"] = True
+    line = votes.voting_curves(found.data, found.comparison, found.samples)["norm=global"]
+    np.testing.assert_allclose(line.iqm, [2 / 3, 2 / 3, 1.0])
 
 
 def test_advantages_of_the_worked_example():

@@ -9,10 +9,12 @@ from html.parser import HTMLParser
 
 import pytest
 from command import command  # noqa: F401 (a fixture)
+from figure_checks import check
 from report_fixtures import ALL_CASES, CASES, SCRIPT, fail, write_case, write_report_sweep
 from small_runs import SHORT
+from test_loggers import finished, no_account  # noqa: F401 (a fixture that applies itself)
 
-from analysis import report
+from analysis import details
 from analysis.figures import MAKERS
 from analysis.report import main, write_report
 
@@ -47,6 +49,12 @@ def page_of(folder, **choices):
     return Page(write_report(folder, **choices).path.read_text(encoding="utf-8"))
 
 
+@pytest.fixture
+def no_figures(monkeypatch):
+    """Drawing takes most of the time of a page."""
+    monkeypatch.setattr("analysis.figures.MAKERS", {})
+
+
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
     """A function that returns what was written for a case; each is written once."""
@@ -69,6 +77,17 @@ def test_every_figure_is_on_the_page_or_left_out_with_a_reason(reports, case):
         assert f"{absent.title}: {absent.reason}." in page.text
 
 
+@pytest.mark.parametrize("case", ALL_CASES)
+def test_nothing_overlaps_in_its_figures(reports, case):
+    for drawn in reports(case).figures:
+        check(drawn.figure)
+
+
+def test_a_page_of_a_hundred_runs_is_below_five_megabytes(reports):
+    written = reports("20 variants")
+    assert len(written.answer.data.runs) >= 100 and written.path.stat().st_size < 5e6
+
+
 def test_ids_are_unique_and_every_reference_has_its_target(reports):
     html = reports("8 variants").path.read_text()
     ids = re.findall(r'\bid="([^"]+)"', html)
@@ -78,13 +97,17 @@ def test_ids_are_unique_and_every_reference_has_its_target(reports):
 
 def test_text_from_names_and_completions_is_escaped(tmp_path):
     folder = write_case(tmp_path / "sweep", "markup")
+    samples = folder / "norm=local,seed=0" / "samples.jsonl"
+    samples.write_text(samples.read_text().replace("0 & 3", "0 & 3\\u0000\\u202e", 1))
     html = write_report(folder, baseline=SCRIPT).path.read_text()
     page = Page(html)
     assert len(page.all("script")) == 1 and html.count("<script") == 1
     assert page.all("b") == [] and "<b>0 & 3</b>" in page.text
+    assert "<b>0 & 3\\u0000\\u202e</b>" in page.text and "\0" not in html
     assert "<script>alert(1)" in page.text.replace("< script", "<script")
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_failed_collapsed_and_damaged_runs_are_listed_with_the_reason(tmp_path):
     folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 4)
     fail(folder, "norm=global,seed=2")
@@ -97,12 +120,14 @@ def test_failed_collapsed_and_damaged_runs_are_listed_with_the_reason(tmp_path):
     assert "norm=local,seed=0 collapsed score 0.01 is below the floor" in text
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_what_differs_between_the_variants_is_shown_and_what_does_not_is_folded_away(tmp_path):
     text = page_of(write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 3)).text
     assert "norm clip.high norm.name local 0.2 local global 0.28 global hybrid 0.2 hybrid" in text
     assert "clip.low 0.2" in text and "seed 0" not in text.split("The same in all variants")[1].split("Failed")[0]
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_samples_of_three_moments_are_shown_for_each_run(tmp_path):
     folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"][:2], 2)
     page = page_of(folder)
@@ -113,11 +138,13 @@ def test_samples_of_three_moments_are_shown_for_each_run(tmp_path):
     assert f"{line['reward']:.2f} {line['advantage']:+.2f}".replace("-", "−") in page.text
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_long_completions_are_cut(tmp_path):
     page = page_of(write_report_sweep(tmp_path / "sweep", CASES["3 variants"][:2], 1, text="7 " * 5000))
     assert len(page.text) < 100_000 and "…" in page.text
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_the_command_is_hydras_without_the_folder(tmp_path):
     folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 3)
     overrides = {"task": ["norm=local,global,hybrid", "seed=range(0,3)"]}
@@ -127,8 +154,9 @@ def test_the_command_is_hydras_without_the_folder(tmp_path):
     assert shlex.split(command)[3:] == ["-m", "norm=local,global,hybrid", "seed=range(0,3)"]
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_of_many_runs_the_odd_ones_come_first_and_the_page_stays_small(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "MOST_DETAILS", 20)
+    monkeypatch.setattr(details, "MOST_DETAILS", 20)
     folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 9, 20)
     fail(folder, "norm=hybrid,seed=8")
     page = page_of(folder)
@@ -136,20 +164,16 @@ def test_of_many_runs_the_odd_ones_come_first_and_the_page_stays_small(tmp_path,
     assert "norm=hybrid,seed=8: diverged" in page.text and "for 20 of 27 runs" in page.text
 
 
-def test_a_hundred_variants_of_one_run_fit_into_five_megabytes(tmp_path):
-    folder = write_report_sweep(tmp_path / "sweep", [f"clip.high=0.{i},norm={i % 3}" for i in range(100)], 1, 100)
-    written = write_report(folder)
-    assert written.path.stat().st_size < 5e6
-    assert "24 of 99 variants" in Page(written.path.read_text()).text
-
-
-def test_the_command_line_says_where_the_page_is_and_what_is_missing(tmp_path, capsys):
+def test_the_command_line_says_where_the_page_is_and_what_is_missing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("analysis.figures.MAKERS", {name: MAKERS[name] for name in ("entropy", "heatmap")})
     folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 3)
     assert main([str(folder), "--figures", str(tmp_path / "figures")]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[-1] == str(folder / "analysis" / "report.html")
     assert "left out: Two axes together: needs a sweep over exactly two axes" in "\n".join(out)
     assert {path.suffix for path in (tmp_path / "figures").glob("entropy.*")} == {".svg", ".pdf", ".png"}
+    fail(folder, "norm=global,seed=2")
+    assert main([str(folder)]) == 1
     assert main([str(tmp_path / "nowhere")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -159,12 +183,23 @@ def test_the_same_data_give_the_same_page(tmp_path):
     assert write_report(folder).path.read_bytes() == write_report(folder).path.read_bytes()
 
 
-def test_a_sweep_ends_with_its_page(command, tmp_path):  # noqa: F811 (the fixture)
+def test_a_sweep_ends_with_its_page_and_its_mirror_is_what_its_files_say(command, tmp_path):  # noqa: F811 (the fixture)
     quick = ["task=sort_lecture", "model=positional", "group_size.prompts=3", "minibatches=1", "eval.prompts=3"]
-    result = command("-m", "norm=none,center", "seed=0,1", *(o for o in SHORT if "eval.prompts" not in o), *quick)
+    given = [option for option in SHORT if not option.startswith(("eval.prompts", "logger"))]
+    result = command("-m", "norm=none,center", "seed=0,1", *given, *quick, "logger=wandb")
     assert result.code == 0 and result.out.splitlines()[-2].endswith("analysis/report.html")
-    page = Page((tmp_path / result.out.splitlines()[-2]).read_text())
+    path = tmp_path / result.out.splitlines()[-2]
+    page = Page(path.read_text())
     assert page.text.count("After 1 steps") == 4 and "norm=none,center" in page.text
+    runs = [file.parent for file in path.parents[1].glob("*/metrics.jsonl")]
+    assert len(runs) == 4
+    for run in runs:
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        mirrored = [{key: each[key] for key in each if key[0] != "_"} for each in finished(run).rows]
+        assert mirrored == rows and len(rows) == 3
+        assert any(None in each.values() for each in rows)  # what does not exist is null in both
+    (row,) = finished(path.parents[1]).rows
+    assert {key for key in row if key.endswith("/_type")} >= {"comparison/_type", "runs/_type", "figures/clip/_type"}
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.proportion import proportion_confint
 
-from analysis import statistics
+from analysis import power, statistics
 
 SIZES = [2, 3, 4, 5, 8, 10, 17]
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
@@ -94,8 +94,8 @@ def test_sign_flip_p_is_scipys_permutation_test(rng, n):
 
 @pytest.mark.parametrize("n", [1, 4, 6, 10, 14, 15, 20])
 def test_sign_flip_p_has_a_smallest_value(n):
-    assert statistics.sign_flip_p(np.linspace(1, 2, n)) == pytest.approx(statistics.min_p(n), rel=0.5 if n > 14 else 0)
-    assert statistics.min_p(n) >= 2 / 2**n
+    assert statistics.sign_flip_p(np.linspace(1, 2, n)) == pytest.approx(power.min_p(n), rel=0.5 if n > 14 else 0)
+    assert power.min_p(n) >= 2 / 2**n
 
 
 def test_equal_arms_have_no_difference_and_p_one():
@@ -130,22 +130,14 @@ def test_holm_does_not_count_missing_p():
 
 @pytest.mark.parametrize(("n", "alpha"), [(3, 0.05), (5, 0.05), (10, 0.005), (30, 0.01)])
 def test_detectable_effect_is_statsmodels(n, alpha):
-    found = statistics.detectable_effect_size(n, alpha)
+    found = power.detectable_effect_size(n, alpha)
     assert TTestPower().power(found, n, alpha) == pytest.approx(0.8, rel=2e-3)
-    assert statistics.minimum_detectable_effect(0.2, n, 2 * alpha, comparisons=2) == pytest.approx(0.2 * found)
-
-
-@pytest.mark.parametrize(
-    ("effect_size", "seeds"),
-    [(0.5, [34, 51, 58]), (0.8, [15, 22, 25]), (1, [10, 16, 18]), (2, [5, 7, 8]), (3, [4, 5, 6])],
-)
-def test_seeds_needed(effect_size, seeds):
-    assert [statistics.seeds_needed(effect_size, alpha) for alpha in (0.05, 0.01, 0.005)] == seeds
+    assert power.minimum_detectable_effect(0.2, n, 2 * alpha, comparisons=2) == pytest.approx(0.2 * found)
 
 
 def test_seeds_for_p():
-    assert [statistics.seeds_for_p(m) for m in (1, 2, 3, 4, 6, 7, 12, 13, 25)] == [6, 7, 7, 8, 8, 9, 9, 10, 10]
-    assert statistics.min_p(5) == 0.0625
+    assert [power.seeds_for_p(m) for m in (1, 2, 3, 4, 6, 7, 12, 13, 25)] == [6, 7, 7, 8, 8, 9, 9, 10, 10]
+    assert power.min_p(5) == 0.0625
 
 
 def test_too_few_seeds_give_no_numbers_and_no_warnings():
@@ -153,7 +145,7 @@ def test_too_few_seeds_give_no_numbers_and_no_warnings():
     assert np.isnan(statistics.trimmed_difference(np.array([1.0])).low)
     assert np.isnan(statistics.paired_difference(np.array([])).mean)
     assert np.isnan(statistics.sign_flip_p(np.array([])))
-    assert np.isnan(statistics.detectable_effect_size(2))
+    assert np.isnan(power.detectable_effect_size(2))
 
 
 def test_superiority_is_mann_whitneys_u(rng):

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from analysis_fixtures import random_scores, write_sweep
 from report_fixtures import CASES, write_report_sweep
-from test_loggers import no_account, read  # noqa: F401 (a fixture that applies itself)
+from test_loggers import finished, no_account  # noqa: F401 (a fixture that applies itself)
 
-from analysis.aggregate import log_aggregate, mirrored
+from analysis.aggregate import log_aggregate, mirrored, tables
+from analysis.answer import Question, answer
+from analysis.load import load
 from analysis.report import write_report
 from analysis.workspace import SECTIONS, main
 
@@ -62,7 +65,7 @@ def test_the_sweeps_tables_and_figures_are_a_run_of_their_own(sweep):
     page = write_report(sweep)
     assert mirrored(page.answer.data)
     log_aggregate(page.answer.data, page.answer.comparisons, page.figures)
-    found = read(sweep)
+    found = finished(sweep)
     run = found.run
     assert (run.project, run.display_name, run.job_type) == ("ours", "norms-comparison", "aggregate")
     assert list(run.tags) == ["study", "comparison"] and found.exit_code == 0
@@ -73,6 +76,15 @@ def test_the_sweeps_tables_and_figures_are_a_run_of_their_own(sweep):
     table = json.loads(file.read_text())
     assert [line[0] for line in table["data"]] == ["local", "global", "hybrid"]
     assert table["data"][0][table["columns"].index("difference [95 %]")] == "baseline"
+
+
+def test_pooled_rows_and_interactions_are_among_the_tables(tmp_path):
+    names = [f"task={t},norm={n},clip={c}" for t in ("sort", "copy") for n in "ab" for c in "cd"]
+    found = answer(load(write_sweep(tmp_path, random_scores(names, 3), 4)), Question())
+    logged = tables(found.comparisons)
+    assert list(logged) == ["comparison", "interactions_task_sort", "interactions_task_copy"]
+    assert [row[0] for row in logged["comparison"].rows] == ["task=sort"] * 4 + ["task=copy"] * 4 + ["pooled"] * 4
+    assert logged["interactions_task_copy"].rows[0][0] == "norm=b × clip=d"
 
 
 @pytest.mark.parametrize("logger", [{"name": "none"}, LOGGER | {"mode": "disabled"}, None])

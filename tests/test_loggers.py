@@ -8,6 +8,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -93,6 +94,16 @@ def read(folder):
     return found
 
 
+def finished(folder):
+    """As `read`, once wandb's own process, which writes the file, has come to the end of the run."""
+    for _ in range(200):
+        found = read(folder)
+        if found.exit_code is not None:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"no end of the run in {folder}")
+
+
 def row(step, shift):
     """Return a row of awkward numbers, long enough that 60 of them need several blocks of the file."""
     return {f"section/{index}": (0.1 + shift) * index / 3 for index in range(30)} | {"progress/tokens": step * 2**40}
@@ -109,7 +120,7 @@ def sweep(tmp_path_factory):
             logger.log(step * 10, row(step, shift))
     opened[0].finish("completed", {"score": 0.5, "collapsed": False, "final": {"section/1": 0.0}})
     opened[1].finish("failed", {"score": None})
-    return [(item, read(item.folder)) for item in jobs]
+    return [(item, finished(item.folder)) for item in jobs]
 
 
 def test_the_file_holds_exactly_what_was_logged(sweep):

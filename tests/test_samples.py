@@ -26,10 +26,14 @@ def written(job):
     return [json.loads(line) for line in (job.folder / "samples.jsonl").read_text().splitlines()]
 
 
-def test_three_moments_of_a_few_completions(tmp_path):
-    done = jobs(tmp_path)
-    train_jobs(done)
-    for job in done:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    train_jobs(done := jobs(tmp_path_factory.mktemp("whole")))
+    return done
+
+
+def test_three_moments_of_a_few_completions(whole):
+    for job in whole:
         lines = written(job)
         assert [line["step"] for line in lines] == [step for step in (0, 3, 6) for _ in range(8)]
         assert set(lines[0]) == {"step", "prompt", "completion", "correct", "reward", "advantage"}
@@ -52,18 +56,16 @@ def test_they_are_the_rollout_of_the_next_step_with_the_variants_own_advantages(
     assert [line["advantage"] for line in written(done[0])] != [line["advantage"] for line in written(done[1])]
 
 
-def test_training_gives_the_same_bits_without_them(tmp_path, monkeypatch):
-    train_jobs(with_samples := jobs(tmp_path / "with"))
+def test_training_gives_the_same_bits_without_them(tmp_path, monkeypatch, whole):
     monkeypatch.setattr(engine, "moments", lambda steps: set())
     monkeypatch.setattr(engine, "keep_samples", lambda *_: None)
     train_jobs(without := jobs(tmp_path / "without"))
-    for one, other in zip(with_samples, without, strict=True):
+    for one, other in zip(whole, without, strict=True):
         assert rows(one.folder) == rows(other.folder)
 
 
 @pytest.mark.parametrize("number", [1, 3, 4, 6])
-def test_a_resumed_run_writes_each_line_once(tmp_path, monkeypatch, number):
-    train_jobs(whole := jobs(tmp_path / "whole"))
+def test_a_resumed_run_writes_each_line_once(tmp_path, monkeypatch, whole, number):
     step, train_step = number, engine.train_step
 
     def stopping(fleet, now, measure):
