@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -65,9 +65,11 @@ def sample(
     All T numbers of a completion exist beforehand and tensors keep the width T, so that stopping when every
     completion of the batch has ended changes no bit of any run. ``tape`` is the policy's, to be written.
     """
-    tokens, log_probs = decoded(policy, task, prompts, uniforms, temperature, pick, tape)
-    if tape is not None:
-        tape.clear(len(tokens) - 1)
+    # inference mode makes small operations cheaper; compiled code has none, and cannot write to a tape in it
+    with torch.no_grad() if torch.compiler.is_compiling() else torch.inference_mode():
+        tokens, log_probs, state = decoded(policy, task, prompts, uniforms, temperature, pick, tape)
+        if tape is not None:
+            tape.fill(state.tokens)
     after = (0, uniforms.shape[-1] - len(tokens))
     tokens, log_probs = (F.pad(torch.stack(each, -1), after) for each in (tokens, log_probs))
     ends = (tokens == task.end).long()
@@ -77,11 +79,10 @@ def sample(
     return Rollout(prompts, tokens.where(mask, max(task.pad, 0)), old, mask, finished, old)
 
 
-@torch.inference_mode()
 def decoded(
     policy, task, prompts: Tensor, uniforms: Tensor, temperature: Tensor, pick: Callable, tape
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the tokens ``[R, P, G]``, one place after another, and their log-probabilities, until all have ended."""
+) -> tuple[list[Tensor], list[Tensor], Any]:
+    """Return the tokens ``[R, P, G]``, place by place until all have ended, their log-probabilities, the last state."""
     scale = temperature.view(-1, 1, 1, 1)
     logits, state = policy.prefill(prompts, uniforms.shape[2], tape)
     ended = torch.zeros_like(uniforms[..., 0], dtype=torch.bool)
@@ -92,7 +93,8 @@ def decoded(
         every = F.log_softmax(logits / scale, -1)
         tokens.append(pick(every, noise))
         log_probs.append(taken(every, tokens[-1]))
-        ended = ended | (tokens[-1] == task.end)
-        if ended.all():
-            break
-    return tokens, log_probs
+        if task.end >= 0:
+            ended = ended | (tokens[-1] == task.end)
+            if ended.all():
+                break
+    return tokens, log_probs, state

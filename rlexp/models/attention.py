@@ -72,9 +72,6 @@ class Cache:
         self.kept, self.shape = kept, kept.key.shape[:4]
         self.prompt_key, self.prompt_value = prompt_key.flatten(0, 2).transpose(1, 2), prompt_value.flatten(0, 2)
         self.absent = absent.to(prompt_key).squeeze(3).expand(-1, -1, self.shape[2], -1, -1).flatten(0, 2)
-        replicas, prompts, heads, group = self.shape
-        # One place for the queries, keys and values of all tokens: what is in the processor's cache is written faster.
-        self.qkv = kept.key.new_empty(replicas, prompts * group, 3 * heads * kept.key.shape[-1])
 
     def attend(self, qkv: Tensor, t: int) -> Tensor:
         """Take in the t-th token ``[R, P·G, 3W]``; return what it reads, ``[R, P, G, H, D]``.

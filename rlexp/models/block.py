@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rlexp.models.attention import Attention, Cache, Softmax
 from rlexp.models.layers import FeedForward, Init, Product, Projection
-from rlexp.models.tape import Kept, Slot
+from rlexp.models.tape import Kept, Rows
 
 NOTHING = Kept()
 
@@ -75,17 +75,9 @@ class Block(nn.Module):
         return Weights(self.qkv_weight(), self.out.weight, self.up.weight, self.down.weight)
 
 
-def follow(x: Tensor, weights: Weights, cache: Cache, t: int, slot: Slot) -> Tensor:
-    """Return a block's outputs at the t-th completion token, rows ``[R, P·G, W]``, without gradients.
-
-    What is computed on the way goes to ``slot``, if it has places.
-    """
-    attended = cache.attend(torch.bmm(norm(x), weights.qkv, out=cache.qkv), t)
-    if slot.attended is None:
-        attended = attended.reshape(x.shape)
-    else:
-        slot.attended.view(attended.shape).copy_(attended)
-        attended = slot.attended
-    x = torch.baddbmm(x, attended, weights.out, out=slot.middle)
-    hidden = torch.bmm(norm(x), weights.up, out=slot.hidden).relu_()
-    return torch.baddbmm(x, hidden, weights.down, out=slot.output)
+def follow(x: Tensor, weights: Weights, cache: Cache, t: int) -> Rows:
+    """Return what a block computes at the t-th completion token from rows ``[R, P·G, W]``, without gradients."""
+    attended = cache.attend(torch.bmm(norm(x), weights.qkv), t).reshape(x.shape)
+    middle = torch.baddbmm(x, attended, weights.out)
+    hidden = torch.bmm(norm(middle), weights.up).relu_()
+    return Rows(attended, middle, hidden, torch.baddbmm(middle, hidden, weights.down))

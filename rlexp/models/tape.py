@@ -7,9 +7,10 @@ is exactly 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -17,7 +18,7 @@ class Kept(NamedTuple):
     """Results in one block for the completion tokens that were read; None where nothing is kept.
 
     ``query``, ``key``, ``value`` ``[R, P, H, G, T, D]`` and the ``weights`` of attention ``[R, P, H, G, T, L + T]``;
-    then ``[T, R, P, G, ·]``: what was ``attended`` to by them, ``middle`` and ``output``, the sums before and after the
+    then ``[R, T, P, G, ·]``: what was ``attended`` to by them, ``middle`` and ``output``, the sums before and after the
     feed-forward part, and ``hidden``, its ReLU.
     """
 
@@ -31,13 +32,13 @@ class Kept(NamedTuple):
     output: Tensor | None = None
 
 
-class Slot(NamedTuple):
-    """The rows of one token, ``[R, P·G, ·]``, to be written to; None where nothing is kept."""
+class Rows(NamedTuple):
+    """What a block computes at one token that is of ``Kept``, ``[R, P·G, ·]`` each."""
 
-    attended: Tensor | None = None
-    middle: Tensor | None = None
-    hidden: Tensor | None = None
-    output: Tensor | None = None
+    attended: Tensor
+    middle: Tensor
+    hidden: Tensor
+    output: Tensor
 
 
 class Read(NamedTuple):
@@ -57,10 +58,7 @@ class Read(NamedTuple):
 
 class Tape(NamedTuple):
     """The prompts as read, with gradients; what every block keeps, and the logits after each token that was read,
-    ``[T, R, P, G, V]``.
-
-    Tokens come first so that the results of one are one piece of memory, which a product can be written to.
-    """
+    ``[R, T, P, G, V]``."""
 
     read: Read
     blocks: list[Kept]
@@ -71,34 +69,38 @@ class Tape(NamedTuple):
         blocks = [Kept(*map(by_heads, block[:4]), *map(by_rows, block[4:])) for block in self.blocks]
         return Tape(self.read, blocks, by_rows(self.logits))
 
-    def slots(self) -> list[list[Slot]]:
-        """Return for each block the places of each token."""
-        return [
-            [Slot(*rows) for rows in zip(*(tensor.flatten(2, 3) for tensor in block[4:]), strict=True)]
-            for block in self.blocks
-        ]
+    def fill(self, tokens: Sequence[tuple[Sequence[Rows], Tensor]]) -> None:
+        """Take in the rows of every block and the logits of each token; what was not decoded is zero."""
+        t = len(tokens)
+        blocks, logits = zip(*tokens, strict=True) if t else ((), ())
+        for kept, rows in zip(self.blocks, zip(*blocks, strict=True), strict=bool(t)):
+            for tensor in kept[:4]:
+                tensor[..., t:, :].zero_()
+            for tensor, pieces in zip(kept[4:], zip(*rows, strict=True), strict=True):
+                stack(tensor, pieces)
+        stack(self.logits, logits)
 
     def rows(self) -> Tape:
         """Return the tape with the rows of all tokens together, ``[R, T·P·G, ·]``."""
-        return self.each(lambda tensor: tensor, lambda tensor: tensor.transpose(0, 1).flatten(1, 3))
+        return self.each(lambda tensor: tensor, lambda tensor: tensor.flatten(1, 3))
 
     def of(self, prompts: slice) -> Tape:
         """Return the part of some prompts."""
         part = self.each(lambda tensor: tensor[:, prompts].contiguous(), lambda tensor: tensor[:, :, prompts])
         return part._replace(read=self.read.of(prompts))
 
-    def clear(self, t: int) -> None:
-        """Make everything zero from the t-th token on: decoding has ended before it."""
-        self.each(lambda tensor: tensor[..., t:, :].zero_(), lambda tensor: tensor[t:].zero_())
-
     def put(self, replicas: Tensor, others: Tape) -> None:
         """Replace what was kept of the replicas with the indices ``replicas``; prompts stay as they are."""
-        self.logits[:, replicas] = others.logits
-        for mine, theirs in zip(self.blocks, others.blocks, strict=True):
-            for tensor, new in zip(mine[:4], theirs[:4], strict=True):
+        for mine, theirs in zip([*self.blocks, (self.logits,)], [*others.blocks, (others.logits,)], strict=True):
+            for tensor, new in zip(mine, theirs, strict=True):
                 tensor[replicas] = new
-            for tensor, new in zip(mine[4:], theirs[4:], strict=True):
-                tensor[:, replicas] = new
+
+
+def stack(tensor: Tensor, pieces: Sequence[Tensor]) -> None:
+    """Write pieces ``[R, P·G, ·]`` to the first places of ``tensor`` ``[R, T, P, G, ·]``, zeros to the others."""
+    if pieces:
+        nothing = [torch.zeros_like(pieces[0])] * (tensor.shape[1] - len(pieces))
+        torch.stack([*pieces, *nothing], 1, out=tensor.flatten(2, 3))
 
 
 def no_tape(policy: object, prompts: Tensor, group: int) -> None:

@@ -11,20 +11,19 @@ from torch import Tensor, nn
 from rlexp.models.attention import Cache, barrier
 from rlexp.models.block import NOTHING, Block, Weights, follow, norm
 from rlexp.models.layers import Embedding, Init, Projection
-from rlexp.models.tape import Kept, Read, Slot, Tape
+from rlexp.models.tape import Kept, Read, Rows, Tape
 from rlexp.types import PositiveInt
 
 
 class State(NamedTuple):
-    """What decoding carries: for each block its weights, a cache, and places of the tape, ``slots[block][t]``; places
-    of the logits, the embedded positions to come, ``[R, P, 1, W]`` each, and how many tokens were read."""
+    """What decoding carries: for each block its weights and a cache; the embedded positions to come, ``[R, P, 1, W]``
+    each, how many tokens were read, and of each token the rows of all blocks and the logits, if they are kept."""
 
     weights: list[Weights]
     caches: list[Cache]
-    slots: list[list[Slot]]
-    logits: Sequence[Tensor | None]
     positions: Sequence[Tensor]
     seen: int
+    tokens: list[tuple[list[Rows], Tensor]] | None
 
 
 class Transformer(nn.Module):
@@ -68,7 +67,7 @@ class Transformer(nn.Module):
     @torch.enable_grad()
     def tape(self, prompts: Tensor, group: int) -> Tape:
         """Read prompts ``[R, P, L]``; return them with room for what is computed while they are completed."""
-        rows = (self.cap - 1, *prompts.shape[:2], group)
+        rows = (len(prompts), self.cap - 1, prompts.shape[1], group)
         blocks = []
         for block, room in zip(self.blocks, self.room(prompts.shape[1], group), strict=True):
             width, hidden = block.up.weight.shape[1:]
@@ -81,17 +80,16 @@ class Transformer(nn.Module):
     def prefill(self, prompts: Tensor, group: int, tape: Tape | None = None) -> tuple[Tensor, State]:
         """Return the logits of the first completion token ``[R, P, G, V]`` and the state of every completion.
 
-        ``tape`` is that of these prompts, if there is one; decoding from the state writes to it.
+        ``tape`` is that of these prompts, if there is one; decoding from the state writes attention to it.
         """
         read = tape.read if tape else self.read(prompts)
         kept = tape.blocks if tape else self.room(prompts.shape[1], group)
         state = State(
             [block.weights() for block in self.blocks],
             [Cache(*pair, read.absent, each) for pair, each in zip(read.keys, kept, strict=True)],
-            tape.slots() if tape else [[Slot()] * self.cap] * len(self.blocks),
-            tape.logits.flatten(2, 3) if tape else [None] * self.cap,
             self.embedded(read.length, self.cap - 1).unsqueeze(3).unbind(1),
             0,
+            [] if tape else None,
         )
         return self.head(norm(read.output)).unsqueeze(2).expand(-1, -1, group, -1), state
 
@@ -101,12 +99,14 @@ class Transformer(nn.Module):
 
     def decode(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Return the logits after ``tokens`` ``[R, P, G]`` and the new state, which shares its room with the old."""
-        t = state.seen
+        t, rows = state.seen, []
         x = (self.tokens(tokens) + state.positions[t]).flatten(1, 2)
-        for weights, cache, slots in zip(state.weights, state.caches, state.slots, strict=True):
-            x = follow(x, weights, cache, t, slots[t])
-        logits = torch.bmm(norm(x), self.head.weight, out=state.logits[t])
-        return logits.view(*tokens.shape, -1), state._replace(seen=t + 1)
+        for weights, cache in zip(state.weights, state.caches, strict=True):
+            rows.append(follow(x, weights, cache, t))
+            x = rows[-1].output
+        logits = torch.bmm(norm(x), self.head.weight)
+        kept = None if state.tokens is None else [*state.tokens, (rows, logits)]
+        return logits.view(*tokens.shape, -1), state._replace(seen=t + 1, tokens=kept)
 
     def forward(self, prompts: Tensor, completions: Tensor, tape: Tape | None = None) -> Tensor:
         """Return the logits of every completion token: ``[R, P, L], [R, P, G, T] -> [R, P, G, T, V]``.
@@ -119,7 +119,7 @@ class Transformer(nn.Module):
         if not tokens.shape[1]:
             return first.movedim(1, 3)
         if tape and not torch.is_grad_enabled():
-            return torch.cat([first, tape.logits.transpose(0, 1)], 1).movedim(1, 3)
+            return torch.cat([first, tape.logits], 1).movedim(1, 3)
         tape = tape.rows() if tape else Tape(read, [NOTHING] * len(self.blocks))
         x = (self.tokens(tokens) + self.embedded(read.length, tokens.shape[1]).unsqueeze(3)).flatten(1, 3)
         later = barrier(future(tokens[0, :, 0, 0]))
