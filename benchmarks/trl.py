@@ -172,12 +172,12 @@ def measure(arguments: argparse.Namespace) -> None:
         return said[name][-1]["rate"]
 
     rates = alternating({name: lambda name=name: rate(name) for name in cases}, arguments.repetitions)
-    ours = rates["rlexp, 1 thread"]
+    theirs = rates["TRL, 1 thread"]
     rows = [
         {
             "what": f"single run, {name}: completions/s",
             "value": shown(values),
-            "rlexp is faster by": shown(ratios(ours, values)),
+            "times TRL": shown(ratios(values, theirs)),
             "parameters": said[name][0]["parameters"],
             "completion length": said[name][0]["length"],
         }
@@ -193,7 +193,7 @@ def measure(arguments: argparse.Namespace) -> None:
         values = sweeps | {f"TRL, two at a time ({measured})": [theirs]}
         rows += [
             {"what": f"{what}, {name}: s", "value": shown(seconds)}
-            | {"rlexp is faster by": shown([theirs / each for each in seconds]) if name in sweeps else ""}
+            | {"times TRL": shown([theirs / each for each in seconds])}
             | empty
             for name, seconds in values.items()
         ]

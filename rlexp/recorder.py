@@ -12,12 +12,33 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from omegaconf import OmegaConf
+import yaml
 
 from rlexp import __version__
 
 CONFIG_FILE, METRICS_FILE, SUMMARY_FILE = "config.yaml", "metrics.jsonl", "summary.json"
 SAMPLES_FILE = "samples.jsonl"
+
+
+class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):
+    """Quotes text such as 1e3: PyYAML reads it as text, Hydra as a number. libyaml's, if it is there."""
+
+
+def quoted(dumper: Dumper, text: str) -> yaml.ScalarNode:
+    """Return text as a node that no reader takes for a number."""
+    try:
+        float(text)
+    except ValueError:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'")
+
+
+Dumper.add_representer(str, quoted)
+
+
+def to_yaml(config: Mapping[str, Any]) -> str:
+    """Return a config as YAML that PyYAML and Hydra read alike."""
+    return yaml.dump(dict(config), Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
 class Recorder:
@@ -34,7 +55,7 @@ class Recorder:
         samples = lines_until(self.folder / SAMPLES_FILE, step)
         (self.folder / SAMPLES_FILE).unlink(missing_ok=True)
         (self.folder / SUMMARY_FILE).unlink(missing_ok=True)
-        replace(self.folder / CONFIG_FILE, OmegaConf.to_yaml(dict(config)))
+        replace(self.folder / CONFIG_FILE, to_yaml(config))
         replace(self.folder / METRICS_FILE, "".join(kept))
         if samples:
             replace(self.folder / SAMPLES_FILE, "".join(samples))
