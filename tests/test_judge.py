@@ -52,6 +52,6 @@ def test_without_a_penalty_the_reference_does_not_read(monkeypatch):
 
 
 def test_what_some_ask_for_is_what_they_get_alone():
-    mixed, alone = fleet([(PLAIN, 2), (GREEDY, 1)], [0, 1, 2]), fleet([(GREEDY, 1)], [2])
-    ours, theirs = (judge.judged(runs, 1, False).batch for runs in (mixed, alone))
-    assert ours.advantages[2].any() and ours.advantages[2].equal(theirs.advantages[0])
+    mixed, alone = fleet([(PLAIN, 2), (GREEDY, 2)], [0, 1, 2, 3]), fleet([(GREEDY, 2)], [2, 3])
+    ours, theirs = (judge.judged(runs, 1, False).batch.advantages for runs in (mixed, alone))
+    assert ours[2:].any() and ours[2:].equal(theirs) and not theirs[0].equal(theirs[1])

@@ -19,12 +19,12 @@ TASKS = {"padded": sort_task(), "fixed": preference_task(), "one token": prefere
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
 
 
-def early(task):
-    """Pick tokens at random, and the end at the third place."""
+def early(task, last):
+    """Pick tokens at random, and the end at the last place."""
     places = iter(range(task.cap))
 
     def pick(log_probs, noise):
-        return torch.full_like(noise, task.end).long() if next(places) == 2 else draw(log_probs, noise)
+        return torch.full_like(noise, task.end).long() if next(places) == last else draw(log_probs, noise)
 
     return pick
 
@@ -65,11 +65,12 @@ def test_with_a_tape_gradients_are_those_of_the_whole_pass(task, prompts):
     assert_close(actual, expected, **CLOSE)
 
 
-def test_what_was_not_decoded_is_nothing():
-    """All completions end early: the rest of the tape is zero, in a batch and in a product."""
+@pytest.mark.parametrize("last", [0, 2], ids=["at once", "early"])
+def test_what_was_not_decoded_is_nothing(last):
+    """All completions end early, or with their first token: the rest of the tape is zero."""
     task = TASKS["padded"]
-    policy, rollout, temperature, tape = recorded(task, torch.float64, early(task))
-    assert rollout.finished.all() and not rollout.mask[..., 3:].any()
+    policy, rollout, temperature, tape = recorded(task, torch.float64, early(task, last))
+    assert rollout.finished.all() and not rollout.mask[..., last + 1 :].any()
     part = rollout.prompts, rollout.completions
     log_probs = [taken(distributions(policy, *part, temperature, t), part[1]) for t in (None, tape)]
     expected, actual = (slopes(policy, each, rollout.mask) for each in log_probs)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 
@@ -72,13 +71,12 @@ class Tape(NamedTuple):
     def fill(self, tokens: Sequence[tuple[Sequence[Rows], Tensor]]) -> None:
         """Take in the rows of every block and the logits of each token; what was not decoded is zero."""
         t = len(tokens)
-        blocks, logits = zip(*tokens, strict=True) if t else ((), ())
-        for kept, rows in zip(self.blocks, zip(*blocks, strict=True), strict=bool(t)):
+        for place, kept in enumerate(self.blocks):
             for tensor in kept[:4]:
                 tensor[..., t:, :].zero_()
-            for tensor, pieces in zip(kept[4:], zip(*rows, strict=True), strict=True):
-                stack(tensor, pieces)
-        stack(self.logits, logits)
+            for name in Rows._fields:
+                stack(getattr(kept, name), [getattr(rows[place], name) for rows, _ in tokens])
+        stack(self.logits, [logits for _, logits in tokens])
 
     def rows(self) -> Tape:
         """Return the tape with the rows of all tokens together, ``[R, T·P·G, ·]``."""
@@ -98,9 +96,10 @@ class Tape(NamedTuple):
 
 def stack(tensor: Tensor, pieces: Sequence[Tensor]) -> None:
     """Write pieces ``[R, P·G, ·]`` to the first places of ``tensor`` ``[R, T, P, G, ·]``, zeros to the others."""
-    if pieces:
-        nothing = [torch.zeros_like(pieces[0])] * (tensor.shape[1] - len(pieces))
-        torch.stack([*pieces, *nothing], 1, out=tensor.flatten(2, 3))
+    room = tensor.flatten(2, 3)
+    room[:, len(pieces) :].zero_()
+    for t, piece in enumerate(pieces):
+        room[:, t] = piece
 
 
 def no_tape(policy: object, prompts: Tensor, group: int) -> None:
