@@ -1,7 +1,9 @@
 # `make` alone lists the targets. Each does the set-up that it needs, once, in a virtual environment of its own.
 VENV := .venv
 BIN := $(VENV)/bin
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# the first of these that runs and is new enough makes .venv; PYTHON=... makes it anew with another
+PYTHONS := python3.13 python3.12 python3.11 python3
+PYTHON ?=
 # torch without CUDA; TORCH_INDEX= (empty) takes what pip's own index has, which on Linux brings CUDA along
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 ARGS ?=
@@ -9,22 +11,26 @@ ARGS ?=
 WORKERS ?= 2
 # beside the test extra: EXTRAS=test,ray,trl also runs what needs Ray and TRL
 EXTRAS ?= test
-# other extras are another set-up
+# the environment, which another Python makes anew; what is in it, which other extras add to
+MADE := $(VENV)/.made$(subst /,-,$(PYTHON))
 READY := $(VENV)/.ready-$(EXTRAS)
+# uv, where it is installed, is faster than pip, and fetches a Python where there is none
+UV := $(shell command -v uv)
+PIP := $(if $(UV),uv pip install --python $(BIN)/python --index-strategy unsafe-best-match,$(BIN)/python -m pip install) --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help install ablation test bench sync lint clean
+.PHONY: help install ablation test bench sync dashboard lint constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
-	@echo "  variables:  ARGS=\"...\" more arguments for ablation or test; WORKERS=1; EXTRAS=test,ray,trl; TORCH_INDEX= for torch with CUDA; PYTHON=..."
+	@echo "  variables:  ARGS=\"...\" more arguments for ablation or test; WORKERS=1; EXTRAS=test,ray,trl; TORCH_INDEX= for torch with CUDA; PYTHON=python3.12"
 
 install: $(READY) ## make .venv with this project and its tests' needs (done by the others when needed)
 
 ablation: $(READY) ## three ways to normalise advantages, ten paired seeds each, and the table that compares them
 	$(BIN)/python -m rlexp.train -m norm=local,global,hybrid $(ARGS)
 
-test: $(READY) ## run the whole test suite
+test: $(READY) ## run the whole test suite; ARGS="-m 'not slow'" for the quick part
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 bench: $(READY) ## measure speed and memory, a few minutes; docs/performance.md has the longer benchmarks and what they print
@@ -34,21 +40,35 @@ sync: $(READY) ## send every offline run below runs/ to Weights & Biases; `.venv
 	@found=$$(find runs -type d -name 'offline-run-*' -path '*/wandb/*'); \
 	if [ -z "$$found" ]; then echo "no offline runs below runs/"; else echo "$$found" | xargs -d '\n' $(BIN)/wandb sync --yes; fi
 
+dashboard: $(READY) ## write a Weights & Biases workspace for the newest sweep; SWEEP=runs/... for another, ARGS=--push to send it
+	@sweep="$(SWEEP)"; : "$${sweep:=$$(ls -td runs/*/ 2>/dev/null | head -n 1)}"; \
+	if [ -z "$$sweep" ]; then echo "no sweep below runs/" >&2; exit 1; fi; \
+	$(BIN)/python -m analysis.workspace "$$sweep" $(ARGS)
+
 lint: $(READY) ## check the style
 	$(BIN)/ruff check .
+
+constraints: ## write the newest versions that hold on every Python from 3.11 into constraints.txt; needs uv
+	uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --no-annotate \
+	  --custom-compile-command "make constraints" pyproject.toml --output-file constraints.txt
 
 clean: ## remove the virtual environment and caches, never runs/
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
 
-$(READY): pyproject.toml constraints.txt
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
-	  echo "Python 3.11 is needed, and neither python3.11 nor python3 is one; name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	"$(PYTHON)" -m venv $(VENV)
+$(MADE):
+	@for python in $(if $(PYTHON),"$(PYTHON)",$(PYTHONS)) ""; do \
+	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; done; \
+	if [ -z "$$python$(if $(PYTHON),,$(UV))" ]; then echo "Python 3.11 or newer is needed, not $(or $(PYTHON),what is here);" \
+	  "name one, as in: make PYTHON=/path/to/python3.12; or install uv, which fetches one if none is named" >&2; exit 1; fi; \
+	set -x; $(if $(UV),uv venv --quiet --clear --python "$${python:-3.13}","$$python" -m venv --clear) $(VENV)
+	@touch $(VENV)/.made $@
+
+$(READY): $(MADE) pyproject.toml constraints.txt
 	@index="$(TORCH_INDEX)"; \
 	if [ -n "$$index" ] && ! $(BIN)/python -c $(PROBE) "$$index/torch/" 2>/dev/null; then \
 	  echo "$$index does not answer: torch comes from pip's own index"; index=; fi; \
-	set -x; $(BIN)/python -m pip install --quiet --constraint constraints.txt torch $${index:+--extra-index-url "$$index"}
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	set -x; $(PIP) --constraint constraints.txt torch $${index:+--extra-index-url "$$index"}
+	$(PIP) --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
 
 PROBE := 'import sys; from urllib.request import Request, urlopen; \

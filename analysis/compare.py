@@ -1,31 +1,42 @@
 """One command from sweeps' folders to their answer: `python -m analysis.compare runs/<sweep>`."""
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
-from rich.text import Text
 
-from analysis.answer import Answer, Question, answer
-from analysis.comparison import Comparison, compare, seed_scores
-from analysis.files import write
-from analysis.grids import WIDE_CELLS, interaction_grid, wide_grid
-from analysis.load import Data, Problem, load
-from analysis.read import AnalysisError
-from analysis.tables import Grid, comparison_grid, fit, print_grid, print_verdicts
-from analysis.verdict import Verdict, verdicts
+from analysis.data.errors import AnalysisError
+from analysis.data.load import SweepData, load
+from analysis.data.run_values import BUDGETS, Budget, Target
+from analysis.data.runs import Problem
+from analysis.data.variants import split_commas
+from analysis.report.as_json import answer_json
+from analysis.report.files import write_files
+from analysis.report.grids import wide_text
+from analysis.report.terminal import print_answer, print_files
+from analysis.stats.answer import Answer, answer
+from analysis.stats.comparison import Comparison
+from analysis.stats.question import Question, question_name
+from analysis.stats.verdict import Verdict
 
-__all__ = ["Comparison", "Question", "Report", "compare", "main", "report"]
-MOST_PROBLEMS = 20
-LONGEST_NAME = 100  # of a folder
+EXAMPLES = """
+examples:
+  python -m analysis.compare runs/<sweep> --baseline norm=global --metric eval/pass@8
+  python -m analysis.compare runs/<sweep> --where norm=local,hybrid --by norm
+  python -m analysis.compare runs/<one> runs/<another> --at tokens
+  python -m analysis.compare runs/<sweep> --matched accuracy=0.9 --at tokens
+  python -m analysis.compare runs/<sweep> --best-of lr
+  python -m analysis.compare runs/<sweep> --json | jq '.comparisons[0].arms'
+"""
 
 
 class Report(NamedTuple):
     """What a report found and wrote."""
 
-    data: Data
+    data: SweepData
     comparison: Comparison
     """The first of the answer's."""
     verdicts: list[Verdict]
@@ -47,85 +58,139 @@ def report(
     metric: str | None = None,
     out: str | Path | None = None,
     wide: str | None = None,
+    page: Path | None = None,
     **choices: object,
 ) -> Report:
-    """Compare a sweep's variants, print table, verdicts and notes, write tables and figures to `<folder>/analysis`.
+    """Compare a sweep's variants, print table, verdicts and notes, write tables and figures.
 
-    choices: other fields of `Question`; wide: print a table with this axis in the columns too. The baseline and metric
-    of the configuration hold unless others are named. Runs that failed are left out and listed.
+    They go to `<folder>/analysis`, or for another question than the configuration asks to a folder in it with the
+    question's name. choices: other fields of `Question`; wide: print a table with this axis in the columns too; page:
+    where the notes can be read, so that they are not printed. The baseline and metric of the configuration hold unless
+    others are named. Runs that failed are left out and listed.
     Raises AnalysisError, one line, if nothing can be compared.
     """
     console = console or Console()
-    question = Question(metric=metric, baseline=baseline, **choices)
-    data = load(folders, metrics=_needed(question))
-    study = data.study
-    asked = metric or (None if question.matched else study.get("metric"))
-    found = answer(data, question._replace(metric=asked))
-    if wide and wide_grid(found.comparisons, "iqm", wide) is None:
-        raise AnalysisError(f"nothing to lay out wide by '{wide}': there is one stratum, and not two axes")
-    judged = verdicts(study, seed_scores(data, study.get("metric")), data.labels) if study else []
-    show(console, data, found, judged, wide)
-    files = write(Path(out) if out else _place(folders), found, judged, data.problems, wide)
+    found = _find(folders, Question(metric=metric, baseline=baseline, **choices), out, wide)
+    print_answer(console, found.data, found.answer, wide, page and relative_path(page))
     console.print()
-    for path in files:
-        console.print(Text(shown(path)), soft_wrap=True)
-    return Report(data, found.comparisons[0], judged, found.notes, data.problems, files, found)
+    print_files(console, found.files, relative_path(found.files[0].parent))
+    return found
 
 
-def _needed(question: Question) -> list[str]:
+def _find(folders: str | Path | Sequence[str | Path], question: Question, out: Any, wide: str | None) -> Report:
+    """The answer, and its files written."""
+    data = load(folders, metrics=_metric_names(question))
+    result = answer(data, question)
+    if wide and wide_text(result.comparisons, "iqm", wide) is None:
+        raise AnalysisError(f"nothing to lay out wide by '{wide}': there is one stratum, and not two axes")
+    files = write_files(Path(out) if out else _output_folder(folders, question, data, wide), result, wide)
+    return Report(data, result.comparisons[0], result.verdicts, result.notes, data.problems, files, result)
+
+
+def _metric_names(question: Question) -> list[str]:
     return [name for name in (question.metric, question.matched and question.matched.metric) if name]
 
 
-def _place(folders: str | Path | Sequence[str | Path]) -> Path:
-    """`<folder>/analysis`; for several sweeps a folder in the first one's, named after the others."""
+def _output_folder(
+    folders: str | Path | Sequence[str | Path], question: Question, data: SweepData, wide: str | None
+) -> Path:
+    """`<folder>/analysis`; for another question, or with other sweeps, a folder in it that is named after them."""
     first, *others = [folders] if isinstance(folders, str | Path) else list(folders)
     names = "+".join(Path(other).resolve().name for other in others)
-    return Path(first) / "analysis" / (f"with {names}"[:LONGEST_NAME] if others else "")
+    return Path(first) / "analysis" / question_name(question, data, **{"with": names, "wide": wide})
 
 
-def show(console: Console, data: Data, found: Answer, judged: Sequence[Verdict], wide: str | None = None) -> None:
-    """Tables, verdicts, notes and problems on the terminal."""
-    sweep = " + ".join(found.data.runs["sweep"].unique())
-    tables = [*found.comparisons, *([found.pooled] if found.pooled else [])]
-    for comparison in tables:
-        _print(console, comparison_grid(comparison), f"{sweep}: {comparison.heading}", comparison.stratum)
-    for comparison, table in zip(found.comparisons, found.interactions, strict=True):
-        if table is not None:
-            _print(console, interaction_grid(table), "interactions: difference of differences", comparison.stratum)
-    for what in WIDE_CELLS if wide else ():
-        _print(console, wide_grid(found.comparisons, what, wide), what)
-    print_verdicts(judged, console)
-    for remark in found.notes:
-        console.print(Text(f"- {remark}", style="dim"))
-    _print_problems(console, data.problems)
-
-
-def _print(console: Console, grid: Grid | None, *title: str) -> None:
-    if grid is not None:
-        print_grid(fit(grid, console.width), console, ", ".join(filter(None, title)))
-
-
-def _print_problems(console: Console, problems: Sequence[Problem]) -> None:
-    if problems:
-        console.print(Text(f"{len(problems)} problem{'s' * (len(problems) > 1)}:", style="bold red"))
-    for problem in problems[:MOST_PROBLEMS]:
-        console.print(Text(f"  {problem.run}: {problem.reason}"), soft_wrap=True)
-    if len(problems) > MOST_PROBLEMS:
-        console.print(f"  and {len(problems) - MOST_PROBLEMS} more, see runs.csv and table.md")
-
-
-def shown(path: Path) -> str:
+def relative_path(path: Path) -> str:
     """The path relative to the working directory if it lies inside, else in full."""
     path, here = path.resolve(), Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; 0: all runs are good, 1: some failed or are damaged (listed), 2: nothing could be compared."""
-    from analysis.arguments import parse
+def parse(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """The arguments of `report`. What argparse cannot read ends the process with 2; the rest is an AnalysisError."""
+    options = vars(_parser().parse_args(arguments))
+    return options | {
+        "by": _axes(options["by"]),
+        "within": _axes(options["within"]),
+        "best_of": _axes(options["best_of"]) or (),
+        "choose_seeds": _seeds(options["choose_seeds"]),
+        "at": _budget(options["at"]),
+        "matched": _target(options["matched"]),
+    }
 
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis.compare",
+        description="Compare the variants of one or several sweeps over paired seeds; write tables and figures.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("folders", nargs="+", metavar="folder", help="a sweep's folder, such as runs/<sweep>")
+    add("--baseline", help="variant to compare with; the first unless named")
+    add("--metric", help="compare this metric (or part of its name), mean over its last 10 %%, instead of the score")
+    add("--where", action="append", default=[], metavar="AXIS=A,B", help="only runs with these values; can be repeated")
+    add("--by", metavar="AXES", help="axes that make the arms, as norm,clip; averaged over the others, per seed")
+    add("--within", metavar="AXES", help="axes whose values are compared apart, then pooled; task unless named")
+    add("--at", metavar="BUDGET", help=f"compare at an equal budget: {' '.join(BUDGETS)}; tokens=5000 names the amount")
+    add("--matched", metavar="METRIC=VALUE", help="compare --metric, or the cost, where METRIC is first so high")
+    add("--best-of", metavar="AXES", help="each arm at the best point of its grid, as lr, chosen on seeds not reported")
+    add("--choose-seeds", metavar="SEEDS", help="seeds on which the best point is chosen, as 0,1,2; the lower half")
+    add("--wide", metavar="AXIS", help="print wide tables too, with this axis (or the strata) in the columns")
+    add("--out", help="folder for tables and figures; one of the question's own in <folder>/analysis unless named")
+    add("--json", action="store_true", help="print the whole comparison as JSON, and nothing else")
+    return parser
+
+
+def _axes(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else () if text == "none" else tuple(split_commas(text))
+
+
+def _seeds(text: str | None) -> tuple[int, ...] | None:
     try:
-        return report(**parse(arguments)).exit_code
+        return None if text is None else tuple(int(part) for part in split_commas(text))
+    except ValueError:
+        raise AnalysisError(f"--choose-seeds {text}: expected numbers, as 0,1,2") from None
+
+
+def _budget(text: str | None) -> Budget | None:
+    if text is None:
+        return None
+    kind, _, amount = text.partition("=")
+    if kind not in BUDGETS:
+        raise AnalysisError(f"--at {text}: '{kind}' is no budget; choose one of: {'  '.join(BUDGETS)}")
+    return Budget(kind, _number(f"--at {text}", amount) if amount else None)
+
+
+def _target(text: str | None) -> Target | None:
+    if text is None:
+        return None
+    metric, _, value = text.rpartition("=")
+    if not metric:
+        raise AnalysisError(f"--matched {text}: expected a metric and a value, as accuracy=0.9")
+    return Target(metric, _number(f"--matched {text}", value))
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise AnalysisError(f"{option}: '{text}' is no number") from None
+
+
+def _print_json(folders: Sequence[str], out: str | None, wide: str | None, **choices: object) -> Report:
+    found = _find(folders, Question(**choices), out, wide)
+    print(answer_json(found.answer, found.files))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; 0: all runs are good, 1: some are not, or have not ended (listed), 2: nothing could be compared."""
+    try:
+        options = parse(arguments)
+        found = _print_json(**options) if options.pop("json") else report(**options)
+        return found.exit_code
     except AnalysisError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

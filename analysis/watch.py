@@ -10,25 +10,28 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from analysis.comparison import compare, late_means
-from analysis.load import SUMMARY_FILE, Data, block, load
-from analysis.read import AnalysisError
-from analysis.tables import comparison_grid, fit, print_grid
-from analysis.variants import known, short_labels, split, without_seed
+from analysis.data.errors import AnalysisError
+from analysis.data.load import SweepData, config_section, load
+from analysis.data.run_values import late_means
+from analysis.data.runs import SUMMARY_FILE
+from analysis.data.variants import is_variant, short_labels, split_overrides, without_seed
+from analysis.report.tables import comparison_table
+from analysis.report.terminal import fit_to_width, print_table
+from analysis.stats.comparison import compare
 
 RUNNING = "running"
 
 
-def so_far(folder: str | Path, metric: str | None = None) -> tuple[Data, str]:
+def partial_data(folder: str | Path, metric: str | None = None) -> tuple[SweepData, str]:
     """A sweep's data as if it ended now: all runs cut to the step that each has reached, and the metric.
 
     Runs without a summary count as running; their score is the late mean of the metric up to there.
     """
     data = load(folder)
-    metric = metric or data.score_metric or block(data.config, "score").get("metric")
+    metric = metric or data.score_metric or config_section(data.config, "score").get("metric")
     if not metric or metric not in data.metrics:
         raise AnalysisError(f"no run has logged {metric or 'the metric of its score'} yet")
-    data = _named(data)
+    data = _with_folder_names(data)
     running = ~data.runs["name"].map(lambda name: (data.folder / name / SUMMARY_FILE).exists())
     status = data.runs["status"].mask(running, RUNNING)
     alive = data.runs.loc[running | (status == "completed"), "name"]
@@ -40,37 +43,37 @@ def so_far(folder: str | Path, metric: str | None = None) -> tuple[Data, str]:
     return cut._replace(runs=data.runs.assign(status=status, score=scores), score_metric=metric), metric
 
 
-def _named(data: Data) -> Data:
+def _with_folder_names(data: SweepData) -> SweepData:
     """The data with runs that have no summary under the variant that their folder names, as the others are."""
-    names = {name: ",".join(without_seed(split(name))) for name in data.runs["name"] if "=" in name}
-    silent = ~data.runs["name"].map(lambda name: (data.folder / name / SUMMARY_FILE).exists())
-    variants = data.runs["variant"].mask(silent, data.runs["name"].map(names).fillna(data.runs["variant"]))
+    names = {name: ",".join(without_seed(split_overrides(name))) for name in data.runs["name"] if "=" in name}
+    unfinished = ~data.runs["name"].map(lambda name: (data.folder / name / SUMMARY_FILE).exists())
+    variants = data.runs["variant"].mask(unfinished, data.runs["name"].map(names).fillna(data.runs["variant"]))
     renamed = dict(zip(data.runs["name"], variants, strict=True))
     order = list(dict.fromkeys(variants))
-    axis, labels = short_labels({variant: split(variant) for variant in order})
+    axis, labels = short_labels({variant: split_overrides(variant) for variant in order})
     metrics = data.metrics.assign(variant=data.metrics["name"].map(renamed))
     return data._replace(
         runs=data.runs.assign(variant=variants), metrics=metrics, variants=order, labels=labels, axis=axis
     )
 
 
-def screen(folder: str | Path, width: int, baseline: str | None = None, metric: str | None = None) -> tuple[Text, bool]:
+def render(folder: str | Path, width: int, baseline: str | None = None, metric: str | None = None) -> tuple[Text, bool]:
     """What is shown now, and whether the sweep still runs."""
-    data, metric = so_far(folder, metric)
+    data, metric = partial_data(folder, metric)
     status = data.runs["status"]
     reached = int(data.metrics["step"].max()) if len(data.metrics) else 0
     comparable = data._replace(runs=data.runs.assign(status=status.replace(RUNNING, "completed")))
-    wanted = baseline or data.planned_baseline
-    comparison = compare(comparable, metric, wanted if wanted and known(wanted, data.labels) else None)
+    baseline = baseline or data.planned_baseline
+    comparison = compare(comparable, metric, baseline if baseline and is_variant(baseline, data.labels) else None)
     counts = ", ".join(f"{count} {name}" for name, count in status.value_counts().items())
     total = data.config.get("steps")
     end = f"{reached} of {total}" if total else reached
     title = f"{data.folder.resolve().name}: {comparison.heading} up to step {end}; {counts}"
     console = Console(width=width, force_terminal=True)
-    with console.capture() as drawn:
-        print_grid(fit(comparison_grid(comparison), width), console, title)
+    with console.capture() as captured:
+        print_table(fit_to_width(comparison_table(comparison), width), console, title)
         console.print(Text("a look at a sweep that is not done: no basis for a claim", style="dim"))
-    return Text.from_ansi(drawn.get()), bool((status == RUNNING).any())
+    return Text.from_ansi(captured.get()), bool((status == RUNNING).any())
 
 
 def watch(
@@ -81,11 +84,11 @@ def watch(
     with Live(console=console, auto_refresh=False) as live:
         while True:
             try:
-                text, going = screen(folder, console.width, baseline, metric)
+                text, running = render(folder, console.width, baseline, metric)
             except AnalysisError as error:
-                text, going = Text(f"waiting: {error}"), True
+                text, running = Text(f"waiting: {error}"), True
             live.update(Group(text), refresh=True)
-            if not going:
+            if not running:
                 return
             time.sleep(every)
 

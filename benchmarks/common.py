@@ -1,4 +1,4 @@
-"""What the benchmarks share: alternating measurements, their spread, tables, JSON, fresh processes, fleets to step."""
+"""What the benchmarks share: alternating measurements, their spread, tables, JSON, fresh processes, states to step."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
-def options(doc: str | None, **defaults: int) -> argparse.Namespace:
-    """Read ``--name number`` for each default, and where the JSON goes."""
+def options(doc: str | None, **defaults: int | str) -> argparse.Namespace:
+    """Read ``--name value`` for each default, and where the JSON goes."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
@@ -133,31 +133,33 @@ class Training:
     """
 
     def __init__(self, runs: int, *overrides: str, beside: Sequence[str] = (), warm_up: int = 2):
-        from rlexp.build import build
-        from rlexp.compose import compose
+        from rlexp.config.compose import compose
+        from rlexp.sweep.build import build
 
         config = compose("steps=1000000", *overrides)
         configs = [config.model_copy(update={"seed": seed}) for seed in range(runs)]
         configs += [compose("steps=1000000", *overrides, *beside)] if beside else []
-        self.fleet = build(configs)
-        self.completions = len(configs) * self.fleet.prompts * self.fleet.group
+        self.state = build(configs)
+        self.completions = len(configs) * self.state.prompts * self.state.group
         self.done = 0
         self.seconds(warm_up)
 
     @property
     def parameters(self) -> int:
         """Parameters of one run."""
-        return sum(parameter[0].numel() for parameter in self.fleet.policy.parameters())
+        return sum(parameter[0].numel() for parameter in self.state.policy.parameters())
 
     def seconds(self, steps: int, threads: int = 1) -> float:
         """Train on; return the seconds a step."""
         import torch
 
-        from rlexp.step import train_step
+        from rlexp.loop.step import train_step
 
         torch.set_num_threads(threads)
         started = time.perf_counter()
         for _ in range(steps):
             self.done += 1
-            train_step(self.fleet, self.done, self.done % 10 == 0)
+            train_step(self.state, self.done, self.done % 10 == 0)
+        if next(self.state.policy.parameters()).is_cuda:
+            torch.cuda.synchronize()
         return (time.perf_counter() - started) / steps

@@ -13,8 +13,9 @@ OVERRIDES = ("study=lecture17", "norm=local", "logger=none")
 
 def seconds(seeds: int, together: bool, steps: int) -> float:
     """Train the seeds through the engine, in this process, with everything that a run writes."""
-    from rlexp.compose import compose
-    from rlexp.engine import Job, train_jobs
+    from rlexp.config.compose import compose
+    from rlexp.sweep.engine import train_jobs
+    from rlexp.sweep.job import Job
 
     config = compose(*OVERRIDES, f"steps={steps}")
     with tempfile.TemporaryDirectory() as folder:

@@ -24,7 +24,8 @@ PARTS = (
 
 def worker(arguments: list[str]) -> None:
     """Run the command line in this process; end with a line that says what training and evaluation took."""
-    from rlexp import engine, train
+    from rlexp import train
+    from rlexp.sweep import engine
 
     taken: dict[str, list[float]] = {"plain": [], "measured": [], "evaluate": []}
 
@@ -62,7 +63,8 @@ def main() -> None:
         worker(sys.argv[2:])
         return
     arguments = options(__doc__, repetitions=3, seeds=10, steps=400, basic=1)
-    overrides = {"fused (default)": [], "fused, logger=none": ["logger=none"]}
+    one = "hydra.launcher.workers=1"  # the clock is in this process
+    overrides = {"fused (default)": [one], "fused, logger=none": [one, "logger=none"]}
     if arguments.basic:
         overrides["basic"] = ["hydra/launcher=basic"]
     said: dict[str, list[dict[str, float]]] = {name: [] for name in overrides}

@@ -23,9 +23,9 @@ OURS = (
     "model.heads=4 model.feedforward=384 inner_steps=1 minibatches=1 entropy_coef=0 lr=1e-3 lr_final=1"
 ).split()
 SWEEPS = {  # TRL evaluates nothing; our default is 1,152 completions of held-out prompts a run every 20 steps
-    "rlexp, evaluated before and after": ["eval.every={steps}"],
-    "rlexp, the same in two processes": ["eval.every={steps}", "hydra/launcher=processes"],
-    "rlexp, evaluated every 20 steps": [],
+    "rlexp, evaluated before and after": ["eval.every={steps}", "hydra.launcher.workers=1"],
+    "rlexp, the same in two processes": ["eval.every={steps}", "hydra.launcher.workers=2"],
+    "rlexp, evaluated every 20 steps": ["hydra.launcher.workers=1"],
 }
 INSTALLED = importlib.util.find_spec("trl") is not None
 
@@ -116,7 +116,7 @@ def train_trl(steps: int) -> dict[str, float]:
 def train_ours(steps: int, *overrides: str) -> dict[str, float]:
     """Train a single run step by step, as the engine does; return the same numbers."""
     training = Training(1, *OURS, *overrides)
-    rate, length = training.completions / training.seconds(steps), training.fleet.task.cap
+    rate, length = training.completions / training.seconds(steps), training.state.task.cap
     return {"rate": rate, "parameters": training.parameters, "length": length}
 
 

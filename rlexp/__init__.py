@@ -2,9 +2,8 @@
 
 import os
 
-# One run must give the same bits alone and in a batch. MKL gives them only in its strict reproducibility
-# mode, which it reads once, before its first product: without it a product of [30, 10] by [10, 5] differs
-# in the last bit between R = 1 and R = 2. What threads do to R = 1 is in threads.py.
+# One run must give the same bits alone and in a batch (the rule: core/exact.py). MKL reads its mode once, before its
+# first product; without this one a product of [30, 10] by [10, 5] differs in the last bit between R = 1 and R = 2.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 __version__ = "0.1.0"

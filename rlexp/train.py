@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from rlexp.compose import CONF, plain
-from rlexp.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, leave, reason
-from rlexp.naming import variant_name
+from rlexp import __version__
+from rlexp.config import axis_help, typed  # noqa: F401 (the first registers a resolver of the help)
+from rlexp.config.compose import plain
+from rlexp.config.conf_folder import CONF
+from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with
+from rlexp.core.hydra_compat import VERSION_BASE
+from rlexp.record.naming import variant_name
 
 
-@hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")
+@hydra.main(config_path=str(CONF), config_name="config", **VERSION_BASE)
 def hydra_main(settings: DictConfig) -> float:
     """Train one run in the folder that Hydra made; return its score."""
-    from rlexp.config import read
+    from rlexp.config.schema import read
 
     config, node = read(plain(settings)), HydraConfig.get()
     folder = Path(node.runtime.output_dir)
     try:
-        from rlexp.engine import Job, train_jobs
+        from rlexp.sweep.engine import train_jobs
+        from rlexp.sweep.job import Job
 
-        (result,) = train_jobs([Job(config, folder, folder.name, variant_name(node.overrides.task))])
+        job = Job(config, folder, folder.name, variant_name(node.overrides.task))
+        (result,) = train_jobs([job], job.name)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"hydra.run.dir={folder}") from None
     except Exception as error:
         result = error
     if isinstance(result, Exception):
-        raise RunFailed(reason(result)) from result
+        raise RunFailed(describe_error(result)) from result
     return result
 
 
@@ -46,22 +57,69 @@ def how_to_continue(arguments: list[str], place: str = "") -> list[str]:
 
 def main() -> None:
     """Let Hydra do what the command line says; end whatever is wrong with it in one line and exit code 2."""
-    before = os.environ.get("HYDRA_FULL_ERROR")
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then leaves its exceptions to us
-    try:
-        hydra_main()
-    except KeyboardInterrupt as stop:
-        leave("; ".join(["interrupted", *how_to_continue(sys.argv[1:], *stop.args)]), INTERRUPTED)
-    except RunFailed as error:
-        leave(f"run failed: {reason(error)}", FAILED, error)
-    except Exception as error:
-        from rlexp.explain import explain
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["explain"]:
+        from rlexp.config import explain_choice
 
-        leave(explain(error, [argument for argument in sys.argv[1:] if "=" in argument]), BAD_INPUT, error)
+        return explain_choice.main(arguments[1:])
+    if "--version" in arguments:
+        return print(versions())
+    try:
+        typed.check(arguments)
+        with for_hydra(arguments), shown_as_typed(arguments):
+            hydra_main()
+    except KeyboardInterrupt as stop:
+        exit_with("; ".join(["interrupted", *how_to_continue(arguments, *stop.args)]), INTERRUPTED)
+    except RunFailed as error:
+        exit_with(f"run failed: {describe_error(error)}", FAILED, error)
+    except Exception as error:
+        from rlexp.config.explain import explain
+
+        exit_with(explain(error, [argument for argument in arguments if "=" in argument]), BAD_INPUT, error)
+
+
+def mode_of(arguments: Sequence[str]) -> list[str]:
+    """Return `-m` for a study, which is a sweep. Its file says so too, but Hydra 1.4 asks before it reads files."""
+    studies = [argument for argument in arguments if re.fullmatch(r"study=(?!none$|null$)[^,]+", argument)]
+    return ["--multirun"] if studies and not {"-m", "--multirun"} & {*arguments} else []
+
+
+def versions() -> str:
+    """Return the versions of this program and of what its numbers and its command line depend on."""
+    return ", ".join([f"rlexp {__version__}", *(f"{name} {version(name)}" for name in ("torch", "hydra-core"))])
+
+
+@contextmanager
+def shown_as_typed(arguments: Sequence[str]) -> Iterator[None]:
+    """Context in which what ``--cfg`` prints holds the arguments as they were typed; other output is left alone."""
+    changed = [pair for pair in zip(typed.for_hydra(arguments), arguments, strict=True) if pair[0] != pair[1]]
+    if not changed or not typed.shows_config(arguments):
+        yield
+        return
+    printed = StringIO()
+    try:
+        with redirect_stdout(printed):
+            yield
     finally:
+        text = printed.getvalue()
+        for read, written in changed:
+            text = text.replace(read, written)
+        print(text, end="")
+
+
+@contextmanager
+def for_hydra(arguments: Sequence[str]) -> Iterator[None]:
+    """Context in which Hydra understands the arguments, and leaves its exceptions to us."""
+    before, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = [before[0], *typed.for_hydra(arguments), *mode_of(arguments)]
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        sys.argv = before
         os.environ.pop("HYDRA_FULL_ERROR")
-        if before is not None:
-            os.environ["HYDRA_FULL_ERROR"] = before
+        if full_error is not None:
+            os.environ["HYDRA_FULL_ERROR"] = full_error
 
 
 if __name__ == "__main__":

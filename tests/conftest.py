@@ -10,12 +10,13 @@ import torch
 from axis_choices import AXES, choices
 from hypothesis import settings
 
-settings.register_profile("rlexp", deadline=None, derandomize=True, max_examples=40)
-settings.load_profile("rlexp")
+settings.register_profile("whole", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("quick", settings.get_profile("whole"), max_examples=10)
 torch.set_num_threads(1)
 
 
 def pytest_configure(config):
+    settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "whole")
     config.addinivalue_line("markers", "only(*names): the axis choices, by function name, that a law is about")
 
 

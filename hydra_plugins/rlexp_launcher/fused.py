@@ -15,24 +15,30 @@ from omegaconf import DictConfig
 
 
 @dataclass
-class FusedConf:
-    """`hydra/launcher=fused`: batches one after another, in this process."""
+class BatchesConf:
+    """What all launchers share."""
 
     _target_: str = "hydra_plugins.rlexp_launcher.fused.FusedLauncher"
     max_replicas: int | None = None  # most runs that are trained as one batch; null for what fits memory
-    executor: str = "inline"
+
+
+@dataclass
+class FusedConf(BatchesConf):
+    """`hydra/launcher=fused`: one batch in this process, or several in as many processes as pay for themselves."""
+
+    executor: str = "local"
+    workers: Any = "auto"  # processes at a time; auto for as many as save more than their start takes
 
 
 @dataclass
 class ProcessesConf(FusedConf):
-    """`hydra/launcher=processes`: batches side by side, in processes of this machine."""
+    """`hydra/launcher=processes`: the same, with a process on every core."""
 
-    executor: str = "processes"
-    workers: int | None = None  # processes at a time; null for one a core
+    workers: Any = None  # null for one a core
 
 
 @dataclass
-class RayConf(FusedConf):
+class RayConf(BatchesConf):
     """`hydra/launcher=ray`: batches as tasks of a Ray cluster."""
 
     executor: str = "ray"
@@ -42,7 +48,7 @@ class RayConf(FusedConf):
 
 
 @dataclass
-class SlurmConf(FusedConf):
+class SlurmConf(BatchesConf):
     """`hydra/launcher=slurm`: batches as jobs of a SLURM cluster that shares the sweep's folder."""
 
     executor: str = "slurm"
@@ -61,16 +67,17 @@ for name, node in {"fused": FusedConf, "processes": ProcessesConf, "ray": RayCon
 class FusedLauncher(Launcher):
     """Trains all jobs of a sweep whose tensors have equal shapes as one batch, or as one for each worker."""
 
-    def __init__(self, max_replicas: int | None = None, executor: str = "inline", **knobs: Any):
-        self.max_replicas, self.executor, self.knobs = max_replicas, executor, knobs
-        self.rows: list[dict] = []
+    def __init__(self, **settings: Any):
+        self.settings = settings
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Keep what ``launch`` needs."""
-        self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
+        """Make the launcher that does the work; it is heavy."""
+        from rlexp.launch.launcher import SweepLauncher
+        from rlexp.launch.settings import LauncherSettings
+
+        settings = LauncherSettings.of(**self.settings)
+        self.launcher = SweepLauncher(settings, hydra_context, task_function, config)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Train the jobs; one JobReturn each, in order."""
-        from hydra_plugins.rlexp_launcher import _core
-
-        return _core.launch(self, job_overrides, initial_job_idx)
+        return self.launcher.launch(job_overrides, initial_job_idx)

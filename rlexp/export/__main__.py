@@ -4,26 +4,43 @@ from __future__ import annotations
 
 import sys
 
-from rlexp.exits import BAD_INPUT, leave
+from rlexp.core.exits import BAD_INPUT, exit_with
+
+HELP = """\
+A configuration in the settings of another framework, what differs there and what cannot be expressed there.
+
+usage: python -m rlexp.export [axis=choice ...] [key=value ...] to=FRAMEWORK
+
+FRAMEWORK:
+{targets}
+
+Before to= stand the choices and numbers of python -m rlexp.train: axes, presets, knobs. What is not given is the
+default. Names of axes and choices: python -m rlexp.train --help.
+
+example:
+  python -m rlexp.export preset=lite_ppo clip=higher lr=5e-4 to=trl"""
 
 
 def main(arguments: list[str]) -> None:
     """Print the settings; end whatever is wrong with the arguments in one line and exit code 2."""
-    from rlexp.compose import compose
-    from rlexp.explain import explain
+    from rlexp.config.compose import compose
+    from rlexp.config.explain import explain
     from rlexp.export import openrlhf, trl, verl
     from rlexp.export.rule import text
 
     frameworks = {"trl": trl.FRAMEWORK, "verl": verl.FRAMEWORK, "openrlhf": openrlhf.FRAMEWORK}
+    if {"--help", "-h"} & set(arguments):
+        print(HELP.format(targets="\n".join(f"  {name:<10}{each.name}" for name, each in frameworks.items())))
+        return
     targets = [argument for argument in arguments if argument.startswith("to=")]
     overrides = [argument for argument in arguments if argument not in targets]
     target = targets[-1].removeprefix("to=") if targets else ""
     if target not in frameworks:
-        leave(f"to={target}: no such framework; there are {', '.join(frameworks)}", BAD_INPUT)
+        exit_with(f"to={target}: no such framework; there are {', '.join(frameworks)}", BAD_INPUT)
     try:
         config = compose(*overrides)
     except Exception as error:
-        leave(explain(error, overrides), BAD_INPUT, error)
+        exit_with(explain(error, overrides), BAD_INPUT, error)
     print(text(overrides, config, frameworks[target]))
 
 

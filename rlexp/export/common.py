@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from rlexp import shaping
-from rlexp.config import Config
-from rlexp.errors import shown
+from rlexp.axes import shaping
+from rlexp.config.schema import Config
+from rlexp.core.errors import format_value
 from rlexp.export.rule import NOTHING, Rule, Table, when
 
 CLAMPED = "the log-ratio is clamped at ±20 there"
@@ -16,6 +15,10 @@ SIMULATED = "a simulation of this project; there the sampler is the inference en
 SHUFFLED = when(
     lambda node, config: config.minibatches > 1,
     "completions are shuffled over the updates of a rollout there; here groups stay whole",
+)
+WARM_UP = when(
+    lambda node, config: config.warmup_steps > 0,
+    "the warm-up begins at a learning rate of 0 there, here at lr / warmup_steps: its rates come one update later",
 )
 CHECKPOINT = Rule(notes=("start from a checkpoint that was trained so",))
 
@@ -28,7 +31,7 @@ def rounding(most: str) -> str:
 def in_the_reward(node: Any, config: Config) -> str:
     """Return what a shaping does, for frameworks that leave it to the reward function."""
     first = shaping.FUNCTIONS[node.name].__doc__.partition("\n")[0]
-    knobs = ", ".join(f"{name}={shown(value)}" for name, value in node if name != "name")
+    knobs = ", ".join(f"{name}={format_value(value)}" for name, value in node if name != "name")
     return f"is for your reward function to do ({knobs}): {first}"
 
 
@@ -50,6 +53,6 @@ def over_common(table: Table) -> Table:
     return {part: {**COMMON.get(part, {}), **table.get(part, {})} for part in {**COMMON, **table}}
 
 
-def stepwise(items: Mapping[str, str], join: str) -> str:
-    """Return a shell command's arguments, one on each line."""
-    return " \\\n    ".join(f"{name}{join}{value}".strip() for name, value in items.items())
+def stepwise(command: str, *arguments: str) -> str:
+    """Return a shell command with each argument on a line of its own."""
+    return " \\\n    ".join([command, *arguments])

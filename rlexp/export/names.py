@@ -21,8 +21,9 @@ NAMES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "open-instruct": "`active_sampling`",
             "prime-rl": "`AdvRangeGate`",
             "slime": "dynamic sampling filter, std > 1e-6",
+            "ROLL": "`query_filter_config.type=std_filter`, std > a number of yours",
         },
-        "difficulty": {"ROLL": "`query_filter` by mean"},
+        "difficulty": {"ROLL": "`query_filter_config.type=mean_filter`, open ends"},
     },
     "filter.loss": {
         "overlong": {
@@ -34,7 +35,7 @@ NAMES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "open-instruct": "`filter_zero_std_samples`, on by default",
             "prime-rl": "`filter_zero_advantages`, on by default",
         },
-        "difficulty": {"ROLL": "`difficulty_mask`"},
+        "difficulty": {"ROLL": "`difficulty_mask`, open ends"},
     },
     "norm": {
         "none": {"ROLL": "`reinforce`"},
@@ -112,10 +113,9 @@ NAMES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "k3 in the loss": {
             "open-instruct": "`kl_estimator=2`, default, β 0.05",
             "slime": "`k3`",
-            "ROLL": "the only one in the loss",
             "oat": "`beta`",
         },
-        "low_var_kl in the loss": {"slime": "`low_var_kl`"},
+        "low_var_kl in the loss": {"slime": "`low_var_kl`", "ROLL": "`use_kl_loss`, its only one in the loss"},
         "k1_corrected in the loss": {"open-instruct": "`kl_estimator=3`"},
         "k3_corrected in the loss": {"slime": "`use_unbiased_kl`"},
         "k1 in the reward": {
@@ -124,7 +124,6 @@ NAMES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "oat": "`kl_penalty_coef`",
         },
         "k2 in the reward": {"ROLL": "`mse`"},
-        "k3 in the reward": {"ROLL": "`k3`"},
         "abs in the reward": {"ROLL": "`abs`"},
     },
     "kl_control": {"adaptive": {"ROLL": "on with a target"}},
@@ -138,8 +137,14 @@ NAMES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "ROLL": "`is_weight`, at 1.2",
             "oat": "min(κ, 2), on by default",
         },
-        "token_mask": {"open-instruct": "`rho_mask`", "slime": "`icepop_function`", "ROLL": "filters, 0.8 and 1.2"},
+        "token_mask": {
+            "open-instruct": "`rho_mask_lower_bound`, `rho_mask_upper_bound`, with κ still at most 2",
+            "slime": "`icepop_function`",
+            "ROLL": "`filters` at 0.8 and 1.2 (no loss, no KL), κ only with `is_weight`",
+        },
         "sequence_truncate": {"ROLL": "`sequence`"},
-        "sequence_mask": {"open-instruct": "`rho_mask_sequence_level`, geometric mean"},
+        "sequence_mask": {
+            "open-instruct": "`rho_mask_sequence_level`, by the geometric mean, which is the weight too, at most 2"
+        },
     },
 }

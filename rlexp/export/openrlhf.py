@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlexp.export.common import CLAMPED, POINTLESS, SHUFFLED, over_common, rounding, stepwise
-from rlexp.export.rule import NOTHING, Framework, Note, Rule, fixed, knob, off_policy, updates, when
+from rlexp.export.common import CLAMPED, POINTLESS, SHUFFLED, WARM_UP, over_common, rounding, stepwise
+from rlexp.export.rule import NOTHING, Framework, Note, Rule, fixed, kl_in_reward, knob, off_policy, updates, when
 
 OUT_OF_REACH = 1000000  # argparse reads -1e9 as a flag
 ESTIMATOR = "--algo.advantage.estimator"
@@ -15,10 +15,13 @@ ROUNDING = rounding("nearly 1")
 REFILL = ["the number of rounds has no cap there", "needs --reward.remote_url or --train.agent_func_path there"]
 CLIP = {"--actor.policy_loss_type": "ppo", "--actor.eps_clip_low_high": lambda node, config: [node.low, node.high]}
 OPEN = {"--actor.policy_loss_type": "ppo", "--actor.eps_clip_low_high": [1, OUT_OF_REACH]}
-WHITENED = ["eps is added to the variance there", *fixed(eps=1e-8, ddof=0)]
-KL_AFTER = when(
-    lambda node, config: config.kl.name != "none" and config.kl.place == "reward",
-    "KL in the reward is subtracted after the group's mean there, token by token with reward to go; here before",
+WHITENED = ["the variance is at least eps there, here eps is added to the deviation", *fixed(eps=1e-8, ddof=0)]
+KL_AFTER = kl_in_reward(
+    "KL in the reward is subtracted after the group's mean there, token by token with reward to go; here before"
+)
+OF_THE_SAMPLER = when(
+    lambda node, config: config.clip.name == "gspo",
+    "with gspo it multiplies nothing there: the ratio of the completion is taken to the sampler, without bounds",
 )
 
 
@@ -40,7 +43,7 @@ def correction(name: str, *notes: str | Note) -> Rule:
         "--algo.advantage.is_correction_type": name,
         "--algo.advantage.is_correction_threshold": lambda node, config: [node.low, node.high],
     }
-    return Rule(settings, notes)
+    return Rule(settings, [OF_THE_SAMPLER, *notes])
 
 
 def after_the_end(node: Any, config: Any) -> float:
@@ -48,9 +51,8 @@ def after_the_end(node: Any, config: Any) -> float:
     return node.scale if node.penalty == 0 else -node.penalty
 
 
-TOKEN_KL = when(
-    lambda node, config: config.agg.name not in ("token", "bnpo"), "KL in the loss is a mean over tokens there"
-)
+BY_TOKEN = ("token", "bnpo")
+TOKEN_KL = when(lambda node, config: config.agg.name not in BY_TOKEN, "KL in the loss is a mean over tokens there")
 RUN = Rule(
     {
         "--rollout.n_samples_per_prompt": knob("group_size.completions"),
@@ -79,6 +81,11 @@ RUN = Rule(
         "learning rate and response length are those of a tiny policy; the number of steps follows from the data",
         "--reward.clip_range, ±10 by default, clips after the group's mean and deviation: out of reach",
         SHUFFLED,
+        when(
+            lambda node, config: config.entropy_coef > 0 and config.agg.name not in BY_TOKEN,
+            "the entropy bonus is a mean over tokens there, here it is aggregated as the loss",
+        ),
+        WARM_UP,
         when(lambda node, config: config.lr_final != 1, "the learning rate falls as a cosine there, here along a line"),
     ],
 )
@@ -134,7 +141,7 @@ TABLE = over_common(
             "local": advantage("group_norm", *fixed(eps=1e-9, ddof=1), ROUNDING, KL_AFTER),
             "rloo": advantage("rloo", KL_AFTER),
             "reinforce_pp": advantage("reinforce", *WHITENED, gamma=knob("gamma")),
-            "reinforce_pp_baseline": advantage("reinforce_baseline", *WHITENED, gamma=knob("gamma")),
+            "reinforce_pp_baseline": advantage("reinforce_baseline", *WHITENED, *fixed(gamma=1.0)),
             "none": "reinforce whitens over all tokens, and gae, the default, needs a critic",
         },
         "clip": {
@@ -195,8 +202,8 @@ def written(value: Any) -> str:
 
 def write(settings: Mapping[str, Any]) -> str:
     """Return the command; a flag that is off is left out."""
-    arguments = {name: written(value) for name, value in settings.items() if value is not False}
-    return f"python3 -m openrlhf.cli.train_ppo_ray \\\n    {stepwise(arguments, ' ')}"
+    arguments = (f"{name} {written(value)}".strip() for name, value in settings.items() if value is not False)
+    return stepwise("python3 -m openrlhf.cli.train_ppo_ray", *arguments)
 
 
 FRAMEWORK = Framework("OpenRLHF (3c3be623), openrlhf.cli.train_ppo_ray", TABLE, RUN, write)

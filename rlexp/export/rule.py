@@ -11,8 +11,8 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from rlexp.config import Config
-from rlexp.errors import shown
+from rlexp.config.schema import Config
+from rlexp.core.errors import format_value
 
 PARTS = (
     "shaping",
@@ -89,6 +89,11 @@ def off_policy(text: str) -> Note:
     return when(lambda node, config: updates(config) > 1, text)
 
 
+def kl_in_reward(text: str) -> Note:
+    """Return a note about runs with KL in the reward."""
+    return when(lambda node, config: config.kl.name != "none" and config.kl.place == "reward", text)
+
+
 def fixed(**values: float | int) -> list[Note]:
     """Return notes about knobs that the framework has as constants."""
     return [partial(constant, name=name, value=value) for name, value in values.items()]
@@ -97,7 +102,7 @@ def fixed(**values: float | int) -> list[Note]:
 def constant(node: Any, config: Config, *, name: str, value: float | int) -> str:
     """Say that a knob is a constant there, if it is another one than here."""
     here = getattr(node, name)
-    return "" if here == value else f"{name} is {shown(here)} here and always {shown(value)} there"
+    return "" if here == value else f"{name} is {format_value(here)} here and always {format_value(value)} there"
 
 
 def parts(config: Config) -> dict[str, Any]:

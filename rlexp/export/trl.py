@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlexp.config import Config
-from rlexp.export.common import SHUFFLED, over_common, rounding
+from rlexp.config.schema import Config
+from rlexp.export.common import SHUFFLED, WARM_UP, over_common, rounding
 from rlexp.export.rule import Framework, Rule, fixed, knob, off_policy, updates, when
 from rlexp.export.trl_clip import CLIP
 
@@ -75,6 +75,7 @@ RUN = Rule(
             lambda node, config: config.entropy_coef > 0 and config.minibatches > 1,
             "the entropy bonus is a mean over the tokens of each update there",
         ),
+        WARM_UP,
         when(
             lambda node, config: config.warmup_steps > 0 and config.lr_final != 1,
             "the learning rate falls from the end of the warm-up there, here from the first update",

@@ -10,6 +10,10 @@ OUT_OF_REACH = 1e9
 BOUNDS = {"epsilon": knob("low"), "epsilon_high": knob("high")}
 SEQUENCE = {**BOUNDS, "importance_sampling_level": "sequence"}
 TWO_SIDED = "metrics of the clip are of the ratio after delta there"
+BY_TOKEN = when(
+    lambda node, config: config.mismatch.name.startswith("token"),
+    "the correction weighs a completion's gradient by their mean there, here each token's own",
+)
 
 CLIP: Mapping[str, Rule | str] = {
     "naive": Rule(
@@ -45,7 +49,7 @@ CLIP: Mapping[str, Rule | str] = {
         implies={"agg": ("sequence",)},
     ),
     "gspo": Rule(SEQUENCE),
-    "gspo_token": Rule(SEQUENCE, ["the gradient is the same as long as tokens share their advantage"]),
+    "gspo_token": Rule(SEQUENCE, ["the gradient is the same as long as tokens share their advantage", BY_TOKEN]),
     "vespo": Rule(
         {
             "loss_type": "vespo",

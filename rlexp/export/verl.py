@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from math import ceil
+from shlex import quote
 from typing import Any
 
-from rlexp.config import Config
-from rlexp.errors import shown
-from rlexp.export.common import POINTLESS, over_common, rounding, stepwise
-from rlexp.export.rule import Framework, Note, Rule, fixed, knob, updates, when
-from rlexp.export.verl_clip import ACTOR, CLIP, OUT_OF_REACH
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
-ESTIMATOR = "algorithm.adv_estimator"
+from rlexp.config.schema import Config
+from rlexp.core.errors import format_value
+from rlexp.export.common import POINTLESS, WARM_UP, over_common, stepwise
+from rlexp.export.rule import Framework, Note, Rule, fixed, knob, updates, when
+from rlexp.export.verl_clip import ACTOR, AGG, CLIP, OUT_OF_REACH, SEQUENCE_MEAN
+from rlexp.export.verl_norm import NORM
+
 CORRECTION = "algorithm.rollout_correction"
 OVERLONG = "+reward.reward_kwargs.overlong_buffer_cfg"
-RAW = when(
-    lambda node, config: config.group_size.completions == 1,
-    "a group of one has its raw reward as advantage there, here 0",
-)
-ROUNDING = rounding("0.1")
-
-
-def advantage(estimator: str, *notes: str | Note, **settings: Any) -> Rule:
-    """Return the rule of an advantage estimator; settings are those of ``algorithm``."""
-    return Rule({ESTIMATOR: estimator} | {f"algorithm.{name}": value for name, value in settings.items()}, notes)
+BELOW_ALL = 1e-9  # no ratio is below it: log-ratios are clamped at ±20
 
 
 def in_loss(estimator: str, *notes: str | Note) -> Rule:
@@ -61,15 +56,14 @@ def correction(level: str, threshold: Any, *notes: str | Note) -> Rule:
 
 def bounds(node: Any, config: Config) -> str:
     """Return both bounds as verl reads them, which drops what is outside instead of clipping it."""
-    return f"{shown(node.low)}_{shown(node.high)}"
+    return f"{max(float(node.low), BELOW_ALL)}_{float(node.high)}"
 
 
-CLAMPED_K3 = "k3 is clamped at 10 there, of differences clamped at ±20: kl=low_var_kl"
-WHITENED = ["eps is added to the variance there", *fixed(eps=1e-8, ddof=1)]
-GROUP_KL = when(
-    lambda node, config: config.kl.name != "none" and config.kl.place == "reward",
-    "KL in the reward enters the group mean there",
+TINY = when(
+    lambda node, config: node.low < BELOW_ALL,
+    f"a low bound of 0 is refused there: {format_value(BELOW_ALL)} drops nothing, the ratio is at least e^−20",
 )
+CLAMPED_K3 = "k3 is clamped at 10 there, of differences clamped at ±20: kl=low_var_kl"
 
 RUN = Rule(
     {
@@ -85,12 +79,17 @@ RUN = Rule(
         f"{ACTOR}.optim.min_lr_ratio": knob("lr_final"),
         f"{ACTOR}.optim.lr_warmup_steps": lambda node, config: ceil(config.warmup_steps / updates(config)),
         f"{ACTOR}.optim.weight_decay": 0.0,
-        f"{ACTOR}.grad_clip": knob("grad_clip", lambda norm: OUT_OF_REACH if norm is None else norm),
+        f"{ACTOR}.optim.clip_grad": knob("grad_clip", lambda norm: OUT_OF_REACH if norm is None else norm),
         f"{ACTOR}.entropy_coeff": knob("entropy_coef"),
         "data.seed": knob("seed"),
     },
     [
         "learning rate, steps and response length are those of a tiny policy",
+        WARM_UP,
+        when(
+            lambda node, config: config.minibatches > 1,
+            "devices share a rollout by length there, which can split a group over updates; here groups stay whole",
+        ),
         when(lambda node, config: config.lr_final != 1, "the learning rate falls as a cosine there, here along a line"),
         when(
             lambda node, config: updates(config) > 1 and (config.warmup_steps > 0 or config.lr_final != 1),
@@ -108,6 +107,7 @@ TABLE = over_common(
                     f"{OVERLONG}.enable": True,
                     f"{OVERLONG}.len": knob("cache"),
                     f"{OVERLONG}.penalty_factor": knob("factor"),
+                    f"{OVERLONG}.log": False,
                     "+reward.reward_kwargs.max_resp_len": knob("cap"),
                 },
                 ["without the floor at −factor there, which lengths up to cap do not reach"],
@@ -118,9 +118,9 @@ TABLE = over_common(
                 {
                     "algorithm.filter_groups.enable": True,
                     "algorithm.filter_groups.metric": "acc",
-                    "algorithm.filter_groups.max_num_gen_batches": knob("rounds"),
                 },
                 [
+                    "the number of rounds has no cap there: max_num_gen_batches is ignored",
                     "asks for a deviation of exactly 0 there, which rounding defeats, if rewards are not 0 or 1",
                     "acc is the number that a reward function returns there; if it returns several, name one of them",
                 ],
@@ -133,42 +133,19 @@ TABLE = over_common(
         "filter.statistics": dict.fromkeys(
             ("overlong", "zero_variance", "difficulty"), "every reward is in the statistics"
         ),
-        "norm": {
-            "center": advantage("grpo", RAW, norm_adv_by_std_in_grpo=False),
-            "local": advantage("grpo", *fixed(eps=1e-6, ddof=1), ROUNDING, RAW, norm_adv_by_std_in_grpo=True),
-            "rloo": advantage("rloo", RAW),
-            "opo": advantage("opo", RAW),
-            "remax": advantage("remax"),
-            "gpg": advantage(
-                "gpg", "scales by the number of rewards other than 0 there, not of groups that differ", RAW
-            ),
-            "grpo_passk": advantage("grpo_passk", *fixed(eps=1e-6, ddof=1), norm_adv_by_std_in_grpo=True),
-            "gdpo": advantage(
-                "gdpo",
-                *fixed(eps=1e-6, ddof=1),
-                "ends with a whitening over tokens there, here over completions",
-                "set algorithm.gdpo_reward_keys to the reward components",
-            ),
-            "reinforce_pp": advantage("reinforce_plus_plus", *WHITENED, gamma=knob("gamma")),
-            "reinforce_pp_baseline": advantage("reinforce_plus_plus_baseline", *WHITENED, GROUP_KL, *fixed(gamma=1.0)),
-            "optimal_token": Rule(
-                {ESTIMATOR: "optimal_token_baseline", f"{ACTOR}.calculate_sum_pi_squared": True},
-                ["where one completion is left, its tokens keep A = G there, or 0; here A = 0"],
-            ),
-            "none": "only grpo with rollout.n=1 leaves the reward as it is",
-        },
+        "norm": NORM,
         "teacher": dict.fromkeys(("added", "alone"), "distillation.* has losses of its own, none of them an advantage"),
         "clip": CLIP,
         "agg": {
             "token": Rule(
-                {f"{ACTOR}.loss_agg_mode": "token-mean"},
+                {AGG: "token-mean"},
                 [when(lambda node, config: config.minibatches > 1, "tokens are those of an optimizer step there")],
             ),
-            "bnpo": Rule({f"{ACTOR}.loss_agg_mode": "token-mean"}),
-            "sequence": Rule({f"{ACTOR}.loss_agg_mode": "seq-mean-token-mean"}),
-            "sequence_sum": Rule({f"{ACTOR}.loss_agg_mode": "seq-mean-token-sum"}),
+            "bnpo": Rule({AGG: "token-mean"}),
+            "sequence": Rule({AGG: SEQUENCE_MEAN}),
+            "sequence_sum": Rule({AGG: "seq-mean-token-sum"}),
             "dr_grpo": Rule(
-                {f"{ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm", f"{ACTOR}.loss_scale_factor": knob("length")},
+                {AGG: "seq-mean-token-sum-norm", f"{ACTOR}.loss_scale_factor": knob("length")},
                 ["loss_scale_factor unset is the width of each micro-batch there, no constant"],
             ),
             "prompt": "no framework averages by prompt",
@@ -205,18 +182,33 @@ TABLE = over_common(
         "mismatch": {
             "none": Rule({f"{CORRECTION}.rollout_is": None}),
             "token_truncate": correction("token", knob("high"), *fixed(low=0.0)),
-            "token_mask": correction("token", bounds),
+            "token_mask": correction("token", bounds, TINY),
             "sequence_truncate": correction("sequence", knob("high"), *fixed(low=0.0)),
-            "sequence_mask": correction("sequence", bounds),
+            "sequence_mask": correction("sequence", bounds, TINY),
         },
     }
 )
 
 
+def hydra_value(value: Any) -> str:
+    """Return a value as Hydra reads it back: in quotes, if it is a text that looks like a number (0.5_5 is 0.55)."""
+    if isinstance(value, list):
+        return f"[{','.join(map(hydra_value, value))}]"
+    if isinstance(value, str) and not is_read_as_text(value):
+        return f"'{value}'"
+    return format_value(value)
+
+
+@cache
+def is_read_as_text(text: str) -> bool:
+    """Whether Hydra's grammar leaves a text as it is."""
+    return OverridesParser.create().parse_override(f"key={text}").value() == text
+
+
 def write(settings: Mapping[str, Any]) -> str:
     """Return the command."""
-    arguments = {name: shown(value) for name, value in settings.items()}
-    return f"python3 -m verl.trainer.main_ppo \\\n    {stepwise(arguments, '=')}"
+    arguments = (quote(f"{name}={hydra_value(value)}") for name, value in settings.items())
+    return stepwise("python3 -m verl.trainer.main_ppo", *arguments)
 
 
 FRAMEWORK = Framework("verl (1dda039b), verl.trainer.main_ppo", TABLE, RUN, write)

@@ -6,19 +6,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlexp.export.common import CLAMPED
-from rlexp.export.rule import Note, Rule, knob
+from rlexp.export.rule import Note, Rule, knob, when
 
 OUT_OF_REACH = 1e9
 ACTOR = "actor_rollout_ref.actor"
 MODE = f"{ACTOR}.policy_loss.loss_mode"
+AGG = f"{ACTOR}.loss_agg_mode"
+SEQUENCE_MEAN = "seq-mean-token-mean"
 BOUNDS = {f"{ACTOR}.clip_ratio_low": knob("low"), f"{ACTOR}.clip_ratio_high": knob("high")}
 SINGLE = "clip_ratio alone changes nothing there: the config supplies clip_ratio_low and clip_ratio_high"
-SEQUENCE = {"agg": ("sequence",)}
+BY_TOKEN = when(
+    lambda node, config: config.mismatch.name.startswith("token"),
+    "the correction weighs each token's own gradient there, here a completion's gradient by their mean",
+)
+MEAN_WEIGHT = when(
+    lambda node, config: config.mismatch.name.startswith("token"),
+    "a completion is weighed by the geometric mean of its tokens' corrections there, here by their mean",
+)
 
 
-def loss(mode: str, settings: Mapping[str, Any], *notes: str | Note, **implies: tuple[str, ...]) -> Rule:
+def loss(mode: str, settings: Mapping[str, Any], *notes: str | Note) -> Rule:
     """Return the rule of a policy loss."""
-    return Rule({MODE: mode, **settings}, notes, implies)
+    return Rule({MODE: mode, **settings}, notes)
+
+
+def sequence_loss(mode: str, settings: Mapping[str, Any], *notes: str | Note) -> Rule:
+    """Return the rule of a policy loss that averages over completions whatever ``AGG``, which KL and entropy follow."""
+    return Rule({MODE: mode, AGG: SEQUENCE_MEAN, **settings}, notes, {"agg": ("sequence",)})
 
 
 CLIP: Mapping[str, Rule | str] = {
@@ -42,11 +56,8 @@ CLIP: Mapping[str, Rule | str] = {
     "dual": loss("vanilla", {**BOUNDS, f"{ACTOR}.clip_ratio_c": knob("c")}, SINGLE, CLAMPED),
     "two_sided": loss("vanilla", {**BOUNDS, f"{ACTOR}.clip_ratio_c": knob("delta")}, SINGLE, CLAMPED),
     "scheduled": "clip_ratio_high is constant",
-    "sapo": loss(
-        "sapo",
-        {f"{ACTOR}.tau_pos": knob("tau_positive"), f"{ACTOR}.tau_neg": knob("tau_negative")},
-        CLAMPED,
-        **SEQUENCE,
+    "sapo": sequence_loss(
+        "sapo", {f"{ACTOR}.tau_pos": knob("tau_positive"), f"{ACTOR}.tau_neg": knob("tau_negative")}, CLAMPED
     ),
     "cispo": loss(
         "cispo",
@@ -70,15 +81,19 @@ CLIP: Mapping[str, Rule | str] = {
         CLAMPED,
     ),
     "dro": loss("dro", {f"{ACTOR}.policy_loss.dro_beta": knob("beta")}),
-    "gspo": loss(
-        "gspo", BOUNDS, "is clip=gspo_token there: the gradient is the same", "log ρ̄ is at most 10", **SEQUENCE
+    "gspo": sequence_loss(
+        "gspo",
+        BOUNDS,
+        "is clip=gspo_token there: the gradient is the same as long as tokens share their advantage",
+        BY_TOKEN,
+        "log ρ̄ is at most 10",
     ),
-    "gspo_token": loss("gspo", BOUNDS, "log ρ̄ is at most 10", **SEQUENCE),
-    "gmpo": loss(
+    "gspo_token": sequence_loss("gspo", BOUNDS, "log ρ̄ is at most 10"),
+    "gmpo": sequence_loss(
         "geo_mean",
         BOUNDS,
         "the loss is a plain mean over the completions of each micro-batch there: it grows with their number",
-        **SEQUENCE,
+        MEAN_WEIGHT,
     ),
     "clip_cov": loss(
         "clip_cov",

@@ -1,18 +1,8 @@
-"""Policies: R independent networks as one stack.
-
-What the rest of the package asks of a policy is small:
-
-    tape(prompts, group)                   -> room for what decoding keeps for the gradient, or None
-    prefill(prompts, group, tape)          -> logits of the first completion token, state
-    decode(tokens, state)                  -> logits of the next one, state; no gradients
-    policy(prompts, completions, tape)     -> logits of every completion token, with gradients
-    head_parameters()                      -> parameters in which all logits are linear
-
-with prompts ``[R, P, L]`` (left-padded), tokens ``[R, P, G]``, completions ``[R, P, G, T]``, logits ``[..., V]``.
-"""
+"""Policies: R independent networks as one stack; ``policy`` says what the rest of the package asks of them."""
 
 from rlexp.models.gru import GRU
 from rlexp.models.positional import Positional
 from rlexp.models.transformer import Transformer
+from rlexp.models.transformer_plain import PlainTransformer
 
-MODELS = {"gru": GRU, "transformer": Transformer, "positional": Positional}
+MODELS = {"gru": GRU, "transformer": Transformer, "transformer_plain": PlainTransformer, "positional": Positional}

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from rlexp.models.layers import Embedding, Init, Linear, sigmoid
-from rlexp.models.tape import no_tape
-from rlexp.types import PositiveInt
+from rlexp.core.exact import baddbmm, sigmoid
+from rlexp.core.types import Completions, NextToken, NextTokens, PerVocabulary, PositiveInt, Prompts
+from rlexp.models.layers import Embedding, Init, Linear
+from rlexp.models.policy import StackedPolicy
+from rlexp.models.shapes import (
+    Gates,
+    GatesOverTime,
+    HiddenState,
+    HiddenStates,
+    SequenceMask,
+    Sequences,
+    SequenceTokens,
+)
+from rlexp.tasks.task import Task
 
 
 class GRULayer(nn.Module):
@@ -22,24 +33,24 @@ class GRULayer(nn.Module):
         self.state_weight = init.uniform(hidden, 3 * hidden, bound=bound)
         self.state_bias = init.uniform(1, 3 * hidden, bound=bound)
 
-    def gates(self, inputs: Tensor) -> Tensor:
-        """Return what the inputs add to the gates, for all steps at once: ``[R, N, T, D] -> [R, N, T, 3H]``."""
-        replicas, rows, steps, width = inputs.shape
-        flat = inputs.reshape(replicas, rows * steps, width)
-        return torch.baddbmm(self.input_bias, flat, self.input_weight).view(replicas, rows, steps, 3 * self.hidden)
+    def gates(self, inputs: Sequences) -> GatesOverTime:
+        """Return what the inputs add to the gates, for all steps at once."""
+        replicas, sequences, steps, width = inputs.shape
+        flat = inputs.reshape(replicas, sequences * steps, width)
+        gates = baddbmm(self.input_bias, flat, self.input_weight)
+        return gates.view(replicas, sequences, steps, 3 * self.hidden)
 
-    def step(self, gates: Tensor, state: Tensor) -> Tensor:
-        """Return the next state: ``[R, N, 3H], [R, N, H] -> [R, N, H]``."""
-        recurrent = torch.baddbmm(self.state_bias, state, self.state_weight)
+    def step(self, gates: Gates, state: HiddenState) -> HiddenState:
+        """Return the next state."""
+        recurrent = baddbmm(self.state_bias, state, self.state_weight)
         reset, update = sigmoid(gates[..., : 2 * self.hidden] + recurrent[..., : 2 * self.hidden]).chunk(2, -1)
         new = (gates[..., 2 * self.hidden :] + reset * recurrent[..., 2 * self.hidden :]).tanh()
         return new + update * (state - new)
 
-    def forward(self, inputs: Tensor, state: Tensor, present: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the state after every step and the last: ``[R, N, T, D], [R, N, H] -> [R, N, T, H], [R, N, H]``.
-
-        Where ``present`` ``[R, N, T]`` is False the state stays as it was. T may be 0.
-        """
+    def forward(
+        self, inputs: Sequences, state: HiddenState, present: SequenceMask | None = None
+    ) -> tuple[HiddenStates, HiddenState]:
+        """Return the state after every step and the last; where not ``present`` it stays as it was. T may be 0."""
         states = [state.new_empty(*state.shape[:-1], 0, self.hidden)]
         for t, gates in enumerate(self.gates(inputs).unbind(-2)):
             new = self.step(gates, state)
@@ -48,51 +59,47 @@ class GRULayer(nn.Module):
         return torch.cat(states, -2), state
 
 
-class GRU(nn.Module):
+class GRU(StackedPolicy):
     """Embedding, ``layers`` GRU layers, linear head; 62,820 parameters at vocabulary 100, hidden 64, two layers."""
 
-    def __init__(self, init: Init, task, *, hidden: PositiveInt, layers: PositiveInt):
+    def __init__(self, init: Init, task: Task, *, hidden: PositiveInt, layers: PositiveInt):
         super().__init__()
         self.hidden, self.pad = hidden, task.pad
         self.embedding = Embedding(init, task.vocabulary, hidden)
         self.layers = nn.ModuleList(GRULayer(init, hidden, hidden) for _ in range(layers))
         self.head = Linear(init, hidden, task.vocabulary)
 
-    def run(self, tokens: Tensor, states: list[Tensor], present: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
-        """Read ``tokens`` ``[R, N, T]`` from ``states``, ``[R, N, H]`` a layer; return outputs and last states."""
-        outputs, last = self.embedding(tokens), []
+    def run_layers(
+        self, tokens: SequenceTokens, states: list[HiddenState], present: SequenceMask | None = None
+    ) -> tuple[HiddenStates, list[HiddenState]]:
+        """Read tokens from one state a layer; return the outputs of the last layer and the last states of all."""
+        outputs, last_states = self.embedding(tokens), []
         for layer, state in zip(self.layers, states, strict=True):
             outputs, state = layer(outputs, state, present)
-            last.append(state)
-        return outputs, last
+            last_states.append(state)
+        return outputs, last_states
 
-    def read(self, prompts: Tensor, group: int) -> tuple[Tensor, list[Tensor]]:
-        """Read each prompt ``[R, P, L]`` once; return its last output and states for its group: ``[R, P·G, H]``."""
-        empty = self.embedding.weight.new_zeros(*prompts.shape[:2], self.hidden)
-        outputs, states = self.run(prompts, [empty] * len(self.layers), prompts != self.pad)
+    def prompt_states(self, prompts: Prompts, group: int) -> tuple[HiddenState, list[HiddenState]]:
+        """Read each prompt once; return its last output and its states for every completion of its group."""
+        zeros = self.embedding.weight.new_zeros(*prompts.shape[:2], self.hidden)
+        outputs, states = self.run_layers(prompts, [zeros] * len(self.layers), prompts != self.pad)
         return (
             outputs[..., -1, :].repeat_interleave(group, 1),
             [state.repeat_interleave(group, 1) for state in states],
         )
 
-    tape = no_tape
-
-    def head_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters in which all logits are linear."""
-        return list(self.head.parameters())
-
-    def prefill(self, prompts: Tensor, group: int, tape: None = None) -> tuple[Tensor, list[Tensor]]:
-        """Return the logits of the first completion token ``[R, P, G, V]`` and the state of every completion."""
-        output, states = self.read(prompts, group)
+    def prefill(self, prompts: Prompts, group: int, forward_cache: None = None) -> tuple[NextToken, list[HiddenState]]:
+        """Return the logits of the first completion token and the states of every completion."""
+        output, states = self.prompt_states(prompts, group)
         return self.head(output).unflatten(1, (-1, group)), states
 
-    def decode(self, tokens: Tensor, states: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Return the logits after ``tokens`` ``[R, P, G]`` and the new state."""
-        outputs, states = self.run(tokens.flatten(1).unsqueeze(-1), states)
+    def decode(self, tokens: NextTokens, state: list[HiddenState]) -> tuple[NextToken, list[HiddenState]]:
+        """Return the logits after one more token of every completion, and the new states."""
+        outputs, states = self.run_layers(tokens.flatten(1).unsqueeze(-1), state)
         return self.head(outputs[..., 0, :]).unflatten(1, tokens.shape[1:]), states
 
-    def forward(self, prompts: Tensor, completions: Tensor, tape: None = None) -> Tensor:
-        """Return the logits of every completion token: ``[R, P, L], [R, P, G, T] -> [R, P, G, T, V]``."""
-        output, states = self.read(prompts, completions.shape[2])
-        outputs, _ = self.run(completions[..., :-1].flatten(1, 2), states)
+    def logits(self, prompts: Prompts, completions: Completions, forward_cache: None = None) -> PerVocabulary:
+        """Return the logits of every completion token."""
+        output, states = self.prompt_states(prompts, completions.shape[2])
+        outputs, _ = self.run_layers(completions[..., :-1].flatten(1, 2), states)
         return self.head(torch.cat([output.unsqueeze(-2), outputs], -2)).unflatten(1, completions.shape[1:3])

@@ -10,8 +10,27 @@ import torch
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from rlexp.tasks.scoring import NOTHING, Scores, in_order, included, included_counted, pack, right_places
-from rlexp.types import NonNegative, PositiveInt
+from rlexp.core.types import (
+    AnswerMask,
+    Answers,
+    CompletionMask,
+    Completions,
+    NonNegative,
+    PositiveInt,
+    PromptDraws,
+    Prompts,
+    TokenMask,
+)
+from rlexp.tasks.scoring import (
+    NO_TOKEN,
+    check_weights,
+    in_order,
+    included,
+    included_counted,
+    pack,
+    right_places,
+)
+from rlexp.tasks.task import Scores
 
 COMPONENTS = ("exact", "graded", "lecture", "multiset", "format")
 
@@ -46,8 +65,7 @@ class Sort:
             raise ValueError(
                 f"cap={self.cap} leaves no room for {self.longest} items and an end token: at least {self.longest + 1}"
             )
-        if set(self.weights) != set(COMPONENTS) or not any(self.weights.values()):
-            raise ValueError(f"weights must name {', '.join(COMPONENTS)}, at least one of them above 0")
+        check_weights(self.weights, COMPONENTS)
 
     @property
     def ends(self) -> bool:
@@ -89,7 +107,7 @@ class Sort:
         """Smallest and largest reward that a completion can have."""
         return 0.0, sum(self.weights.values())
 
-    def prompts(self, uniforms: Tensor, held_out: bool) -> Tensor:
+    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
         """Numbers in [0, 1) to prompts: ``[R, P, draws] -> [R, P, L]``."""
         lengths = self.shortest + (uniforms[..., :1] * (self.longest - self.shortest + 1)).long()
         items = (uniforms[..., 2:] * self.alphabet).long()
@@ -110,36 +128,36 @@ class Sort:
         return " ".join(words.get(token, str(token)) for token in items)
 
     def targets(self, prompts: Tensor) -> Tensor:
-        """Return the sorted items, ``NOTHING`` behind them: ``[R, P, L] -> [R, P, L − 1]``."""
+        """Return the sorted items, ``NO_TOKEN`` behind them: ``[R, P, L] -> [R, P, L − 1]``."""
         items = prompts[..., :-1]
         ordered = items.masked_fill(items == self.pad, self.vocabulary).sort(-1).values
-        return ordered.masked_fill(ordered == self.vocabulary, NOTHING)
+        return ordered.masked_fill(ordered == self.vocabulary, NO_TOKEN)
 
-    def oracle(self, prompts: Tensor) -> tuple[Tensor, Tensor]:
+    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
         """Answer right, without fillers: ``[R, P, L]`` to tokens and mask ``[R, P, T]``, the end token included."""
-        items = torch.nn.functional.pad(self.targets(prompts), (0, self.cap - self.longest), value=NOTHING)
-        place, length = torch.arange(self.cap, device=prompts.device), (items != NOTHING).sum(-1, keepdim=True)
+        items = torch.nn.functional.pad(self.targets(prompts), (0, self.cap - self.longest), value=NO_TOKEN)
+        place, length = torch.arange(self.cap, device=prompts.device), (items != NO_TOKEN).sum(-1, keepdim=True)
         answers = items.where(place < length, self.pad).masked_fill(place == length, self.end)
         return answers, place <= length
 
-    def score(self, prompts: Tensor, completions: Tensor, mask: Tensor, finished: Tensor) -> Scores:
+    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
         """Judge completions ``[R, P, G, T]``; a completion that was cut off is judged by what it has."""
         symbol = mask & (completions < self.alphabet)
         stray = mask & ((completions == self.pad) | (completions == self.separator))
         answers = pack(completions, symbol | stray)
-        targets = torch.nn.functional.pad(self.targets(prompts), (0, self.cap - self.longest), value=NOTHING)
+        targets = torch.nn.functional.pad(self.targets(prompts), (0, self.cap - self.longest), value=NO_TOKEN)
         items = targets.unsqueeze(-2)
-        asked, given = (items != NOTHING).sum(-1), (answers != NOTHING).sum(-1)
+        wanted, given = (items != NO_TOKEN).sum(-1), (answers != NO_TOKEN).sum(-1)
         exact = (answers == items).all(-1) & finished
-        # inclusion and ordering look at as many symbols as were asked for, so that writing on is not paid
-        beyond = torch.arange(self.cap, device=answers.device) >= asked.unsqueeze(-1)
-        window = answers.masked_fill(beyond, NOTHING)
-        ordering, most = in_order(window), 2 * asked - 1
+        # inclusion and ordering look at as many symbols as are wanted, so that writing on is not paid
+        beyond = torch.arange(self.cap, device=answers.device) >= wanted.unsqueeze(-1)
+        window = answers.masked_fill(beyond, NO_TOKEN)
+        ordering, most = in_order(window), 2 * wanted - 1
         components = {
             "exact": exact.float(),
-            "graded": right_places(answers, items) / torch.maximum(asked, given),
+            "graded": right_places(answers, items) / torch.maximum(wanted, given),
             "lecture": (included(items, window) + ordering) / most,
             "multiset": (included_counted(items, window, self.alphabet) + ordering) / most,
-            "format": (finished & (given == asked)).float(),
+            "format": (finished & (given == wanted)).float(),
         }
         return Scores(components, exact)

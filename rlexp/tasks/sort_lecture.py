@@ -7,10 +7,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
 
-from rlexp.tasks.scoring import Scores, in_order, included, included_counted, right_places
-from rlexp.types import NonNegative
+from rlexp.core.types import (
+    AnswerMask,
+    Answers,
+    CompletionMask,
+    Completions,
+    NonNegative,
+    PromptDraws,
+    Prompts,
+    TokenMask,
+)
+from rlexp.tasks.scoring import check_weights, in_order, included, included_counted, right_places
+from rlexp.tasks.task import Scores
 
 PROMPTS = ((1, 0, 2), (3, 2, 4), (1, 2, 3))
 POINTS = {"distance": 3, "inclusion_ordering": 5, "multiset_ordering": 5}
@@ -37,21 +46,20 @@ class SortLecture:
     draws = 1
 
     def __post_init__(self):
-        if set(self.weights) != set(POINTS) or not any(self.weights.values()):
-            raise ValueError(f"weights must name {', '.join(POINTS)}, at least one of them above 0")
+        check_weights(self.weights, tuple(POINTS))
 
     @property
     def reward_range(self) -> tuple[float, float]:
         """Smallest and largest reward that an answer can have."""
         return 0.0, sum(weight * POINTS[name] for name, weight in self.weights.items())
 
-    def prompts(self, uniforms: Tensor, held_out: bool) -> Tensor:
+    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
         """Return the three prompts over and over: ``[R, P, 1] -> [R, P, 3]``."""
         replicas, count, _ = uniforms.shape
         prompts = torch.tensor(PROMPTS, device=uniforms.device)
         return prompts[torch.arange(count, device=uniforms.device) % len(PROMPTS)].expand(replicas, -1, -1)
 
-    def oracle(self, prompts: Tensor) -> tuple[Tensor, Tensor]:
+    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
         """Answer right: ``[R, P, 3]`` to tokens and mask ``[R, P, 3]``."""
         return prompts.sort(-1).values, torch.ones_like(prompts, dtype=torch.bool)
 
@@ -59,7 +67,7 @@ class SortLecture:
         """`[3, 2, 4]` → `"3 2 4"`."""
         return " ".join(map(str, tokens))
 
-    def score(self, prompts: Tensor, completions: Tensor, mask: Tensor, finished: Tensor) -> Scores:
+    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
         """Judge completions ``[R, P, G, 3]``."""
         items = prompts.unsqueeze(-2)
         targets = items.sort(-1).values

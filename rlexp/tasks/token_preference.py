@@ -8,10 +8,20 @@ from typing import Annotated
 
 import torch
 from annotated_types import Ge
-from torch import Tensor
 
-from rlexp.tasks.scoring import Scores
-from rlexp.types import NonNegative, PositiveInt
+from rlexp.core.types import (
+    AnswerMask,
+    Answers,
+    CompletionMask,
+    Completions,
+    NonNegative,
+    PositiveInt,
+    PromptDraws,
+    Prompts,
+    TokenMask,
+)
+from rlexp.tasks.scoring import check_weights
+from rlexp.tasks.task import Scores
 
 COMPONENTS = ("ternary", "share")
 
@@ -43,8 +53,7 @@ class TokenPreference:
             raise ValueError(f"low={self.low} must be below vocabulary={self.vocabulary}: some tokens must be good")
         if self.good > self.bad:
             raise ValueError(f"good={self.good} must not exceed bad={self.bad}")
-        if set(self.weights) != set(COMPONENTS) or not any(self.weights.values()):
-            raise ValueError(f"weights must name {', '.join(COMPONENTS)}, at least one of them above 0")
+        check_weights(self.weights, COMPONENTS)
 
     @property
     def draws(self) -> int:
@@ -56,11 +65,11 @@ class TokenPreference:
         """Smallest and largest reward that a completion can have."""
         return -self.weights["ternary"], self.weights["ternary"] + self.weights["share"]
 
-    def prompts(self, uniforms: Tensor, held_out: bool) -> Tensor:
+    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
         """Numbers in [0, 1) to prompts: ``[R, P, L] -> [R, P, L]``; held-out ones come from another stream."""
         return (uniforms * self.vocabulary).long()
 
-    def oracle(self, prompts: Tensor) -> tuple[Tensor, Tensor]:
+    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
         """Answer with the prompt over and over, moved to high tokens: ``[R, P, L]`` to tokens, mask ``[R, P, T]``."""
         repeated = prompts[..., torch.arange(self.cap, device=prompts.device) % self.prompt_length]
         answers = self.low + repeated % (self.vocabulary - self.low)
@@ -70,7 +79,7 @@ class TokenPreference:
         """`[3, 2, 4]` → `"3 2 4"`."""
         return " ".join(map(str, tokens))
 
-    def score(self, prompts: Tensor, completions: Tensor, mask: Tensor, finished: Tensor) -> Scores:
+    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
         """Judge completions ``[R, P, G, T]``."""
         share = (completions < self.low).float().mean(-1)
         ternary = (share < self.good).float() - (share > self.bad).float()

@@ -1,0 +1,40 @@
+"""Which code trained the runs, by what their summaries say, and a note where it was not the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHORT = 8  # characters of a hash
+
+
+def code_facts(summary: Mapping[str, Any]) -> dict[str, str | None]:
+    """`code`: the hash of the package's files, those of a run that other code went on with joined by "+"; `commit`.
+
+    A commit ends in "+" where the files were not as committed. None where the summary does not say.
+    """
+    listed = summary.get("code")
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    hashes = [str(entry.get("files"))[:SHORT] for entry in entries]
+    named = [entry for entry in entries if entry.get("commit")]
+    commits = [str(entry["commit"])[:SHORT] + "+" * bool(entry.get("dirty")) for entry in named]
+    return {"code": "+".join(hashes) or None, "commit": ", ".join(commits) or None}
+
+
+def code_note(runs: pd.DataFrame) -> str:
+    """Say that completed runs were trained by different code; "" if they were not, or if they do not say."""
+    known = runs[(runs["status"] == "completed") & runs["code"].notna()]
+    if known["code"].nunique() < 2 and not known["code"].str.contains("+", regex=False).any():
+        return ""
+    counts = known.groupby("code", sort=False)["commit"].agg(["size", "first"])
+    texts = [f"{_named(code, commit)}: {n} run{'s' * (n > 1)}" for code, n, commit in counts.itertuples()]
+    return f"The runs were trained by different code: {'; '.join(texts)}. Each summary.json has the diff to its commit."
+
+
+def _named(code: str, commit: object) -> str:
+    first, *later = code.split("+")
+    files = f"files {first}" + "".join(f", then {other}" for other in later)
+    return f"commit {commit} ({files})" if isinstance(commit, str) else files

@@ -1,0 +1,185 @@
+"""Which runs are compared, and as what: each function takes what a sweep left behind and returns a part of it.
+
+A run has a value on every axis that varies ("default" where it does not name the axis). Runs that agree on the axes of
+the comparison form an arm; the other axes are strata (compared apart) or cells (averaged per seed). "sweep", the folder
+of a run, can be used as an axis.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pandas as pd
+
+from analysis.data.direction import direction_sign
+from analysis.data.errors import AnalysisError
+from analysis.data.load import SweepData
+from analysis.data.run_values import RunValues
+from analysis.data.variants import (
+    DEFAULT,
+    arm_name,
+    in_order,
+    number,
+    parse_override,
+    short_labels,
+    split_overrides,
+    stratum_name,
+)
+
+SEED, SWEEP = "seed", "sweep"
+
+
+def axis_values(data: SweepData) -> pd.DataFrame:
+    """One row per run (index: its name), a text column per axis and "sweep"; "default" where a run names no value."""
+    settings = data.runs.get("setting", data.runs["variant"])
+    choices = [dict(map(parse_override, split_overrides(setting))) for setting in settings]
+    columns = {axis: [choice.get(axis, DEFAULT) for choice in choices] for axis in data.axes}
+    columns[SWEEP] = data.runs[SWEEP].tolist()
+    return pd.DataFrame(columns, index=pd.Index(data.runs["name"], name="name"), dtype=object)
+
+
+def check_axes(data: SweepData, names: Iterable[str]) -> tuple[str, ...]:
+    """The names, each once; one that does not vary is an AnalysisError."""
+    names = tuple(dict.fromkeys(names))
+    for name in names:
+        if name not in (*data.axes, SWEEP):
+            listed = "  ".join(data.axes) or "nothing"
+            raise AnalysisError(f"'{name}' does not vary in these runs; what varies: {listed}")
+    return names
+
+
+def subset(data: SweepData, names: Iterable[str], keep_variants: bool = False) -> SweepData:
+    """The runs with these names, and the variants that they have (or all of them)."""
+    names = set(names)
+    runs = data.runs[data.runs["name"].isin(names)].reset_index(drop=True)
+    remaining = set(runs["variant"])
+    variants = data.variants if keep_variants else [variant for variant in data.variants if variant in remaining]
+    metrics = data.metrics[data.metrics["name"].isin(names)].reset_index(drop=True)
+    labels = {variant: data.labels[variant] for variant in variants}
+    return data._replace(runs=runs, metrics=metrics, variants=variants, labels=labels)
+
+
+def regroup(data: SweepData, by: Sequence[str], within: Sequence[str] = ()) -> SweepData:
+    """The same runs, whose variant is now their values on the axes `by`; the column `cell` has those on the other axes.
+
+    The axes `within` are left out of both. What the variant was is kept in the column `setting`.
+    """
+    values = axis_values(data)
+    arms = [arm_name(row, by) for row in values.to_dict("records")]
+    cell_axes = [axis for axis in data.axes if axis not in by and axis not in within]
+    cells = [stratum_name(row, cell_axes) for row in values.to_dict("records")]
+    overrides = {arm: split_overrides(arm) for arm in in_order(arms)}
+    header, labels = short_labels(overrides)
+    names = dict(zip(data.runs["name"], arms, strict=True))
+    return data._replace(
+        runs=data.runs.assign(
+            variant=pd.Series(arms, dtype=object),
+            cell=pd.Series(cells, dtype=object),
+            setting=data.runs.get("setting", data.runs["variant"]),
+        ),
+        metrics=data.metrics.assign(variant=data.metrics["name"].map(names).astype(object)),
+        variants=list(overrides),
+        labels=labels,
+        axis=header,
+    )
+
+
+def split_strata(data: SweepData, within: Sequence[str]) -> dict[str, SweepData]:
+    """The runs of each combination of values on the axes `within`, by its name; all of them if there are no axes.
+
+    Every part keeps all variants, so that the parts can be compared with each other, and is scored by its own metric.
+    """
+    if not within:
+        return {"": data}
+    values = axis_values(data)
+    names = pd.Series([stratum_name(row, within) for row in values.to_dict("records")])
+    parts = {
+        stratum: subset(data, data.runs.loc[(names == stratum).to_numpy(), "name"], keep_variants=True)
+        for stratum in dict.fromkeys(names)
+    }
+    return {stratum: part._replace(score_metric=_scored_by(part)) for stratum, part in parts.items()}
+
+
+def _scored_by(data: SweepData) -> str | None:
+    """The metric of most scores; that of all runs if there is none."""
+    used = data.runs.loc[data.runs["score"].notna(), "score_metric"].dropna()
+    return used.mode()[0] if len(used) else data.score_metric
+
+
+def balance_cells(data: SweepData) -> tuple[SweepData, list[str]]:
+    """The runs in cells that every variant has, so that averages over cells compare like with like; and what was cut.
+
+    No such cell: AnalysisError.
+    """
+    if "cell" not in data.runs:
+        return data, []
+    cells = data.runs.groupby("variant", sort=False)["cell"].agg(dict.fromkeys)
+    common = [cell for cell in cells.iloc[0] if all(cell in others for others in cells)]
+    if not common:
+        raise AnalysisError(f"no cell has all of {'  '.join(data.labels.values())}; choose with --where or --by")
+    missing = [cell for cell in dict.fromkeys(data.runs["cell"]) if cell not in common]
+    averaged = [f"Averaged per seed over {'; '.join(common)}."] if len(common) > 1 else []
+    if not missing:
+        return data, averaged
+    names = data.runs.loc[data.runs["cell"].isin(common), "name"]
+    left_out = f"Left out, as not every arm has it: {'; '.join(missing)}."
+    return subset(data, names, keep_variants=True), [*averaged, left_out]
+
+
+def select_best(
+    data: SweepData, grid: Sequence[str], run_values: RunValues, seeds: Sequence[int] | None = None
+) -> tuple[SweepData, list[str]]:
+    """Each variant at the best point of its own grid, chosen on some seeds, with the runs of the other seeds; how.
+
+    Best is the highest mean (the lowest, where lower is better) among the points at which most runs have a number.
+    Seeds to choose on: the lower half unless they are named. No seed left to report, no end that is better:
+    AnalysisError.
+    """
+    if run_values.better is None:
+        raise AnalysisError(f"no point is best by {run_values.metric}: whether more of it is better is not known")
+    choose, report = _divide_seeds(data, seeds)
+    points = axis_values(data)
+    runs = data.runs.assign(point=[_point(row, grid) for row in points.to_dict("records")])
+    runs["value"] = direction_sign(run_values.better) * runs["name"].map(run_values.values).where(
+        runs["status"] == "completed"
+    )
+    names, choices = [], []
+    for variant in data.variants:
+        candidates = runs[runs["variant"] == variant]
+        means = candidates[candidates["seed"].isin(choose)].groupby("point", sort=False)["value"].agg(["count", "mean"])
+        if means["count"].sum() == 0:
+            continue
+        best = means[means["count"] == means["count"].max()]["mean"].idxmax()
+        names += candidates.loc[(candidates["point"] == best) & candidates["seed"].isin(report), "name"].tolist()
+        choices.append(f"{data.labels[variant]} {best} (of {len(means)}{_edge(best, means.index)})")
+    rule = (
+        f"Each arm has the best point of {','.join(grid)} by its mean over seeds {_listed(choose)}, and is compared on "
+        f"seeds {_listed(report)}: "
+    )
+    return subset(data, names, keep_variants=True), [rule + ", ".join(choices) + "."]
+
+
+def _divide_seeds(data: SweepData, seeds: Sequence[int] | None) -> tuple[list[int], list[int]]:
+    """The seeds on which a point is chosen, and those on which it is reported."""
+    present = sorted(int(seed) for seed in data.runs["seed"].dropna().unique())
+    choose = present[: len(present) // 2] if seeds is None else sorted(set(seeds) & set(present))
+    report = [seed for seed in present if seed not in choose]
+    if not choose or not report:
+        reason = "a best point needs seeds to be chosen on and others to be reported on"
+        raise AnalysisError(f"{reason}; there are {present}")
+    return choose, report
+
+
+def _point(row: Mapping[str, str], grid: Sequence[str]) -> str:
+    return ",".join(f"{axis}={row[axis]}" for axis in grid)
+
+
+def _edge(best: str, points: Iterable[str]) -> str:
+    """A best point at the end of its grid may not be the best there is."""
+    numbers = [number(point.rpartition("=")[2]) for point in points if point.count("=") == 1]
+    if len(numbers) < 2 or None in numbers:
+        return ""
+    return ", at the edge of its grid" if number(best.rpartition("=")[2]) in (min(numbers), max(numbers)) else ""
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    whole = len(seeds) > 2 and seeds[-1] - seeds[0] == len(seeds) - 1
+    return f"{seeds[0]} to {seeds[-1]}" if whole else ", ".join(map(str, seeds))

@@ -1,0 +1,174 @@
+"""Sweeps' folders as two tidy tables. Pandas is imported on the first call, so that importing this costs nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from analysis.data.configs import equal_variants
+from analysis.data.errors import AnalysisError
+from analysis.data.read import read_yaml
+from analysis.data.runs import SUMMARY_FILE, Problem, Run, find_jobs, read_run
+from analysis.data.variants import in_order, parse_override, short_labels, varying_keys
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class SweepData(NamedTuple):
+    """What a sweep left behind."""
+
+    folder: Path
+    runs: pd.DataFrame
+    """One row per run: RUN_COLUMNS and one column per override key that varies. Only completed runs have a score."""
+    metrics: pd.DataFrame
+    """One row per run and logged step: name, variant, seed, step, then one column per metric, NaN where null."""
+    variants: list[str]
+    """In order of first appearance, along an axis of numbers by size."""
+    labels: dict[str, str]
+    """Short label of each variant, for tables and figures."""
+    axis: str
+    """What the labels are values of: the one override key that varies, or "variant"."""
+    score_metric: str | None
+    """The metric whose late mean is the score."""
+    config: dict[str, Any]
+    """The configuration of the first run that has one: for what is the same in all runs, such as the study."""
+    problems: list[Problem]
+    axes: tuple[str, ...] = ()
+    """Override keys that vary, in order of first appearance."""
+    remarks: tuple[str, ...] = ()
+    """What a reader must know of how the runs were read."""
+    aliases: Mapping[str, str] = {}
+    """What else a variant is called: names of the same configuration."""
+
+    @property
+    def first_variant(self) -> str:
+        """That of the first run: the baseline unless another is named."""
+        named = self.runs["variant"]
+        return next((variant for variant in named if variant in self.labels), self.variants[0])
+
+    @property
+    def study(self) -> dict[str, Any]:
+        """The study's configuration with its expectations; empty if the sweep is not a study."""
+        return config_section(self.config, "study")
+
+    @property
+    def score_share(self) -> float:
+        """A score is the mean over this last share of a run's evaluations."""
+        return float(config_section(self.config, "score").get("share") or 0.1)
+
+    @property
+    def planned_baseline(self) -> str | None:
+        """The baseline that the configuration or the study names, if one does."""
+        return self.config.get("baseline") or self.study.get("baseline")
+
+
+def load(folders: str | Path | Sequence[str | Path], metrics: Collection[str] | None = None) -> SweepData:
+    """Read all runs of one or several sweeps (or single runs). Damaged runs are listed in `problems`.
+
+    With `metrics`, only the rows in which one of these names, or part of a name, or the run's score or the study's
+    metric occurs: several times faster. No folder, or no runs in it: AnalysisError.
+    """
+    given = [folders] if isinstance(folders, str | Path) else folders
+    paths = list({Path(folder).resolve(): Path(folder) for folder in given}.values())  # twice the same counts once
+    problems: list[Problem] = []
+    runs: list[Run] = []
+    config: dict[str, Any] = {}
+    for path, sweep in zip(paths, _sweep_names(paths), strict=True):
+        jobs = find_jobs(path, problems)
+        config = config or _config(path, jobs)
+        needed = None if metrics is None else {*metrics, config_section(config, "study").get("metric")} - {None}
+        sweep_runs = [read_run(path, job, needed, problems) for job in jobs]
+        runs += [_in_sweep(run, sweep, len(paths) > 1) for run in sweep_runs]
+    if not runs:
+        raise AnalysisError("no folder is named")
+    return _collect(paths[0], config, runs, problems)
+
+
+def _sweep_names(paths: Sequence[Path]) -> list[str]:
+    """The folders' own names, or their paths where two have the same name."""
+    names = [path.resolve().name for path in paths]
+    return names if len(set(names)) == len(names) else [str(path) for path in paths]
+
+
+def _in_sweep(run: Run, sweep: str, several: bool) -> Run:
+    name = f"{sweep}/{run.facts['name']}" if several else run.facts["name"]
+    return run._replace(facts=run.facts | {"name": name, "sweep": sweep})
+
+
+def _collect(folder: Path, config: dict[str, Any], runs: list[Run], problems: list[Problem]) -> SweepData:
+    from analysis.data.frames import metrics_frame, runs_frame
+
+    runs, remarks, aliases = _merge_equal(runs)
+    first = {run.facts["variant"]: run.overrides for run in reversed(runs)}
+    overrides = {variant: first[variant] for variant in in_order(run.facts["variant"] for run in runs)}
+    axis, labels = short_labels(overrides)
+    choices = [dict(map(parse_override, run.overrides)) for run in runs]
+    keys = varying_keys(overrides)
+    _leave_out_foreign_scores(runs, choices, problems)
+    _compare_versions(runs, problems)
+    facts = [run.facts for run in runs]
+    used = Counter(run.facts["score_metric"] for run in runs if run.facts["score_metric"])
+    return SweepData(
+        folder=folder,
+        runs=runs_frame(facts, choices, keys),
+        metrics=metrics_frame(facts, [run.columns for run in runs]),
+        variants=list(overrides),
+        labels=labels,
+        axis=axis,
+        score_metric=used.most_common(1)[0][0] if used else config_section(config, "score").get("metric"),
+        config=config,
+        problems=problems,
+        axes=tuple(keys),
+        remarks=tuple(remarks),
+        aliases=aliases,
+    )
+
+
+def _merge_equal(runs: list[Run]) -> tuple[list[Run], list[str], dict[str, str]]:
+    """The runs, those of equal configurations under one variant; what there is to say of it; the other names."""
+    places = [(run.facts["sweep"], run.facts["variant"]) for run in runs]
+    folders = {place: run.facts["folder"] for place, run in reversed(list(zip(places, runs, strict=True)))}
+    if len(folders) < 2:
+        return runs, [], {}
+    names, remarks = equal_variants({place: folders[place] for place in dict.fromkeys(places)})
+    overrides = {run.facts["variant"]: run.overrides for run in reversed(runs)}
+    renamed = [
+        run._replace(facts=run.facts | {"variant": names[place]}, overrides=overrides[names[place]])
+        for place, run in zip(places, runs, strict=True)
+    ]
+    return renamed, remarks, {variant: name for (_, variant), name in names.items() if variant != name}
+
+
+def _leave_out_foreign_scores(runs: list[Run], choices: list[dict[str, str]], problems: list[Problem]) -> None:
+    """Within a task, scores by another metric than most runs have cannot be compared with theirs."""
+    tasks = [choice.get("task") for choice in choices]
+    scored = [(task, run.facts) for task, run in zip(tasks, runs, strict=True) if run.facts["score"] is not None]
+    for task in dict.fromkeys(tasks):
+        facts = [fact for of, fact in scored if of == task]
+        used = Counter(fact["score_metric"] for fact in facts).most_common(1)
+        for fact in (fact for fact in facts if fact["score_metric"] != used[0][0]):
+            reason = f"scored by {fact['score_metric']}, most others by {used[0][0]}: its score is left out"
+            problems.append(Problem(fact["name"], reason))
+            fact["score"] = None
+
+
+def _compare_versions(runs: list[Run], problems: list[Problem]) -> None:
+    """Runs of different versions need not be comparable: said, not corrected."""
+    used = Counter(run.version for run in runs if run.version)
+    if len(used) > 1:
+        counts = "; ".join(f"{version} ({count} run{'s' * (count > 1)})" for version, count in used.items())
+        problems.append(Problem(SUMMARY_FILE, f"runs of different versions: {counts}"))
+
+
+def _config(folder: Path, jobs: list[dict[str, Any]]) -> dict[str, Any]:
+    configs = (read_yaml(folder / job["name"] / "config.yaml") for job in jobs)
+    return next((config for config in configs if isinstance(config, dict)), {})
+
+
+def config_section(config: dict[str, Any], key: str) -> dict[str, Any]:
+    """A block of a configuration; empty if it is absent, null or no mapping."""
+    value = config.get(key)
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,1 @@
+"""All figures of a sweep, in one theme."""

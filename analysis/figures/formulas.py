@@ -1,0 +1,189 @@
+"""Figures of formulas: what a clip, a length penalty, a vote or a normalisation does, whatever a policy makes of it.
+
+`python -m analysis.figures.formulas <folder>` draws the four of the documents that this project started from, with
+their numbers.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import comb
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.stats import binom
+
+from analysis.figures.advantages import advantage_figure
+from analysis.figures.inputs import Drawing, FigureInputs, NoData
+from analysis.figures.labels import LABEL_WIDTH, wrap_labels
+from analysis.figures.layout import Look, Point, one_panel, two_panels
+from analysis.figures.style import COLOURS, DASHES, INK, OTHERS, save_figure, theme
+
+Array = np.ndarray
+POWERS = {"overlong": 1, "overlong_quadratic": 2}  # of the linear penalty
+VOTES = (1, 3, 5, 7, 9, 11, 15, 21)
+
+
+def binary_majority(accuracy: float, votes: int) -> float:
+    """P(more than half of the votes are right), ties count one half."""
+    right = binom(votes, accuracy)
+    tie = right.pmf(votes // 2) / 2 if votes % 2 == 0 else 0.0
+    return float(right.sf(votes // 2) + tie)
+
+
+def plurality(accuracy: float, votes: int) -> float:
+    """P(the right one of three answers has the most votes), ties broken fairly; errors fall on the others alike."""
+    wrong, total = (1 - accuracy) / 2, 0.0
+    for right, other in product(range(votes + 1), repeat=2):
+        third = votes - right - other
+        if third < 0 or right < max(other, third):
+            continue
+        ways = comb(votes, right) * comb(votes - right, other)
+        tied = 1 + (other == right) + (third == right)
+        total += ways * accuracy**right * wrong ** (other + third) / tied
+    return total
+
+
+def clipped(ratio: Array, advantage: float, low: float, high: float) -> Array:
+    """min(ρA, clip(ρ, 1 − low, 1 + high)·A): PPO's objective for one token."""
+    return np.minimum(ratio * advantage, ratio.clip(1 - low, 1 + high) * advantage)
+
+
+def overlong(lengths: Array, cap: float, cache: float, factor: float = 1.0, power: int = 1) -> Array:
+    """0 up to cap − cache, −factor from cap on, linear (or the square of that) in between."""
+    return -factor * ((lengths - cap + cache) / cache).clip(0, 1) ** power
+
+
+def normalised(rewards: Array) -> Array:
+    """(r − mean) / SD with n − 1, over the last axis; 0 where all rewards are equal."""
+    centred = rewards - rewards.mean(-1, keepdims=True)
+    sd = rewards.std(-1, ddof=1, keepdims=True)
+    return np.divide(centred, sd, out=np.zeros_like(centred), where=sd > 0)
+
+
+def voting_figure(accuracies: Sequence[float] = (0.7,)) -> Figure:
+    """Accuracy of a judge that votes, by number of votes."""
+    lines = {}
+    for accuracy in accuracies:
+        lines[f"three answers, {accuracy:g}"] = [plurality(accuracy, m) for m in VOTES]
+        lines[f"two answers, {accuracy:g}"] = [binary_majority(accuracy, m) for m in VOTES]
+    caption = (
+        "Exact probability that a vote is right when each vote is right with the probability named, independently: the "
+        "most votes among three answers (wrong ones equally likely, ties broken fairly), or a majority of two. No "
+        "interval: nothing is sampled, n does not apply."
+    )
+    figure = _figure(lines, VOTES, ("votes", "probability that the vote is right"), caption)
+    figure.axes[0].set_xticks(VOTES)
+    return figure
+
+
+def clip_figure(bounds: Sequence[tuple[float, float]] = ((0.2, 0.2), (0.2, 0.28))) -> Figure:
+    """PPO's objective for one token over the probability ratio, for a positive and a negative advantage."""
+    ratios = np.linspace(0.3, 2, 200)
+    caption = (
+        "min(ρA, clip(ρ)A), the objective of one token: where a line is flat, the token's gradient is 0. Left: A = +1; "
+        "right: A = −1. Dotted: no clip. A formula: there is no interval, n does not apply."
+    )
+    names = {bound: f"1 − {bound[0]:g}, 1 + {bound[1]:g}" for bound in bounds}
+    looks: dict[tuple[float, float], Look] = {bound: _look(place) for place, bound in enumerate(names)}
+
+    def draw(axes: Axes, place: int) -> None:
+        advantage = (1.0, -1.0)[place]
+        axes.plot(ratios, advantage * ratios, ":", color=OTHERS, zorder=1)
+        for bound, look in looks.items():
+            axes.plot(ratios, clipped(ratios, advantage, *bound), **look)
+        axes.margins(x=0.01)
+
+    with theme():
+        return two_panels(draw, ("A = +1", "A = −1"), names, looks, ("ratio ρ", "objective"), caption)
+
+
+def draw_overlong(inputs: FigureInputs) -> Drawing:
+    """The length penalties of the variants' configurations."""
+    chosen = [config for config in inputs.configs.values() if config.get("shaping.name") in POWERS]
+    keys = ("shaping.cap", "shaping.cache", "shaping.factor")
+    settings = sorted({(*(config[key] for key in keys), POWERS[config["shaping.name"]]) for config in chosen})
+    if not settings:
+        raise NoData("no variant has an overlong penalty")
+    parts = [f"cap {cap:g}, cache {cache:g}, factor {factor:g}" for cap, cache, factor, _ in settings]
+    return Drawing("What overlong shaping adds to the reward.", "; ".join(parts), overlong_figure(settings))
+
+
+def overlong_figure(settings: Sequence[tuple[float, float, float, int]] = ((1000, 200, 1, 1),)) -> Figure:
+    """The penalty for length, with its zones for the first setting: free, soft, and the full penalty."""
+    reach = max(cap for cap, *_ in settings) * 1.3
+    lengths = np.linspace(0, reach, 400)
+    lines = {_penalty_name(*setting): overlong(lengths, *setting) for setting in settings}
+    caption = (
+        "What shaping adds to the reward of a completion of that length: nothing, a growing penalty over the last "
+        "tokens before the cap (shaded for the first line), then all of it. A formula: there is no interval, n does "
+        "not apply."
+    )
+    figure = _figure(lines, lengths, ("tokens", "added to the reward"), caption)
+    cap, cache, *_ = settings[0]
+    figure.axes[0].axvspan(cap - cache, cap, color=OTHERS, alpha=0.5, linewidth=0, zorder=0)
+    return figure
+
+
+def _penalty_name(cap: float, cache: float, factor: float, power: int) -> str:
+    return f"cap {cap:g}, cache {cache:g}" + f", × {factor:g}" * (factor != 1) + ", squared" * (power == 2)
+
+
+def _figure(lines: Mapping[str, Sequence[float]], x: Sequence[float], labels: tuple[str, str], caption: str) -> Figure:
+    def draw(axes: Axes) -> dict[str, Point]:
+        for place, y in enumerate(lines.values()):
+            axes.plot(x, y, marker="o" if len(x) < 20 else None, markersize=3.5, **_look(place))
+        axes.margins(x=0.02)
+        return {name: (x[-1], y[-1]) for name, y in lines.items()}
+
+    with theme():
+        return one_panel(draw, wrap_labels(lines, LABEL_WIDTH), dict.fromkeys(lines, INK), labels, caption, height=2.0)
+
+
+def _look(place: int) -> Look:
+    """Black, as a formula belongs to no variant."""
+    return {"color": INK, "linestyle": DASHES[place % len(DASHES)]}
+
+
+def groups_figure(groups: int = 500, size: int = 8) -> Figure:
+    """Advantages of random groups whose rewards are −1, 0 or 1: divided by their deviation, and centred only."""
+    rewards = np.random.default_rng(0).choice([-1.0, 0.0, 1.0], size=(groups, size))
+    values = {
+        "(r − mean) / SD": normalised(rewards).ravel(),
+        "r − mean": (rewards - rewards.mean(-1, keepdims=True)).ravel(),
+    }
+    caption = (
+        f"Advantages of {groups} random groups of {size} whose rewards are −1, 0 or 1 with equal probability (one "
+        "fixed draw): histograms, each scaled to its row. No interval: the distribution itself is shown."
+    )
+    return advantage_figure(values, dict(zip(values, COLOURS, strict=False)), caption, "advantage")
+
+
+FIGURES = {
+    "voting": voting_figure,
+    "clip": clip_figure,
+    "overlong": overlong_figure,
+    "advantages": groups_figure,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line: the four figures as SVG, PDF and PNG in a folder."""
+    parser = argparse.ArgumentParser(prog="python -m analysis.figures.formulas", description=__doc__.split("\n")[0])
+    parser.add_argument("folder", help="where the figures are written")
+    folder = Path(parser.parse_args(arguments).folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, draw in FIGURES.items():
+            print(*save_figure(draw(), folder / name), sep="\n")
+    except OSError as error:
+        print(f"error: cannot write to '{folder}': {error.strerror or error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""One page per sweep that can be read without asking: `python -m analysis.report runs/<sweep>`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.data.errors import AnalysisError
+from analysis.report.page import save_figures, write_report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; 0: written, 1: written, and some runs failed or are damaged, 2: nothing could be compared."""
+    parser = argparse.ArgumentParser(prog="python -m analysis.report", description=__doc__)
+    parser.add_argument("folder", help="a sweep's folder, such as runs/<sweep>")
+    parser.add_argument("--baseline", help="variant to compare with; the first unless named")
+    parser.add_argument("--metric", help="compare this metric (mean over its last 10 %%) instead of the stored score")
+    parser.add_argument("--out", help="the page; <folder>/analysis/report.html unless named")
+    parser.add_argument("--figures", metavar="FOLDER", help="also save every figure as SVG, PDF and PNG here")
+    options = parser.parse_args(arguments)
+    try:
+        page = write_report(options.folder, options.baseline, options.metric, options.out)
+        if options.figures:
+            save_figures(page.figures, Path(options.figures))
+    except AnalysisError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for omitted in page.omitted:
+        print(f"left out: {omitted.title}: {omitted.reason}")
+    print(page.path)
+    return int(bool(page.answer.data.problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""A Weights & Biases workspace as code: runs grouped by variant, a section per kind of metric."""
+
+from typing import Any
+
+from analysis.data.errors import AnalysisError
+from analysis.data.load import SweepData, config_section
+
+SECTIONS = {
+    "Rewards": ("eval/", "reward/", "groups/"),
+    "KL": ("kl/",),
+    "Entropy": ("policy/",),
+    "Lengths": ("length/",),
+    "Clipping": ("clip/", "ratio/"),
+    "Optimisation": ("optim/", "loss/", "advantage/"),
+    "Filter": ("filter/",),
+    "Mismatch": ("mismatch/",),
+    "Progress": ("progress/",),
+    "Time": ("time/",),
+}
+COMPLETIONS = "completions"  # the table that every run ends with, if it keeps any
+GROUP, SWEEP = "variant", "sweep_name"  # keys of every run's config
+
+
+def workspace(data: SweepData) -> Any:
+    """The workspace of a sweep: runs grouped by variant, a section per kind of metric, scores, a run comparer."""
+    try:
+        import wandb_workspaces.reports.v2 as panels
+        import wandb_workspaces.workspaces as workspaces
+        from wandb_workspaces import expr
+    except ImportError as error:
+        raise AnalysisError("wandb-workspaces is missing: pip install 'rlexp[dashboard]'") from error
+
+    group = {"groupby": panels.Config(GROUP), "groupby_aggfunc": "mean", "groupby_rangefunc": "stderr"}
+    score = panels.BarPlot(title="score", metrics=["score"], groupby=panels.Config(GROUP), groupby_aggfunc="mean")
+    sections = [workspaces.Section(name="Scores", panels=[score], is_open=True)]
+    for name, prefixes in SECTIONS.items():
+        metrics = [metric for metric in data.metrics.columns if metric.startswith(prefixes)]
+        lines = [panels.LinePlot(title=metric, x="step", y=[metric], **group) for metric in metrics]
+        if lines:
+            sections.append(workspaces.Section(name=name, panels=lines, is_open=name == "Rewards"))
+    table, comparer = panels.WeavePanelSummaryTable(table_name=COMPLETIONS), panels.RunComparer(diff_only=True)
+    sections.append(workspaces.Section(name="Completions", panels=[table], is_open=False))
+    sections.append(workspaces.Section(name="What differs between runs", panels=[comparer], is_open=True))
+    sweep = data.folder.resolve().name
+    return workspaces.Workspace(
+        entity=config_section(data.config, "logger").get("entity") or "",
+        project=config_section(data.config, "logger").get("project") or "rlexp",
+        name=sweep,
+        sections=sections,
+        runset_settings=workspaces.RunsetSettings(
+            groupby=[workspaces.Config(GROUP)], filters=expr.And(workspaces.Config(SWEEP) == sweep)
+        ),
+    )
+
+
+def to_json(view: Any) -> str:
+    """The workspace as the JSON that the server stores."""
+    return view._to_model().model_dump_json(by_alias=True, exclude_none=True, indent=1)  # private, so tested
+
+
+def push(view: Any) -> str:
+    """Save the workspace on the server, return its address; AnalysisError if nobody is logged in."""
+    import wandb
+
+    if not wandb.login(prompt=False, verify=False):
+        raise AnalysisError("nobody is logged in to Weights & Biases: wandb login")
+    try:
+        view.entity = view.entity or wandb.Api().default_entity
+        view.save()
+    except Exception as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise AnalysisError(f"the workspace could not be saved: {reason}") from error
+    return view.url

@@ -1,0 +1,1 @@
+"""From the numbers of runs to estimates, intervals, p values and verdicts."""

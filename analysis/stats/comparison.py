@@ -1,0 +1,198 @@
+"""Scores of a sweep to one row of statistics per variant. Seeds are paired with the baseline's."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.data.direction import Direction, direction_note, direction_sign
+from analysis.data.load import SweepData
+from analysis.data.run_values import RunValues, values_per_run
+from analysis.data.runs import UNFINISHED
+from analysis.data.variants import resolve_variant
+from analysis.stats import estimates, significance
+from analysis.stats.power import minimum_detectable_effect
+from analysis.stats.significance import ALPHA, reachable_p
+
+MIN_SEEDS = 3  # fewer: no intervals
+
+
+class Comparison(NamedTuple):
+    """One metric, every variant against one baseline."""
+
+    table: pd.DataFrame
+    """One row per variant; the columns are those of `level_columns`, `effect_columns` and `count_columns`,
+    and `p_holm` and `detectable`."""
+    scores: pd.DataFrame
+    """One row per seed, one column per variant; NaN where a run is missing or did not complete."""
+    baseline: str
+    metric: str
+    labels: Mapping[str, str]
+    axis: str
+    """Header of the labels."""
+    aggregation: str = ""
+    """How the number of a run was computed from its rows."""
+    family: int = 0
+    """Number of differences over which p is corrected: of all tables asked for at once, and of a study's claims."""
+    stratum: str = ""
+    """Of which part of the runs, such as "task=sort"; empty if of all."""
+    remarks: tuple[str, ...] = ()
+    """How the numbers of the runs came about, where that is not the usual way."""
+    better: Direction = None
+    """Which end of the metric is better; None where neither is."""
+    tuned: bool = False
+    """Whether other seeds than these chose the best point of each variant."""
+
+    @property
+    def heading(self) -> str:
+        """The metric, and which end of it is better."""
+        return self.metric + direction_note(self.better)
+
+    def differences(self, variant: str) -> np.ndarray:
+        """Paired differences to the baseline `[n]`, over the seeds that both have."""
+        return paired_differences(self.scores, variant, self.baseline)
+
+    @property
+    def others(self) -> list[str]:
+        """All variants but the baseline."""
+        return [variant for variant in self.table.index if variant != self.baseline]
+
+
+def compare(
+    data: SweepData, metric: str | None = None, baseline: str | None = None, run_values: RunValues | None = None
+) -> Comparison:
+    """Every variant's level and its paired difference to the baseline (the first variant unless named).
+
+    Without a metric it is the score in the runs' summaries; a named metric is averaged over the same last share of the
+    rows where it is present; any other number per run is given as `run_values`. p values are corrected (Holm) over all
+    variants compared here.
+    """
+    baseline = resolve_variant(baseline, data.labels) if baseline else data.first_variant
+    run_values = run_values or values_per_run(data, metric)
+    scores = seed_table(data, run_values.values)
+    rows = {variant: level_columns(scores[variant].dropna().to_numpy()) for variant in data.variants}
+    for variant, row in rows.items():
+        differences = paired_differences(scores, variant, baseline)
+        row |= baseline_columns() if variant == baseline else effect_columns(differences, run_values.better)
+        row |= count_columns(data.runs[data.runs["variant"] == variant])
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")
+    comparison = Comparison(table, scores, baseline, run_values.metric, data.labels, data.axis, run_values.aggregation)
+    return apply_holm([comparison._replace(remarks=tuple(run_values.remarks), better=run_values.better)])[0]
+
+
+def apply_holm(comparisons: Sequence[Comparison], claims: Sequence[float] = ()) -> list[Comparison]:
+    """The comparisons with p corrected, and detectable effects computed, over all their differences together.
+
+    claims: p of further differences that are tested beside these, which count as much.
+    """
+    joined = pd.concat([comparison.table for comparison in comparisons], keys=range(len(comparisons)))
+    family = family_size(joined, claims)
+    table = add_holm(joined, claims)
+    return [comparison._replace(table=table.loc[place], family=family) for place, comparison in enumerate(comparisons)]
+
+
+def family_size(table: pd.DataFrame, claims: Sequence[float] = ()) -> int:
+    """How many differences are tested together: the rows with pairs, and the further ones that have a p."""
+    return int((table["n_pairs"] > 0).sum()) + int((~np.isnan(np.asarray(claims, dtype=float))).sum())
+
+
+def add_holm(table: pd.DataFrame, claims: Sequence[float] = ()) -> pd.DataFrame:
+    """A table of effects with the columns `p_holm`, Holm's correction over its rows and `claims`, and `detectable`."""
+    table = table.drop(columns=["p_holm", "detectable"], errors="ignore")
+    corrected = significance.holm(np.concatenate([table["p"].to_numpy(dtype=float), claims]))
+    table.insert(table.columns.get_loc("p") + 1, "p_holm", corrected[: len(table)])
+    family = family_size(table, claims)
+    pairs = zip(table["difference_sd"], table["n_pairs"], strict=True)
+    return table.assign(detectable=[minimum_detectable_effect(sd, n, ALPHA, family) for sd, n in pairs])
+
+
+def paired_differences(scores: pd.DataFrame, variant: str, versus: str) -> np.ndarray:
+    """Differences `[n]` of two columns of a seed × variant table, over the seeds that both have."""
+    return (scores[variant] - scores[versus]).dropna().to_numpy()
+
+
+def seed_scores(data: SweepData, metric: str | None = None) -> pd.DataFrame:
+    """Seed × variant table of the stored scores, or of the late mean of a named metric; completed runs only."""
+    return seed_table(data, values_per_run(data, metric).values)
+
+
+def seed_table(data: SweepData, values: pd.Series) -> pd.DataFrame:
+    """Seed × variant table of a number per run (by name); completed runs only.
+
+    Where a variant has several cells it is the mean over them, of the seeds that have all of them.
+    """
+    runs = data.runs.assign(cell=data.runs["cell"] if "cell" in data.runs else "", value=data.runs["name"].map(values))
+    runs["value"] = runs["value"].where(runs["status"] == "completed").astype(float)
+    runs = runs.sort_values("status", key=lambda status: status != "completed", kind="stable")  # completed ones first
+    runs = runs.dropna(subset=["seed"]).drop_duplicates(["variant", "cell", "seed"])
+    seeds = pd.Index(sorted(runs["seed"].unique()), name="seed", dtype="Int64")
+    cells = runs.pivot(index=["variant", "seed"], columns="cell", values="value")
+    means = {}
+    for variant in data.variants:
+        names = list(dict.fromkeys(runs.loc[runs["variant"] == variant, "cell"]))
+        values = cells.loc[[variant], names].droplevel("variant") if names else pd.DataFrame(np.nan, seeds, [""])
+        means[variant] = values.reindex(seeds).mean(axis=1, skipna=False)
+    return pd.DataFrame(means, index=seeds, columns=data.variants)
+
+
+def level_columns(scores: np.ndarray) -> dict[str, float]:
+    """Columns of one variant's scores `[n]`: n, IQM and its interval, mean, sd."""
+    enough = scores.size >= MIN_SEEDS
+    low, high = estimates.iqm_interval(scores) if enough else (np.nan, np.nan)
+    return {
+        "n": scores.size,
+        "iqm": float(estimates.iqm(scores)),
+        "iqm_low": float(low),
+        "iqm_high": float(high),
+        "mean": scores.mean() if scores.size else np.nan,
+        "sd": scores.std(ddof=1) if scores.size > 1 else np.nan,
+    }
+
+
+def effect_columns(differences: np.ndarray, better: Direction = None) -> dict[str, float]:
+    """Columns of paired differences `[n]`; no intervals below MIN_SEEDS seeds, no wins unless one end is better."""
+    trimmed = estimates.trimmed_difference(differences)
+    mean = estimates.mean_difference(differences)
+    wins = estimates.win_rate(direction_sign(better) * differences if better else np.zeros(0))
+    columns = {
+        "n_pairs": differences.size,
+        "difference": float(mean.mean),
+        "difference_low": float(mean.low),
+        "difference_high": float(mean.high),
+        "difference_sd": float(mean.sd),
+        "effect_size": float(mean.effect_size),
+        "trimmed": float(trimmed.mean),
+        "trimmed_low": float(trimmed.low),
+        "trimmed_high": float(trimmed.high),
+        "wins": wins.wins if better else np.nan,
+        "win_rate": wins.rate,
+        "win_low": wins.low,
+        "win_high": wins.high,
+        "p": significance.sign_flip_p(differences),
+    }
+    hidden = [] if differences.size >= MIN_SEEDS else [key for key in columns if key.endswith(("_low", "_high"))]
+    return columns | dict.fromkeys(hidden, np.nan)
+
+
+def baseline_columns() -> dict[str, float]:
+    """The columns of the baseline itself: its difference is exactly 0, the rest does not apply."""
+    empty = dict.fromkeys(effect_columns(np.zeros(0)), np.nan)
+    return empty | {"n_pairs": 0, "difference": 0.0, "trimmed": 0.0}
+
+
+def count_columns(runs: pd.DataFrame) -> dict[str, int]:
+    """Columns of one variant's runs: how many there are, failed, have not ended, and collapsed (of those that say)."""
+    ended = ~runs["status"].isin(UNFINISHED)
+    return {
+        "runs": len(runs),
+        "failed": int((ended & (runs["status"] != "completed")).sum()),
+        "unfinished": int((~ended).sum()),
+        "collapsed": int(runs["collapsed"].sum()),
+        "collapsed_of": int(runs["collapsed"].notna().sum()),
+    }
+
+
+def can_be_significant(row: pd.Series, comparisons: int) -> bool:
+    """Whether a corrected p of this row could be at most ALPHA; if not, a table shows a dash instead."""
+    return bool(row["p_holm"] < ALPHA or reachable_p(int(row["n_pairs"]), comparisons) <= ALPHA)

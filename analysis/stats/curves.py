@@ -1,0 +1,59 @@
+"""Curves as numbers: per variant the pointwise IQM of a metric over its runs, with a bootstrap band.
+
+A run that has not ended counts as far as it got; one that failed or diverged does not.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.data.load import SweepData
+from analysis.data.runs import UNFINISHED
+from analysis.stats.comparison import MIN_SEEDS, Comparison
+from analysis.stats.estimates import iqm, iqm_interval
+
+RESAMPLES = 500
+POINTS = 80  # of a curve at most: what a figure can show
+
+
+class Curve(NamedTuple):
+    """One variant's metric over steps; each field `[steps]`. The band is NaN where fewer than MIN_SEEDS runs count."""
+
+    steps: np.ndarray
+    iqm: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+Curves = dict[str, Curve]
+
+
+def learning_curves(data: SweepData, comparison: Comparison, metric: str | None = None) -> Curves:
+    """A curve for each variant that has any value of the metric (the comparison's), in the table's order."""
+    metric = metric or comparison.metric
+    if metric not in data.metrics:
+        return {}
+    drawn = data.runs.loc[data.runs["status"].isin(("completed", *UNFINISHED)), "name"]
+    rows = data.metrics[["name", "variant", "step", metric]].dropna()
+    return curves_by_variant(rows[rows["name"].isin(drawn)], comparison, metric)
+
+
+def curves_by_variant(rows: pd.DataFrame, comparison: Comparison, metric: str) -> Curves:
+    """A curve for each variant in the rows, whose columns are name, variant, step and the metric, all known."""
+    groups = dict(list(rows.groupby("variant")))
+    return {variant: _curve(groups[variant], metric) for variant in comparison.table.index if variant in groups}
+
+
+def _curve(rows: pd.DataFrame, metric: str) -> Curve:
+    runs = rows.pivot(index="step", columns="name", values=metric).sort_index()
+    runs = runs.iloc[_evenly(len(runs))]
+    values = runs.to_numpy()
+    low, high = iqm_interval(values, resamples=RESAMPLES)
+    few = (~np.isnan(values)).sum(-1) < MIN_SEEDS
+    return Curve(runs.index.to_numpy(), iqm(values), np.where(few, np.nan, low), np.where(few, np.nan, high))
+
+
+def _evenly(count: int) -> np.ndarray:
+    """Places of at most POINTS rows out of `count`, the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(count, POINTS)).round().astype(int))

@@ -1,0 +1,195 @@
+"""What a reader of a comparison must know beside the numbers: how they were made and what they cannot show."""
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from analysis.data.code import code_note
+from analysis.data.load import SweepData
+from analysis.data.runs import UNFINISHED
+from analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
+from analysis.stats.significance import ALPHA, min_p, reachable_p, seeds_for_p, seeds_with_choice
+
+NO_WINS = "There is no win rate, because whether more of it is better is not known."
+MAX_NAMED = 4  # variants named one by one in a note; of more only the range is said
+
+
+def comparison_notes(data: SweepData, comparison: Comparison) -> list[str]:
+    """All notes of a comparison, first what it cannot answer, then the method; empty ones are left out."""
+    first = (_unreachable, _nothing_learned)
+    method = (_score, _difference)
+    last = (_rule, _one_sided, _other_order, _few_seeds, _missed)
+    last += (_unpaired, _unfinished, _duplicates, _without_score, _code)
+    made = [[maker(data, comparison) for maker in makers] for makers in (first, method, last)]
+    return [note for note in (*made[0], *made[1], *comparison.remarks, *made[2]) if note]
+
+
+def _score(data: SweepData, comparison: Comparison) -> str:
+    return (
+        f"The score of a run is {comparison.metric}, {comparison.aggregation}. The IQM is the mean score over seeds "
+        "without the lowest and the highest quarter of them; in brackets, its 95 % interval (percentile bootstrap)."
+    )
+
+
+def _difference(data: SweepData, comparison: Comparison) -> str:
+    if not comparison.others:
+        return ""
+    wins = f"The win rate counts the seeds with a {comparison.better} score." if comparison.better else NO_WINS
+    return (
+        f"The difference to {comparison.labels[comparison.baseline]} is taken on each seed that both have and "
+        "averaged; in brackets, its 95 % interval (paired t, of each difference alone). The effect is "
+        f"this difference divided by its SD over seeds. {wins}"
+    )
+
+
+def _rule(data: SweepData, comparison: Comparison) -> str:
+    if not compared_variants(comparison):
+        return ""
+    family = comparison.family
+    corrected = (
+        f"p corrected for looking at {family} differences" if family > 1 else "the same: there is one difference"
+    )
+    return (
+        "p is how often a difference at least this large comes about if the sign of each seed's difference is tossed "
+        f"like a coin (all tosses up to 14 seeds, else 9,999 random ones). p (Holm) is {corrected}. Claim a difference "
+        f"only where p (Holm) is below {ALPHA:g}; the intervals say how large it is."
+    )
+
+
+def _one_sided(data: SweepData, comparison: Comparison) -> str:
+    """Intervals are of one difference alone, so they can say otherwise than p (Holm): which does, and what holds."""
+    table, texts = comparison.table, []
+    for variant in compared_variants(comparison):
+        row = table.loc[variant]
+        leaves_out_zero = row["difference_low"] > 0 or row["difference_high"] < 0
+        if not np.isnan(row["difference_low"]) and leaves_out_zero != (row["p_holm"] < ALPHA):
+            texts.append(f"{comparison.labels[variant]} ({row['p_holm']:.2g})")
+    if not texts:
+        return ""
+    why = "it only tosses signs, an interval takes the differences to be normal"
+    if comparison.family > 1:
+        why = f"it counts all {comparison.family} differences, an interval only its own"
+    return f"The interval and p (Holm) say different things of {_some(texts)}. p (Holm) decides: {why}."
+
+
+def _other_order(data: SweepData, comparison: Comparison) -> str:
+    """IQM and mean difference can rank arms in opposite order: which, and why."""
+    table, labels = comparison.table, comparison.labels
+    shown = [variant for variant in table.index if not np.isnan(table.loc[variant, ["iqm", "difference"]]).any()]
+    size = np.nanmax(table["iqm"].abs()) if shown else 0.0
+    swapped = []
+    for first, second in combinations(shown, 2):
+        iqm, mean = (table.loc[first, column] - table.loc[second, column] for column in ("iqm", "difference"))
+        if iqm * mean < 0 and min(abs(iqm), abs(mean)) > 5e-4 * size:  # not what a table does not show
+            swapped.append(f"{labels[first]} and {labels[second]}")
+    if not swapped:
+        return ""
+    return (
+        f"IQM and difference put these in opposite order: {_some(swapped, '; ')}. The IQM leaves out the lowest and "
+        "the highest quarter of the seeds, the difference is one of means and counts all: a few runs far from the rest "
+        "decide between them. p (Holm) tests the difference."
+    )
+
+
+def _some(texts: list[str], between: str = ", ") -> str:
+    more = f"{between}and {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""
+    return between.join(texts[:MAX_NAMED]) + more
+
+
+def _nothing_learned(data: SweepData, comparison: Comparison) -> str:
+    """Equal scores, or every run below the floor, look like a null result and are none."""
+    scores = comparison.scores.to_numpy().ravel()
+    scores = scores[~np.isnan(scores)]
+    if scores.size > 1 and (scores == scores[0]).all():
+        return f"Every run has the same score, {scores[0]:.3g}, so there is nothing to compare."
+    collapsed, known = comparison.table["collapsed"].sum(), comparison.table["collapsed_of"].sum()
+    if known and collapsed == known:
+        return "Every run ended below the floor of its score: nothing was learned, so equal arms say nothing."
+    return ""
+
+
+def _few_seeds(data: SweepData, comparison: Comparison) -> str:
+    n = comparison.table["n"]
+    n = int(n[n > 0].min()) if (n > 0).any() else 0
+    if n == 0:
+        return ""
+    if n < MIN_SEEDS:
+        return f"There are no intervals for fewer than {MIN_SEEDS} seeds, and the IQM is then the plain mean."
+    if n == MIN_SEEDS:
+        return "With 3 seeds the IQM is the plain mean, and its interval is too narrow."
+    few = "With fewer than 10 seeds the interval of the IQM is too narrow: with 5, it holds the truth 90 % of the time."
+    return few if n < 10 else ""
+
+
+def _unreachable(data: SweepData, comparison: Comparison) -> str:
+    compared = compared_variants(comparison)
+    short = [
+        variant for variant in compared if not can_be_significant(comparison.table.loc[variant], comparison.family)
+    ]
+    if not short:
+        return ""
+    n, family = int(comparison.table.loc[short, "n_pairs"].max()), comparison.family
+    in_all = f", or {seeds_with_choice(family)} with those that choose the best points" if comparison.tuned else ""
+    times = f" ({min_p(n):.2g} before Holm's correction for {family})" if family > 1 else ""
+    return (
+        f"With {n} paired seed{'s' * (n > 1)} p (Holm) cannot fall below {ALPHA:g}, however large the difference is: "
+        f"the smallest possible is {reachable_p(n, family):.2g}{times}. It takes {seeds_for_p(family)} seeds"
+        f"{in_all}."
+    )
+
+
+def _missed(data: SweepData, comparison: Comparison) -> str:
+    table = comparison.table
+    null = [variant for variant in compared_variants(comparison) if table.loc[variant, "p_holm"] >= ALPHA]
+    sizes = {comparison.labels[variant]: table.loc[variant, "detectable"] for variant in null}
+    sizes = {label: size for label, size in sizes.items() if size > 0}
+    if not sizes or not any(can_be_significant(table.loc[variant], comparison.family) for variant in null):
+        return ""
+    named = ", ".join(f"{size:.2g} ({label})" for label, size in sizes.items())
+    spread = f"{min(sizes.values()):.2g} to {max(sizes.values()):.2g} ({len(sizes)} variants, column detectable)"
+    return (
+        "Where no difference is shown there may still be one: these seeds find a true difference four times out of "
+        f"five only if it is as large as {named if len(sizes) <= MAX_NAMED else spread}."
+    )
+
+
+def _unpaired(data: SweepData, comparison: Comparison) -> str:
+    scored = comparison.scores.notna()
+    unpaired = {v: scored.index[scored[v] != scored[comparison.baseline]] for v in comparison.others}
+    texts = [f"{comparison.labels[variant]} {_seeds(seeds)}" for variant, seeds in unpaired.items() if len(seeds)]
+    left_out = "Left out of the differences, as only one of the two variants has a score there: seeds of"
+    return f"{left_out} {'; '.join(texts)}." if texts else ""
+
+
+def _seeds(seeds: pd.Index) -> str:
+    listed = ", ".join(str(seed) for seed in seeds[:10])
+    return listed + (f" and {len(seeds) - 10} more" if len(seeds) > 10 else "")
+
+
+def _unfinished(data: SweepData, comparison: Comparison) -> str:
+    counts = data.runs["status"].value_counts()
+    texts = [f"{counts[status]} {status}" for status in UNFINISHED if status in counts]
+    said = "Runs that have not ended have no score, and are drawn as far as they got:"
+    return f"{said} {', '.join(texts)}." if texts else ""
+
+
+def _duplicates(data: SweepData, comparison: Comparison) -> str:
+    completed = data.runs[data.runs["status"] == "completed"]
+    same = [column for column in ("variant", "cell", "seed") if column in completed]
+    twice = completed[completed.duplicated(same)]["name"].tolist()
+    return f"Not counted, as an earlier run has the same variant and seed: {_some(twice)}." if twice else ""
+
+
+def _without_score(data: SweepData, comparison: Comparison) -> str:
+    empty = [comparison.labels[variant] for variant, n in comparison.table["n"].items() if n == 0]
+    return f"No run of these has a score: {', '.join(empty)}." if empty else ""
+
+
+def _code(data: SweepData, comparison: Comparison) -> str:
+    return code_note(data.runs)
+
+
+def compared_variants(comparison: Comparison) -> list[str]:
+    """Variants with at least one seed paired with the baseline: what Holm's correction counts."""
+    return [variant for variant in comparison.others if comparison.table.loc[variant, "n_pairs"] > 0]

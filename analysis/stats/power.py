@@ -1,0 +1,33 @@
+"""What a number of seeds can show: the power of the paired test, and the smallest effect that it finds."""
+
+from functools import cache
+
+import numpy as np
+from scipy.special import nctdtr, stdtrit
+
+
+def power(effect_size: float, n: int, alpha: float = 0.05) -> float:
+    """Power of the two-sided paired t test: P(|T| > t_crit), T noncentral t(n-1) with noncentrality d·√n."""
+    critical, shift = stdtrit(n - 1, 1 - alpha / 2), effect_size * np.sqrt(n)
+    lower_tail = np.nan_to_num(nctdtr(n - 1, shift, -critical))  # SciPy gives NaN where it is below 1e-10
+    return float(1 - nctdtr(n - 1, shift, critical) + lower_tail)
+
+
+@cache
+def detectable_effect_size(n: int, alpha: float = 0.05, target: float = 0.8) -> float:
+    """Effect size d̄/SD that a paired t test with n seeds finds with probability 0.8 (bisection); n < 3: NaN."""
+    if n < 3:
+        return np.nan
+    low, high = 0.0, 3 * float(stdtrit(n - 1, 1 - alpha / 2))
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if power(middle, n, alpha) >= target else (middle, high)
+    return high
+
+
+def minimum_detectable_effect(sd: float, n: int, alpha: float = 0.05, comparisons: int = 1) -> float:
+    """Smallest true mean difference found with 80 % power: SD(d)·d(n, alpha/m) by the paired t test; n < 3: NaN.
+
+    Differences that are all the same say nothing of their spread: NaN, not 0.
+    """
+    return float(sd) * detectable_effect_size(int(n), alpha / max(comparisons, 1)) if sd > 0 else np.nan

@@ -1,0 +1,55 @@
+"""The program ``rlexp``, also ``python -m rlexp``: ``rlexp compare runs/<sweep>`` is ``python -m analysis.compare …``.
+
+Without the name of a command, overrides train: ``rlexp norm=local`` is ``rlexp train norm=local``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from difflib import get_close_matches
+
+# The module of each, which ``python -m`` runs just so.
+COMMANDS = {
+    "train": "rlexp.train",
+    "explain": "rlexp.config.explain_choice",
+    "compare": "analysis.compare",
+    "report": "analysis.report",
+    "watch": "analysis.watch",
+    "dashboard": "analysis.workspace",
+    "export": "rlexp.export",
+}
+
+
+def main() -> None:
+    """Run the command that the first argument names; without one, whatever is written means training."""
+    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    if word in COMMANDS:
+        del sys.argv[1]
+        run(COMMANDS[word])
+    elif re.fullmatch(r"[A-Za-z][\w-]*", word):  # neither an override nor an option
+        sys.exit(refuse(word))
+    else:
+        run(COMMANDS["train"])
+
+
+def run(module: str) -> None:
+    """Run a module as the program; whatever it exits with is how this ends."""
+    from runpy import run_module
+
+    from rlexp.launch.own_analysis import own_analysis
+
+    with own_analysis():
+        run_module(module, run_name="__main__", alter_sys=True)
+
+
+def refuse(word: str) -> int:
+    """Say that there is no such command, and what there is."""
+    close = get_close_matches(word, COMMANDS, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(COMMANDS)}, and overrides, as norm=local"
+    print(f"{word}: no such command; {hint}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""The command line's work from Python: train, sweep, read the results, load a policy.
+
+    from rlexp.api import sweep
+    found = sweep("norm=local,global", seeds=range(5))
+    found.runs, found.metrics       # frames, one row a run and one row a logged step
+
+Overrides are those of the command line, and so are the files that a run leaves behind. What is wrong is raised:
+``ConfigError`` before anything is written, ``RunFailed`` for runs that did not complete. Only notes and progress are
+printed, on stderr. No setting of the process stays changed, but that glibc's allocator keeps the memory that was used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlexp.config.explain import EXPECTED, explain
+from rlexp.core.errors import ConfigError
+from rlexp.core.exits import RunFailed
+from rlexp.launch.from_python import run_single, run_sweep
+from rlexp.launch.index import read_index
+from rlexp.launch.own_analysis import own_analysis
+from rlexp.record.naming import key_of
+from rlexp.record.policies import TrainedPolicy, load_policy
+from rlexp.train import hydra_main
+
+if TYPE_CHECKING:
+    from analysis.compare import Report
+    from analysis.data.load import SweepData
+
+__all__ = ["ConfigError", "RunFailed", "SweepFailed", "TrainedPolicy"]
+__all__ += ["compare", "load", "load_policy", "sweep", "train"]
+
+
+class SweepFailed(RunFailed):
+    """A sweep with runs that did not complete; ``found`` has them and the others."""
+
+    def __init__(self, message: str, found: SweepData):
+        super().__init__(message)
+        self.found = found
+
+
+def sweep(*overrides: str, seeds: Iterable[int] | None = None, folder: str | Path | None = None) -> SweepData:
+    """Train every combination of the overrides' values over paired seeds, as `rlexp -m` does, and read the results.
+
+    seeds: those of the configuration, ten of them, unless given. folder: runs/<time> unless given; one that holds some
+    of the runs is gone on with: finished runs are not trained again.
+    """
+    overrides = [*overrides, *seed_override(overrides, seeds), *named_folder("hydra.sweep.dir", folder)]
+    with mistakes_as_config_errors(overrides):
+        place = run_sweep(overrides, hydra_main)
+    found = load(place)
+    failed = [row for row in read_index(place) if row["status"] != "completed"]
+    if failed:
+        reasons = "; ".join(f"{row['name']}: {row['status']}: {row['reason']}" for row in failed)
+        raise SweepFailed(f"{len(failed)} of {len(found.runs)} runs in {place} did not complete: {reasons}", found)
+    return found
+
+
+def train(*overrides: str, folder: str | Path | None = None) -> Path:
+    """Train one run, as `rlexp` does, and return its folder: for `load` and `load_policy`."""
+    overrides = [*overrides, *named_folder("hydra.run.dir", folder)]
+    with mistakes_as_config_errors(overrides):
+        return run_single(overrides, hydra_main)
+
+
+@own_analysis()
+def load(*folders: str | Path) -> SweepData:
+    """Read the runs of sweeps, or single runs."""
+    from analysis import load as read
+
+    return read(folders)
+
+
+@own_analysis()
+def compare(*folders: str | Path, baseline: str | None = None, **choices: object) -> Report:
+    """Compare the variants of sweeps, as `rlexp compare` does, and write its tables and figures, but print nothing.
+
+    ``.comparison.table`` has the numbers, ``.notes`` what one must know beside them, ``.files`` what was written.
+    """
+    from rich.console import Console
+
+    from analysis.compare import report
+
+    return report(folders, baseline, Console(quiet=True), **choices)
+
+
+def seed_override(overrides: Sequence[str], seeds: Iterable[int] | None) -> list[str]:
+    """Return the override that sweeps the seeds; none if they are not given."""
+    if seeds is None:
+        return []
+    numbers = ",".join(str(int(seed)) for seed in seeds)
+    if not numbers:
+        raise ConfigError(["seeds: there are none"])
+    if given := [override for override in overrides if key_of(override) == "seed"]:
+        raise ConfigError([f"{given[0]} seeds=[{numbers}]: give the seeds once"])
+    return [f"seed={numbers}"]
+
+
+def named_folder(key: str, folder: str | Path | None) -> list[str]:
+    """Return the override that names a folder; none if it is not given."""
+    return [] if folder is None else [f"{key}={folder}"]
+
+
+@contextmanager
+def mistakes_as_config_errors(overrides: Sequence[str]) -> Iterator[None]:
+    """Context in which whatever Hydra, YAML or the file system complains about is a ConfigError with our words."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except EXPECTED as error:
+        raise ConfigError(explain(error, overrides).splitlines()) from error

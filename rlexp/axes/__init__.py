@@ -1,0 +1,21 @@
+"""The axes: pure functions of tensors and numbers, one file (or folder) an axis, here in the order of the data flow.
+
+The module of an axis has ``FUNCTIONS``, its choices by name; ``OFFERED``, what they may ask for by name (see
+``offered``); and ``MEMORIES``, what choices remember from step to step, if one does (see ``rlexp.core.memory``).
+"""
+
+from rlexp.axes import agg, clip, filter, kl, kl_control, mismatch, norm, reference, sampler, shaping, teacher
+
+AXES = {
+    "sampler": sampler,
+    "shaping": shaping,
+    "filter": filter,
+    "norm": norm,
+    "teacher": teacher,
+    "clip": clip,
+    "mismatch": mismatch,
+    "agg": agg,
+    "kl": kl,
+    "kl_control": kl_control,
+    "reference": reference,
+}

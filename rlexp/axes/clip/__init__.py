@@ -1,0 +1,25 @@
+"""Policy loss: ``clip(log_probs, old_log_probs, advantages, mask, *, knobs) -> losses``, all ``[*R P G T]``.
+
+``log_probs`` carries the gradient; ``old_log_probs`` are those of the policy before the inner steps, fixed through
+them. ρ = exp(log_probs − old_log_probs), never a quotient of log-probabilities; sg stops the gradient. Losses are to be
+minimised; positions outside ``mask`` hold numbers without a path to the gradient and are dropped by ``agg``. The
+log-ratio is not clamped, as in TRL; verl and OpenRLHF clamp it at ±20.
+
+The families: a gradient through each token's own ratio in ``token``, weights without a gradient in ``weighted``, one
+ratio or decision a completion in ``sequence``, the few tokens of largest covariance in ``covariance``.
+
+At ρ = 1 the gradient of every choice is that of −A log π, but for the tokens that ``clip_cov`` drops.
+"""
+
+from __future__ import annotations
+
+from rlexp.axes.clip import covariance, sequence, token, weighted
+from rlexp.axes.offered import LOSS
+from rlexp.core.offers import Offer
+from rlexp.core.registry import join_families
+from rlexp.core.types import PerToken
+
+FAMILIES = token, weighted, sequence, covariance
+FUNCTIONS = join_families(FAMILIES, "FUNCTIONS")
+MEMORIES = join_families(FAMILIES, "MEMORIES")
+OFFERED = LOSS | {"uniforms": Offer(PerToken, "uniform in [0, 1), drawn anew at every update")}

@@ -1,0 +1,132 @@
+"""Policy losses with one ratio, or one decision, a completion; the interface is in ``clip``.
+
+ρ̄ = exp(mean_t log ρ) over the tokens that count, the length-normalised ratio of the completion. A loss that is the
+same for all tokens of a completion weighs every completion the same with ``agg=sequence``; with a mean or sum over
+tokens it weighs long completions more, with ``agg=sequence_sum`` on purpose (LUSPO).
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import full_like, minimum
+
+from rlexp.axes.clip.token import never_below, ppo
+from rlexp.core.facts import facts
+from rlexp.core.masked import masked_mean, masked_sum
+from rlexp.core.types import FiniteNonNegative, NonNegative, PerToken, Positive, TokenMask
+
+TIME = (-1,)
+
+
+@facts(unit="completion", remarks=(never_below,))
+def gspo(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: NonNegative,
+) -> PerToken:
+    """ℓ = −min(ρ̄·A, clip(ρ̄, 1 − low, 1 + high)·A), the gradient through ρ̄.
+
+    Source: GSPO (arXiv 2507.18071, eq. 5), with 3e-4 and 4e-4. TRL ``importance_sampling_level="sequence"``, OpenRLHF
+    and slime ``gspo``; their ε stays 0.2. verl ``gspo`` is ``gspo_token``. OpenRLHF's takes the ratio to the sampler
+    as soon as its correction of the mismatch is on.
+    """
+    ratio = masked_mean(log_probs - old_log_probs, mask, TIME).exp()
+    return -minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
+
+
+@facts(unit="completion", remarks=(never_below,))
+def gspo_token(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: NonNegative,
+) -> PerToken:
+    """``gspo`` with the ratio sg(ρ̄) · π / sg(π): each token's gradient is its own, so that advantages can be too.
+
+    The value is that of ``gspo``. So is the gradient, with ``agg=sequence`` and one advantage and one ``mismatch``
+    weight a completion. Source: GSPO (arXiv 2507.18071, eq. 13-14). verl ``gspo``, which bounds log ρ̄ at 10 and takes
+    no other ``agg``.
+    """
+    sequence = masked_mean(log_probs.detach() - old_log_probs, mask, TIME)
+    ratio = (log_probs - log_probs.detach() + sequence).exp()
+    return -minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
+
+
+@facts(unit="completion")
+def gmpo(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: NonNegative,
+) -> PerToken:
+    """ℓ = −A · exp(mean_t of log ρ, at most high where A > 0, at least −low where not): bounds are log-ratios.
+
+    A token beyond its bound adds a constant to the mean and has no gradient. Source: GMPO (arXiv 2507.20673), with 0.4.
+    TRL's experimental ``GMPOTrainer``, whose loss has ``agg=sequence``; verl ``geo_mean``, a plain mean over the
+    completions of each micro-batch, where a ``mismatch`` by token becomes its geometric mean.
+    """
+    log_ratio = log_probs - old_log_probs
+    bounded = log_ratio.clamp(max=high).where(advantages > 0, log_ratio.clamp(min=-low))
+    return -masked_mean(bounded, mask, TIME).exp() * advantages
+
+
+def vespo(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    *,
+    k_positive: FiniteNonNegative,
+    lambda_positive: Positive,
+    k_negative: FiniteNonNegative,
+    lambda_negative: Positive,
+) -> PerToken:
+    """ℓ = −sg(W^k · exp(λ(1 − W))) · A · log π with W = exp(Σ_t log ρ), the ratio of the whole completion.
+
+    k and λ are the positive ones where A ≥ 0. The weight is 1 at W = 1 and falls to 0 on both sides. log ρ is bounded
+    at ±20 and W to [1e-8, e²⁰]. Source: VESPO (arXiv 2602.10693); TRL ``loss_type="vespo"``, with ``agg=token``. TRL
+    multiplies W by the ratio between trainer and sampler; here ``mismatch`` multiplies the loss.
+    """
+    log_ratio = masked_sum((log_probs.detach() - old_log_probs).clamp(-20, 20), mask, TIME)
+    log_ratio = log_ratio.clamp(math.log(1e-8), 20)
+    positive = advantages >= 0
+    k = full_like(advantages, k_negative).masked_fill(positive, k_positive)
+    rate = full_like(advantages, lambda_negative).masked_fill(positive, lambda_positive)
+    weights = (rate + k * log_ratio - rate * log_ratio.exp()).exp()
+    return -weights * advantages * log_probs
+
+
+@facts(remarks=(never_below,))
+def opsm(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: NonNegative,
+    delta: NonNegative,
+) -> PerToken:
+    """``ppo``, and 0 for a completion with A < 0 that has become unlikely: mean_t (log π_old − log π) > delta nats.
+
+    Source: off-policy sequence masking of DeepSeek-V3.2 (arXiv 2512.02556, eq. 9). TRL ``off_policy_mask_threshold``
+    (against the sampler's log-probs, if it has them); slime ``--use-opsm`` with 1e-4. The tokens stay in the
+    denominator.
+    """
+    losses = ppo(log_probs, old_log_probs, advantages, mask, low=low, high=high)
+    drift = masked_mean(old_log_probs - log_probs.detach(), mask, TIME)
+    return losses.where((advantages >= 0) | (drift <= delta), 0.0)
+
+
+FUNCTIONS = {"gspo": gspo, "gspo_token": gspo_token, "gmpo": gmpo, "vespo": vespo, "opsm": opsm}

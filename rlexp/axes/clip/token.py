@@ -1,0 +1,151 @@
+"""Policy losses whose gradient flows through each token's own ratio ρ; the interface is in ``clip``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import full_like, minimum
+
+from rlexp.core.errors import format_value
+from rlexp.core.exact import sigmoid
+from rlexp.core.facts import Curves, facts
+from rlexp.core.types import AboveOne, FiniteNonNegative, NonNegative, PerReplica, PerToken, Positive, TokenMask
+
+
+def never_below(key: str, node: Any, config: Any) -> Iterator[str]:
+    """A lower bound of the ratio that no ratio is below."""
+    if node.low >= 1:
+        bound = f"1 − {format_value(node.low)}"
+        yield f"{key}.low={format_value(node.low)}: no ratio is below {bound}, so nothing is clipped on that side"
+
+
+@facts(idle_on_policy=False)
+def naive(log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask) -> PerToken:
+    """ℓ = −A · log π: vanilla policy gradient, no correction for reused rollouts (Williams, 1992).
+
+    GPG (arXiv 2504.02546) and verl ``gpg`` are this loss with advantages of their own; ROLL ``pg_variant=vanilla``.
+    """
+    return -advantages * log_probs
+
+
+def unclipped(log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask) -> PerToken:
+    """ℓ = −ρ · A: importance-weighted policy gradient without a trust region (PPO, arXiv 1707.06347, eq. 6)."""
+    return -(log_probs - old_log_probs).exp() * advantages
+
+
+@facts(remarks=(never_below,))
+def ppo(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: NonNegative,
+) -> PerToken:
+    """ℓ = −min(ρ·A, clip(ρ, 1 − low, 1 + high)·A).
+
+    Source: PPO (arXiv 1707.06347, eq. 7) with low = high; clip-higher of DAPO (arXiv 2503.14476, eq. 8) with
+    high > low. TRL ``epsilon``/``epsilon_high``, verl ``clip_ratio_low``/``clip_ratio_high`` (which adds ``dual`` at 3,
+    always on).
+    """
+    ratio = (log_probs - old_log_probs).exp()
+    return -minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
+
+
+@facts(draws=Curves("scheduled: at the start and at the end.", {"start": 0.0, "end": 1.0}), remarks=(never_below,))
+def scheduled(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    progress: PerReplica,
+    *,
+    low: NonNegative,
+    high: FiniteNonNegative,
+    high_final: FiniteNonNegative,
+) -> PerToken:
+    """``ppo`` whose upper bound moves linearly from 1 + high to 1 + high_final over the run.
+
+    ``progress`` is the share of the run's updates that are done. Source: the Binary RL notebook's first challenge,
+    where the bound decays; no framework ships it.
+    """
+    ratio = (log_probs - old_log_probs).exp()
+    upper = (1 + high + (high_final - high) * progress)[..., None, None, None]
+    return -minimum(ratio * advantages, ratio.clamp(full_like(upper, 1 - low), upper) * advantages)
+
+
+@facts(remarks=(never_below,))
+def dual(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: NonNegative,
+    c: AboveOne,
+) -> PerToken:
+    """``ppo``, but for A < 0 at most −c·A: ℓ = min(−min(ρ·A, clip(ρ)·A), −c·A), so that ρ > c has no gradient.
+
+    Source: dual-clip PPO (arXiv 1912.09729, eq. 5). verl ``clip_ratio_c``, always on with 3; slime ``--eps-clip-c``;
+    OpenRLHF ``--actor.dual_clip``; ROLL ``dual_clip_loss`` with c = 1 + 2 · ``pg_clip``, no knob.
+    """
+    losses = ppo(log_probs, old_log_probs, advantages, mask, low=low, high=high)
+    return minimum(losses, -c * advantages).where(advantages < 0, losses)
+
+
+def cut_off(key: str, node: Any, config: Any) -> Iterator[str]:
+    """A bound for A < 0 below that for A > 0."""
+    if node.delta < 1 + node.high:
+        yield f"{key}.delta={format_value(node.delta)}: must be at least 1 + {key}.high, which it would cut off"
+
+
+@facts(problems=(cut_off,), remarks=(never_below,))
+def two_sided(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: NonNegative,
+    delta: AboveOne,
+) -> PerToken:
+    """ℓ = −min(min(ρ, delta)·A, clip(ρ, 1 − low, 1 + high)·A): ``dual`` with c = delta, if delta ≥ 1 + high.
+
+    Source: INTELLECT-2 (arXiv 2505.07291), with 4. TRL ``delta``.
+    """
+    ratio = (log_probs - old_log_probs).exp()
+    return -minimum(ratio.clamp(max=delta) * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
+
+
+def sapo(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    *,
+    tau_positive: Positive,
+    tau_negative: Positive,
+) -> PerToken:
+    """ℓ = −(4/τ) σ(τ(ρ − 1)) · A with τ = tau_positive where A > 0, else tau_negative: a soft gate, no bound.
+
+    The gradient is that of PPO times 4 σ (1 − σ), which is 1 at ρ = 1 and falls on both sides. Source: SAPO
+    (arXiv 2511.20347). TRL ``loss_type="sapo"`` and verl ``sapo``, both with ``agg=sequence``.
+    """
+    ratio = (log_probs - old_log_probs).exp()
+    tau = full_like(advantages, tau_negative).masked_fill(advantages > 0, tau_positive)
+    return -4 / tau * sigmoid(tau * (ratio - 1)) * advantages
+
+
+FUNCTIONS = {
+    "naive": naive,
+    "unclipped": unclipped,
+    "ppo": ppo,
+    "scheduled": scheduled,
+    "dual": dual,
+    "two_sided": two_sided,
+    "sapo": sapo,
+}

@@ -1,0 +1,109 @@
+"""Policy losses −weight · A · log π with a weight that carries no gradient; the interface is in ``clip``.
+
+Unlike a clipped ratio, a bounded weight keeps the gradient of every token, only smaller.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from rlexp.core.facts import Curves, facts, ordered
+from rlexp.core.types import FiniteNonNegative, NonNegative, PerToken, Positive, TokenMask
+
+OF_A_RARE_TOKEN = Curves("dppo: of a token whose probability was 0.1.")
+
+
+@facts(problems=(ordered("lower", "upper"),))
+def cispo(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    *,
+    lower: NonNegative,
+    upper: Positive,
+) -> PerToken:
+    """ℓ = −sg(clip(ρ, lower, upper)) · A · log π; both bounds are ratios themselves, not distances from 1.
+
+    Source: CISPO (MiniMax-M1, arXiv 2506.13585), which has no lower bound in use. TRL ``loss_type="cispo"``:
+    lower = 0, upper = ``epsilon_high`` (absolute; unset it is 0.2, so that every weight is at most 0.2). verl: 1 −
+    ``clip_ratio_low``, 1 + ``clip_ratio_high``. open-instruct: 0 and 1 + ε. ROLL's ``tis``: 0 and 1.
+    """
+    weights = (log_probs.detach() - old_log_probs).exp().clamp(lower, upper)
+    return -weights * advantages * log_probs
+
+
+def topr(log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask) -> PerToken:
+    """ℓ = −A log π where A > 0, else −sg(min(ρ, 1)) · A · log π: only what went wrong is weighted.
+
+    Source: TOPR (arXiv 2503.14286). There, and in ROLL ``topr``, the sign is that of the reward; here that of the
+    advantage.
+    """
+    weights = (log_probs.detach() - old_log_probs).exp().clamp(max=1).masked_fill(advantages > 0, 1.0)
+    return -weights * advantages * log_probs
+
+
+@facts(draws=OF_A_RARE_TOKEN)
+def dppo_tv(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: NonNegative,
+    upper: Positive,
+) -> PerToken:
+    """ℓ = −sg(min(ρ, upper)) · A · log π, and 0 where the probability has moved too far in the direction of A.
+
+    Too far: π − π_old > high for A > 0, < −low otherwise; π and π_old are probabilities of the token, so that rare
+    tokens have room. Source: DPPO-Binary-TV (arXiv 2602.04879); verl ``dppo_tv``, whose config supplies upper = 3 where
+    20 is meant. prime-rl's default loss has this mask with the gradient through ρ, unbounded.
+    """
+    moved = log_probs.detach().exp() - old_log_probs.exp()
+    keep = (moved <= high).where(advantages > 0, moved >= -low)
+    return bounded_weight(log_probs, old_log_probs, advantages, keep, upper)
+
+
+@facts(draws=OF_A_RARE_TOKEN)
+def dppo_kl(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: NonNegative,
+    upper: Positive,
+) -> PerToken:
+    """``dppo_tv`` with KL(π_old‖π) between "this token" and "any other" as the distance, in nats.
+
+    Too far: more than high for A > 0 and π > π_old, more than low for A ≤ 0 and π < π_old. 1e-8 is added to the
+    probabilities of "any other", as in verl ``dppo_kl``. Source: DPPO-Binary-KL (arXiv 2602.04879).
+    """
+    new, old = log_probs.detach(), old_log_probs
+    others = ((1 - old.exp() + 1e-8) / (1 - new.exp() + 1e-8)).log()
+    divergence = old.exp() * (old - new) + (1 - old.exp()) * others
+    keep = ((divergence <= high) | (new <= old)).where(advantages > 0, (divergence <= low) | (new >= old))
+    return bounded_weight(log_probs, old_log_probs, advantages, keep, upper)
+
+
+def bounded_weight(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, keep: Tensor, upper: float) -> Tensor:
+    """Return −sg(min(ρ, upper)) · A · log π where ``keep`` holds, else 0."""
+    weights = (log_probs.detach() - old_log_probs).exp().clamp(max=upper)
+    return (-weights * advantages * log_probs).where(keep, 0.0)
+
+
+@facts(breaks=("no advantage",))
+def dro(
+    log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask, *, beta: FiniteNonNegative
+) -> PerToken:
+    """ℓ = −A · log π + beta/2 · (log ρ)²: no ratio, a quadratic pull to the old policy instead of a bound.
+
+    Source: DRO (arXiv 2405.19107) and Kimi k1.5 (arXiv 2501.12599). verl ``dro``; ROLL ``kimi15`` with
+    beta = ``tau`` = 0.1.
+    """
+    return -advantages * log_probs + beta / 2 * (log_probs - old_log_probs).square()
+
+
+FUNCTIONS = {"cispo": cispo, "topr": topr, "dppo_tv": dppo_tv, "dppo_kl": dppo_kl, "dro": dro}

@@ -1,0 +1,101 @@
+"""What counts: ``filter(…, *, knobs) -> keep``, ``[*R P G]`` for completions, ``[*R P G T]`` for tokens.
+
+A filter of the loss may keep tokens, one of the statistics of ``norm`` completions. Masking a truncated completion in
+the loss (TRL ``mask_truncated_completions``, DAPO's overlong filtering) leaves its reward in the group's mean unless
+the statistics are filtered too. A filter of whole groups may also decide which of them are replaced by others
+(``filter.refill``).
+
+``rewards`` are those that ``norm`` is given (in a refill: those of the task), 0 where there is none, which
+``scored`` says. ``entropies`` are of the policy that sampled, in nats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import torch
+from annotated_types import Gt, Le
+from pydantic import FiniteFloat
+
+from rlexp.axes.offered import FINISHED, SAMPLED, SHAPED, TOKENS
+from rlexp.core.facts import facts, ordered
+from rlexp.core.masked import GROUP, count, is_constant, masked_mean
+from rlexp.core.offers import Offer
+from rlexp.core.types import CompletionMask, PerCompletion, PerToken, TokenMask
+
+Share = Annotated[float, Gt(0), Le(1)]
+
+
+def judged_with_penalties(key: str, node: Any, config: Any) -> Iterator[str]:
+    """KL in the reward of a filter that looks at rewards after it."""
+    if key != "filter.refill" and config.kl.place == "reward" and config.kl.coef > 0:
+        yield f"{key}={node.name} kl.place=reward: judges rewards less penalties, which are hardly ever equal"
+
+
+@facts(neutral=True)
+def none(finished: CompletionMask) -> CompletionMask:
+    """Keep every completion."""
+    return torch.ones_like(finished)
+
+
+def overlong(finished: CompletionMask) -> CompletionMask:
+    """Drop completions that were cut off at the cap before they ended.
+
+    Source: overlong filtering of DAPO (arXiv 2503.14476, §3.4); TRL ``mask_truncated_completions``. Setting the
+    reward of such a completion to zero instead is a penalty, not a filter: that is ``shaping=zero_truncated``.
+    """
+    return finished
+
+
+@facts(remarks=(judged_with_penalties,))
+def zero_variance(rewards: PerCompletion, scored: CompletionMask) -> CompletionMask:
+    """Drop groups whose rewards are all equal: largest = smallest, exactly.
+
+    Source: DAPO (arXiv 2503.14476, §3.2). open-instruct ``filter_zero_std_samples`` and verl ``filter_groups`` ask
+    for ``np.std == 0``, which rounding defeats (0.7 a hundred times has a std of 2e-16), slime for a std above 1e-6,
+    ROLL's ``std_filter`` for one above a number of yours.
+    Such a group has advantage 0 under every norm that centres by group; what changes is the denominator of ``agg``,
+    and that KL and entropy no longer act on it. A group without rewards counts as one of equal rewards.
+    """
+    return (~is_constant(rewards, scored, GROUP)).expand_as(rewards)
+
+
+@facts(problems=(ordered("low", "high"),), remarks=(judged_with_penalties,))
+def difficulty(
+    rewards: PerCompletion, scored: CompletionMask, *, low: FiniteFloat, high: FiniteFloat
+) -> CompletionMask:
+    """Keep groups whose mean reward lies in [low, high]: neither too hard nor too easy.
+
+    Source: ROLL ``difficulty_mask`` in the loss and ``mean_filter`` of whole groups, OpenRLHF
+    ``--algo.dynamic_filtering_enable``, all with open ends: with rewards of 0 and 1, OpenRLHF's (0, 1) drops the groups
+    that are all wrong or all right. A group without rewards is dropped.
+    """
+    level = masked_mean(rewards, scored, GROUP)
+    inside = (level >= low) & (level <= high) & (count(scored, GROUP) > 0)
+    return inside.expand_as(rewards)
+
+
+def top_entropy(entropies: PerToken, mask: TokenMask, *, share: Share) -> TokenMask:
+    """Keep the ``share`` of tokens with the highest entropy, of all tokens of the run's step; equal ones stay together.
+
+    The threshold is the n-th largest entropy, n = max(1, share · tokens, rounded half to even). Source: arXiv
+    2506.01939; TRL ``top_entropy_quantile``. Both take the entropy of the policy at each update, here it is that of the
+    policy that sampled; both leave dropped tokens in the denominator and (TRL) under KL, here they leave everything.
+    """
+    flat = entropies.where(mask, -torch.inf).flatten(-3)
+    wanted = (share * count(mask.flatten(-3), (-1,), torch.float64)).round().clamp(min=1).long()
+    threshold = flat.sort(-1, descending=True).values.gather(-1, wanted - 1)
+    return mask & (entropies >= threshold[..., None, None])
+
+
+GROUPS = {"none": none, "zero_variance": zero_variance, "difficulty": difficulty}
+COMPLETIONS = GROUPS | {"overlong": overlong}
+FUNCTIONS = COMPLETIONS | {"top_entropy": top_entropy}
+OFFERED = SAMPLED | SHAPED
+# To the filter that decides which groups are replaced, before they are shaped.
+OFFERED_TO_REFILL = (
+    TOKENS
+    | FINISHED
+    | {"rewards": Offer(PerCompletion, "rewards of the task, 0 where there is none"), "scored": SHAPED["scored"]}
+)

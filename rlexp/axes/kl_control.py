@@ -1,0 +1,98 @@
+"""The coefficient of the penalty over time: ``kl_control(kl_factor, ...) -> kl_factor``, one a replica ``[*R]``.
+
+The coefficient of a step is ``kl.coef`` times a factor that begins at 1 and is kept in ``TrainState.memory``; these
+functions say what follows it after a step. The proportional controller multiplies it by
+
+    1 + clip(D / target − 1, −0.2, 0.2) · n / horizon
+
+with D the divergence of the step, estimated by k1 so that a target means the same whatever ``kl`` is (the frameworks
+feed the estimator of the penalty itself), and n completions in the loss. Source: Ziegler et al. (arXiv 1909.08593,
+§2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+
+from rlexp.axes.offered import REMEMBERED
+from rlexp.core.facts import facts
+from rlexp.core.masked import BATCH, count, masked_mean, masked_sum
+from rlexp.core.memory import Memory
+from rlexp.core.types import PerReplica, PerToken, Positive, TokenMask
+
+LARGEST_ERROR = 0.2
+
+
+@facts(neutral=True)
+def fixed(kl_factor: PerReplica) -> PerReplica:
+    """Keep the coefficient. Source: what all frameworks do unless they are told otherwise."""
+    return kl_factor
+
+
+def nothing_to_control(key: str, node: Any, config: Any) -> Iterator[str]:
+    """A coefficient that no factor changes."""
+    if config.kl.coef == 0:
+        yield f"{key}={node.name}: kl.coef=0 stays 0; choose a kl with a coefficient to begin with"
+
+
+@facts(problems=(nothing_to_control,))
+def adaptive(
+    kl_factor: PerReplica,
+    old_log_probs: PerToken,
+    ref_log_probs: PerToken,
+    mask: TokenMask,
+    *,
+    target: Positive,
+    horizon: Positive,
+) -> PerReplica:
+    """factor · (1 + clip(D / target − 1, −0.2, 0.2) · n / horizon) with D in nats a token.
+
+    D is the mean over completions of their mean over tokens.
+    Source: verl ``AdaptiveKLController``, OpenRLHF, ROLL; horizon 10000 in all, target 0.1 in verl.
+    """
+    divergences = masked_mean(old_log_probs - ref_log_probs, mask, (-1,))
+    return proportional_step(kl_factor, divergences, mask, target, horizon)
+
+
+@facts(problems=(nothing_to_control,))
+def ziegler(
+    kl_factor: PerReplica,
+    old_log_probs: PerToken,
+    ref_log_probs: PerToken,
+    mask: TokenMask,
+    *,
+    target: Positive,
+    horizon: Positive,
+) -> PerReplica:
+    """factor · (1 + clip(D / target − 1, −0.2, 0.2) · n / horizon) with D in nats a completion.
+
+    D is the mean over completions of their sum over tokens.
+    Source: Ziegler et al. (with K_β = n / horizon = 0.1); TRL's first ``PPOTrainer`` (target 6, horizon 10000).
+    """
+    divergences = masked_sum(old_log_probs - ref_log_probs, mask, (-1,))
+    return proportional_step(kl_factor, divergences, mask, target, horizon)
+
+
+def proportional_step(
+    kl_factor: PerReplica, divergences: Tensor, mask: TokenMask, target: float, horizon: float
+) -> PerReplica:
+    """Move the factor by the divergences ``[*R P G 1]`` of the completions in the loss; without any it stays."""
+    counted = mask.any(-1)
+    divergence = masked_mean(divergences.squeeze(-1), counted, BATCH).squeeze(BATCH)
+    completions = count(counted, BATCH, divergence.dtype).squeeze(BATCH)
+    error = (divergence / target - 1).clamp(-LARGEST_ERROR, LARGEST_ERROR)
+    return kl_factor * (1 + error * completions / horizon)
+
+
+def initial_factor() -> float:
+    """Return the factor of the first step."""
+    return 1.0
+
+
+FUNCTIONS = {"fixed": fixed, "adaptive": adaptive, "ziegler": ziegler}
+TEXT = "factor of kl.coef in this step"
+MEMORIES = {name: Memory("kl_factor", initial_factor, function, TEXT) for name, function in FUNCTIONS.items()}
+OFFERED = REMEMBERED

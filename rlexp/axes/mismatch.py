@@ -1,0 +1,124 @@
+"""Correction of what trainer and sampler disagree about: ``mismatch(losses, ..., *, knobs) -> losses``, ``[*R P G T]``.
+
+The sampler's policy is not quite the trainer's: other kernels, other precision. The per-token policy losses are
+multiplied by a weight of κ = π_old / π_sampler, both of the policy that sampled: π_old as the trainer computes it,
+π_sampler as the tokens were drawn. Weights carry no gradient; penalties and bonuses are not multiplied. A token with
+weight 0 stays in the denominator of ``agg``. Without a disagreement (``sampler=exact``) every weight is exactly 1. ρ,
+and with it every bound of ``clip``, is against π_old.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from rlexp.axes.offered import LOSS, LOSSES
+from rlexp.core.facts import facts, ordered
+from rlexp.core.masked import masked_sum
+from rlexp.core.types import NonNegative, PerToken, Positive, TokenMask
+
+TIME = (-1,)
+
+
+@facts(neutral=True)
+def none(losses: PerToken) -> PerToken:
+    """Losses as they are: the disagreement stays, as a bias."""
+    return losses
+
+
+@facts(problems=(ordered("low", "high"),))
+def token_truncate(
+    losses: PerToken,
+    old_log_probs: PerToken,
+    sampler_log_probs: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: Positive,
+) -> PerToken:
+    """ℓ · clip(κ, low, high) for each token: truncated importance sampling (TIS).
+
+    Source: TRL ``token_truncate``; verl ``rollout_is=token`` with 2; slime ``--use-tis`` with [0, 2]; open-instruct
+    with 2, on by default; OpenRLHF ``tis`` with [0.5, 5]; oat min(κ, 2).
+    """
+    return losses * token_ratio(old_log_probs, sampler_log_probs, mask).clamp(low, high)
+
+
+@facts(problems=(ordered("low", "high"),))
+def token_mask(
+    losses: PerToken,
+    old_log_probs: PerToken,
+    sampler_log_probs: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: Positive,
+) -> PerToken:
+    """ℓ · κ where low ≤ κ ≤ high, else 0: masked importance sampling (MIS), IcePop.
+
+    Source: IcePop; TRL ``token_mask``, verl ``rollout_is_threshold=0.5_5.0``, OpenRLHF and slime ``icepop``. ROLL's
+    filter, [0.8, 1.2], takes such tokens out of the mask, also for KL, and multiplies the others by κ only with
+    ``is_weight``. The bounds of the YAML are those that OpenRLHF gives its TIS.
+    """
+    return losses * zero_outside(token_ratio(old_log_probs, sampler_log_probs, mask), low, high)
+
+
+@facts(problems=(ordered("low", "high"),))
+def sequence_truncate(
+    losses: PerToken,
+    old_log_probs: PerToken,
+    sampler_log_probs: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: Positive,
+) -> PerToken:
+    """ℓ · clip(Π_t κ_t, low, high): one weight a completion, the product over its tokens that count.
+
+    A product, not a geometric mean: that is the ratio of the probabilities of the completion. Source: TRL
+    ``sequence_truncate``; verl ``rollout_is=sequence``, its default level; ROLL ``sequence``.
+    """
+    return losses * sequence_ratio(old_log_probs, sampler_log_probs, mask).clamp(low, high)
+
+
+@facts(problems=(ordered("low", "high"),))
+def sequence_mask(
+    losses: PerToken,
+    old_log_probs: PerToken,
+    sampler_log_probs: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: Positive,
+) -> PerToken:
+    """ℓ · Π_t κ_t where low ≤ Π_t κ_t ≤ high, else 0: whole completions are dropped.
+
+    Source: TRL ``sequence_mask``, its default, with 3. ``seq-mask-tis`` of OpenRLHF and open-instruct's sequence mask
+    decide by the geometric mean; the former leaves κ to the token, the latter multiplies every token by the geometric
+    mean, at most 2.
+    """
+    return losses * zero_outside(sequence_ratio(old_log_probs, sampler_log_probs, mask), low, high)
+
+
+def token_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> Tensor:
+    """κ of each token, 1 where it does not count."""
+    return (old_log_probs - sampler_log_probs).where(mask, 0.0).exp()
+
+
+def sequence_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> Tensor:
+    """Π_t κ_t of each completion, ``[*R P G 1]``; 1 where nothing counts."""
+    return masked_sum(old_log_probs - sampler_log_probs, mask, TIME).exp()
+
+
+def zero_outside(ratio: Tensor, low: float, high: float) -> Tensor:
+    """Return the ratio where it is between the bounds, else 0."""
+    return ratio.where((ratio >= low) & (ratio <= high), 0.0)
+
+
+FUNCTIONS = {
+    "none": none,
+    "token_truncate": token_truncate,
+    "token_mask": token_mask,
+    "sequence_truncate": sequence_truncate,
+    "sequence_mask": sequence_mask,
+}
+OFFERED = LOSS | LOSSES

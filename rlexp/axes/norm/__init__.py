@@ -1,0 +1,33 @@
+"""Rewards to advantages: ``norm(rewards, keep, …, *, knobs)``, ``[*R P G]``, or ``[*R P G T]`` where tokens differ.
+
+``keep`` says which completions enter the statistics; what a function returns for the others is not used
+(``loop.step.weigh`` gives them advantage 0). ``rewards`` are those after shaping and KL in the reward. A norm that
+needs the parts asks for ``outcomes`` and ``token_penalties`` instead, never beside: rewards = outcomes − Σ_t
+token_penalties.
+
+Shared rule of all that centre: a group (for ``global`` and ``center_batch``: a batch) of equal rewards, a group of one
+included, gives exactly zero. ``ddof`` is the divisor correction of the deviation: 1 as in ``torch.std``, TRL, verl,
+OpenRLHF; 0 as in open-instruct. ``eps`` is added to the deviation.
+
+Equal is equal to the last bit. A tolerance would need a scale, which the rewards of a group do not have (slime and ROLL
+take 1e-6 whatever they are); differences far below ``eps`` vanish, as in TRL, verl and OpenRLHF. With KL in the reward
+the rewards of a group are hardly ever equal: where the outcomes are, the deviation of the group is that of the
+penalties.
+
+The families: means and deviations in ``statistics``, other baselines in ``baseline``, reward components in
+``components``, pass@k in ``pass_at_k``, reward to go in ``token``, statistics of the whole run in ``memory``.
+"""
+
+from __future__ import annotations
+
+from rlexp.axes.norm import baseline, components, memory, pass_at_k, statistics, token
+from rlexp.axes.offered import KEEP, SAMPLED, SHAPED
+from rlexp.core.offers import Offer
+from rlexp.core.registry import join_families
+from rlexp.core.types import PerToken
+
+FAMILIES = statistics, components, baseline, pass_at_k, token, memory
+FUNCTIONS = join_families(FAMILIES, "FUNCTIONS")
+MEMORIES = join_families(FAMILIES, "MEMORIES")
+OFFERED = SAMPLED | SHAPED | KEEP
+OFFERED |= {"token_penalties": Offer(PerToken, "KL in the reward where it is due, 0 without it")}

@@ -1,0 +1,84 @@
+"""Norms that look at a group as a whole, or at which completions are correct: pass@k and weighted signs, ``[*R P G]``.
+
+``correct`` is 1 where the task's verifier says so, else 0. What takes it does not see rewards, and so neither shaping
+nor KL in the reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor, full_like, ones_like
+
+from rlexp.core.facts import facts
+from rlexp.core.masked import GROUP, count, masked_extreme, masked_std
+from rlexp.core.types import CompletionMask, Ddof, FiniteNonNegative, PerCompletion, Positive, PositiveInt
+
+
+def best(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
+    """A = r where r is the group's largest reward, else 0; not centred.
+
+    Source: CS336 lecture 17, ``compute_deltas(mode="max_rewards")``.
+    """
+    return rewards.where(rewards == masked_extreme(rewards, keep, GROUP, 1), 0.0)
+
+
+@facts(compares="group", laws=("scale",))
+def grpo_passk(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof: Ddof) -> PerCompletion:
+    """A = (r_best − r_second) / (std_group + eps) for the one best completion, 0 for all others and on a tie.
+
+    It is the leave-one-out advantage of the largest reward of the group. Source: arXiv 2503.19595; verl ``grpo_passk``
+    (eps 1e-6, ddof 1), which refuses a group of one; here it has 0.
+    """
+    top = masked_extreme(rewards, keep, GROUP, 1)
+    best = (rewards == top) & keep
+    second = masked_extreme(rewards, keep & ~best, GROUP, 1)
+    alone = best & (best.sum(-1, keepdim=True) == 1) & second.isfinite()
+    return ((top - second) / (masked_std(rewards, keep, GROUP, ddof) + eps)).where(alone, 0.0)
+
+
+def too_few_completions(key: str, node: Any, config: Any) -> Iterator[str]:
+    """Sets that are larger than the group."""
+    completions = config.group_size.completions
+    if node.k > completions:
+        yield f"{key}.k={node.k}: must be at most group_size.completions={completions}"
+
+
+@facts(compares="group", problems=(too_few_completions,))
+def pass_at_k(correct: PerCompletion, keep: CompletionMask, *, k: PositiveInt) -> PerCompletion:
+    """Mean of (pass − p) / √(p (1 − p)) over all sets of k completions of the group that hold this one.
+
+    pass is 1 if one of the set is correct, p its mean over all sets of k. In closed form p = 1 − C(w, k) / C(n, k) with
+    w of n wrong, A = (1 − p) / σ where right and (1 − p − C(w − 1, k − 1) / C(n − 1, k − 1)) / σ where wrong.
+    Source: pass@k training with analytical derivation (arXiv 2508.10751). 0 where p is 0 or 1, and in a group of fewer
+    than k.
+    """
+    right = correct > 0
+    total = count(keep, GROUP, correct.dtype)
+    wrong = count(keep & ~right, GROUP, correct.dtype)
+    fail = binomial_ratio(wrong, total, k)
+    all_wrong = binomial_ratio(wrong - 1, total - 1, k - 1)
+    deviation = (fail * (1 - fail)).sqrt()
+    advantages = fail.where(right, fail - all_wrong) / deviation
+    return advantages.where((deviation > 0) & (total >= k), 0.0)
+
+
+def binomial_ratio(part: Tensor, whole: Tensor, k: int) -> Tensor:
+    """C(part, k) / C(whole, k), 0 where part < k."""
+    ratio = ones_like(whole)
+    for i in range(k):
+        ratio = ratio * (part - i).clamp(min=0) / (whole - i).clamp(min=1)
+    return ratio
+
+
+def w_reinforce(correct: PerCompletion, *, positive: FiniteNonNegative, negative: FiniteNonNegative) -> PerCompletion:
+    """A = positive where the completion is correct, else −negative.
+
+    Source: arXiv 2506.01347: learning from what is right only (PSR: 1, 0), from what is wrong only (NSR: 0, 1), and
+    weighted REINFORCE (0.1, 1).
+    """
+    return full_like(correct, positive).where(correct > 0, -negative)
+
+
+FUNCTIONS = {"max": best, "grpo_passk": grpo_passk, "pass_at_k": pass_at_k, "w_reinforce": w_reinforce}

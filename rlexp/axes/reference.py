@@ -1,0 +1,52 @@
+"""How the reference policy follows the policy: ``follow(reference, policy, step) -> reference``, on any weights.
+
+It is asked after the updates of every step. The reference begins as a copy of the policy where training starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from annotated_types import Gt, Le
+from torch import Tensor
+
+from rlexp.core.facts import facts
+from rlexp.core.offers import Offer
+from rlexp.core.types import PositiveInt
+
+
+@facts(neutral=True)
+def frozen(reference: Tensor) -> Tensor:
+    """Keep the policy that training started from.
+
+    Source: Ziegler et al. (arXiv 1909.08593); what all frameworks do unless they are told otherwise.
+    """
+    return reference
+
+
+def unused(key: str, node: Any, config: Any) -> Iterator[str]:
+    """A reference that moves, and no penalty."""
+    if config.kl.coef == 0:
+        yield f"{key}={node.name}: without a kl nothing is trained against it"
+
+
+@facts(remarks=(unused,))
+def follow(
+    reference: Tensor, policy: Tensor, step: int, *, every: PositiveInt, rate: Annotated[float, Gt(0), Le(1)]
+) -> Tensor:
+    """π_ref ← rate · π + (1 − rate) · π_ref, weight by weight, after every ``every``-th step; 1 is an exact copy.
+
+    With a copy the penalty begins again at zero and bounds each period, not the whole way. Source: TRL
+    ``sync_ref_model`` (rate 0.6 every 512 steps), after TR-DPO (arXiv 2404.09656); open-instruct
+    ``ref_policy_update_freq`` with ``alpha``; slime ``ref_update_interval`` (copies). Polyak averaging is ``every`` 1.
+    """
+    return reference if step % every else rate * policy + (1 - rate) * reference
+
+
+FUNCTIONS = {"frozen": frozen, "follow": follow}
+OFFERED = {
+    "reference": Offer(Tensor, "one parameter of the reference policy"),
+    "policy": Offer(Tensor, "the same parameter of the policy, after the updates of the step"),
+    "step": Offer(int, "number of the step, from 1"),
+}

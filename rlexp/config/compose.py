@@ -1,0 +1,55 @@
+"""How a list of overrides becomes a config without the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
+
+from rlexp.config.conf_folder import CONF
+from rlexp.core.hydra_compat import VERSION_BASE
+from rlexp.record import naming  # noqa: F401 (registers a resolver of config.yaml)
+
+if TYPE_CHECKING:
+    from rlexp.config.schema import Config
+
+NUMBERED_GROUP = r"([+]{0,2}group_size(?:@[^=]*)?)"  # a group whose choices are called by numbers
+
+
+def quote_numbers(overrides: Iterable[str]) -> list[str]:
+    """`group_size=8` → `group_size='8'`: Hydra reads 8 as an integer, and refuses an integer as a choice."""
+    return [re.sub(rf"^{NUMBERED_GROUP}=(-?\d+)$", r"\1='\2'", override) for override in overrides]
+
+
+def unquote_numbers(overrides: Iterable[str]) -> list[str]:
+    """Undo ``quote_numbers``: names and records hold what was typed."""
+    return [re.sub(rf"^{NUMBERED_GROUP}='(-?\d+)'$", r"\1=\2", override) for override in overrides]
+
+
+def compose(*overrides: str) -> Config:
+    """Return the config that these overrides give on the command line."""
+    from rlexp.config.schema import read
+
+    return read(plain(composed(*overrides)))
+
+
+def composed(*overrides: str) -> DictConfig:
+    """Return what Hydra makes of the overrides, nothing checked."""
+    running = GlobalHydra.instance().hydra  # there can be one only; the command line's own is put back
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(CONF), **VERSION_BASE):
+            return hydra_compose("config", quote_numbers(overrides))
+    finally:
+        GlobalHydra.instance().hydra = running
+
+
+def plain(settings: DictConfig) -> dict[str, Any]:
+    """Return the settings as plain values, without the node of Hydra itself."""
+    settings = OmegaConf.masked_copy(settings, [key for key in settings if key != "hydra"])
+    return OmegaConf.to_container(settings, resolve=True, throw_on_missing=True)

@@ -1,0 +1,61 @@
+"""What a config may say but seldom means, in one line each: it is said before training and stops nothing.
+
+Remarks about one choice are declared beside its function; here are those that concern several axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rlexp.axes.offered import REWARDS
+from rlexp.config.nodes import chosen_facts, chosen_function, declared
+from rlexp.core.registry import requested_names
+
+if TYPE_CHECKING:
+    from rlexp.config.schema import Config
+
+
+def remarks(config: Config) -> Iterator[str]:
+    """Say what is allowed but seldom meant."""
+    yield from of_losses(config)
+    yield from declared(config, "remarks")
+    yield from of_penalties(config)
+    yield from of_rewards(config)
+
+
+def of_losses(config: Config) -> Iterator[str]:
+    """Losses that weigh completions otherwise than meant, and corrections of what is equal."""
+    loss, clip, agg = chosen_facts(config, "clip"), config.clip.name, config.agg.name
+    if loss.unit == "completion" and chosen_facts(config, "agg").unit != "completion":
+        yield (
+            f"clip={clip} agg={agg}: the ratio of a completion counts once for each token, so long completions weigh "
+            "more; meant is agg=sequence (with agg=luspo they weigh more on purpose)"
+        )
+    if config.inner_steps * config.minibatches == 1 and loss.idle_on_policy:
+        yield (
+            f"clip={clip} inner_steps=1 minibatches=1: with one update on each rollout every ratio is 1, nothing is "
+            "clipped, and it trains as clip=naive does"
+        )
+    if chosen_facts(config, "sampler").neutral and not chosen_facts(config, "mismatch").neutral:
+        sampler = config.sampler.name
+        yield f"mismatch={config.mismatch.name}: sampler={sampler} leaves nothing to correct, every weight is 1"
+
+
+def of_penalties(config: Config) -> Iterator[str]:
+    """A penalty that weighs nothing."""
+    if not chosen_facts(config, "kl").neutral and config.kl.coef == 0:
+        yield f"kl={config.kl.name} kl.coef=0: the penalty weighs nothing, and it trains as kl=none does"
+
+
+def of_rewards(config: Config) -> Iterator[str]:
+    """Rewards that are changed, and that nobody looks at."""
+    blind = [
+        f"{axis}={getattr(config, axis).name}"
+        for axis in ("norm", "teacher")
+        if not (REWARDS | {"advantages"}) & {*requested_names(chosen_function(config, axis))}
+    ]
+    changed = [] if chosen_facts(config, "shaping").neutral else [f"shaping={config.shaping.name}"]
+    changed += ["kl.place=reward"] if config.kl.place == "reward" and config.kl.coef > 0 else []
+    if blind and changed:
+        yield f"{blind[0]} {changed[0]}: advantages do not depend on rewards, which it changes"

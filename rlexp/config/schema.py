@@ -1,0 +1,133 @@
+"""The schema of a run's config, built from the signatures of the axis functions, and the checks between its keys."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, Literal
+
+import yaml
+from annotated_types import Ge, Gt, Le
+from pydantic import FiniteFloat, ValidationError
+
+from rlexp.axes import agg, clip, filter, kl, kl_control, mismatch, norm, reference, sampler, shaping, teacher
+from rlexp.axes.offered import REMEMBERED
+from rlexp.config.checks import contradictions
+from rlexp.config.study import Study
+from rlexp.core import memory
+from rlexp.core.errors import ConfigError, problem_lines
+from rlexp.core.registry import StrictModel, bind_choice, schema
+from rlexp.core.types import FiniteNonNegative, NonNegativeInt, PositiveInt
+from rlexp.loop.start import STARTS
+from rlexp.models import MODELS
+from rlexp.record.loggers import LOGGERS
+from rlexp.tasks import TASKS
+
+Share = Annotated[float, Gt(0), Le(1)]
+FinitePositive = Annotated[FiniteFloat, Gt(0)]
+
+
+class GroupSize(StrictModel):
+    """Completions a prompt, and prompts a step."""
+
+    completions: PositiveInt
+    prompts: PositiveInt
+
+
+def axis_schema(axis: ModuleType, **extra: object) -> object:
+    """Return the type of an axis; TypeError if one of its functions asks for what it is not offered."""
+    name = axis.__name__.rpartition(".")[2]
+    memories = memory.offers(name, getattr(axis, "MEMORIES", {}), REMEMBERED)
+    return schema(axis.FUNCTIONS, axis.OFFERED, name, memories, **extra)
+
+
+class Filter(StrictModel):
+    """Which groups are replaced by others in up to so many rounds, what enters the loss, and what the statistics."""
+
+    refill: schema(filter.GROUPS, filter.OFFERED_TO_REFILL, "filter.refill", rounds=PositiveInt)
+    loss: axis_schema(filter)
+    statistics: schema(filter.COMPLETIONS, filter.OFFERED, "filter.statistics")
+
+
+class Evaluation(StrictModel):
+    """Held-out evaluation: how often, on how many prompts, with how many samples a prompt, and which pass@k."""
+
+    every: PositiveInt
+    prompts: PositiveInt
+    samples: PositiveInt
+    ks: list[PositiveInt]
+
+
+class Score(StrictModel):
+    """The one number of a run: mean of ``metric`` over the last ``share`` of its evaluations."""
+
+    metric: str
+    floor: FiniteFloat
+    share: Share
+
+
+class Config(StrictModel):
+    """Everything that a run's results depend on."""
+
+    task: schema(TASKS)
+    model: schema(MODELS)
+    group_size: GroupSize
+    start: schema(STARTS)
+    shaping: axis_schema(shaping)
+    filter: Filter
+    norm: axis_schema(norm)
+    teacher: axis_schema(teacher, run=str | None)
+    clip: axis_schema(clip)
+    agg: axis_schema(agg)
+    kl: axis_schema(kl, coef=FiniteNonNegative, place=Literal["loss", "reward"])
+    kl_control: axis_schema(kl_control)
+    reference: axis_schema(reference)
+    sampler: axis_schema(sampler)
+    mismatch: axis_schema(mismatch)
+    logger: schema(LOGGERS)
+    seed: NonNegativeInt
+    steps: PositiveInt
+    inner_steps: PositiveInt
+    minibatches: PositiveInt
+    lr: FinitePositive
+    lr_final: Annotated[float, Ge(0), Le(1)]
+    warmup_steps: NonNegativeInt
+    grad_clip: FinitePositive | None
+    entropy_coef: FiniteNonNegative
+    temperature: FinitePositive
+    log_every: PositiveInt
+    checkpoint_every: PositiveInt
+    resume: Literal["auto", "failed", "never"]
+    threads: PositiveInt | None
+    device: Literal["cpu", "cuda"]
+    matmul_precision: Literal["highest", "high", "medium"]
+    compile: bool
+    eval: Evaluation
+    score: Score
+    baseline: str | None
+    study: Study | None
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """The smallest and the largest reward of the task."""
+        return bind_choice(TASKS, self.task)().reward_range
+
+
+def read(values: Mapping[str, Any]) -> Config:
+    """Check plain values and return them as a Config; ConfigError with a line for each problem."""
+    try:
+        config = Config.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigError(problem_lines(error, values)) from None
+    if problems := list(contradictions(config)):
+        raise ConfigError(problems)
+    return config
+
+
+def load(path: str | Path) -> Config:
+    """Read the config.yaml that a run left behind."""
+    return read(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
+
+
+def to_yaml(config: Config) -> str:
+    """Return the complete config as YAML that ``load`` reads back."""
+    return yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True)

@@ -1,0 +1,79 @@
+"""A study: the question of a sweep and what is expected of it, written down before it runs.
+
+``analysis`` judges the expectations once the sweep is over. Here they are read strictly, so that one that cannot be
+judged is refused before anything is trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, FiniteFloat, model_serializer, model_validator
+from pydantic_core import PydanticCustomError
+
+from rlexp.core.registry import StrictModel
+from rlexp.core.types import FiniteNonNegative, NonNegativeInt
+
+
+class WrittenModel(StrictModel):
+    """A node that is saved as it was written: keys that were left out stay out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def known_keys(cls, values: Any) -> Any:
+        """Refuse a key that does not exist, with those that do: the node itself has only some of them."""
+        unknown = [key for key in values if key not in cls.model_fields] if isinstance(values, Mapping) else []
+        if unknown:
+            facts = {"key": unknown[0], "value": values[unknown[0]], "valid": list(cls.model_fields)}
+            raise PydanticCustomError("no_such_key", "no such key", facts)
+        return values
+
+    @model_serializer(mode="wrap")
+    def written_keys(self, serialize: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        """Drop the defaults."""
+        return {key: value for key, value in serialize(self).items() if key in self.model_fields_set}
+
+
+class Difference(WrittenModel):
+    """Over the shared seeds, ``variant`` scores higher or lower than ``versus``, or equal to it."""
+
+    variant: str
+    versus: str | None = None  # None for the study's baseline
+    direction: Literal["higher", "lower", "equal"]
+    minimum_effect: FiniteNonNegative | None = None  # None for the study's
+
+
+class Level(WrittenModel):
+    """Every seed of ``variant`` scores above or below ``value``."""
+
+    variant: str
+    direction: Literal["above", "below"]
+    value: FiniteFloat
+
+
+class Study(WrittenModel):
+    """What is asked of a sweep; ``analysis`` has the rules by which each expectation is judged."""
+
+    name: str
+    question: str | None = None
+    source: str | None = None
+    metric: str | None = None  # None for the runs' score
+    baseline: str | None = None
+    minimum_effect: FiniteNonNegative | None = None  # None for 0
+    best_of: list[str] | None = None  # axes such as lr, of which each arm gets its best point
+    choose_seeds: list[NonNegativeInt] | None = None  # on which that point is chosen; None for the lower half
+    expect: list[Annotated[Difference | Level, Field(discriminator="direction")]]
+
+    def variant_names(self) -> Iterator[tuple[str, str | None]]:
+        """Yield every key of a claim that names a variant, and the name; None for a comparison with no variant."""
+        for place, expectation in enumerate(self.expect):
+            yield f"study.expect[{place}].variant", expectation.variant
+            if isinstance(expectation, Difference):
+                yield f"study.expect[{place}].versus", expectation.versus or self.baseline
+
+    def pairs(self) -> Iterator[tuple[str, str | None]]:
+        """Yield the two variants of each expectation of a difference."""
+        for expectation in self.expect:
+            if isinstance(expectation, Difference):
+                yield expectation.variant, expectation.versus or self.baseline

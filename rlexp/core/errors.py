@@ -1,0 +1,123 @@
+"""Everything that can be wrong with what was typed, as one line each: the key as typed, then what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from hydra.errors import CompactHydraException
+from pydantic import ValidationError
+
+TEXTS = {
+    "missing": "is missing",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be above {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be below {lt}",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "string_type": "must be a text",
+    "list_type": "must be a list, as [1,2]",
+    "dict_type": "must be a set of keys",
+    "model_type": "must be a set of keys",
+    "model_attributes_type": "must be a set of keys",
+    "literal_error": "must be {expected}",
+    "union_tag_invalid": "must be one of {expected_tags}",
+    "union_tag_not_found": "has no {discriminator}",
+}
+
+
+DISCRIMINATORS = ("name", "direction")  # keys whose values tell the choices of a union apart
+
+
+class ConfigError(CompactHydraException):
+    """A config that cannot be run; its text has one line for each problem."""
+
+    def __init__(self, problems: Sequence[str]):
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+def problem_lines(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
+    """Describe each problem that pydantic found in ``values``."""
+    problems = [(path_in(values, detail["loc"]), detail) for detail in error.errors(include_url=False)]
+    absent = {path for path, detail in problems if detail["type"] == "missing"}
+    unknown = {path for path, detail in problems if detail["type"] == "extra_forbidden"}
+    return [describe(path, detail, sibling_keys(path, values, absent, unknown)) for path, detail in problems]
+
+
+def path_in(values: Mapping[str, Any], loc: Sequence[str | int]) -> tuple[str | int, ...]:
+    """Drop what pydantic adds to a path: the value that tells the choices of a union apart, which is no key."""
+    path, node = [], values
+    for step in loc:
+        if isinstance(node, Mapping) and step not in node and step in map(node.get, DISCRIMINATORS):
+            continue
+        path.append(step)
+        node = value_at(node, step)
+    return tuple(path)
+
+
+def value_at(node: Any, step: str | int) -> Any:
+    """Return what ``node`` holds at ``step``, None if nothing."""
+    try:
+        return node[step]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def sibling_keys(path: tuple, values: Mapping[str, Any], absent: set[tuple], unknown: set[tuple]) -> list[str]:
+    """Return the keys that are valid where ``path`` ends: those that are required are there, or reported absent."""
+    node: Any = values
+    for step in path[:-1]:
+        node = value_at(node, step)
+    present = [(*path[:-1], key) for key in node] if isinstance(node, Mapping) else []
+    valid = [key for key in present if key not in unknown] + [key for key in absent if key[:-1] == path[:-1]]
+    return [str(key[-1]) for key in valid]
+
+
+def describe(path: tuple, detail: Mapping[str, Any], valid: Sequence[str]) -> str:
+    """Return one line: the key as typed on the command line, what is allowed."""
+    key, kind = dotted_key(path), detail["type"]
+    if kind == "no_such_key":  # of a node that knows its keys itself
+        unknown, value, valid = (detail["ctx"][name] for name in ("key", "value", "valid"))
+        return f"{format_override(f'{key}.{unknown}', value)}: {no_such_key(unknown, valid)}"
+    context = {name: format_value(value) for name, value in detail.get("ctx", {}).items()}
+    text = TEXTS.get(kind, detail["msg"]).format_map(context)
+    if kind == "missing":
+        return f"{key}: {text}"
+    if kind == "extra_forbidden":
+        return f"{format_override(key, detail['input'])}: {no_such_key(str(path[-1]), valid)}"
+    if kind == "union_tag_invalid":
+        return f"{key}.{context['discriminator']}={context['tag']}: {text}".replace("'", "")
+    if kind == "int_type" and isinstance(detail["input"], float) and detail["input"].is_integer():
+        return f"{key}={detail['input']!r}: {text}, without point or exponent"
+    return f"{format_override(key, detail['input'])}: {text}"
+
+
+def dotted_key(path: Iterable[str | int]) -> str:
+    """`("eval", "ks", 0)` → `eval.ks[0]`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+def no_such_key(key: str, valid: Iterable[str]) -> str:
+    """Say that ``key`` does not exist, and what does."""
+    valid = sorted(valid)
+    close = get_close_matches(key, valid, n=1, cutoff=0.6)
+    return f"no such key; did you mean {close[0]}?" if close else f"no such key; there are {', '.join(valid)}"
+
+
+def format_override(key: str, value: Any) -> str:
+    """`key=value`, or the key alone if the value is a whole set of keys."""
+    return key if isinstance(value, Mapping) else f"{key}={format_value(value)}"
+
+
+def format_value(value: Any) -> str:
+    """Return a value as one types it on the command line."""
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(format_value, value))}]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value)

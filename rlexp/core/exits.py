@@ -1,0 +1,30 @@
+"""How the program ends when something is wrong: one line, an exit code, a traceback only for those who ask."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+TRACEBACKS = os.environ.get("HYDRA_FULL_ERROR") == "1"  # read before train.main sets it for its own use
+
+
+class RunFailed(Exception):
+    """A run that started and did not come to its end."""
+
+
+def exit_with(text: str, code: int, error: BaseException | None = None) -> None:
+    """End the process with a text on stderr."""
+    if error is not None and TRACEBACKS:
+        traceback.print_exception(error)
+    print(text, file=sys.stderr)
+    raise SystemExit(code)
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the kind and the first line of an error."""
+    first = str(error).partition("\n")[0]
+    if isinstance(error, RunFailed):
+        return first
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -1,0 +1,95 @@
+"""Random numbers addressed by (seed, purpose, step, round): no state to save, no dependence on neighbours.
+
+A counter-based generator (Philox) is set to its place instead of being carried along. Runs that share a seed see
+the same prompts, the same initial weights and the same sampling noise whatever their variant: that is what makes
+their difference a paired one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Purpose(IntEnum):
+    """What the numbers are for; each purpose has streams of its own."""
+
+    WEIGHTS = 1
+    PROMPTS = 2
+    SAMPLING = 3
+    EVALUATION_PROMPTS = 4
+    EVALUATION_SAMPLING = 5
+    VERDICTS = 6
+    PERSISTENT_VERDICTS = 7
+    START_PROMPTS = 20
+    START_CHECKS = 21
+    START_SAMPLING = 22
+    LOSS = 30
+    SAMPLER = 31
+
+
+def generator(seed: int, purpose: Purpose, step: int = 0, round: int = 0) -> np.random.Generator:
+    """Return the generator of one run, purpose, step and round within the step."""
+    return np.random.Generator(np.random.Philox(key=[seed, purpose], counter=[0, 0, step, round]))
+
+
+def uniforms(
+    seeds: Sequence[int],
+    purpose: Purpose,
+    step: int,
+    shape: Sequence[int],
+    device: torch.device | None = None,
+    round: int = 0,
+) -> Tensor:
+    """Return float32 numbers in [0, 1), ``[R, *shape]``, one stream a replica."""
+    rows = np.stack([generator(seed, purpose, step, round).random(shape, dtype=np.float32) for seed in seeds])
+    return torch.from_numpy(rows).to(device)
+
+
+def normals(
+    seeds: Sequence[int],
+    purpose: Purpose,
+    step: int,
+    shape: Sequence[int],
+    device: torch.device | None = None,
+    round: int = 0,
+) -> Tensor:
+    """Return float32 numbers from N(0, 1), ``[R, *shape]``, one stream a replica."""
+    generators = (generator(seed, purpose, step, round) for seed in seeds)
+    rows = np.stack([stream.standard_normal(shape, dtype=np.float32) for stream in generators])
+    return torch.from_numpy(rows).to(device)
+
+
+def hashed_uniforms(seeds: Sequence[int], purpose: Purpose, tokens: Tensor, present: Tensor) -> Tensor:
+    """Return float32 numbers in [0, 1) that belong to (seed, tokens): ``[R, ..., L], [R, ..., L] -> [R, ...]``.
+
+    Tokens that are not ``present`` do not enter, whatever they are and however many. Integer arithmetic modulo 2⁶⁴,
+    so that no order of summation matters: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014) of each token and
+    its place, summed, added to the run's key, and finalized again.
+    """
+    keys = torch.tensor([generator(seed, purpose).integers(2**63) for seed in seeds], device=tokens.device)
+    places = torch.arange(tokens.shape[-1], device=tokens.device)
+    total = splitmix64((tokens << 32) + places).where(present, 0).sum(-1)
+    return (splitmix64(total + keys.view(-1, *[1] * (total.dim() - 1))) >> 40 & 2**24 - 1) * 2.0**-24
+
+
+def splitmix64(numbers: Tensor) -> Tensor:
+    """SplitMix64: a bijection of int64 in which every bit of the input moves about half of the output's bits."""
+    numbers = numbers + signed(0x9E3779B97F4A7C15)
+    for shift, factor in (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB):
+        numbers = (numbers ^ unsigned_shift(numbers, shift)) * signed(factor)
+    return numbers ^ unsigned_shift(numbers, 31)
+
+
+def unsigned_shift(numbers: Tensor, bits: int) -> Tensor:
+    """Shift int64 to the right and fill with zeros, where ``>>`` fills with the sign."""
+    return numbers >> bits & (1 << 64 - bits) - 1
+
+
+def signed(number: int) -> int:
+    """Return the int64 with the bits of an unsigned number."""
+    return number - 2**64 if number >= 2**63 else number

@@ -1,0 +1,54 @@
+"""Shape aliases and number ranges: what the annotations of the whole package mean.
+
+Axis order is always ``replica prompts group time``, the vocabulary last. ``*replica`` stands for any
+number of leading axes, none included: the axis functions never look at them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from annotated_types import Ge, Gt, Le
+from jaxtyping import Bool, Float, Int
+from pydantic import AllowInfNan
+from torch import Tensor
+
+PerToken = Float[Tensor, "*replica prompts group time"]
+NextToken = Float[Tensor, "*replica prompts group vocabulary"]
+PerCompletion = Float[Tensor, "*replica prompts group"]
+PerReplica = Float[Tensor, "*replica"]
+PerPrompt = Float[Tensor, "*replica prompts 1"]
+PerComponent = Float[Tensor, "*replica prompts group components"]
+Weights = Float[Tensor, "*replica components"]
+Remembered = Float[Tensor, "*replica numbers"]
+Prompts = Int[Tensor, "*replica prompts length"]
+Completions = Int[Tensor, "*replica prompts group time"]
+TokenMask = Bool[Tensor, "*replica prompts group time"]
+CompletionMask = Bool[Tensor, "*replica prompts group"]
+
+Positive = Annotated[float, Gt(0), AllowInfNan(False)]
+AboveOne = Annotated[float, Gt(1), AllowInfNan(False)]
+NonNegative = Annotated[float, Ge(0)]
+FiniteNonNegative = Annotated[float, Ge(0), AllowInfNan(False)]
+PositiveInt = Annotated[int, Ge(1)]
+NonNegativeInt = Annotated[int, Ge(0)]
+Ddof = Annotated[int, Ge(0), Le(1)]
+Discount = Annotated[float, Ge(0), Le(1)]
+Level = Annotated[float, Gt(0), Le(1)]
+
+# What rollouts carry beside log-probabilities.
+Counts = Int[Tensor, "*replica"]
+PromptMask = Bool[Tensor, "*replica prompts"]
+
+# What policies take and give. A place is a token of a completion, wherever it stands among them.
+NextTokens = Int[Tensor, "*replica prompts group"]
+PerVocabulary = Float[Tensor, "*replica prompts group time vocabulary"]
+Distributions = Float[Tensor, "*places vocabulary"]
+PlaceTokens = Int[Tensor, "*places"]
+PerPlace = Float[Tensor, "*places"]
+ReplicaIndices = Int[Tensor, "chosen"]
+
+# What tasks take and give: one answer for each prompt.
+PromptDraws = Float[Tensor, "*replica prompts draws"]
+Answers = Int[Tensor, "*replica prompts time"]
+AnswerMask = Bool[Tensor, "*replica prompts time"]

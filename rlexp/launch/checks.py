@@ -1,0 +1,111 @@
+"""Everything that is checked before a run or a sweep writes anything; ConfigError with a line for each problem."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from rlexp.config import typed
+from rlexp.config.compose import plain
+from rlexp.config.remarks import remarks
+from rlexp.config.schema import read
+from rlexp.core.errors import ConfigError
+from rlexp.launch.comparisons import comparison_notes, comparison_problems, metric_problem
+from rlexp.launch.hydra_private import cache_compositions, hydra_config, job_overrides
+from rlexp.launch.own_analysis import own_analysis
+from rlexp.launch.paths import relative
+from rlexp.launch.plan import folder_problem, plan_jobs
+from rlexp.launch.settings import LauncherSettings
+from rlexp.record.files import METRICS_FILE
+from rlexp.record.resume import outcome, refusal
+from rlexp.sweep.job import Job
+from rlexp.sweep.machine import device_problem
+
+
+def check_run(composed: DictConfig) -> None:
+    """Check that a single run can start."""
+    config = read(plain(composed))
+    with hydra_config(composed):
+        folder = Path(os.path.abspath(composed.hydra.run.dir))
+    values = config.model_dump(mode="json")
+    problem = other_folder(composed, "hydra.run.dir") or device_problem(config) or folder_problem(folder)
+    if problem := problem or refusal(values, folder) or metric_problem([config]):
+        raise ConfigError([problem])
+    print_notes([*typed.remarks(composed.hydra.overrides.task), *remarks(config)])
+    print_notes(earlier_runs([(folder, config.resume)]))
+
+
+@own_analysis()
+def check_sweep(composed: DictConfig) -> None:
+    """Check that every job of a sweep can start; what was composed is kept for the sweeper and the launcher."""
+    loader = cache_compositions()
+    folder = composed.hydra.sweep.dir  # fixes `${now:}` for all jobs, which copy what is resolved here
+    launcher = LauncherSettings.read(composed)
+    problem = other_folder(composed, "hydra.sweep.dir") or folder_problem(Path(folder).absolute())
+    if problem := problem or launcher_problem(composed, launcher):
+        raise ConfigError([problem])
+    jobs = plan_jobs(loader, composed, job_overrides(composed)).jobs
+    overrides = [*composed.hydra.overrides.task, *composed.hydra.overrides.hydra]
+    if problems := [*islice(machine_problems(jobs, launcher), 1), *comparison_problems(jobs, overrides)]:
+        raise ConfigError(problems)
+    print_notes(typed.remarks(composed.hydra.overrides.task))
+    print_notes([line for job in jobs for line in remarks(job.config)] + [*comparison_notes(jobs, overrides)])
+    print_notes(earlier_runs([(job.folder, job.config.resume) for job in jobs]))
+
+
+def other_folder(composed: DictConfig, key: str) -> str | None:
+    """Say that a folder is typed that is not the one this run or sweep goes to, which ``key`` names."""
+    other = {"hydra.run.dir": "hydra.sweep.dir", "hydra.sweep.dir": "hydra.run.dir"}[key]
+    for override in composed.hydra.overrides.hydra:
+        name, _, value = override.partition("=")
+        if name == other:
+            this, that = ("a sweep", "a single run") if key == "hydra.sweep.dir" else ("a single run", "a sweep (-m)")
+            return f"{override}: is the folder of {that}, and this is {this}; write {key}={value}"
+    return None
+
+
+def launcher_problem(composed: DictConfig, launcher: LauncherSettings | None) -> str | None:
+    """Say why the launcher cannot run a sweep, if it is this project's and cannot."""
+    if launcher is None:
+        return None
+    if composed.hydra.job.chdir:
+        return "hydra.job.chdir=true: jobs that train in one process share its folder; take hydra/launcher=basic"
+    return launcher.problem()
+
+
+def machine_problems(jobs: Sequence[Job], launcher: LauncherSettings | None) -> Iterator[str]:
+    """Say what jobs need that this machine does not have, if it is this one that trains them."""
+    if launcher is None or not launcher.uses_other_machines:
+        yield from filter(None, (device_problem(job.config) for job in jobs))
+
+
+def earlier_runs(places: Sequence[tuple[Path, str]]) -> Iterator[str]:
+    """Say what becomes of runs that are in their folders already; ``places`` are folders, each with its ``resume``."""
+    there = [(folder, outcome(folder, resume)) for folder, resume in places if (folder / METRICS_FILE).exists()]
+    failed = [folder for folder, result in there if isinstance(result, Exception)]
+    ended = [folder for folder, result in there if result is not None and folder not in failed]
+    others = [folder for folder, result in there if result is None]
+    if ended:
+        yield f"{number_of(ended, places)} finished already: skipped"
+    if failed:
+        yield f"{number_of(failed, places)} failed before: skipped; resume=failed trains them again"
+    if others:
+        yield f"{number_of(others, places)} begun already: training goes on from the last checkpoint"
+
+
+def number_of(folders: Sequence[Path], places: Sequence[object]) -> str:
+    """`3 of 30 runs were`; of a single run its folder."""
+    if len(places) == 1:
+        return f"the run in {relative(folders[0])} was"
+    return f"{len(folders)} of {len(places)} runs {'was' if len(folders) == 1 else 'were'}"
+
+
+def print_notes(lines: Iterable[str]) -> None:
+    """Print each line once, on stderr."""
+    for line in dict.fromkeys(lines):
+        print(f"note: {line}", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Where batches are trained: this process, others on this machine, Ray, SLURM."""

@@ -1,0 +1,132 @@
+"""What happens around Hydra's runs: every job is checked before anything is written; failures end in exit code 1.
+
+An ordinary exception of a callback is only a warning to Hydra, so these raise SystemExit.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hydra.core.utils import JobReturn
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf
+
+from rlexp.config.explain import explain
+from rlexp.config.typed import as_typed
+from rlexp.core.exits import BAD_INPUT, FAILED, describe_error, exit_with
+from rlexp.launch.checks import check_run, check_sweep
+from rlexp.launch.hydra_private import error_of, logged_by_hydra, restore_overrides, set_overrides
+from rlexp.launch.index import read_index
+from rlexp.launch.own_analysis import own_analysis
+from rlexp.launch.paths import relative
+
+
+class Hooks(Callback):
+    """The callback that config.yaml names.
+
+    Hydra 1.4 calls what ends a job, a run or a sweep also when a check or Ctrl-C ends all: it then does nothing.
+    """
+
+    def __init__(self):
+        self.handled = sys.exception()  # by whoever calls this program as a function
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether an exception is on its way to the end of the program."""
+        return sys.exception() is not self.handled
+
+    def on_run_start(self, config: DictConfig, **_: Any) -> None:
+        """Check a single run."""
+        restore_overrides(config)
+        check_or_exit(check_run, config)
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        """Check every job of a sweep."""
+        restore_overrides(config)
+        restore_values(config)
+        check_or_exit(check_sweep, config)
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
+        """Write the traceback of a failed run to its log, where Hydra does not put it."""
+        if self.ended_early or logged_by_hydra(job_return):
+            return
+        path = OmegaConf.select(config, "hydra.job_logging.handlers.file.filename")
+        if (error := error_of(job_return)) and path:
+            with open(path, "a", encoding="utf-8") as log:
+                log.writelines(traceback.format_exception(error))
+
+    def on_run_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
+        """Say what came out and where it is, or why there is nothing."""
+        if self.ended_early:
+            return
+        folder = relative(config.hydra.runtime.output_dir)
+        if error := error_of(job_return):
+            exit_with(f"run failed: {describe_error(error)} (see {folder})", FAILED, error)
+        print(f"{config.score.metric} {job_return.return_value:.3f}")
+        print(folder)
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        """Name the page, compare the variants, list the failed runs, say where the results are."""
+        if self.ended_early:
+            return
+        folder = Path(config.hydra.sweep.dir)
+        page = write_page(folder, config.get("baseline"))
+        compare(folder, config.get("baseline"), page)
+        failed = [row for row in read_index(folder) if row["status"] != "completed"]
+        print(relative(folder), flush=True)
+        if failed:
+            exit_with("\n".join(f"{row['name']}: {row['status']}: {row['reason']}" for row in failed), FAILED)
+
+
+def restore_values(config: DictConfig) -> None:
+    """Let the config of a sweep hold values below swept choices as they were typed."""
+    read = list(config.hydra.overrides.task)
+    if (written := as_typed(read)) != read:
+        set_overrides(config, written)
+
+
+def check_or_exit(check: Callable[[DictConfig], None], config: DictConfig) -> None:
+    """Run a check of the input; end the process with its line if it fails."""
+    try:
+        check(config)
+    except Exception as error:
+        exit_with(explain(error, list(config.hydra.overrides.task)), BAD_INPUT, error)
+
+
+@own_analysis()
+def compare(folder: Path, baseline: str | None, page: Path | None) -> None:
+    """Print and write the comparison; results are on disk already, so a failure here is one line.
+
+    page: where the notes are, if it could be written.
+    """
+    logging.getLogger().setLevel(logging.WARNING)  # the font library logs every glyph
+    try:
+        from analysis.compare import report
+
+        report(folder, baseline=baseline, page=page)
+    except Exception as error:
+        program = f"python -m analysis.compare {relative(folder)}"
+        print(f"no comparison: {describe_error(error)} ({program})", file=sys.stderr)
+
+
+@own_analysis()
+def write_page(folder: Path, baseline: str | None) -> Path | None:
+    """Write the sweep's page, say where it is, mirror it if the runs are mirrored. A failure here is one line too."""
+    path = None
+    try:
+        from analysis.report import write_report
+        from analysis.report.aggregate import log_aggregate, mirrored
+
+        page = write_report(folder, baseline=baseline)
+        path = page.path
+        print(f"page: {relative(path.absolute())}", flush=True)
+        if mirrored(page.answer.data):
+            log_aggregate(page.answer.data, page.answer.comparisons, page.figures)
+    except Exception as error:
+        print(f"no report: {describe_error(error)} (python -m analysis.report {relative(folder)})", file=sys.stderr)
+    return path

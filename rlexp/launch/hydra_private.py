@@ -1,0 +1,221 @@
+"""All that this project uses of Hydra's insides, read in 1.3.8 and 1.4.0rc3. Only instances are changed, no class.
+
+Hydra's ``run_job`` does everything for one job in one go: it sets the global HydraConfig, makes the folder, writes
+``.hydra/``, sets environment variables, calls the callbacks and the task. Jobs that train together need its halves
+before and after the task, each for all of them; they are here.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.callbacks import Callbacks
+from hydra._internal.hydra import Hydra
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.utils import (
+    JobReturn,
+    JobRuntime,
+    JobStatus,
+    _save_config,
+    configure_log,
+    env_override,
+    setup_globals,
+)
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+
+from rlexp.config.compose import quote_numbers, unquote_numbers
+
+__all__ = ["Callbacks", "Hydra", "JobRuntime", "env_override", "setup_globals"]
+
+SEED = re.compile(r"^seed=\d+$")
+
+
+@contextmanager
+def hydra_config(settings: DictConfig) -> Iterator[None]:
+    """Let ``${hydra:...}`` mean these settings; they can be changed again afterwards.
+
+    As ``run_job`` does with the global HydraConfig, which also makes its node read-only.
+    """
+    singleton = HydraConfig.instance()
+    before = singleton.cfg
+    try:
+        singleton.set_config(settings)
+        yield
+    finally:
+        singleton.cfg = before
+        OmegaConf.set_readonly(settings.hydra, None)
+
+
+def configure_logging(config: Mapping[str, Any], verbose: Any) -> None:
+    """Configure logging as ``hydra_logging`` and ``job_logging`` are written; plain values will do."""
+    config = config if isinstance(config, DictConfig) else OmegaConf.create(dict(config))
+    configure_log(config, OmegaConf.create({"verbose": verbose}).verbose)
+
+
+class FailedJob(JobReturn):
+    """A failed job, worth nan: reading the value of Hydra's own raises and would end the sweep before later batches."""
+
+    @property
+    def return_value(self) -> float:
+        """Not a number; ``error_of`` has the exception."""
+        return float("nan")
+
+
+def error_of(job_return: JobReturn) -> Exception | None:
+    """Return the exception of a failed job, which its public ``return_value`` would raise; None if it completed."""
+    return job_return._return_value if job_return.status is JobStatus.FAILED else None
+
+
+def logged_by_hydra(job_return: JobReturn) -> bool:
+    """Whether the traceback of a failed job is in its log already: Hydra 1.4 writes those of the jobs that it runs."""
+    return getattr(job_return, "_remote_traceback", None) is not None
+
+
+@dataclass
+class HydraJob:
+    """What Hydra knows of a job, and what ``run_job`` does before and after the task.
+
+    ``settings`` is what Hydra composed; ``hydra.runtime.output_dir`` has to be in it.
+    """
+
+    settings: DictConfig
+    context: HydraContext
+    task_function: TaskFunction
+    job_return: JobReturn = field(default_factory=JobReturn)
+
+    def write_files(self) -> None:
+        """Make the job's folder, with ``.hydra/`` in it unless ``hydra.output_subdir`` is null."""
+        node = self.settings.hydra
+        with hydra_config(self.settings):
+            hydra_settings = copy.deepcopy(HydraConfig.instance().cfg)
+        task_settings = OmegaConf.masked_copy(self.settings, [key for key in self.settings if key != "hydra"])
+        folder = Path(node.runtime.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        if node.output_subdir is not None:
+            _save_config(task_settings, "config.yaml", folder / node.output_subdir)
+            _save_config(hydra_settings, "hydra.yaml", folder / node.output_subdir)
+            _save_config(node.overrides.task, "overrides.yaml", folder / node.output_subdir)
+        self.job_return = JobReturn(
+            overrides=list(node.overrides.task),
+            cfg=task_settings,
+            hydra_cfg=hydra_settings,
+            working_dir=os.getcwd(),
+            task_name=JobRuntime.instance().get("name"),
+        )
+
+    def on_start(self) -> None:
+        """Call the callbacks for the start of a job."""
+        with hydra_config(self.settings):
+            self.context.callbacks.on_job_start(config=self.settings, task_function=self.task_function)
+
+    def on_end(self, result: float | Exception) -> None:
+        """Record a result and call the callbacks for the end of a job."""
+        failed = isinstance(result, Exception)
+        self.job_return.status = JobStatus.FAILED if failed else JobStatus.COMPLETED
+        self.job_return._return_value = result
+        with hydra_config(self.settings):
+            self.context.callbacks.on_job_end(config=self.settings, job_return=self.job_return)
+        if failed:
+            self.job_return = FailedJob(**vars(self.job_return))
+
+
+def set_output_folder(settings: DictConfig, folder: Path) -> None:
+    """Let ``${hydra.runtime.output_dir}`` be known before the folder exists, as log files are named with it."""
+    with read_write(settings.hydra.runtime), open_dict(settings.hydra.runtime):
+        settings.hydra.runtime.output_dir = str(folder)
+
+
+def set_overrides(settings: DictConfig, overrides: Sequence[str]) -> None:
+    """Replace the texts of overrides in a composed config, and what Hydra derived of them."""
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    with read_write(settings.hydra):
+        settings.hydra.overrides.task = list(overrides)
+        if not OmegaConf.is_interpolation(settings.hydra.job, "override_dirname"):  # which 1.4 works out when asked
+            how = settings.hydra.job.config.override_dirname
+            lines = sorted(override.input_line for override in parsed if override.key_or_group not in how.exclude_keys)
+            settings.hydra.job.override_dirname = how.item_sep.join(lines).replace("=", how.kv_sep)
+
+
+def restore_overrides(settings: DictConfig) -> None:
+    """Let a config that was composed of quoted numbers hold the overrides as they were typed."""
+    quoted = list(settings.hydra.overrides.task)
+    if (typed := unquote_numbers(quoted)) != quoted:
+        set_overrides(settings, typed)
+
+
+class CachingConfigLoader:
+    """A config loader that composes each variant once: Hydra takes 90 ms, and check, sweeper and launcher all ask.
+
+    Another seed is a copy with the seed replaced: it is a value, and values do not decide which files are composed.
+    """
+
+    def __init__(self, loader: ConfigLoader):
+        self.loader, self.jobs, self.variants = loader, {}, {}
+
+    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+        """Return the job's config; the same object each time."""
+        job, variant = tuple(sweep_overrides), tuple(SEED.sub("seed=", override) for override in sweep_overrides)
+        if job not in self.jobs and variant in self.variants:
+            self.jobs[job] = with_seed(self.variants[variant], job)
+        elif job not in self.jobs:
+            self.jobs[job] = self.loader.load_sweep_config(master_config, quote_numbers(sweep_overrides))
+            restore_overrides(self.jobs[job])
+            self.variants[variant] = copy.deepcopy(self.jobs[job])
+        return self.jobs[job]
+
+    def __getattr__(self, name: str):
+        return getattr(self.loader, name)
+
+
+def with_seed(settings: DictConfig, overrides: Sequence[str]) -> DictConfig:
+    """Return a copy of a composed config for overrides that differ from its own in the number of the seed only."""
+    settings = copy.deepcopy(settings)
+    set_overrides(settings, overrides)
+    settings.seed = next(int(override.partition("=")[2]) for override in overrides if SEED.match(override))
+    return settings
+
+
+def share_compositions(context: HydraContext) -> None:
+    """Let the sweeper, which has the same context as the launcher, use the caching loader without the checks, too."""
+    if not isinstance(context.config_loader, CachingConfigLoader):
+        context.config_loader = CachingConfigLoader(context.config_loader)
+
+
+def cache_compositions() -> CachingConfigLoader:
+    """Give the running Hydra a caching loader, which sweeper and launcher are then handed; return it."""
+    hydra = GlobalHydra.instance().hydra
+    hydra.config_loader = CachingConfigLoader(hydra.config_loader)
+    return hydra.config_loader
+
+
+def job_overrides(config: DictConfig) -> list[list[str]]:
+    """Return the overrides of each job that Hydra's basic sweeper will start; none if another sweeper is chosen.
+
+    That sweeper composes and starts in one go; the checks before anything is written need the list alone.
+    """
+    # Not earlier: Hydra runs the files of its plugins anew when it looks for them, and then this is another class.
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper, BasicSweeperConf
+
+    settings = OmegaConf.to_container(config.hydra.sweeper, resolve=True)
+    if settings.pop("_target_") != BasicSweeperConf._target_:
+        return []
+    sweeper = BasicSweeper(**settings)
+    arguments = [*sweeper._parse_config(), *config.hydra.overrides.task]
+    overrides = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader()).parse_overrides(arguments)
+    jobs = [job for batch in sweeper.split_arguments(overrides, sweeper.max_batch_size) for job in batch]
+    if not jobs:
+        sweeps = [override for override in overrides if override.is_sweep_override()]
+        empty = [sweep.input_line for sweep in sweeps if not [*sweep.sweep_iterator()]]
+        raise ValueError(f"{' '.join(empty)}: a sweep over nothing")
+    return jobs

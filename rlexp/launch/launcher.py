@@ -1,0 +1,90 @@
+"""The launcher at work: plan all jobs, have them trained in batches, give each what Hydra's own would."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+
+from hydra.core.utils import JobReturn
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from rlexp.launch.hydra_private import HydraJob, configure_logging, setup_globals, share_compositions
+from rlexp.launch.index import Index
+from rlexp.launch.paths import relative
+from rlexp.launch.plan import Plan, environment_of, plan_jobs
+from rlexp.launch.settings import LauncherSettings
+from rlexp.launch.worker import surroundings
+from rlexp.sweep.buckets import into_batches
+from rlexp.sweep.interrupt import sigterm_as_ctrl_c
+from rlexp.sweep.job import Batch, Job, Results
+
+LOG = logging.getLogger(__name__)
+
+
+class SweepLauncher:
+    """What Hydra's plugin delegates to. A sweeper may ask for several batches of jobs, one after another."""
+
+    def __init__(
+        self, settings: LauncherSettings, hydra: HydraContext, task_function: TaskFunction, config: DictConfig
+    ):
+        self.settings, self.hydra, self.task_function, self.config = settings, hydra, task_function, config
+        share_compositions(hydra)
+        self.index = Index(Path(config.hydra.sweep.dir))
+
+    def launch(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
+        """Train jobs, the first of which has the number ``first``; one JobReturn each, in order."""
+        setup_globals()
+        self.configure_logs()
+        plan = plan_jobs(self.hydra.config_loader, self.config, overrides, first)
+        hydra_jobs = {
+            number: HydraJob(settings, self.hydra, self.task_function) for number, settings in plan.composed.items()
+        }
+        executor = import_module(f"rlexp.launch.executors.{self.settings.executor}")
+        folder = self.index.path.parent
+        with executor.open_pool(folder.absolute(), **self.settings.knobs) as pool, sigterm_as_ctrl_c():
+            workers = pool.workers_for(plan.jobs, self.settings.max_replicas)
+            batches = into_batches(plan.jobs, self.settings.max_replicas, workers)
+            self.index.add(plan.jobs)
+            try:
+                with closing(pool.run(self.start_batches(batches, plan, hydra_jobs))) as trained:
+                    for batch, results in trained:
+                        self.finish_batch(batch, results, hydra_jobs)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(f"hydra.sweep.dir={relative(folder)}") from None
+            finally:
+                self.index.close()
+                self.configure_logs()
+        return [hydra_jobs[job.number].job_return for job in plan.jobs]
+
+    def configure_logs(self) -> None:
+        """Log as the sweep does, not as one of its jobs."""
+        configure_logging(self.config.hydra.hydra_logging, self.config.hydra.verbose)
+
+    def start_batches(
+        self, batches: Sequence[Sequence[Job]], plan: Plan, hydra_jobs: dict[int, HydraJob]
+    ) -> Iterator[Batch]:
+        """When the turn of a batch has come, do for its jobs what Hydra does before it runs one."""
+        for number, jobs in enumerate(batches, 1):
+            self.configure_logs()
+            if len(batches) > 1:
+                LOG.info("batch %d of %d: %d runs", number, len(batches), len(jobs))
+            title = "rlexp" if self.settings.executor == "local" else f"batch {number} of {len(batches)}"
+            batch = Batch(tuple(jobs), title, environment_of(plan.composed[jobs[0].number]))
+            for job in jobs:
+                hydra_jobs[job.number].write_files()
+            with surroundings(batch):
+                for job in jobs:
+                    hydra_jobs[job.number].on_start()
+            yield batch
+
+    def finish_batch(self, batch: Batch, results: Results, hydra_jobs: dict[int, HydraJob]) -> None:
+        """Record what came out, and do for the jobs of a batch what Hydra does after it has run one."""
+        with surroundings(batch):
+            for job, result in zip(batch.jobs, results, strict=True):
+                self.index.record(job, result)
+                hydra_jobs[job.number].on_end(result)
+        self.index.write()

@@ -1,0 +1,57 @@
+"""A log file for each job of a batch, as Hydra's job logging would write it."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from rlexp.launch.hydra_private import configure_logging
+from rlexp.sweep.job import Job
+
+
+class BatchLog(logging.Handler):
+    """Writes a record to the files of all jobs, or of the one that it names (``extra={"job": name}``).
+
+    Files are opened for each record: a batch can hold more runs than a process may hold files.
+    """
+
+    def __init__(self, paths: Mapping[str, str]):
+        super().__init__()
+        self.paths = paths
+        for path in paths.values():
+            open(path, "a").close()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append the record."""
+        job = getattr(record, "job", None)
+        for path in [self.paths[job]] if job in self.paths else self.paths.values():
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(self.format(record) + "\n")
+
+
+@contextmanager
+def logging_to(jobs: Sequence[Job]) -> Iterator[None]:
+    """Configure logging for a batch: as for its first job, with one handler for all files in place of the file handler.
+
+    Nothing is changed if a job has no logs, no root logger or no file.
+    """
+    settings = [job.logs.config for job in jobs if job.logs]
+    files = [each["handlers"].get("file") for each in settings]
+    if len(files) < len(jobs) or not settings[0].get("root") or not all(files):
+        yield
+        return
+    config = copy.deepcopy(dict(settings[0]))
+    del config["handlers"]["file"]
+    config["root"]["handlers"].remove("file")
+    configure_logging(config, jobs[0].logs.verbose)
+    handler = BatchLog({job.name: file["filename"] for job, file in zip(jobs, files, strict=True)})
+    formatter = config.get("formatters", {}).get(files[0].get("formatter"), {})
+    handler.setFormatter(logging.Formatter(formatter.get("format"), formatter.get("datefmt")))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)

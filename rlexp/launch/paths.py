@@ -1,0 +1,11 @@
+"""How folders are called in what the user reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def relative(folder: str | Path) -> str:
+    """Return a path relative to the current folder if it is below it, else as it is."""
+    folder = Path(folder)
+    return str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)

@@ -1,0 +1,131 @@
+"""From the overrides of jobs to jobs that can start: composed, checked, each with a folder of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hydra.core.config_loader import ConfigLoader
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from rlexp.config.compose import plain
+from rlexp.config.explain import explain
+from rlexp.config.schema import read
+from rlexp.core.errors import ConfigError
+from rlexp.launch.hydra_private import CachingConfigLoader, hydra_config, set_output_folder
+from rlexp.record.naming import run_name, variant_name
+from rlexp.record.resume import refusal
+from rlexp.sweep.job import Job, LogSettings
+
+NOT_SHARED = ("overrides", "runtime", "job")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Jobs that can start, and what Hydra composed for each of them, its own node included, by the job's number."""
+
+    jobs: list[Job] = field(default_factory=list)
+    composed: dict[int, DictConfig] = field(default_factory=dict)
+
+
+Loader = ConfigLoader | CachingConfigLoader
+
+
+def plan_jobs(loader: Loader, master: DictConfig, overrides: Sequence[Sequence[str]], first: int = 0) -> Plan:
+    """Compose and check all jobs; ConfigError with a line for each distinct problem if any cannot run."""
+    plan, problems = Plan(), {}
+    for number, job_overrides in enumerate(overrides, first):
+        try:
+            plan.composed[number] = compose_job(loader, master, list(job_overrides), number)
+            plan.jobs.append(job_of(plan.composed[number]))
+        except Exception as error:
+            for line in explain(error, job_overrides).splitlines():
+                problems.setdefault(line, []).append(label_of(number, job_overrides))
+    if not problems:
+        problems = dict(sweep_problems(plan))
+    if problems:
+        raise ConfigError([f"{whose(jobs, len(overrides))}{problem}" for problem, jobs in problems.items()])
+    return plan
+
+
+def label_of(number: int, overrides: Sequence[str]) -> str:
+    """Return what a job is called in an error."""
+    return f"{number} ({run_name(overrides)})"
+
+
+def whose(jobs: Sequence[str], of: int) -> str:
+    """Name the first of the jobs that have a problem, and how many more have it; nothing if all have."""
+    if len(jobs) == of:
+        return ""
+    return f"job {jobs[0]} and {len(jobs) - 1} more: " if len(jobs) > 1 else f"job {jobs[0]}: "
+
+
+def compose_job(loader: Loader, master: DictConfig, overrides: list[str], number: int) -> DictConfig:
+    """Return what Hydra composes for a job of a sweep, with its number and its folder."""
+    settings = loader.load_sweep_config(master, overrides)
+    with open_dict(settings):
+        settings.hydra.job.id, settings.hydra.job.num = str(number), number
+    with hydra_config(settings):
+        folder = Path(settings.hydra.sweep.dir) / settings.hydra.sweep.subdir
+    set_output_folder(settings, Path(os.path.abspath(folder)))
+    return settings
+
+
+def job_of(settings: DictConfig) -> Job:
+    """Check a composed config and return its job; ConfigError if it cannot run."""
+    config, node = read(plain(settings)), settings.hydra
+    with hydra_config(settings):
+        name = str(node.sweep.subdir)
+        logs = LogSettings(
+            {"handlers": {}} | OmegaConf.to_container(node.job_logging, resolve=True),
+            OmegaConf.to_container(OmegaConf.masked_copy(node, ["verbose"]), resolve=True)["verbose"],
+        )
+    folder, overrides = Path(node.runtime.output_dir), tuple(node.overrides.task)
+    return Job(
+        config=config,
+        folder=folder,
+        name=name,
+        variant=variant_name(overrides),
+        number=node.job.num,
+        overrides=overrides,
+        starts=folder.parent / "starts",
+        logs=logs,
+    )
+
+
+def environment_of(settings: DictConfig) -> dict[str, str]:
+    """Return the environment variables that a job is to see."""
+    with hydra_config(settings):
+        return OmegaConf.to_container(settings.hydra.job.env_set, resolve=True)
+
+
+def sweep_problems(plan: Plan) -> Iterator[tuple[str, list[str]]]:
+    """Say what is wrong between jobs that are each right by themselves, and for which jobs."""
+    labels: dict[Path, str] = {}
+    for job in plan.jobs:
+        label = label_of(job.number, job.overrides)
+        if other := labels.get(job.folder):
+            yield f"would write to the folder of job {other}: {job.folder}", [label]
+        if shared_settings(plan, job) != shared_settings(plan, plan.jobs[0]):
+            yield "differs in its hydra node from the first job; a sweep has one launcher, folder and logging", [label]
+        labels[job.folder] = label
+        if problem := folder_problem(job.folder) or refusal(job.config.model_dump(mode="json"), job.folder):
+            yield problem, [label]
+
+
+def folder_problem(folder: Path) -> str | None:
+    """Say why a run cannot be written to ``folder``, if so."""
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not existing.is_dir():
+        return f"cannot write to {folder}: {existing} is not a folder"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return f"cannot write to {folder}: no permission in {existing}"
+    return None
+
+
+def shared_settings(plan: Plan, job: Job) -> dict:
+    """Return what all jobs of a sweep must have in common of Hydra's node."""
+    node = OmegaConf.to_container(plan.composed[job.number].hydra, resolve=False)
+    return {key: value for key, value in node.items() if key not in NOT_SHARED} | {"chdir": node["job"]["chdir"]}

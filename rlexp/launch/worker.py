@@ -1,0 +1,70 @@
+"""Training a batch, in the launcher's own process or in a worker's."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rlexp.core.exits import INTERRUPTED, RunFailed, describe_error
+from rlexp.launch.hydra_private import env_override
+from rlexp.launch.logs import logging_to
+from rlexp.sweep.job import Batch, Results
+
+NO_RESULT = "its worker ended without a result (killed, or out of memory or time)"
+
+
+@contextmanager
+def surroundings(batch: Batch) -> Iterator[None]:
+    """Log to the files of the jobs, with their environment variables."""
+    with logging_to(batch.jobs), env_override(batch.environment):
+        yield
+
+
+def train_batch(batch: Batch, *progress: Any) -> Results:
+    """Train a batch; what stops the whole of it is the result of each of its jobs.
+
+    ``progress`` is the engine's ``open_progress``, if it is to be shown elsewhere.
+    """
+    from rlexp.sweep import engine
+
+    with surroundings(batch):
+        try:
+            results = list(engine.train_jobs(batch.jobs, batch.title, *progress))
+            if len(results) != len(batch.jobs):
+                raise RuntimeError(f"{len(results)} results for {len(batch.jobs)} jobs")
+        except Exception as error:
+            return [error] * len(batch.jobs)
+    return results
+
+
+def train_in_worker(batch: Batch, cores: int, *progress: Any) -> Results:
+    """Train a batch in a process of its own that may use so many cores; its errors can be pickled."""
+    from rlexp.sweep import threads
+
+    threads.limit(cores)
+    results = train_batch(batch, *progress)
+    return [picklable(result) if isinstance(result, Exception) else result for result in results]
+
+
+def train_until_terminated(batch: Batch, cores: int) -> Results:
+    """Do the same, but take a SIGTERM (of ``scancel``, too) as a Ctrl-C: runs then save and record that."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return train_in_worker(batch, cores)
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+
+
+def picklable(error: Exception) -> RunFailed:
+    """Return what is left of an error in another process: its reason, and its traceback as a note."""
+    failed = RunFailed(describe_error(error))
+    failed.add_note("".join(traceback.format_exception(error)).rstrip())
+    return failed
+
+
+def failed_results(batch: Batch, reason: str) -> Results:
+    """Return the results of a batch whose worker sends none."""
+    return [RunFailed(reason) for _ in batch.jobs]

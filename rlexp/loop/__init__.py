@@ -1,0 +1,1 @@
+"""The algorithm: one training step, and what stands around it."""

@@ -1,0 +1,132 @@
+"""Which groups a step trains on: those sampled first, and others in place of those that ``filter.refill`` drops.
+
+Source: dynamic sampling of DAPO (arXiv 2503.14476, §3.2, algorithm 1) with ``zero_variance``; verl ``filter_groups``
+with its cap ``max_num_gen_batches``, OpenRLHF ``--algo.dynamic_filtering_enable`` with ``difficulty``.
+
+Each run keeps its own count: a round is sampled only for the runs that are short of groups and have rounds left, from
+streams addressed by the round, so that a run takes the same groups whoever its neighbours are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rlexp.core.blocks import by_block
+from rlexp.core.registry import call_with
+from rlexp.core.streams import Purpose
+from rlexp.core.types import Counts, PerCompletion, PromptMask, Prompts
+from rlexp.loop.replicas import substate
+from rlexp.loop.rewards import score
+from rlexp.loop.rollout import Rollout, sample
+from rlexp.loop.sampling import sample_completions
+from rlexp.loop.state import TrainState
+from rlexp.loop.variant import Variant
+from rlexp.models.policy import ForwardCache
+
+
+class Groups(NamedTuple):
+    """The groups of a step and what they took: rounds, tokens, groups that passed the refill, those that are used.
+
+    ``forward_cache`` is what sampling them has left, None where the policy keeps none.
+    """
+
+    rollout: Rollout
+    rounds: Counts
+    tokens: Counts
+    passed: Counts
+    used: Counts
+    forward_cache: ForwardCache | None
+
+
+class Round(NamedTuple):
+    """The groups of one round, and whether the ``refill`` of their variant keeps each."""
+
+    rollout: Rollout
+    keep: PromptMask
+
+
+def sample_groups(state: TrainState, step: int) -> Groups:
+    """Sample P groups a run, and P more for every run that is short of groups to keep and has rounds left.
+
+    A run uses its first P groups that are kept. Where there are fewer after its last round, the first of those that
+    are not kept fill the places: they are used as they are. verl stops with an error there, which would end the run
+    of a policy that has learnt all prompts; to leave such groups out of the loss as well is ``filter.loss``.
+    """
+    prompts = draw_prompts(state, step, 0)
+    cache = state.policy.forward_cache(prompts, state.group)
+    groups = sample_round(state, prompts, step, 0, cache)
+    limits = [variant.refill_rounds for variant, size in state.blocks for _ in range(size)]
+    most = torch.tensor(limits, device=state.temperature.device)
+    rounds, tokens, passed = torch.ones_like(most), count_tokens(groups), groups.keep.sum(-1)
+    for number in range(1, max(limits)):
+        short = (~groups.keep.all(-1) & (number < most)).nonzero().squeeze(-1)
+        if not len(short):
+            break
+        part = substate(state, short)
+        more = sample_round(part, draw_prompts(part, step, number), step, number)
+        groups = merge_rounds(groups, short, more)
+        rounds[short] += 1
+        tokens[short] += count_tokens(more)
+        passed[short] += more.keep.sum(-1)
+    if cache is not None and (rounds > 1).any():
+        cache = decode_again(cache, state, (rounds > 1).nonzero().squeeze(-1), groups.rollout)
+    return Groups(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1), cache)
+
+
+def draw_prompts(state: TrainState, step: int, number: int) -> Prompts:
+    """Return the prompts of a round, ``[R, P, L]``."""
+    uniforms = state.uniforms(Purpose.PROMPTS, step, state.prompts, state.task.draws, round=number)
+    return state.task.prompts(uniforms, held_out=False)
+
+
+def sample_round(
+    state: TrainState, prompts: Prompts, step: int, number: int, cache: ForwardCache | None = None
+) -> Round:
+    """Sample P groups a run and look at the task's own rewards: a shaping that punishes length varies everywhere."""
+    noise = state.uniforms(Purpose.SAMPLING, step, state.prompts, state.group, state.task.cap, round=number)
+    rollout = sample_completions(state, prompts, noise, step, number, cache)
+    if all(variant.refill_rounds == 1 for variant, _ in state.blocks):
+        return Round(rollout, torch.ones_like(rollout.finished[..., 0]))
+    return Round(rollout, by_block(refill_keeps, state.blocks, rollout, score(state, rollout).total)["keep"])
+
+
+def refill_keeps(variant: Variant, rollout: Rollout, rewards: PerCompletion) -> dict[str, PromptMask]:
+    """Return which groups the variant's ``refill`` keeps; it is a filter of whole groups."""
+    scored = ~rewards.isnan()
+    offered = rollout._asdict() | {"rewards": rewards.where(scored, 0.0), "scored": scored}
+    return {"keep": call_with(variant.refill, offered)[..., 0]}
+
+
+def merge_rounds(groups: Round, short: Tensor, more: Round) -> Round:
+    """Put groups of ``more`` in the place of those that were not kept, for the runs with the indices ``short``.
+
+    Kept ones first, each kind in the order in which it was sampled; runs that are not short stay bit by bit.
+    """
+    prompts = groups.keep.shape[1]
+    order = torch.cat([~groups.keep[short], ~more.keep], 1).byte().argsort(dim=1, stable=True)[:, :prompts]
+
+    def merged(mine: Tensor, others: Tensor) -> Tensor:
+        both = torch.cat([mine[short], others], 1)
+        chosen = torch.take_along_dim(both, order.view(*order.shape, *[1] * (both.dim() - 2)), 1)
+        return mine.index_copy(0, short, chosen)
+
+    rollout = Rollout(*map(merged, groups.rollout, more.rollout))
+    return Round(rollout, merged(groups.keep, more.keep))
+
+
+def decode_again(cache: ForwardCache, state: TrainState, replicas: Tensor, rollout: Rollout) -> ForwardCache:
+    """Decode the completions of runs whose groups come from several rounds once more, for their part of the cache."""
+    part, tokens = substate(state, replicas), iter(rollout.completions[replicas].unbind(-1))
+    prompts, noise = rollout.prompts[replicas], rollout.old_log_probs[replicas]
+    theirs = part.policy.forward_cache(prompts, state.group)
+    sample(part.policy, part.task, prompts, noise, part.temperature, lambda *_: next(tokens), theirs)
+    cache.replace_replicas(replicas, theirs)
+    return cache.with_prompts(state.policy.read_prompts(rollout.prompts))
+
+
+def count_tokens(groups: Round) -> Counts:
+    """Count the tokens of every run, ``[R]``."""
+    return groups.rollout.mask.flatten(1).sum(-1)

@@ -1,0 +1,205 @@
+"""What is logged: diagnostics from tensors already at hand, each a number a replica ``[R]``.
+
+``docs/metrics.md`` has every name with its formula. Means are over the entries that count; a mean over nothing is NaN
+(the length of wrong completions when all are right), which the run's file holds as null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from rlexp.core.blocks import by_block
+from rlexp.core.masked import count, is_constant, masked_extreme, masked_mean, masked_std, masked_sum
+from rlexp.core.registry import call_with
+from rlexp.core.types import PerToken, PerVocabulary
+from rlexp.loop.dynamic_sampling import Groups
+from rlexp.loop.rewards import Rewards
+from rlexp.loop.rollout import Rollout
+from rlexp.loop.state import Experience, TrainState
+from rlexp.loop.variant import Variant
+from rlexp.models.policy import entropy
+
+COMPLETIONS, TOKENS = (-1, -2), (-1, -2, -3)
+ROUNDING = 1e-6
+
+Row = dict[str, Tensor]
+
+
+@torch.no_grad()
+def rollout_metrics(
+    state: TrainState, groups: Groups, rewards: Rewards, reference: PerVocabulary, experience: Experience
+) -> Row:
+    """Return the metrics of a rollout, of the policy before it learns from it."""
+    rollout = groups.rollout
+    policy = state.policy.distributions(
+        rollout.prompts, rollout.completions, state.temperature, forward_cache=groups.forward_cache
+    )
+    return (
+        reward_metrics(rewards, experience.rewards)
+        | group_metrics(rewards.total, state.task.reward_range)
+        | filter_metrics(groups, experience.mask)
+        | advantage_metrics(experience.advantages, rollout.mask)
+        | length_metrics(rollout.mask, rollout.finished, rewards.correct)
+        | policy_metrics(policy, reference, rollout)
+        | by_block(penalty_metrics, state.blocks, state.memory)
+    )
+
+
+def penalty_metrics(variant: Variant, memory: Mapping[str, Tensor]) -> Row:
+    """Weight of the KL penalty in this step, wherever it is placed."""
+    return {"kl/coef": (variant.kl_in_loss + variant.kl_in_reward) * memory["kl_factor"]}
+
+
+def update_metrics(variant: Variant, log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]) -> Row:
+    """Ratios, clipping and mismatch of one update for the replicas of one variant."""
+    offered = {**part._asdict(), **tensors, "log_probs": log_probs}
+    row = ratio_metrics(log_probs, part.old_log_probs, part.mask)
+    return row | clip_metrics(variant.clip, offered) | mismatch_metrics(variant.mismatch, offered)
+
+
+def mean(values: Tensor, mask: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Mean over the entries that count, ``[R]``; NaN where none does."""
+    values = values.to(torch.get_default_dtype())
+    return (masked_sum(values, mask, dims) / count(mask, dims, values.dtype)).squeeze(dims)
+
+
+def share(mask: Tensor) -> Tensor:
+    """Share of completions for which ``mask`` ``[R, P, G]`` holds."""
+    return mean(mask, torch.ones_like(mask), COMPLETIONS)
+
+
+def summary(name: str, values: Tensor, mask: Tensor) -> Row:
+    """Mean and standard deviation (n − 1) over completions."""
+    deviation = masked_std(values.where(mask, 0.0), mask, COMPLETIONS, 1).squeeze(COMPLETIONS)
+    return {f"{name}/mean": mean(values, mask, COMPLETIONS), f"{name}/std": deviation}
+
+
+def reward_metrics(rewards: Rewards, shaped: Tensor) -> Row:
+    """Rewards in total (before shaping), after shaping, and by component; NaN entries do not count."""
+    row = summary("reward", rewards.total, ~rewards.total.isnan())
+    row["reward/shaped"] = mean(shaped, ~shaped.isnan(), COMPLETIONS)
+    for name, values in rewards.components.items():
+        row |= summary(f"reward/{name}", values, ~values.isnan())
+    return row
+
+
+def group_metrics(rewards: Tensor, reward_range: tuple[float, float]) -> Row:
+    """Share of groups whose rewards are all equal, split by whether they are the task's worst, best or between."""
+    scored = ~rewards.isnan()
+    constant = is_constant(rewards, scored, (-1,)).squeeze(-1)
+    level = mean(rewards, scored, (-1,))
+    worst, best = ((level - bound).abs() < ROUNDING for bound in reward_range)
+
+    def of_groups(which: Tensor) -> Tensor:
+        return which.to(rewards.dtype).mean(-1)
+
+    return {
+        "groups/zero_variance": of_groups(constant),
+        "groups/all_worst": of_groups(constant & worst),
+        "groups/all_best": of_groups(constant & best),
+        "groups/zero_other": of_groups(constant & ~worst & ~best),
+    }
+
+
+def filter_metrics(groups: Groups, mask: Tensor) -> Row:
+    """Rounds of sampling, groups sampled, kept by ``refill`` and used; share of the batch's tokens in the loss."""
+    prompts = groups.rollout.mask.shape[1]
+    counts = {"rounds": groups.rounds, "sampled": groups.rounds * prompts, "passed": groups.passed, "used": groups.used}
+    row = {f"filter/{name}": number.to(torch.get_default_dtype()) for name, number in counts.items()}
+    return row | {"filter/tokens": mean(mask, groups.rollout.mask, TOKENS)}
+
+
+def advantage_metrics(advantages: Tensor, mask: Tensor) -> Row:
+    """Mean, deviation and extremes over all completions of a completion's mean advantage a token, ``[R P G T]``.
+
+    The tokens of a completion have one advantage, unless the norm gives each its own.
+    """
+    advantages = mean(advantages, mask, (-1,))
+    everywhere = torch.ones_like(advantages, dtype=torch.bool)
+    row = summary("advantage", advantages, everywhere)
+    row["advantage/min"] = masked_extreme(advantages, everywhere, COMPLETIONS, -1).squeeze(COMPLETIONS)
+    row["advantage/max"] = masked_extreme(advantages, everywhere, COMPLETIONS, 1).squeeze(COMPLETIONS)
+    return row
+
+
+def length_metrics(mask: Tensor, finished: Tensor, correct: Tensor) -> Row:
+    """Mean tokens (the end token counts) of all completions, ended, right and wrong ones; share that was cut off."""
+    lengths = mask.sum(-1)
+    groups = {"mean": torch.ones_like(finished), "finished": finished, "correct": correct, "wrong": ~correct}
+    row = {f"length/{name}": mean(lengths, which, COMPLETIONS) for name, which in groups.items()}
+    return row | {"length/truncated": share(~finished)}
+
+
+def policy_metrics(distributions: Tensor, references: Tensor, rollout: Rollout) -> Row:
+    """Entropy and KL(π‖π_ref) in nats a token, of the policy that sampled, over the states that it visited.
+
+    ``distributions`` and ``references`` are the log-probabilities of the whole vocabulary ``[R, P, G, T, V]``: the
+    exact KL sums over them, k1 and k3 (Schulman, 2020) estimate it from the sampled tokens.
+    """
+    tokens = rollout.completions.unsqueeze(-1)
+    difference = (distributions - references).gather(-1, tokens).squeeze(-1)
+    values = {
+        "policy/entropy": entropy(distributions),
+        "kl/ref_k1": difference,
+        "kl/ref_k3": (-difference).exp() - 1 + difference,
+        "kl/ref_exact": (distributions.exp() * (distributions - references)).sum(-1),
+    }
+    return {name: mean(value, rollout.mask, TOKENS) for name, value in values.items()}
+
+
+def ratio_metrics(log_probs: Tensor, old_log_probs: Tensor, mask: Tensor) -> Row:
+    """Importance ratio ρ over tokens, and KL(π_old‖π) estimated by ρ − 1 − log ρ."""
+    log_ratio = (log_probs - old_log_probs).where(mask, 0.0)
+    ratio = log_ratio.exp()
+    return {
+        "ratio/mean": mean(ratio, mask, TOKENS),
+        "ratio/min": masked_extreme(ratio, mask, TOKENS, -1).squeeze(TOKENS),
+        "ratio/max": masked_extreme(ratio, mask, TOKENS, 1).squeeze(TOKENS),
+        "kl/old": mean(ratio - 1 - log_ratio, mask, TOKENS),
+    }
+
+
+def clip_metrics(clip: Callable, offered: Mapping[str, Tensor]) -> Row:
+    """Share of tokens with an advantage whose policy gradient is exactly zero, at ratios below and above 1.
+
+    Taken from the gradient of the loss itself, so that it holds for every variant without code of its own. The ratio is
+    the token's, or that of the completion (the geometric mean) where it has one advantage and no token has a gradient.
+    """
+    old_log_probs, advantages, mask = offered["old_log_probs"], offered["advantages"], offered["mask"]
+    with torch.enable_grad():
+        log_probs = offered["log_probs"].detach().where(mask, old_log_probs).requires_grad_()
+        losses = call_with(clip, {**offered, "log_probs": log_probs}).where(mask, 0.0)
+        gradient = torch.autograd.grad(losses.sum(), log_probs)[0]
+    stopped = (gradient == 0) & (advantages != 0)
+    whole = (stopped | ~mask).all(-1, keepdim=True) & is_constant(advantages, mask, (-1,))
+    log_ratio = log_probs.detach() - old_log_probs
+    below = masked_mean(log_ratio, mask, (-1,)).where(whole, log_ratio) < 0
+    return {
+        "clip/low": mean(stopped & below, mask, TOKENS),
+        "clip/high": mean(stopped & ~below, mask, TOKENS),
+    }
+
+
+def mismatch_metrics(mismatch: Callable, offered: Mapping[str, Tensor]) -> Row:
+    """KL(π_sampler‖π_old) estimated by κ − 1 − log κ; mean weight that corrects for it, share of tokens of weight 0."""
+    mask, old_log_probs = offered["mask"], offered["old_log_probs"]
+    log_ratio = (old_log_probs - offered["sampler_log_probs"]).where(mask, 0.0)
+    weights = call_with(mismatch, {**offered, "losses": torch.ones_like(old_log_probs)})
+    return {
+        "mismatch/kl": mean(log_ratio.exp() - 1 - log_ratio, mask, TOKENS),
+        "mismatch/weight": mean(weights, mask, TOKENS),
+        "mismatch/dropped": mean(weights == 0, mask, TOKENS),
+    }
+
+
+def over_updates(rows: Sequence[Row]) -> Row:
+    """Join the rows of a step's updates: extremes of extremes, means of the rest."""
+    joined = {}
+    for name in rows[0]:
+        values = torch.stack([row[name] for row in rows])
+        kind = name.rpartition("/")[2]
+        joined[name] = values.amin(0) if kind == "min" else values.amax(0) if kind == "max" else values.mean(0)
+    return joined

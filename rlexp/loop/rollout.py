@@ -1,0 +1,103 @@
+"""Sampling: prompts and a policy to completions, with the log-probabilities of the policy that sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rlexp.core.types import CompletionMask, Completions, PerReplica, PerToken, Prompts, TokenMask
+from rlexp.models.policy import ForwardCache, Policy, gather_log_probs
+from rlexp.tasks import Task
+
+
+class Rollout(NamedTuple):
+    """Prompts and their completions, as they were sampled.
+
+    The mask covers the tokens up to the end token, which counts; elsewhere old_log_probs are 0. ``sampler_log_probs``
+    are those that the tokens were drawn from: the same tensor, unless ``sampler`` has changed them.
+    """
+
+    prompts: Prompts
+    completions: Completions
+    old_log_probs: PerToken
+    mask: TokenMask
+    finished: CompletionMask
+    sampler_log_probs: PerToken
+
+    @property
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """Return every completion behind its prompt and which of these tokens count, ``[R, P, G, L + T]`` each."""
+        prompts = self.prompts.unsqueeze(2).expand(-1, -1, self.mask.shape[2], -1)
+        present = torch.ones_like(prompts, dtype=torch.bool)
+        return torch.cat([prompts, self.completions], -1), torch.cat([present, self.mask], -1)
+
+
+def inverse_cdf(log_probs: Tensor, uniforms: Tensor) -> Tensor:
+    """Sample by the inverse of the cumulative distribution: ``[..., V], [...] -> [...]``."""
+    cumulative = log_probs.exp().cumsum(-1)
+    return (cumulative <= uniforms.unsqueeze(-1) * cumulative[..., -1:]).sum(-1).clamp(max=log_probs.shape[-1] - 1)
+
+
+def most_likely(log_probs: Tensor, uniforms: Tensor) -> Tensor:
+    """Take the most likely token: ``[..., V] -> [...]``; of equal ones the first."""
+    return log_probs.argmax(-1)
+
+
+@torch.no_grad()
+def sample(
+    policy: Policy,
+    task: Task,
+    prompts: Prompts,
+    uniforms: PerToken,
+    temperature: PerReplica,
+    pick: Callable = inverse_cdf,
+    forward_cache: ForwardCache | None = None,
+) -> Rollout:
+    """Complete every prompt G times, at the ``temperature`` of its run; ``uniforms`` are in [0, 1), ``[R, P, G, T]``.
+
+    All T numbers of a completion exist beforehand and tensors keep the width T, so that stopping when every
+    completion of the batch has ended changes no bit of any run. ``forward_cache`` is the policy's, to be written.
+    """
+    # inference mode makes small operations cheaper; compiled code has none, and cannot write to a cache in it
+    with torch.no_grad() if torch.compiler.is_compiling() else torch.inference_mode():
+        tokens, log_probs, decoding = decode(policy, task, prompts, uniforms, temperature, pick, forward_cache)
+        if forward_cache is not None:
+            forward_cache.record(decoding.tokens)
+    after = (0, uniforms.shape[-1] - len(tokens))
+    tokens, log_probs = (F.pad(torch.stack(each, -1), after) for each in (tokens, log_probs))
+    ends = (tokens == task.end).long()
+    mask = ends.cumsum(-1) == ends
+    finished = ends.any(-1) if task.end >= 0 else torch.ones_like(mask[..., 0])
+    old = log_probs.where(mask, 0.0)
+    return Rollout(prompts, tokens.where(mask, max(task.pad, 0)), old, mask, finished, old)
+
+
+def decode(
+    policy: Policy,
+    task: Task,
+    prompts: Prompts,
+    uniforms: PerToken,
+    temperature: PerReplica,
+    pick: Callable,
+    forward_cache: ForwardCache | None,
+) -> tuple[list[Tensor], list[Tensor], Any]:
+    """Return tokens and their log-probabilities, ``[R, P, G]`` a place until all have ended, and the decoding state."""
+    scale = temperature.view(-1, 1, 1, 1)
+    logits, decoding = policy.prefill(prompts, uniforms.shape[2], forward_cache)
+    ended = torch.zeros_like(uniforms[..., 0], dtype=torch.bool)
+    tokens, log_probs = [], []
+    for noise in uniforms.unbind(-1):
+        if tokens:
+            logits, decoding = policy.decode(tokens[-1], decoding)
+        distribution = F.log_softmax(logits / scale, -1)
+        tokens.append(pick(distribution, noise))
+        log_probs.append(gather_log_probs(distribution, tokens[-1]))
+        if task.end >= 0:
+            ended = ended | (tokens[-1] == task.end)
+            if ended.all():
+                break
+    return tokens, log_probs, decoding

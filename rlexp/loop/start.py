@@ -1,0 +1,154 @@
+"""Where the policy starts: ``start(policy, task, seeds) -> problems``, changing the stacked parameters in place.
+
+A start is a function of a run's seed, task, model and start settings alone: variants of a seed begin at one point, and
+temperature, learning rate and the other choices of the run do not enter. All replicas are trained as one stack, and one
+that has arrived is not moved any more, so that its neighbours change nothing. What went wrong is said for each replica,
+an empty text where nothing did. The reference policy begins as a copy of the policy after its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from annotated_types import Gt, Le
+from torch import Tensor, nn
+
+from rlexp.core.masked import masked_mean
+from rlexp.core.streams import Purpose, uniforms
+from rlexp.core.types import Positive, PositiveInt
+from rlexp.loop.optimizer import Adam, Schedule, per_replica
+from rlexp.loop.rewards import score_with
+from rlexp.loop.rollout import Rollout, sample
+from rlexp.models.policy import Policy, gather_log_probs
+from rlexp.models.policy import entropy as entropy_of
+from rlexp.tasks import Task
+
+Share = Annotated[float, Gt(0), Le(1)]
+TOKENS = (-1, -2, -3)
+STEEPEST = 1.0  # norm to which a gradient of the warm-up is clipped
+WIDEST, HALVINGS, NEAR = 2.0**10, 40, 1e-3  # scales that are tried, steps to the right one, how near it must come
+
+
+def random(seeds: Sequence[int]) -> list[str]:
+    """Keep the random initial weights, which are a function of the run's seed alone."""
+    return [""] * len(seeds)
+
+
+def sft(
+    policy: Policy,
+    task: Task,
+    seeds: Sequence[int],
+    *,
+    accuracy: Share,
+    lr: Positive,
+    prompts: PositiveInt,
+    every: PositiveInt,
+    checked: PositiveInt,
+    updates: PositiveInt,
+) -> list[str]:
+    """Supervised warm-up: Adam on −log π of the oracle's completions, mean over tokens, fresh ``prompts`` each time.
+
+    A replica stops at the first check, one ``every`` so many updates, at which the accuracy of samples at temperature 1
+    on ``checked`` held-out prompts, one each, is at least ``accuracy``. It can be above it by what one interval brings
+    and by the error of the check, √(a (1 − a) / checked) at accuracy a. Source: supervised fine-tuning before
+    reinforcement learning, the first step of InstructGPT (arXiv 2203.02155).
+    """
+    rates, one = torch.full((len(seeds),), lr), torch.ones(len(seeds))
+    adam = Adam(policy, Schedule(rates, one, one, updates), STEEPEST * one)
+    reached, below = torch.zeros_like(one), torch.ones_like(one, dtype=torch.bool)
+    for update in range(updates + 1):
+        if update % every == 0:
+            reached = torch.where(below, sampled_accuracy(policy, task, seeds, checked, update), reached)
+            below = below & (reached < accuracy)
+            adam.schedule = adam.schedule._replace(peak=rates.where(below, 0.0))
+        if update == updates or not below.any():
+            break
+        questions = task.prompts(uniforms(seeds, Purpose.START_PROMPTS, update, (prompts, task.draws)), held_out=False)
+        imitation_loss(policy, questions, *task.oracle(questions)).sum().backward()
+        adam.step()
+    short = f"wanted {accuracy:g}; take more start.updates, another start.lr or a lower start.accuracy"
+    return [
+        f"start: sampled accuracy {a:.3f} after {updates} updates, {short}" if b else ""
+        for a, b in zip(reached.tolist(), below.tolist(), strict=True)
+    ]
+
+
+def scaled(
+    policy: Policy,
+    task: Task,
+    seeds: Sequence[int],
+    *,
+    entropy: Positive,
+    accuracy: Share,
+    lr: Positive,
+    prompts: PositiveInt,
+    every: PositiveInt,
+    checked: PositiveInt,
+    updates: PositiveInt,
+) -> list[str]:
+    """``sft``, then all logits times one number, folded into the head, that brings the mean entropy to ``entropy``.
+
+    What stays equal is the most likely token of every state: greedy answers and greedy accuracy are those of ``sft``
+    with the same settings (but for ties within rounding). Sampled accuracy is not: it moves towards the greedy one when
+    the policy is sharpened, away from it when it is flattened. The entropy, in nats a token at temperature 1, is that
+    over the states that samples of the ``sft`` policy visit on ``checked`` held-out prompts.
+    Source: temperature scaling (arXiv 1706.04599), which changes no most likely token.
+    """
+    knobs = dict(accuracy=accuracy, lr=lr, prompts=prompts, every=every, checked=checked, updates=updates)
+    problems = sft(policy, task, seeds, **knobs)
+    with torch.no_grad():
+        visited = answers(policy, task, seeds, checked, updates + 1)
+        scale, reached = scale_to(entropy, policy(visited.prompts, visited.completions), visited.mask)
+        for parameter in policy.head_parameters():
+            parameter.mul_(per_replica(scale, parameter))
+    missed = ((reached - entropy).abs() > NEAR).tolist()
+    text = f"wanted {entropy:g} nats a token: no scale of the logits between 1/{WIDEST:g} and {WIDEST:g} gives that"
+    return [
+        a or (f"start: entropy {b:.3f}, {text}" if c else "") for a, b, c in zip(problems, reached, missed, strict=True)
+    ]
+
+
+def imitation_loss(policy: nn.Module, prompts: Tensor, completions: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean of −log π over the tokens of one completion ``[R P T]`` for each prompt ``[R P L]``: ``[R]``."""
+    completions = completions.unsqueeze(2)
+    log_probs = F.log_softmax(policy(prompts, completions), -1)
+    losses = -gather_log_probs(log_probs, completions)
+    return masked_mean(losses, mask.unsqueeze(2), TOKENS).squeeze(TOKENS)
+
+
+def answers(policy: Policy, task: Task, seeds: Sequence[int], prompts: int, at: int) -> Rollout:
+    """Sample one completion for each of the held-out prompts of a start, which are always the same."""
+    questions = task.prompts(uniforms(seeds, Purpose.START_CHECKS, 0, (prompts, task.draws)), held_out=True)
+    noise = uniforms(seeds, Purpose.START_SAMPLING, at, (prompts, 1, task.cap))
+    return sample(policy, task, questions, noise, torch.ones(len(seeds)))
+
+
+def sampled_accuracy(policy: Policy, task: Task, seeds: Sequence[int], prompts: int, at: int) -> Tensor:
+    """Return the share of correct completions, ``[R]``."""
+    rollout = answers(policy, task, seeds, prompts, at)
+    return score_with(task, rollout).correct.float().mean(-1).mean(-1)
+
+
+def scale_to(entropy: float, logits: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Bisect for the scale of ``logits`` ``[R P G T V]`` with this mean entropy over tokens; return both, ``[R]``.
+
+    Entropy falls as the scale rises.
+    """
+
+    def mean_entropy(scale: Tensor) -> Tensor:
+        distributions = F.log_softmax(logits * per_replica(scale, logits), -1)
+        return masked_mean(entropy_of(distributions), mask, TOKENS).squeeze(TOKENS)
+
+    low, high = (torch.full_like(logits[:, 0, 0, 0, 0], bound) for bound in (1 / WIDEST, WIDEST))
+    for _ in range(HALVINGS):
+        middle = (low * high).sqrt()
+        flat = mean_entropy(middle) > entropy
+        low, high = middle.where(flat, low), high.where(flat, middle)
+    scale = (low * high).sqrt()
+    return scale, mean_entropy(scale)
+
+
+STARTS = {"random": random, "sft": sft, "scaled": scaled}

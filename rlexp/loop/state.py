@@ -1,0 +1,101 @@
+"""The train state: everything that a step works on, for R runs that train as one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from torch import Tensor
+
+from rlexp.core.streams import Purpose, uniforms
+from rlexp.core.types import CompletionMask, Completions, PerCompletion, PerReplica, PerToken, Prompts, TokenMask
+from rlexp.loop.optimizer import Adam
+from rlexp.loop.rollout import sample
+from rlexp.loop.variant import Variant
+from rlexp.models.policy import Policy, TokenLogProbs
+from rlexp.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of the state: stacked parameters ``[R, ...]``, and the optimiser that trains it (None: nothing does).
+
+    ``replicas`` are those that have this network, None for all; the rows of the others are never read or saved.
+    """
+
+    module: Policy
+    optimizer: Adam | None = None
+    replicas: frozenset[int] | None = None
+
+
+def token_log_probs(policy: Policy, *inputs: Tensor, **options: object) -> TokenLogProbs:
+    """``policy.log_probs`` as a function, so that it can be compiled."""
+    return policy.log_probs(*inputs, **options)
+
+
+@dataclass(frozen=True)
+class TrainState:
+    """R runs that train as one batch: what they share, and what is each run's own, ``[R]``.
+
+    ``networks`` are known by name: ``policy``, ``reference`` and, where a variant asks for it, ``teacher``. ``blocks``
+    are the variants, in the order of the replicas, each with the number of replicas that it owns. ``memory`` holds what
+    runs remember from step to step, ``[R, ...]``; beside the weights it is the only part that a step changes.
+    ``sample`` and ``log_probs`` are functions of a policy, compiled where the config asks for that.
+    """
+
+    task: Task
+    networks: dict[str, Network]
+    blocks: Sequence[tuple[Variant, int]]
+    seeds: Sequence[int]
+    temperature: PerReplica
+    memory: dict[str, Tensor]
+    prompts: int
+    group: int
+    inner_steps: int
+    minibatches: int
+    sample: Callable = sample
+    log_probs: Callable = token_log_probs
+
+    @property
+    def policy(self) -> Policy:
+        """The network that samples and is trained."""
+        return self.networks["policy"].module
+
+    @property
+    def reference(self) -> Policy:
+        """The network that the KL penalty is measured against."""
+        return self.networks["reference"].module
+
+    @property
+    def optimizer(self) -> Adam:
+        """The policy's optimiser."""
+        return self.networks["policy"].optimizer
+
+    def uniforms(self, purpose: Purpose, step: int, *shape: int, round: int = 0) -> Tensor:
+        """Each run's own random numbers in [0, 1) for a purpose at a step, ``[R, *shape]``."""
+        return uniforms(self.seeds, purpose, step, shape, self.temperature.device, round)
+
+    @cached_property
+    def requested(self) -> frozenset[str]:
+        """Names of the tensors that some variant asks for."""
+        return frozenset().union(*(variant.requested for variant, _ in self.blocks))
+
+
+class Experience(NamedTuple):
+    """A rollout and what it was worth.
+
+    ``mask`` leaves out completions and tokens filtered from the loss, ``keep`` says which completions are in the
+    statistics; ``rewards`` are those after shaping and KL in the reward, NaN where there is none.
+    """
+
+    prompts: Prompts
+    completions: Completions
+    old_log_probs: PerToken
+    ref_log_probs: PerToken
+    mask: TokenMask
+    keep: CompletionMask
+    rewards: PerCompletion
+    advantages: PerToken
+    sampler_log_probs: PerToken

@@ -1,0 +1,185 @@
+"""The algorithm box: one training step, from prompts to new weights. Read it beside a paper's pseudo-code.
+
+A ``variant`` holds one choice on each axis. ``call_with`` hands an axis function the tensors that it asks for by name,
+of those offered here. Each variant owns a contiguous block of replicas, and ``by_block`` applies its functions to that
+block; policy, sampling and optimiser are one call for all. Shapes: R replicas, P prompts, G completions, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rlexp.core.blocks import by_block, minibatches
+from rlexp.core.masked import count, per_token
+from rlexp.core.memory import apply_updates
+from rlexp.core.registry import call_with, requested_names
+from rlexp.core.streams import Purpose
+from rlexp.core.types import PerCompletion, PerReplica, PerToken, PerVocabulary
+from rlexp.loop import metrics
+from rlexp.loop.dynamic_sampling import Groups, sample_groups
+from rlexp.loop.requested import requested_tensors
+from rlexp.loop.rewards import Rewards, score
+from rlexp.loop.rollout import Rollout
+from rlexp.loop.state import Experience, TrainState
+from rlexp.loop.variant import Variant
+from rlexp.models.policy import ForwardCache
+
+TOKENS = (-1, -2, -3)
+
+
+class Collected(NamedTuple):
+    """What a step learns from; ``reference`` are the reference's log-probabilities, known where it is measured."""
+
+    groups: Groups
+    rewards: Rewards
+    reference: PerVocabulary | None
+    experience: Experience
+
+
+def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
+    """Sample, score, weigh, then update the weights; return what was sampled and, if ``measure``, the metrics."""
+    collected = collect(state, step, measure)
+    groups, experience = collected.groups, collected.experience
+    row = {"tokens": groups.tokens, "completions": groups.rounds * state.prompts * state.group}
+    if measure:
+        row |= metrics.rollout_metrics(state, groups, collected.rewards, collected.reference, experience)
+    mean_tokens = count(experience.mask, TOKENS, experience.advantages.dtype).squeeze(TOKENS).clamp(min=1)
+    mean_tokens = mean_tokens / state.minibatches
+    parts = [*minibatches(experience, state.prompts, state.minibatches)] * state.inner_steps
+    cache = groups.forward_cache and groups.forward_cache.slice_prompts(slice(state.prompts // state.minibatches))
+    rows = [update(state, parts[0], mean_tokens, measure, cache)]
+    rows += [update(state, part, mean_tokens, measure) for part in parts[1:]]
+    update_reference(state, step)
+    state.memory.update(by_block(update_memory, state.blocks, state.memory, experience))
+    return row | metrics.over_updates(rows) if measure else row
+
+
+def collect(state: TrainState, step: int, measure: bool = False) -> Collected:
+    """Sample completions, score them, turn rewards into advantages; learns nothing: done twice, it gives the same."""
+    groups = sample_groups(state, step)
+    rewards = score(state, groups.rollout)
+    reference = reference_distributions(state, groups.rollout) if measure else None
+    tensors = requested_tensors(state, step, groups, rewards, reference)
+    experience = by_block(weigh, state.blocks, groups.rollout, rewards.total, tensors)
+    return Collected(groups, rewards, reference, experience)
+
+
+def weigh(variant: Variant, rollout: Rollout, rewards: PerCompletion, tensors: Mapping[str, Tensor]) -> Experience:
+    """Rewards ``[R P G]`` to advantages ``[R P G T]``: shape, penalise, filter, normalise, ask the teacher.
+
+    ``norm`` is offered the result whole and in parts, of which it takes one or the other: rewards = outcomes −
+    Σ_t token_penalties = rewards of the task + adjustments. A completion outside the statistics, because of the filter
+    or because it has no reward (NaN), has advantage 0: its distance from a group that it is not part of has no scale.
+    """
+    offered = {**rollout._asdict(), **tensors, "rewards": rewards, "lengths": rollout.mask.to(rewards.dtype).sum(-1)}
+    outcomes = call_with(variant.shaping, offered)
+    token_penalties = reward_penalties(variant, rollout, tensors)
+    final = outcomes - token_penalties.sum(-1)
+    scored = ~final.isnan()
+    parts = {"rewards": final, "outcomes": outcomes, "adjustments": final - rewards}
+    offered |= {name: values.where(scored, 0.0) for name, values in parts.items()} | {"scored": scored}
+    keep = call_with(variant.filter_statistics, offered) & scored
+    mask = rollout.mask & per_token(call_with(variant.filter_loss, offered), rollout.mask)
+    advantages = call_with(variant.norm, offered | {"keep": keep, "token_penalties": token_penalties})
+    advantages = per_token(advantages, mask).where(keep.unsqueeze(-1), 0.0).expand(mask.shape)
+    advantages = call_with(variant.teacher, offered | {"advantages": advantages})
+    return Experience(
+        prompts=rollout.prompts,
+        completions=rollout.completions,
+        old_log_probs=rollout.old_log_probs,
+        ref_log_probs=tensors["ref_log_probs"],
+        mask=mask,
+        keep=keep,
+        rewards=final,
+        advantages=advantages,
+        sampler_log_probs=rollout.sampler_log_probs,
+    )
+
+
+def reward_penalties(variant: Variant, rollout: Rollout, tensors: Mapping[str, Tensor]) -> PerToken:
+    """What KL in the reward takes off each token, 0 outside the mask; there π is π_old."""
+    if not variant.kl_in_reward:
+        return torch.zeros_like(rollout.old_log_probs)
+    offered = {"log_probs": rollout.old_log_probs, "ref_log_probs": tensors["ref_log_probs"]}
+    penalties = call_with(variant.kl, rollout._asdict() | offered)
+    coef = variant.kl_in_reward * tensors["kl_factor"][..., None, None, None]
+    return (coef * penalties).where(rollout.mask, 0.0)
+
+
+def update(
+    state: TrainState, part: Experience, mean_tokens: PerReplica, measure: bool, cache: ForwardCache | None = None
+) -> metrics.Row:
+    """One optimiser step on a minibatch; return its metrics, taken before the weights change.
+
+    ``mean_tokens``: see ``agg.token``. ``cache`` is that of sampling the minibatch, while the weights are those that
+    sampled.
+    """
+    optimizer = state.optimizer
+    bonus = any(variant.entropy_coef for variant, _ in state.blocks)
+    log_probs, entropies = state.log_probs(
+        state.policy, part.prompts, part.completions, state.temperature, entropies=bonus, forward_cache=cache
+    )
+    tensors = state.memory | {"mean_tokens": mean_tokens}
+    tensors["progress"] = torch.full_like(mean_tokens, optimizer.progress)
+    if "uniforms" in state.requested:
+        tensors["uniforms"] = state.uniforms(Purpose.LOSS, optimizer.updates, *part.mask.shape[1:])
+    entropies = torch.zeros_like(log_probs) if entropies is None else entropies
+    losses = by_block(loss_terms, state.blocks, log_probs, entropies, part, tensors)
+    losses["loss/total"] = sum(losses.values())
+    losses["loss/total"].sum().backward()
+    row = {"optim/lr": optimizer.schedule.rates(optimizer.updates), "optim/grad_norm": optimizer.step()}
+    if measure:
+        row |= {name: loss.detach() for name, loss in losses.items()}
+        row |= by_block(metrics.update_metrics, state.blocks, log_probs.detach(), part, tensors)
+    return row
+
+
+def loss_terms(
+    variant: Variant, log_probs: PerToken, entropies: PerToken, part: Experience, tensors: Mapping[str, Tensor]
+) -> dict[str, PerReplica]:
+    """Return the terms of the loss; their sum is what is minimised.
+
+    All are aggregated in the same way, as in verl and OpenRLHF (TRL averages the entropy over tokens).
+    """
+    offered = {**part._asdict(), **tensors, "log_probs": log_probs.where(part.mask, part.old_log_probs)}
+
+    def aggregate(losses: PerToken) -> PerReplica:
+        return call_with(variant.agg, offered | {"losses": losses})
+
+    losses = call_with(variant.clip, offered)
+    policy = aggregate(call_with(variant.mismatch, offered | {"losses": losses}))
+    terms = {"loss/policy": policy, "loss/kl": torch.zeros_like(policy), "loss/entropy": torch.zeros_like(policy)}
+    if variant.kl_in_loss:
+        coef = variant.kl_in_loss * tensors["kl_factor"]
+        terms["loss/kl"] = coef * aggregate(call_with(variant.kl, offered))
+    if variant.entropy_coef:
+        terms["loss/entropy"] = -variant.entropy_coef * aggregate(entropies)
+    return terms
+
+
+@torch.no_grad()
+def update_reference(state: TrainState, step: int) -> None:
+    """Let the references of the variants that have one that moves follow their policies."""
+
+    def moved(variant: Variant, reference: Tensor, policy: Tensor) -> dict[str, Tensor]:
+        offered = {"reference": reference, "policy": policy, "step": step}
+        return {"reference": call_with(variant.reference, offered)}
+
+    if any("policy" in requested_names(variant.reference) for variant, _ in state.blocks):
+        for reference, policy in zip(state.reference.parameters(), state.policy.parameters(), strict=True):
+            reference.copy_(by_block(moved, state.blocks, reference, policy)["reference"])
+
+
+def update_memory(variant: Variant, memory: Mapping[str, Tensor], experience: Experience) -> dict[str, Tensor]:
+    """Return the memories after a step; they are offered the experience, with rewards 0 outside the statistics."""
+    rewards = experience.rewards.where(experience.keep, 0.0)
+    return apply_updates(variant, memory, experience._asdict() | {"rewards": rewards})
+
+
+def reference_distributions(state: TrainState, rollout: Rollout) -> PerVocabulary:
+    """Return the reference's log-probabilities of the whole vocabulary at every token of the rollout."""
+    return state.reference.distributions(rollout.prompts, rollout.completions, state.temperature).detach()

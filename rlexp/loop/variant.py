@@ -1,0 +1,59 @@
+"""A variant: one choice on every axis, as the bound functions that the training step calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from rlexp.core.facts import facts_of
+from rlexp.core.memory import Memory
+from rlexp.core.registry import requested_names
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The bound functions of one choice on every axis, what they remember, and the weights of the penalties.
+
+    ``refill`` keeps or drops whole groups in up to ``refill_rounds`` rounds of sampling. ``kl`` enters the loss with
+    the weight ``kl_in_loss`` and the reward with ``kl_in_reward``, of which at most one is not 0.
+    """
+
+    shaping: Callable
+    filter_loss: Callable
+    filter_statistics: Callable
+    refill: Callable
+    refill_rounds: int
+    norm: Callable
+    teacher: Callable
+    clip: Callable
+    agg: Callable
+    kl: Callable
+    reference: Callable
+    memories: Mapping[str, Memory]
+    sampler: Callable
+    mismatch: Callable
+    kl_in_loss: float
+    kl_in_reward: float
+    entropy_coef: float
+
+    @property
+    def penalised(self) -> bool:
+        """Whether the KL penalty has a weight, wherever it is placed."""
+        return bool(self.kl_in_loss or self.kl_in_reward)
+
+    @property
+    def samples_exactly(self) -> bool:
+        """Whether tokens are drawn from the policy itself."""
+        return facts_of(self.sampler).neutral
+
+    @cached_property
+    def requested(self) -> frozenset[str]:
+        """Names of the tensors that any of its functions asks for; a penalty without a weight asks for nothing.
+
+        The sampler, the refill and the reference are left out: they are called with what is at hand where they act.
+        """
+        functions = [self.shaping, self.filter_loss, self.filter_statistics, self.norm, self.teacher]
+        functions += [self.clip, self.mismatch, self.agg, *(memory.update for memory in self.memories.values())]
+        functions += [self.kl] if self.penalised else []
+        return frozenset(name for function in functions for name in requested_names(function))

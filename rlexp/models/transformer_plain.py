@@ -1,0 +1,113 @@
+"""The transformer as a textbook has it: the whole sequence once more for every token, gradients by autograd.
+
+The readable twin of ``transformer`` and the oracle of its tests: the same parameters by name, the same initial draws,
+the same numbers up to rounding, several times slower.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from rlexp.core.exact import Softmax, bmm
+from rlexp.core.types import Completions, NextToken, NextTokens, PerVocabulary, PositiveInt, Prompts, TokenMask
+from rlexp.models.layers import Embedding, Init, Projection, layer_norm
+from rlexp.models.policy import StackedPolicy
+from rlexp.models.shapes import AttentionBias, Sequences
+from rlexp.tasks.task import Task
+
+
+class Prefix(NamedTuple):
+    """Every completion so far behind its prompt, and which of these tokens are no padding."""
+
+    tokens: Completions
+    present: TokenMask
+
+    def extended(self, tokens: Completions) -> Prefix:
+        """Return the prefix with ``tokens`` behind it; these all count."""
+        present = torch.ones_like(tokens, dtype=torch.bool)
+        return Prefix(torch.cat([self.tokens, tokens], -1), torch.cat([self.present, present], -1))
+
+
+class Dense(Projection):
+    """x W without bias."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[R, ..., in] -> [R, ..., out]``."""
+        return bmm(x.flatten(1, -2), self.weight).view(*x.shape[:-1], self.weight.shape[-1])
+
+
+class PlainBlock(nn.Module):
+    """x + attention(norm(x)), then x + feed-forward(norm(x)) with a ReLU."""
+
+    def __init__(self, init: Init, width: int, heads: int, feedforward: int):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = Dense(init, width, 3 * width), Dense(init, width, width)
+        self.up, self.down = Dense(init, width, feedforward), Dense(init, feedforward, width)
+
+    def attention(self, x: Sequences, bias: AttentionBias) -> Sequences:
+        """softmax(Q Kᵀ / √D + bias) V for each head (Vaswani et al., arXiv 1706.03762, eq. 1)."""
+        by_head = self.qkv(x).unflatten(-1, (3, self.heads, -1)).movedim((-3, -2), (0, 3))
+        query, key, value = by_head.contiguous().unbind(0)  # [R, N, H, T, D] each
+        scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+        return self.out((Softmax.apply(scores, bias) @ value).transpose(2, 3).flatten(3))
+
+    def forward(self, x: Sequences, bias: AttentionBias) -> Sequences:
+        """Return the outputs at all tokens; ``bias`` bars keys from queries."""
+        x = x + self.attention(layer_norm(x), bias)
+        return x + self.down(self.up(layer_norm(x)).relu())
+
+
+class PlainTransformer(StackedPolicy):
+    """Token and position embeddings, ``layers`` blocks, a last norm and a head; left padding is never attended to."""
+
+    def __init__(
+        self,
+        init: Init,
+        task: Task,
+        *,
+        width: PositiveInt,
+        layers: PositiveInt,
+        heads: PositiveInt,
+        feedforward: PositiveInt,
+    ):
+        super().__init__()
+        self.pad = task.pad
+        self.tokens = Embedding(init, task.vocabulary, width, std=0.5)
+        self.positions = Embedding(init, task.prompt_length + task.cap, width, std=0.5)
+        self.blocks = nn.ModuleList(PlainBlock(init, width, heads, feedforward) for _ in range(layers))
+        self.head = Dense(init, width, task.vocabulary)
+
+    def next_token_logits(self, prefix: Prefix) -> PerVocabulary:
+        """Return the logits after every token."""
+        tokens, present = prefix.tokens.flatten(1, 2), prefix.present.flatten(1, 2)  # [R, N, T]
+        x = self.tokens(tokens) + self.positions((present.cumsum(-1) - 1).clamp(min=0))
+        future = torch.ones(tokens.shape[-1], tokens.shape[-1], dtype=torch.bool, device=tokens.device).triu(1)
+        barred = future | ~present[..., None, :]
+        bias = torch.zeros(barred.shape, device=tokens.device).masked_fill_(barred, -1e9).unsqueeze(2)
+        for block in self.blocks:
+            x = block(x, bias)
+        return self.head(layer_norm(x)).unflatten(1, prefix.tokens.shape[1:3])
+
+    def repeat_prompts(self, prompts: Prompts, group: int) -> Prefix:
+        """Return every prompt once for each completion of its group."""
+        tokens = prompts.unsqueeze(2).expand(-1, -1, group, -1)
+        return Prefix(tokens, tokens != self.pad)
+
+    def prefill(self, prompts: Prompts, group: int, forward_cache: None = None) -> tuple[NextToken, Prefix]:
+        """Return the logits of the first completion token, and the prompts."""
+        prefix = self.repeat_prompts(prompts, group)
+        return self.next_token_logits(prefix)[..., -1, :], prefix
+
+    def decode(self, tokens: NextTokens, state: Prefix) -> tuple[NextToken, Prefix]:
+        """Return the logits after one more token of every completion, and all tokens so far."""
+        prefix = state.extended(tokens.unsqueeze(-1))
+        return self.next_token_logits(prefix)[..., -1, :], prefix
+
+    def logits(self, prompts: Prompts, completions: Completions, forward_cache: None = None) -> PerVocabulary:
+        """Return the logits of every completion token."""
+        prefix = self.repeat_prompts(prompts, completions.shape[2]).extended(completions[..., :-1])
+        return self.next_token_logits(prefix)[..., prompts.shape[-1] - 1 :, :]

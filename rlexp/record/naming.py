@@ -1,0 +1,48 @@
+"""Names of runs and variants, made of the overrides that tell them apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from hashlib import sha256
+
+from rlexp.core.hydra_compat import register_resolver
+
+LONGEST = 80
+# Keys that change nothing that a run computes: a sweep can be continued with other threads or another logger, and with
+# `resume=failed`, in the folders that it has.
+WITHOUT_EFFECT = {"logger", "threads", "resume", "checkpoint_every", "baseline"}
+NOT_IN_NAMES = re.compile(r"[^\w=.,+~@\[\]{}-]+")
+
+
+def key_of(override: str) -> str:
+    """`+norm.eps=1` → `norm.eps`."""
+    return override.partition("=")[0].lstrip("+~")
+
+
+def result_overrides(overrides: Sequence[str]) -> list[str]:
+    """Return the overrides that results depend on."""
+    return [override for override in overrides if key_of(override).partition(".")[0] not in WITHOUT_EFFECT]
+
+
+def variant_name(overrides: Sequence[str]) -> str:
+    """The overrides that results depend on, without the seed, joined by commas; `default` if there are none."""
+    return ",".join(override for override in result_overrides(overrides) if key_of(override) != "seed") or "default"
+
+
+def run_name(overrides: Sequence[str]) -> str:
+    """A folder's name for the run with these overrides, the seed last: `norm=local,seed=3`."""
+    variant = [override for override in result_overrides(overrides) if key_of(override) != "seed"]
+    seed = [override for override in overrides if key_of(override) == "seed"]
+    return ",".join(folder_name(",".join(part)) for part in (variant, seed) if part) or "default"
+
+
+def folder_name(text: str) -> str:
+    """`text` if it can be a folder's name, else what of it can be, and a hash: different texts stay different."""
+    safe = NOT_IN_NAMES.sub("_", text)
+    if safe == text and len(text) <= LONGEST:
+        return text
+    return f"{safe[:LONGEST]}~{sha256(text.encode()).hexdigest()[:8]}"
+
+
+register_resolver("run_name", run_name, replace=True)

@@ -1,0 +1,167 @@
+"""How training is going: a live display on a terminal, now and then a line elsewhere; always on stderr."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from rich import progress as rich_progress
+from rich.console import Console, RenderableType
+from rich.table import Column
+from rich.text import Text
+
+from rlexp.record.standings import Standings
+
+SECONDS_BETWEEN_LINES = 10.0
+DRAWINGS_PER_SECOND = 2
+LONGEST_TITLE = 40  # of a live display
+
+
+class QuietConsole(Console):
+    """A console whose reader may go away: Rich's own ends the process then, and training goes on without it."""
+
+    def on_broken_pipe(self) -> None:
+        """Print nothing more."""
+        self.quiet = True
+
+
+def stderr() -> Console:
+    """Return the console of stderr; FORCE_COLOR may colour a file, but must not animate it."""
+    return QuietConsole(stderr=True, force_interactive=None if sys.stderr.isatty() else False)
+
+
+def narrow() -> Column:
+    """Return a column that leaves the others their place beside a long name."""
+    return Column(no_wrap=True, overflow="ellipsis", max_width=LONGEST_TITLE)
+
+
+class SpeedColumn(rich_progress.ProgressColumn):
+    """Steps a second, or seconds a step."""
+
+    def render(self, task: rich_progress.Task) -> Text:
+        """Empty until two steps were logged."""
+        return Text(speed(task.speed) if task.speed else "")
+
+
+class Display(rich_progress.Progress):
+    """A bar, and below it a table of the variants."""
+
+    def __init__(self, rewards: Standings, console: Console, clock: Callable[[], float]):
+        self.rewards = rewards
+        super().__init__(
+            rich_progress.TextColumn("{task.description}", style="bold", markup=False, table_column=narrow()),
+            rich_progress.BarColumn(),
+            rich_progress.MofNCompleteColumn(),
+            SpeedColumn(),
+            rich_progress.TimeRemainingColumn(),
+            rich_progress.TextColumn("left"),
+            console=console,
+            get_time=clock,
+            refresh_per_second=DRAWINGS_PER_SECOND,
+            speed_estimate_period=math.inf,
+            redirect_stdout=sys.stdout.isatty(),  # what goes to a file or a pipe still goes there
+            redirect_stderr=sys.stderr.isatty(),
+        )
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Return what is drawn, from top to bottom."""
+        yield from super().get_renderables()
+        yield self.rewards.table()
+
+
+class Progress:
+    """Context manager that shows the training of runs, given by their variants; ``update`` costs microseconds.
+
+    A live display draws itself, twice a second; without a terminal a line is printed at the start, at most every ten
+    seconds, and at the end.
+    """
+
+    def __init__(
+        self,
+        variants: Sequence[str],
+        steps: int,
+        title: str = "rlexp",
+        *,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.steps, self.title, self.clock = steps, title, clock
+        self.console = console or stderr()
+        self.rewards = Standings(variants)
+        self.display = Display(self.rewards, self.console, clock)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Progress:
+        self.display.add_task(self.title, total=self.steps)
+        (self.task,) = self.display.tasks
+        self.printed = self.clock()
+        if self.console.is_interactive:
+            streams = sys.stdout, sys.stderr
+            self._stack.enter_context(self.display)
+            self._stack.enter_context(
+                swapped_streams(dict(zip(map(id, streams), (sys.stdout, sys.stderr), strict=True)))
+            )
+        else:
+            runs, variants = len(self.rewards.variants), len(self.rewards.labels)
+            self._print(f"{self.steps} steps" + (f" · runs: {runs} · variants: {variants}" if runs > 1 else ""))
+        return self
+
+    def update(self, step: int, alive: Sequence[bool], rewards: Sequence[float]) -> None:
+        """Show a logged step. The sequences must not be changed afterwards."""
+        self.rewards.update(alive, rewards)
+        self.display.advance(self.task.id, step - self.task.completed)  # the first one does not count for the speed
+        if not self.console.is_interactive and self.clock() - self.printed >= SECONDS_BETWEEN_LINES:
+            self.printed = self.clock()
+            self._print(self.line(ended=False))
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+        if not self.console.is_interactive:
+            self._print(self.line(ended=True))
+
+    def line(self, ended: bool) -> str:
+        """Steps, runs, speed, times and rewards in one line of text, as far as they are known."""
+        task, alive = self.task, self.rewards.alive
+        parts = [f"step {task.completed}/{self.steps}"]
+        if len(alive) > 1:
+            parts.append(f"{sum(map(bool, alive))} of {len(alive)} runs alive")
+        if task.speed:
+            parts.append(speed(task.speed))
+        if task.time_remaining is not None and not ended:
+            parts.append(f"{duration(task.time_remaining)} left")
+        return " · ".join([*parts, f"{duration(task.elapsed)} elapsed", f"reward {self.rewards.line()}"])
+
+    def _print(self, text: str) -> None:
+        self.console.print(f"[{self.title}] {text}", soft_wrap=True, markup=False, highlight=False)
+
+
+def speed(rate: float) -> str:
+    """Steps a second, or seconds a step where that is more than one."""
+    return f"{rate:.1f} steps/s" if rate >= 1 else f"{1 / rate:.1f} s/step"
+
+
+def duration(seconds: float | int) -> str:
+    """Two units at most: 9 s, 1 min 32 s, 2 h 5 min."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+@contextmanager
+def swapped_streams(swap: dict[int, object]) -> Iterator[None]:
+    """Point the root's log handlers, which keep the stream they were made with, to other streams for a while."""
+    handlers = [item for item in logging.root.handlers if id(getattr(item, "stream", None)) in swap]
+    streams = [item.stream for item in handlers]
+    for handler in handlers:
+        handler.setStream(swap[id(handler.stream)])
+    try:
+        yield
+    finally:
+        for handler, stream in zip(handlers, streams, strict=True):
+            handler.setStream(stream)

@@ -1,0 +1,113 @@
+"""Which code trains a run: version and hash of its files and, in a git checkout, commit and what differs from it.
+
+    {"version": "0.1.0", "files": "8b1f0c2d9e4a7f36", "commit": "…", "dirty": true, "diff": "…"}
+
+``files`` says whether two runs had the same code, wherever it was installed: it is a hash of all Python files of the
+package. ``commit``, ``dirty`` and ``diff`` are null where the package is no part of a git checkout. YAML files count as
+changes of a checkout but not in ``files``: a run's own config is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from difflib import unified_diff
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from rlexp import __version__
+
+CODE_FILE = "code.jsonl"
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ("rlexp", "hydra_plugins/rlexp_launcher", "conf")  # below ROOT; an installed one has conf in rlexp
+LONGEST_DIFF = 20_000  # characters
+SECONDS_FOR_GIT = 10.0
+OF_ANOTHER_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"}
+
+Code = dict[str, Any]
+
+
+@cache
+def code() -> Code:
+    """Return what is known of the code of this process, as it was when this was first asked."""
+    return {"version": __version__, "files": files_hash(ROOT), **checkout(ROOT)}
+
+
+def files_hash(root: Path) -> str:
+    """Return a hash of the names and contents of the package's Python files."""
+    digest = sha256()
+    for part in PACKAGE:
+        for file in sorted((root / part).rglob("*.py")):
+            digest.update(f"{file.relative_to(root).as_posix()}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def checkout(root: Path) -> Code:
+    """Return the commit, whether the package differs from it, and how; None for each if git does not track it."""
+    tracked = git(root, "ls-files", "--error-unmatch", "rlexp/__init__.py") is not None
+    commit = git(root, "rev-parse", "HEAD") if tracked else None
+    if commit is None:
+        return {"commit": None, "dirty": None, "diff": None}
+    tracked_changes = git(root, "diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--", *PACKAGE) or ""
+    listed = git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", *PACKAGE) or ""
+    diff = tracked_changes + "".join(new_file(root, name) for name in listed.split("\0") if name)
+    return {"commit": commit.strip(), "dirty": bool(diff), "diff": shortened(diff)}
+
+
+def git(root: Path, *arguments: str) -> str | None:
+    """Return what git prints; None if it fails, is missing or takes too long. Writes nothing, the index included."""
+    environment = {name: value for name, value in os.environ.items() if name not in OF_ANOTHER_REPOSITORY}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments],
+            capture_output=True,
+            check=True,
+            env=environment | {"GIT_OPTIONAL_LOCKS": "0"},
+            timeout=SECONDS_FOR_GIT,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode("utf-8", errors="replace")
+
+
+def new_file(root: Path, name: str) -> str:
+    """Return a file that git does not know yet as a diff."""
+    try:
+        lines = (root / name).read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    except OSError:
+        lines = []
+    return "".join(unified_diff([], lines, "/dev/null", f"b/{name}")) or f"+++ b/{name}\n"
+
+
+def shortened(diff: str) -> str:
+    """Return a diff that is not too long for a summary, and how much of it is missing."""
+    left_out = len(diff) - LONGEST_DIFF
+    return diff if left_out <= 0 else f"{diff[:LONGEST_DIFF]}\n[{left_out} more characters left out]\n"
+
+
+def trained_by(folder: Path, step: int, now: Code) -> list[Code]:
+    """Return which code trained the run in a folder, each from which step, if ``now`` goes on with it after ``step``.
+
+    That of a step whose rows are trained anew is forgotten; code that was there already is not listed twice.
+    """
+    earlier = [entry for entry in history(folder) if entry["step"] < step]
+    same = earlier and earlier[-1]["files"] == now["files"]
+    return earlier if same else [*earlier, {"step": max(step, 0), **now}]
+
+
+def history(folder: Path) -> list[Code]:
+    """Read which code has trained the run in a folder; nothing where none has, or where it cannot be read."""
+    try:
+        return list(entries((folder / CODE_FILE).read_text(encoding="utf-8").splitlines()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def entries(lines: Sequence[str]) -> Iterator[Code]:
+    """Yield what the lines hold; KeyError if one is of something else."""
+    for entry in map(json.loads, lines):
+        yield {"step": int(entry["step"]), "files": str(entry["files"])} | entry

@@ -1,0 +1,53 @@
+"""A few completions of the policy as text, with what they earn: the files' answer to "what does it write by now?"."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from rlexp.core.masked import masked_mean
+from rlexp.loop.state import TrainState
+from rlexp.loop.step import collect
+
+PROMPTS, COMPLETIONS = 2, 4  # of each moment
+Sample = dict[str, Any]
+
+
+def moments(steps: int) -> set[int]:
+    """Steps after which samples are kept: before training, half-way, at the end."""
+    return {0, steps // 2, steps}
+
+
+@torch.no_grad()
+def samples(state: TrainState, step: int) -> list[list[Sample]]:
+    """For each run, the first completions of the rollout that step ``step + 1`` draws, or would draw.
+
+    Judged as a whole rollout, since advantages compare a completion with others. ``reward`` is before shaping,
+    ``advantage`` the mean over tokens of what the variant makes of it. Changes nothing: the same random numbers give
+    the next step the same rollout.
+    """
+    groups, rewards, _, experience = collect(state, step + 1)
+    render, rollout, mask = state.task.render, groups.rollout, groups.rollout.mask
+    advantages = masked_mean(experience.advantages, mask, (-1,)).squeeze(-1)
+    return [
+        [
+            {
+                "step": step,
+                "prompt": render(rollout.prompts[run, p].tolist()),
+                "completion": render(rollout.completions[run, p, g][mask[run, p, g]].tolist()),
+                "correct": bool(rewards.correct[run, p, g]),
+                "reward": _number(rewards.total[run, p, g]),
+                "advantage": _number(advantages[run, p, g]),
+            }
+            for p in range(min(PROMPTS, state.prompts))
+            for g in range(min(COMPLETIONS, state.group))
+        ]
+        for run in range(len(state.seeds))
+    ]
+
+
+def _number(value: torch.Tensor) -> float:
+    """Four decimals are enough to read; NaN becomes null in the file."""
+    return round(value.item(), 4) if math.isfinite(value.item()) else math.nan

@@ -1,0 +1,68 @@
+"""Which run is a teacher: whether its folder fits, and its policy in the stack of those whom it teaches."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import nn
+
+from rlexp.axes import teacher
+from rlexp.core.errors import format_value
+from rlexp.core.exits import RunFailed
+from rlexp.core.registry import requested_names
+from rlexp.record import checkpoint
+from rlexp.record.files import CONFIG_FILE
+
+REWARDED = {"weights", "metric", "floor"}  # what the task of a teacher can have had otherwise
+
+
+def has_teacher(config: Any) -> bool:
+    """Whether the chosen ``teacher`` asks for a teacher's log-probabilities."""
+    return "teacher_log_probs" in requested_names(teacher.FUNCTIONS[config.teacher.name])
+
+
+def problems(config: Any) -> Iterator[str]:
+    """Say what is wrong with the run that a config names as its teacher."""
+    if not has_teacher(config):
+        return
+    run, folder = config.teacher.run, Path(config.teacher.run or "")
+    if not run or not (folder / CONFIG_FILE).is_file() or not (folder / checkpoint.LATEST).is_file():
+        there = f"{CONFIG_FILE} and {checkpoint.LATEST}"
+        yield f"teacher.run={format_value(run)}: must be the folder of a run, with its {there}"
+        return
+    theirs = yaml.safe_load((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    yield from islice(differences(config, theirs, f"teacher.run={run}"), 1)
+
+
+def differences(config: Any, theirs: Mapping[str, Any], key: str) -> Iterator[str]:
+    """Name the knobs of task and model in which a teacher differs from those whom it is to teach."""
+    for part in ("task", "model"):
+        ours = config.model_dump(mode="json", include={part})[part]
+        for knob in sorted(ours.keys() - REWARDED, key=lambda knob: (knob != "name", knob)):
+            there, here = format_value(theirs[part].get(knob)), format_value(ours[knob])
+            if there != here:
+                yield f"{key}: {part}.{knob} is {there} there and {here} here; must be the same"
+
+
+@torch.no_grad()
+def load_teachers(policy: nn.Module, configs: Sequence[Any]) -> nn.Module:
+    """Return a stack of the runs' teachers; the rows of runs without one hold anything."""
+    stack = copy.deepcopy(policy).requires_grad_(False)
+    for replica, config in enumerate(configs):
+        if has_teacher(config):
+            load_policy(stack, replica, Path(config.teacher.run))
+    return stack
+
+
+def load_policy(stack: nn.Module, replica: int, folder: Path) -> None:
+    """Copy the last policy of the run in a folder into a row of the stack."""
+    saved = checkpoint.load(folder)
+    if saved is None:
+        raise RunFailed(f"teacher.run={folder}: its checkpoint cannot be read")
+    checkpoint.load_parameters(stack, replica, saved["networks"]["policy"]["parameters"], f"teacher.run={folder}")

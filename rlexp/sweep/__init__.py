@@ -1,0 +1,1 @@
+"""Jobs as batches: which runs train together, and their training."""

@@ -1,0 +1,66 @@
+"""Which jobs train together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+from math import ceil
+
+from rlexp.config.schema import Config
+from rlexp.sweep.build import bucket_key, most_runs, variant_key
+from rlexp.sweep.job import Job
+from rlexp.sweep.machine import available_bytes
+
+
+def into_batches(jobs: Sequence[Job], most: int | None, workers: int = 1) -> list[list[Job]]:
+    """Group the jobs that can be trained as one batch, at most ``most`` in each, and so that no worker is idle.
+
+    Without ``most`` it is as many as the memory of this machine holds, an equal share of it for each worker.
+
+    The larger buckets are cut first, always into equal batches, and runs of a variant stay together where they can. A
+    run's numbers do not depend on its neighbours: cutting changes none.
+    """
+    buckets = by_shape(jobs)
+    pieces = pieces_of(buckets, most, workers)
+    return [batch for key, bucket in buckets.items() for batch in cut(bucket, pieces[key])]
+
+
+def by_shape(jobs: Sequence[Job]) -> dict[str, list[Job]]:
+    """Group the jobs that can be trained as one batch."""
+    buckets: dict[str, list[Job]] = {}
+    for job in jobs:
+        buckets.setdefault(bucket_key(job.config), []).append(job)
+    return buckets
+
+
+def pieces_of(buckets: Mapping[str, Sequence[Job]], most: int | None, workers: int) -> dict[str, int]:
+    """Return into how many batches each bucket is cut."""
+    pieces = {key: ceil(len(bucket) / (most or fitting(bucket[0].config, workers))) for key, bucket in buckets.items()}
+    while sum(pieces.values()) < min(workers, sum(map(len, buckets.values()))):
+        pieces[max(buckets, key=lambda key: len(buckets[key]) / pieces[key])] += 1
+    return pieces
+
+
+def fitting(config: Config, workers: int) -> int:
+    """How many runs of a config fit into the memory of one of ``workers`` workers."""
+    return most_runs(config, available_bytes(config.device) / workers)
+
+
+def cut(bucket: Sequence[Job], pieces: int) -> list[list[Job]]:
+    """Cut a bucket into batches of equal size, or one job more in the first ones."""
+    bucket = by_variant(bucket) if pieces > 1 else bucket
+    ends = [0, *accumulate(sizes_of(len(bucket), pieces))]
+    return [list(bucket[start:end]) for start, end in pairwise(ends)]
+
+
+def sizes_of(jobs: int, pieces: int) -> list[int]:
+    """Return the sizes of so many batches: equal, or one job more in the first ones."""
+    size, larger = divmod(jobs, pieces)
+    return [size + (place < larger) for place in range(pieces)]
+
+
+def by_variant(bucket: Sequence[Job]) -> list[Job]:
+    """Put jobs of a variant next to each other: the engine does their part of a step in one go."""
+    keys = [variant_key(job.config) for job in bucket]
+    first = {key: place for place, key in reversed(list(enumerate(keys)))}
+    return [bucket[place] for place in sorted(range(len(bucket)), key=lambda place: (first[keys[place]], place))]

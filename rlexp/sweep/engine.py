@@ -1,0 +1,162 @@
+"""Training a batch: jobs that share a bucket, from their configs to their folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import torch
+
+from rlexp.core.exits import RunFailed
+from rlexp.loop.evaluation import evaluate
+from rlexp.loop.metrics import Row
+from rlexp.loop.state import TrainState
+from rlexp.loop.step import train_step
+from rlexp.record import checkpoint
+from rlexp.record.progress import Progress
+from rlexp.record.resume import outcome, restarts
+from rlexp.record.samples import moments, samples
+from rlexp.sweep.build import build, variant_key
+from rlexp.sweep.interrupt import Clock, Interrupt
+from rlexp.sweep.job import Job, Results
+from rlexp.sweep.run import Run
+from rlexp.sweep.starts import apply_starts
+from rlexp.sweep.threads import Threads
+
+COUNTED = ("tokens", "completions")
+OpenProgress = Callable[[Sequence[Job], int, str], AbstractContextManager]
+
+
+def show(jobs: Sequence[Job], steps: int, title: str) -> Progress:
+    """Return the display of the training of jobs."""
+    return Progress([job.variant for job in jobs], steps, title)
+
+
+def train_jobs(jobs: Sequence[Job], title: str = "rlexp", open_progress: OpenProgress = show) -> Results:
+    """Train jobs of one bucket; return for each its score, or the error that ended it.
+
+    Jobs whose folder says that they have ended are not trained again, those that were interrupted go on from their
+    checkpoint; jobs that stand at the same step train as one batch. ``title`` is what their progress is called, which
+    ``open_progress`` shows.
+    """
+    progress = partial(open_progress, title=title)
+    results = {place: outcome(job.folder, job.config.resume) for place, job in enumerate(jobs)}
+    saved = {place: checkpoint_of(jobs[place]) for place, result in results.items() if result is None}
+    for step in sorted({state["step"] for state in saved.values()}):
+        places = [place for place, state in saved.items() if state["step"] == step]
+        try:
+            trained = train_batch([jobs[place] for place in places], [saved[place] for place in places], progress)
+        except Exception as error:
+            trained = [error] * len(places)
+        results |= dict(zip(places, trained, strict=True))
+    return [results[place] for place in range(len(jobs))]
+
+
+def checkpoint_of(job: Job) -> dict[str, Any]:
+    """Return the saved state of a job, or that of a fresh one (step −1: nothing, not even evaluated)."""
+    saved = None if restarts(job.folder) else checkpoint.load(job.folder)
+    return saved or {"step": -1, **dict.fromkeys(COUNTED, 0)}
+
+
+def train_batch(jobs: Sequence[Job], saved: Sequence[Mapping[str, Any]], open_progress: Callable) -> Results:
+    """Train jobs that stand at the same step as one batch; return for each its score or its error."""
+    torch.set_num_threads(1)  # until the steps choose; one run, or the start of one, has other bits with several
+    keys = [variant_key(job.config) for job in jobs]
+    order = sorted(range(len(jobs)), key=lambda i: (keys.index(keys[i]), i))
+    runs = [Run.open(jobs[i], saved[i]["step"]) for i in order]
+    try:
+        state = build([run.job.config for run in runs])
+        if saved[0]["step"] >= 0:
+            checkpoint.restore(state, [saved[i] for i in order])
+        else:
+            start(state, runs)
+        counts = {name: torch.tensor([saved[i][name] for i in order]) for name in COUNTED}
+        train(state, runs, saved[0]["step"], counts, open_progress)
+    except BaseException as error:
+        close(runs, error)
+        raise
+    results = dict(zip(order, (run.result for run in runs), strict=True))
+    return [results[i] for i in range(len(jobs))]
+
+
+def start(state: TrainState, runs: Sequence[Run]) -> None:
+    """Put fresh runs at their starts; a run that does not get there has failed, and only this one."""
+    problems = apply_starts(state, [run.job.config for run in runs], runs[0].job.starts)
+    for run, problem in zip(runs, problems, strict=True):
+        if problem:
+            run.fail(RunFailed(problem))
+
+
+def close(runs: Sequence[Run], error: BaseException) -> None:
+    """Close the runs that an error of the whole batch, or the user, has interrupted."""
+    failed = isinstance(error, Exception)
+    for run in runs:
+        if run.alive:
+            run.error = error if failed else RuntimeError("interrupted by the user")
+            run.finish("failed" if failed else "interrupted")
+
+
+def train(state: TrainState, runs: Sequence[Run], done: int, counts: Row, open_progress: Callable) -> None:
+    """Run the loop from after step ``done``: step, and now and then measure, evaluate, record, save.
+
+    ``counts`` are the tokens and completions that each run has sampled so far; they are counted on in place.
+    """
+    config = runs[0].job.config
+    clock = Clock(runs[0].last.get("time/total", 0.0))
+    threads = Threads(len(runs), config.threads)
+    held_out = config.eval.model_dump(exclude={"every"})
+    if done < 0:
+        record(runs, 0, evaluate(state, 0, **held_out), counts, clock)
+        write_samples(state, runs, 0)
+    with open_progress([run.job for run in runs], config.steps) as progress, Interrupt() as interrupt:
+        for step in range(max(done, 0) + 1, config.steps + 1):
+            evaluating = step % config.eval.every == 0 or step == config.steps
+            measuring = evaluating or step % config.log_every == 0
+            row = threads.run(step, train_step, state, step, measuring)
+            for name in COUNTED:
+                counts[name] += row.pop(name).cpu()
+            if measuring:
+                row |= evaluate(state, step, **held_out) if evaluating else {}
+                record(runs, step, row, counts, clock)
+                progress.update(step, [run.alive for run in runs], row["reward/mean"].tolist())
+            write_samples(state, runs, step)
+            stopping = interrupt.requested  # asked once: a signal from here on is for the next step, which saves
+            if step % config.checkpoint_every == 0 or step == config.steps or stopping:
+                save(state, runs, step, counts)
+            if not any(run.alive for run in runs):
+                break
+            if stopping and step < config.steps:
+                raise KeyboardInterrupt
+    for run in runs:
+        if run.alive:
+            run.finish("completed")
+
+
+def write_samples(state: TrainState, runs: Sequence[Run], step: int) -> None:
+    """At the moments for it, write a few completions for every run that is alive."""
+    if step not in moments(runs[0].job.config.steps):
+        return
+    for run, rows in zip(runs, samples(state, step), strict=True):
+        if run.alive:
+            run.recorder.write_samples(rows)
+
+
+def save(state: TrainState, runs: Sequence[Run], step: int, counts: Row) -> None:
+    """Write a checkpoint for every run that is alive."""
+    for replica, run in enumerate(runs):
+        if run.alive:
+            sampled = {name: int(count[replica]) for name, count in counts.items()}
+            checkpoint.save(state, replica, run.job.folder, step, sampled)
+
+
+def record(runs: Sequence[Run], step: int, row: Row, counts: Row, clock: Clock) -> None:
+    """Hand every run that is alive its column of the metrics."""
+    progress = {f"progress/{name}": count for name, count in counts.items()}
+    columns = {name: values.tolist() for name, values in (row | progress).items()}
+    elapsed = clock.elapsed()
+    times = {"time/total": elapsed, "time/step": elapsed / max(step, 1)}
+    for replica, run in enumerate(runs):
+        if run.alive:
+            run.record(step, {name: values[replica] for name, values in columns.items()} | times)

@@ -1,0 +1,80 @@
+"""The machine that a batch trains on: its device, its memory, the precision of its products, compiled code."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from rlexp.config.schema import Config
+from rlexp.core.errors import ConfigError
+from rlexp.sweep import cgroup
+
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of mallopt(3), <malloc.h>
+LARGEST = 2**31 - 1
+STATES = 5  # numbers a parameter: itself, its gradient, two moments, the reference
+PASSES = 3  # numbers a value of a layer while it trains: itself, its gradient, a temporary
+
+
+def prepare(config: Config) -> torch.device:
+    """Set what holds for the whole process; return the device. ConfigError if it is not here."""
+    if problem := device_problem(config):
+        raise ConfigError([problem])
+    torch.set_float32_matmul_precision(config.matmul_precision)
+    keep_freed_memory()
+    return torch.device(config.device)
+
+
+def device_problem(config: Config) -> str | None:
+    """Say that the device is not on this machine, if so."""
+    if config.device == "cuda" and not torch.cuda.is_available():
+        return f"device=cuda: PyTorch {torch.__version__} sees no CUDA device here; allowed here: cpu"
+    return None
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc to serve every block from memory that it keeps; allocators without ``mallopt`` are left alone.
+
+    A batch of thirty runs frees and allocates half a gigabyte a step. glibc returns large blocks at once, and every
+    page is cleared anew when it is touched: a third of the time of a step.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt:
+        mallopt(MMAP_THRESHOLD, LARGEST)
+        mallopt(TRIM_THRESHOLD, LARGEST)
+
+
+def compiled(function: Callable, config: Config) -> Callable:
+    """Return the function as ``torch.compile`` makes it, on CUDA with captured graphs, if the config wants that."""
+    if not config.compile:
+        return function
+    dynamo = torch._dynamo.config  # each place of a completion is code of its own, and eight is the most by default
+    dynamo.recompile_limit = max(dynamo.recompile_limit, 2 * config.task.cap)
+    return torch.compile(function, dynamic=False, mode="reduce-overhead" if config.device == "cuda" else "default")
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: what its affinity and its control group leave of the machine's."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, int(cgroup.cpus() or cores)))
+
+
+def available_bytes(device: str) -> float:
+    """Bytes that batches may take: half of what the machine (or container), or its first CUDA device, has."""
+    if device == "cuda" and torch.cuda.is_available():
+        return torch.cuda.mem_get_info()[1] / 2
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(memory, cgroup.memory() or memory) / 2
+
+
+def bytes_a_run(policy: nn.Module, config: Config, prompt_length: int, cap: int) -> float:
+    """Estimate from above what one more run of a batch takes, from the outputs of all layers at all tokens."""
+    values = sum(parameter.shape[-1] for parameter in policy.parameters())
+    sampled = config.group_size.prompts * (prompt_length + config.group_size.completions * cap)
+    trained = sampled * (1 + PASSES / config.minibatches)  # the forward_cache of all, the pass of a minibatch
+    evaluated = config.eval.prompts * (prompt_length + config.eval.samples * cap)
+    parameters = sum(parameter[0].numel() for parameter in policy.parameters())
+    return 4.0 * (STATES * parameters + values * (trained + evaluated))

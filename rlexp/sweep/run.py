@@ -1,0 +1,97 @@
+"""One run while it trains: its files, its logger and its end."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass, field
+
+from rlexp.core.registry import bind_choice
+from rlexp.record.files import Recorder, collapsed, score
+from rlexp.record.gradient import gradient_curves
+from rlexp.record.loggers import LOGGERS
+from rlexp.sweep.job import Job
+
+LOG = logging.getLogger(__name__)
+HEALTH = ("loss/total", "optim/grad_norm")
+
+
+@dataclass
+class Run:
+    """What the engine knows of a job while it trains."""
+
+    job: Job
+    recorder: Recorder
+    logger: object
+    evaluations: list[dict[str, float]] = field(default_factory=list)
+    last: dict[str, float] = field(default_factory=dict)
+    step: int = 0
+    error: Exception | None = None
+
+    @classmethod
+    def open(cls, job: Job, step: int) -> Run:
+        """Start the files and the logger of a run, or go on with them after ``step`` steps."""
+        facts = {"name": job.name, "variant": job.variant, "seed": job.config.seed}
+        recorder = Recorder(job.folder, job.config.model_dump(mode="json"), facts, step)
+        run = cls(job, recorder, bind_choice(LOGGERS, job.config.logger)(job))
+        for row in recorder.earlier_rows:
+            run.log(row.pop("step"), {key: math.nan if value is None else value for key, value in row.items()})
+        run.tell("starts" if step < 0 else f"goes on after step {step}", f"{job.config.steps} steps in {job.folder}")
+        return run
+
+    def tell(self, *words: str) -> None:
+        """Write a line to the run's own log."""
+        LOG.info(" · ".join([self.job.name, *words]), extra={"job": self.job.name})
+
+    @property
+    def alive(self) -> bool:
+        """Whether nothing has ended the run so far."""
+        return self.error is None
+
+    def log(self, step: int, row: dict[str, float]) -> None:
+        """Hand on a row that is in the run's file, and remember what the summary needs of it."""
+        self.logger.log(step, row)
+        self.last, self.step = self.last | row, step
+        if any(key.startswith("eval/") for key in row):
+            self.evaluations.append(row)
+
+    def record(self, step: int, row: dict[str, float]) -> None:
+        """Write a row everywhere; a loss that is not a number ends the run, and only this one."""
+        self.recorder.write_row(step, row)
+        self.log(step, row)
+        if evaluated := [f"{key} {value:.3f}" for key, value in row.items() if key.startswith("eval/")]:
+            self.tell(f"step {step}", *evaluated)
+        sick = [f"{key} is {row[key]}" for key in HEALTH if key in row and not math.isfinite(row[key])]
+        if sick:
+            self.fail(FloatingPointError(f"diverged by step {step}: {', '.join(sick)}"), "diverged")
+
+    def fail(self, error: Exception, status: str = "failed") -> None:
+        """End the run, and only this one."""
+        self.error = error
+        LOG.error("%s %s", self.job.name, error, extra={"job": self.job.name})
+        self.finish(status)
+
+    def finish(self, status: str) -> None:
+        """Write the summary and close everything."""
+        settings = self.job.config.score
+        final = score(self.evaluations, settings.metric, settings.share) if status == "completed" else None
+        summary = {
+            "score": final,
+            "score_metric": settings.metric,
+            "collapsed": True if status == "diverged" else collapsed(final, settings.floor),
+            "steps": self.step,
+            "completions": self.last.get("progress/completions", 0),
+            "tokens": self.last.get("progress/tokens", 0),
+            "wall_time_s": self.last.get("time/total", 0.0),
+            "final": self.last,
+            "gradient": gradient_curves(self.job.config.clip),
+        }
+        self.recorder.finish(status, str(self.error) if self.error else None, **summary)
+        self.tell(status, f"step {self.step}", f"{settings.metric} {final}", f"{summary['wall_time_s']:.1f} s")
+        self.logger.finish(status, summary)
+
+    @property
+    def result(self) -> float | Exception:
+        """The score, or why there is none."""
+        settings = self.job.config.score
+        return self.error or score(self.evaluations, settings.metric, settings.share)

@@ -1,0 +1,107 @@
+"""Runs put at their start: each distinct start is trained once and kept on disk for the other variants of its seed."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
+from itertools import groupby
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from rlexp.config.schema import Config
+from rlexp.core.registry import bind_choice, call_with, requested_names
+from rlexp.loop.start import STARTS
+from rlexp.loop.state import TrainState
+from rlexp.models import MODELS
+from rlexp.models.layers import Init
+from rlexp.tasks import TASKS
+
+DEPENDS_ON = ("start", "task", "model", "matmul_precision", "seed")
+PACKAGE = Path(__file__).parents[1]
+Weights = dict[str, Tensor]
+
+
+@torch.no_grad()
+def apply_starts(state: TrainState, configs: Sequence[Config], folder: Path | None) -> list[str]:
+    """Give every run of a fresh state its start, its reference too; return what went wrong for each, or "".
+
+    Starts are read from ``folder`` and written there; None keeps nothing.
+    """
+    keys = [start_key(config) for config in configs]
+    wanted = {key: config for key, config in zip(keys, configs, strict=True) if is_trained(config)}
+    weights = {key: loaded for key in wanted if (loaded := load(folder, key))}
+    problems = {}
+    missing = sorted((key for key in wanted if key not in weights), key=lambda key: start_settings(wanted[key]))
+    for _, group in groupby(missing, key=lambda key: start_settings(wanted[key])):
+        group = list(group)
+        for key, trained, problem in zip(group, *train_starts([wanted[key] for key in group]), strict=True):
+            weights[key], problems[key] = trained, problem
+            if not problem:
+                save(folder, key, trained)
+    for replica, key in enumerate(keys):
+        for policy in (state.policy, state.reference) if key in wanted else ():
+            for name, parameter in policy.named_parameters():
+                parameter[replica] = weights[key][name]
+    return [problems.get(key, "") for key in keys]
+
+
+@torch.enable_grad()
+def train_starts(configs: Sequence[Config]) -> tuple[list[Weights], list[str]]:
+    """Make the starts of configs that differ in their seeds only, as one stack; on the CPU, whatever trains on them."""
+    seeds, first = [config.seed for config in configs], configs[0]
+    task = bind_choice(TASKS, first.task)()
+    policy = bind_choice(MODELS, first.model)(Init(seeds), task)
+    problems = call_with(bind_choice(STARTS, first.start), {"policy": policy, "task": task, "seeds": seeds})
+    stack = {name: parameter.detach() for name, parameter in policy.named_parameters()}
+    return [{name: values[i].clone() for name, values in stack.items()} for i in range(len(seeds))], problems
+
+
+def is_trained(config: Config) -> bool:
+    """Whether a run starts from other weights than those that it is made with."""
+    return "policy" in requested_names(STARTS[config.start.name])
+
+
+def start_settings(config: Config, without: str = "seed") -> str:
+    """Return everything that a start depends on, the seed aside, as text."""
+    return json.dumps(config.model_dump(mode="json", include=set(DEPENDS_ON) - {without}), sort_keys=True)
+
+
+def start_key(config: Config) -> str:
+    """Return the name of a start: a hash of everything that it depends on, the code that makes it included."""
+    return sha256(f"{start_settings(config, without='')} {code_hash(PACKAGE)}".encode()).hexdigest()[:16]
+
+
+@cache
+def code_hash(folder: Path) -> str:
+    """Return a hash of the Python files below a folder and of the version of torch.
+
+    Of all files, as whatever a start imports may change it; one that is trained again without need is the same.
+    """
+    digest = sha256(torch.__version__.encode())
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def save(folder: Path | None, key: str, weights: Weights) -> None:
+    """Write a start; others who write the same one at the same time write the same bits."""
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=folder, suffix=".tmp", delete=False) as draft:
+        torch.save(weights, draft)
+    os.replace(draft.name, folder / f"{key}.pt")
+
+
+def load(folder: Path | None, key: str) -> Weights | None:
+    """Read a start; None if there is none that is whole."""
+    try:
+        return torch.load(folder / f"{key}.pt", weights_only=True) if folder else None
+    except Exception:  # a damaged file makes the unpickler raise anything, a KeyError for one
+        return None

@@ -1,0 +1,113 @@
+"""The weights of policy-gradient losses are those that the runs have written, and nothing else."""
+
+import json
+
+import numpy as np
+import pytest
+from figure_checks import check
+from report_fixtures import CASES, figure_inputs, ppo_gradient, write_report_sweep
+
+from analysis.data.gradients import Gradient, parse_gradient, variant_gradients
+from analysis.data.load import load
+from analysis.figures import clips
+from analysis.figures.inputs import NoData
+
+RATIOS = np.geomspace(0.3, 6, 100)
+
+
+def gradient(positive, negative=None, name="", note=""):
+    return Gradient(RATIOS, {name: (positive, positive if negative is None else negative)}, note)
+
+
+def two_sided(high):
+    """PPO's weights at low = 0.2, and none beyond the ratio 3."""
+    weights = np.where(RATIOS <= 3, RATIOS, 0.0)
+    return gradient(np.where(RATIOS <= 1 + high, weights, 0.0), np.where(RATIOS >= 0.8, weights, 0.0))
+
+
+def named(count):
+    gates = {f"sapo,tau={i}": gradient(RATIOS / (1 + np.exp(i * (RATIOS - 2)))) for i in range(count - 1)}
+    return {(name, ()): each for name, each in {"naive": gradient(np.ones(100)), **gates}.items()}
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 8, 20])
+def test_nothing_overlaps_in_few_and_in_many_losses(count):
+    lines = clips.weight_lines(named(count))
+    assert len(lines) == count
+    check(clips.clips_figure(lines, clips.clips_caption(named(count)), {}))
+
+
+@pytest.mark.parametrize("weights", [-RATIOS, np.exp(5 * RATIOS), np.where(RATIOS > 2, np.nan, 1.0)])
+def test_negative_huge_and_missing_weights_are_drawn_inside_the_axes(weights):
+    figure = clips.clips_figure(clips.weight_lines({("mine", ()): gradient(weights)}), "caption", {})
+    check(figure)
+    low, high = figure.axes[0].get_ylim()
+    assert low <= min(0, weights[np.isfinite(weights)].min()) and 6 <= high <= 12
+
+
+def test_what_is_drawn_is_what_the_summaries_hold(tmp_path):
+    inputs = figure_inputs(write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 2))
+    drawing = clips.draw_clips(inputs)
+    assert drawing.alt_text == "weights of ppo,low=0.2,high=0.2; ppo,low=0.2,high=0.28"
+    expected = ppo_gradient(0.2, 0.28)["lines"][""]
+    for axes, sign in zip(drawing.figure.axes, ("positive", "negative"), strict=True):
+        found = {line.get_color() for line in axes.lines if line.get_ydata().tolist() == expected[sign]}
+        assert inputs.colours["norm=global"] in found  # the only variant with this choice
+    assert clips.choice_colours(inputs.configs, inputs.colours, clips.choices(inputs.configs, inputs.gradients)) == {
+        "ppo,low=0.2,high=0.28": inputs.colours["norm=global"]  # two variants share the other
+    }
+
+
+def test_a_choice_is_drawn_once_and_one_without_weights_is_named():
+    configs = {f"v{i}": {"clip.name": "ppo", "clip.low": 0.2, "clip.high": high, "lr": 1}
+               for i, high in enumerate((0.2, 0.28, 0.2))}  # fmt: skip
+    configs |= {"other": {"clip.name": "mine", "clip.window": [1, 2]}, "none": {}}
+    found = clips.choices(configs, {"v1": two_sided(0.28), "v2": two_sided(0.2)})  # v0 is an older run of v2's choice
+    assert list(clips.weight_lines(found)) == ["ppo,low=0.2,high=0.2", "ppo,low=0.2,high=0.28"]
+    assert "as its runs hold no weights: mine." in clips.clips_caption(found)
+
+
+def test_a_loss_may_have_two_lines_and_a_note():
+    ends = Gradient(RATIOS, {"start": (RATIOS, RATIOS), "end": (RATIOS, RATIOS)}, "At both ends of its schedule.")
+    found = {("scheduled", (("high", 0.2),)): ends, ("ppo", ()): gradient(RATIOS, note="At both ends of its schedule.")}
+    assert list(clips.weight_lines(found)) == ["scheduled,high=0.2, start", "scheduled,high=0.2, end", "ppo"]
+    assert clips.clips_caption(found).count("At both ends of its schedule.") == 1
+
+
+def test_without_any_weights_the_figure_is_left_out_with_a_reason(tmp_path):
+    inputs = figure_inputs(write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 1))
+    with pytest.raises(NoData, match="no run holds the weights"):
+        clips.draw_clips(inputs._replace(gradients={}))
+
+
+GOOD = ppo_gradient(0.2, 0.28)
+DAMAGED = [
+    None,
+    3,
+    [],
+    {},
+    {"ratios": [1, 2]},
+    GOOD | {"lines": {}},
+    GOOD | {"ratios": [1.0]},
+    GOOD | {"ratios": ["a"] * 100},
+]
+DAMAGED += [
+    GOOD | {"ratios": ["a"] * 100},
+    GOOD | {"lines": {"": {"positive": [1.0] * 100}}},
+    GOOD | {"lines": [1]},
+    GOOD | {"ratios": [0.0] * 100},
+]
+
+
+@pytest.mark.parametrize("value", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_gradient_counts_as_none(tmp_path, value):
+    assert parse_gradient(GOOD).lines[""][0].shape == (100,) and parse_gradient(value) is None
+    folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 2)
+    summary = folder / "norm=local,seed=0" / "summary.json"
+    summary.write_text(json.dumps(json.loads(summary.read_text()) | {"gradient": value}))
+    assert list(variant_gradients(load(folder))) == ["norm=local", "norm=global", "norm=hybrid"]  # its second seed's
+
+
+def test_null_is_a_weight_that_is_not_known():
+    lines = {"": {"positive": [None, *[1.0] * 99], "negative": [1.0] * 100}}
+    assert np.isnan(parse_gradient(GOOD | {"lines": lines}).lines[""][0][0])

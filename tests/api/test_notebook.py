@@ -1,0 +1,38 @@
+"""The notebook runs from top to bottom, and what is printed in it is what comes out."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow  # trains forty runs in a process of its own
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOK = ROOT / "examples/sweep.ipynb"
+nbformat = pytest.importorskip("nbformat", reason="nbclient is not installed")
+
+
+def kinds(cell):
+    """What the outputs of a cell are, the lines of progress aside."""
+    return [sorted(output.data) for output in cell.get("outputs", []) if output.output_type == "execute_result"]
+
+
+def test_the_notebook_runs_and_shows_what_is_printed_in_it(tmp_path, monkeypatch):
+    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    printed, executed = (nbformat.read(NOTEBOOK, as_version=4) for _ in range(2))
+    place = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(executed, timeout=600, kernel_name="python3", resources=place).execute()
+    assert [kinds(cell) for cell in executed.cells] == [kinds(cell) for cell in printed.cells]
+    (found,) = (cell for cell in executed.cells if cell.source.startswith("report = compare"))
+    rows = [line.split() for line in found.outputs[0].data["text/plain"].splitlines()[2:]]
+    difference = {row[0]: float(row[3]) for row in rows}
+    assert difference["none"] == 0 and all(0.4 < difference[norm] < 1 for norm in ("center", "local"))
+    assert os.listdir(tmp_path / "runs") == ["notebook"]
+
+
+def test_the_notebook_names_no_machine():
+    text = NOTEBOOK.read_text(encoding="utf-8")
+    assert not [word for word in ("/home", "/tmp", "/root", "/Users", "Traceback") if word in text]

@@ -1,0 +1,94 @@
+"""`rlexp --help` and `rlexp explain`: every choice is there, in order, with what it is."""
+
+import re
+
+import pytest
+from command import command  # noqa: F401 (a fixture)
+
+from rlexp import __version__, train
+from rlexp.config import axis_help, choices, explain_choice
+
+
+def explained(capsys, *names):
+    explain_choice.main(list(names))
+    return capsys.readouterr().out
+
+
+def test_every_group_has_a_line_in_the_config_and_every_key_a_text():
+    folders = {file.parent.name for file in choices.CONF.glob("*/*.yaml")}
+    assert {*choices.groups()} == folders
+    assert all(group.default in choices.choices_of(name) for name, group in choices.groups().items())
+    plain_keys = {key for key in choices.keys() if "." not in key}
+    assert {"seed", "steps", "lr", "eval", "score", "baseline"} <= plain_keys
+    assert [key for key in plain_keys if not choices.keys()[key].text] == []
+    assert choices.keys()["resume"].text.endswith("never refuses such a folder")
+
+
+def test_help_lists_numbers_in_their_order_and_marks_the_default():
+    lines = list(axis_help.help_lines())
+    assert any(line.strip() == "2, 4, 8*, 16, 32, 64" for line in lines)
+    assert any(line.startswith("\n  norm         rewards to advantages") for line in lines)
+    assert "${task.metric}" in "\n".join(lines) and "$${task.metric}" in axis_help.axes_help()
+
+
+def test_help_is_ours(command):
+    result = command("--help")
+    assert result.code == 0 and "group_size   completions a prompt, and prompts a step" in result.out
+    assert "  floor: ${task.floor}   # below it the run has collapsed" in result.out
+
+
+def test_the_version_is_ours(command):
+    assert re.fullmatch(rf"rlexp {re.escape(__version__)}, torch \S+, hydra-core \S+\n", command("--version").out)
+
+
+@pytest.mark.parametrize("group", choices.groups())
+def test_every_choice_has_a_line_that_says_what_it_is(capsys, group):
+    rows = dict(re.findall(r"^  (\w+) +(\S.*)$", explained(capsys, group), re.MULTILINE))
+    assert {*choices.choices_of(group)} <= {*rows}
+    assert all(len(rows[choice]) > 10 for choice in choices.choices_of(group))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("norm", "  local                  A = (r − mean_group) / (std_group + eps). (eps=1e-06 ddof=1)"),
+        ("group_size", "  16  completions=16 prompts=8"),
+        ("filter", "  dynamic                   Dynamic sampling (DAPO): groups of equal rewards"),
+        ("norm=local", "  norm.eps=1e-06 norm.ddof=1"),
+        ("local", "norm=local\n"),
+        ("filter=dynamic", "\n  filter.refill.name=zero_variance\n"),
+        ("preset=dr_grpo", "norm=center clip=symmetric agg=dr_grpo kl=none"),
+        ("start=flattened", "start.accuracy="),
+        ("agg=dr_grpo", "agg.length=task.cap"),
+        ("clip.delta", "clip=two_sided  4"),
+        ("eval.ks", "pass@k, from those samples\n  by default eval.ks=[1, 8]"),
+    ],
+)
+def test_what_is_explained(capsys, name, text):
+    assert text in explained(capsys, name)
+
+
+def test_without_a_name_every_axis_is_listed(capsys):
+    out = explained(capsys)
+    assert all(f"  {group} " in out for group in choices.groups())
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("nrm", "nrm: no such axis or key; did you mean norm?"),
+        ("norm=locl", "norm=locl: no such choice; did you mean norm=local?"),
+        ("zzz=1", "zzz=1: no such axis or key; there are task, model,"),
+    ],
+)
+def test_an_unknown_name_is_one_line(capsys, name, line):
+    with pytest.raises(SystemExit) as end:
+        explained(capsys, "norm=local", name)
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (2, "") and err.startswith(line)
+
+
+def test_the_command_line_knows_it(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["rlexp", "explain", "norm=center"])
+    train.main()
+    assert "A = r − mean_group" in capsys.readouterr().out

@@ -1,0 +1,133 @@
+"""Every preset is what its source says, and the command line wins over it. That it trains is tested with the engine."""
+
+import re
+from functools import cache
+
+import pytest
+from axis_choices import CONF
+
+from rlexp.config.compose import compose as composed_anew
+from rlexp.export.yaml_files import comment
+
+compose = cache(composed_anew)
+PRESETS = sorted(file.stem for file in (CONF / "preset").glob("*.yaml"))
+AXES = ("shaping", "filter", "norm", "clip", "agg", "kl")
+
+SYMMETRIC, HIGHER, NAIVE = ("ppo", 0.2, 0.2), ("ppo", 0.2, 0.28), ("naive",)
+LOCAL, NO_KL = ("local", 1e-6, 1), ("none", 0.0, "loss")
+ALL = ("none", "none")
+RECIPES = {
+    # name: shaping; groups replaced, what is left out of the loss; norm and its knobs; clip and its knobs; agg; kl, its
+    # weight and place; passes times minibatches and entropy bonus, None where the source leaves them open
+    "aligned": ("none", ALL, ("hybrid", 1e-6, 1), HIGHER, "sequence", NO_KL, None),
+    "beyond_80_20": ("overlong", ("none", "top_entropy"), LOCAL, HIGHER, "token", NO_KL, None),
+    "cispo": ("none", ALL, LOCAL, ("cispo", 0.0, 5.0), "token", NO_KL, None),
+    "clip_cov": ("none", ALL, LOCAL, ("clip_cov", 0.2, 0.2, 2e-4, 1.0, 5.0), "token", NO_KL, None),
+    "dapo": ("overlong", ALL, LOCAL, HIGHER, "token", NO_KL, None),
+    "dapo_dynamic": ("overlong", ("zero_variance", "none"), LOCAL, HIGHER, "token", NO_KL, None),
+    "dr_grpo": ("none", ALL, ("center",), SYMMETRIC, "dr_grpo", NO_KL, None),
+    "gmpo": ("none", ALL, LOCAL, ("gmpo", 0.4, 0.4), "sequence", NO_KL, None),
+    "gpg": ("none", ALL, ("gpg",), NAIVE, "token", NO_KL, None),
+    "grpo": ("none", ALL, LOCAL, SYMMETRIC, "sequence", ("k3", 0.04, "loss"), None),
+    "grpo_four_pillars": ("none", ALL, LOCAL, SYMMETRIC, "sequence", NO_KL, None),
+    "grpo_tcr": ("overlong", ALL, LOCAL, HIGHER, "token", ("k1", 0.01, "loss"), None),
+    "gspo": ("none", ALL, LOCAL, ("gspo", 3e-4, 4e-4), "sequence", NO_KL, None),
+    "kl_cov": ("none", ALL, LOCAL, ("kl_cov", 2e-4, 0.1), "token", NO_KL, None),
+    "lite_ppo": ("none", ALL, ("hybrid", 1e-6, 1), SYMMETRIC, "token", NO_KL, None),
+    "luspo": ("none", ALL, LOCAL, ("gspo", 3e-4, 4e-4), "sequence_sum", NO_KL, None),
+    "maxrl": ("none", ALL, ("maxrl",), NAIVE, "token", NO_KL, (1, None)),
+    "oat": ("truncated", ALL, ("center",), SYMMETRIC, "dr_grpo", NO_KL, (None, 0.0)),
+    "open_instruct": (
+        "none",
+        ("none", "zero_variance"),
+        ("center",),
+        ("ppo", 0.2, 0.272),
+        "token",
+        ("k3", 0.05, "loss"),
+        (1, 0.0),
+    ),
+    "openrlhf": (
+        "none",
+        ALL,
+        ("reinforce_pp", 1.0, 1e-8, 0),
+        SYMMETRIC,
+        "bnpo",
+        ("k1", 0.01, "reward"),
+        (8, 0.0),
+    ),
+    "opo": ("none", ALL, ("opo",), NAIVE, "token", NO_KL, (1, 0.0)),
+    "prime_rl": (
+        "none",
+        ("none", "zero_variance"),
+        ("center",),
+        ("dppo_tv", 0.2, 0.2, 1e9),
+        "token",
+        NO_KL,
+        (1, 0.0),
+    ),
+    "reinforce": ("none", ALL, ("none",), NAIVE, "token", NO_KL, (1, None)),
+    "reinforce_pp": ("none", ALL, ("reinforce_pp", 1.0, 1e-8, 1), SYMMETRIC, "token", ("k1", 0.01, "reward"), None),
+    "reinforce_pp_baseline": (
+        "none",
+        ALL,
+        ("reinforce_pp_baseline", 1.0, 1e-8, 1),
+        SYMMETRIC,
+        "token",
+        ("k2", 0.01, "loss"),
+        None,
+    ),
+    "reinforce_text": ("none", ALL, ("global", 1e-6, 1), NAIVE, "sequence_sum", NO_KL, (1, None)),
+    "remax": ("none", ALL, ("remax",), NAIVE, "sequence_sum", ("k1", 0.01, "reward"), (1, None)),
+    "rloo": ("none", ALL, ("rloo",), NAIVE, "sequence_sum", ("k1", 0.05, "reward"), (1, None)),
+    "roll": ("none", ALL, LOCAL, SYMMETRIC, "sequence", NO_KL, (None, 0.0)),
+    "sapo": ("none", ALL, LOCAL, ("sapo", 1.0, 1.05), "sequence", NO_KL, None),
+    "slime": ("none", ALL, LOCAL, SYMMETRIC, "sequence", NO_KL, (1, 0.0)),
+    "topr": ("none", ALL, ("center",), ("topr",), "token", NO_KL, None),
+    "trl": ("none", ALL, ("local", 1e-4, 1), SYMMETRIC, "token", NO_KL, (1, 0.0)),
+    "trl_rloo": ("none", ALL, ("rloo",), NAIVE, "sequence_sum", ("k1", 0.05, "reward"), (1, 0.0)),
+    "verl": ("none", ALL, LOCAL, ("dual", 0.2, 0.2, 3.0), "bnpo", NO_KL, (4, 0.0)),
+    "vespo": ("none", ALL, LOCAL, ("vespo", 2.0, 3.0, 3.0, 2.0), "token", NO_KL, None),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "none"])
+def test_a_recipe_is_what_its_source_says(name):
+    config, default = compose(f"preset={name}"), compose()
+    *axes, run = RECIPES[name]
+    assert axes == [
+        config.shaping.name,
+        (config.filter.refill.name, config.filter.loss.name),
+        tuple(config.norm.model_dump().values()),
+        tuple(config.clip.model_dump().values()),
+        config.agg.name,
+        (config.kl.name, config.kl.coef, config.kl.place),
+    ]
+    updates, bonus = run or (None, None)
+    expected = updates or default.inner_steps * default.minibatches, default.entropy_coef if bonus is None else bonus
+    assert (config.inner_steps * config.minibatches, config.entropy_coef) == expected
+
+
+# A paper, a commit or version of a framework, a source document, a year.
+SOURCE = re.compile(r"arXiv \d{4}\.\d{5}|\([0-9a-f]{8}|TRL 1\.\d+|document|notebook|chapter|\(\d{4}\)")
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "none"])
+def test_a_recipe_names_its_source(name):
+    assert SOURCE.search(comment(CONF / "preset" / f"{name}.yaml"))
+
+
+def test_presets_whose_samplers_are_corrected():
+    corrected = {name for name in PRESETS if compose(f"preset={name}").mismatch.name != "none"}
+    assert corrected == {"open_instruct", "oat"}
+    assert compose("preset=oat").mismatch.high == 2.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_command_line_wins_over_a_recipe_on_every_axis(preset):
+    """With choices that no recipe has."""
+    choices = ("length_cost", "overlong_both", "max", "scheduled", "prompt", "k2_corrected")
+    chosen = [f"{axis}={choice}" for axis, choice in zip(AXES, choices, strict=True)]
+    config, expected = compose(f"preset={preset}", *chosen), compose(*chosen)
+    assert all(getattr(config, axis) == getattr(expected, axis) for axis in AXES if axis != "kl")
+    assert (config.kl.name, config.kl.coef) == (expected.kl.name, expected.kl.coef)

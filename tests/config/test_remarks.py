@@ -1,0 +1,70 @@
+"""What is allowed but seldom meant is said in one line on standard error, once, and then trained."""
+
+from types import SimpleNamespace
+
+import pytest
+from command import command  # noqa: F401 (a fixture)
+from small_runs import values
+
+from rlexp.config.remarks import remarks
+from rlexp.config.schema import read
+
+TINY = ["preset=tiny", "steps=1", "logger=none"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments", [["clip=gspo"], ["-m", "seed=0,1", "clip=gspo,luspo,symmetric"]], ids=["run", "sweep"]
+)
+def test_a_remark_is_one_line_and_stops_nothing(command, arguments):
+    result = command(*arguments, *TINY)
+    notes = [line for line in result.err.splitlines() if line.startswith("note: clip")]
+    assert result.code == 0, result.err
+    assert len(notes) == 1 and notes[0].startswith("note: clip=gspo agg=token: ")
+
+
+CASES = [
+    ([], None),
+    (["clip=gspo", "agg=sequence"], None),
+    (["clip=luspo", "agg=luspo"], None),
+    (["clip=gspo"], "clip=gspo agg=token: the ratio of a completion counts once for each token"),
+    (["clip=gmpo", "agg=dr_grpo"], "clip=gmpo agg=dr_grpo: "),
+    (["mismatch=token_mask", "sampler=bf16"], None),
+    (["mismatch=token_mask"], "mismatch=token_mask: sampler=exact leaves nothing to correct"),
+    (["clip=naive", "minibatches=1"], None),
+    (["clip=clip_cov", "minibatches=1"], None),
+    (["clip=higher", "minibatches=1"], "clip=ppo inner_steps=1 minibatches=1: with one update on each rollout"),
+    (["clip=higher", "minibatches=1", "inner_steps=2"], None),
+    (["kl.place=reward"], "kl.place=reward: kl=none has no penalty to place"),
+    (["clip.low=2"], "clip.low=2: no ratio is below 1 − 2, so nothing is clipped on that side"),
+    (["clip=opsm", "clip.low=1.0"], "clip.low=1: no ratio is below 1 − 1"),
+    (["clip=gmpo", "clip.low=2", "agg=sequence"], None),
+    (["kl=k3", "kl.coef=0"], "kl=k3 kl.coef=0: the penalty weighs nothing, and it trains as kl=none does"),
+    (["reference=polyak"], "reference=follow: without a kl nothing is trained against it"),
+    (["reference=polyak", "kl=k3"], None),
+    (["kl=k1", "norm=rloo"], None),
+    (["kl=k1", "kl.place=loss"], "kl=k1 kl.place=loss: its gradient is zero in expectation"),
+    (["kl=k3_plus", "kl.place=reward", "norm=rloo"], "kl=k3_plus kl.place=reward: penalties in the reward have no"),
+    (["kl=k1"], "norm=local kl.place=reward: where only the penalties differ in a group"),
+    (["kl=k1", "norm=rloo", "filter=zero_variance"], "filter.loss=zero_variance kl.place=reward: judges rewards less"),
+    (["kl=k1", "norm=hybrid", "filter=overlong_both"], None),
+    (["norm=pass_at_k", "shaping=overlong"], "norm=pass_at_k shaping=overlong: advantages do not depend on rewards"),
+    (["norm=nsr", "kl=k1"], "norm=w_reinforce kl.place=reward: advantages do not depend on rewards"),
+    (["norm=pass_at_k"], None),
+    (["norm=maxrl", "task=token_preference"], "norm=maxrl: divides by the mean reward of a group"),
+    (["norm=maxrl"], None),
+    (["shaping=overlong", "shaping.cap=9"], "shaping.cap=9 shaping.cache=2: no completion is longer than task.cap=6"),
+    (["shaping=overlong"], None),
+]
+
+
+@pytest.mark.parametrize(("overrides", "start"), CASES, ids=[" ".join(overrides) for overrides, _ in CASES])
+def test_what_is_seldom_meant_gets_a_remark(overrides, start):
+    found = list(remarks(read(values(*overrides))))
+    assert [line.startswith(start) for line in found] == ([True] if start else [])
+
+
+def test_a_teacher_in_place_of_the_rewards_gets_a_remark_if_they_are_shaped():
+    config = read(values("shaping=length_cost")).model_copy(update={"teacher": SimpleNamespace(name="alone")})
+    (line,) = remarks(config)
+    assert line.startswith("teacher=alone shaping=length_cost: advantages do not depend on rewards")

@@ -1,0 +1,71 @@
+"""docs/variants.md is what the command prints, and has every choice of every axis."""
+
+from pathlib import Path
+
+import pytest
+from axis_choices import CONF
+
+from rlexp.export import catalogue, yaml_files
+from rlexp.export.names import FRAMEWORKS, NAMES
+from rlexp.export.rule import kind
+
+DOC = Path(__file__).parents[2] / "docs" / "variants.md"
+GROUPS = (*catalogue.SECTIONS, "preset")
+
+
+@pytest.fixture(scope="module")
+def page():
+    return catalogue.page()
+
+
+def test_the_page_is_up_to_date(page):
+    if DOC.read_text(encoding="utf-8") != page:
+        pytest.fail("docs/variants.md is old; make it anew: python -m rlexp.export.catalogue > docs/variants.md")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_choice_has_a_row_and_its_knobs(page, group):
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in page.splitlines() if line.startswith(f"| `{group}=")]
+    assert rows == [f"`{group}={path.stem}`" for path in sorted((CONF / group).glob("*.yaml"))]
+
+
+@pytest.mark.parametrize("axis", catalogue.SECTIONS)
+def test_every_choice_is_described_below_its_function(page, axis):
+    text = page[page.index(f"## {axis}\n") :]
+    for one in yaml_files.choices(axis):
+        for node in one.active.values():
+            below = text[text.index(f"### {axis}: {node.name}\n") :].partition("\n### ")[0]
+            assert f"\n- `{axis}={one.label}`" in below
+            assert all(f"`{knob}` " in below for knob in vars(node) if knob != "name")
+            assert one.comment in below
+
+
+@pytest.mark.parametrize("axis", catalogue.SECTIONS)
+def test_every_function_begins_with_a_sentence_of_its_own(axis):
+    """The first paragraph is the formula; what the page says about a function must not be empty."""
+    for name, function in catalogue.functions(axis).items():
+        sentence = next(catalogue.paragraphs(function)).partition("**Source:**")[0].strip()
+        place = f"`{function.__name__}` in {function.__module__.replace('.', '/')}.py"
+        message = f"{axis}={name}: begin the docstring of {place} with a formula and a full stop"
+        assert sentence.endswith((".", ":", "?")), message
+
+
+def test_names_elsewhere_are_of_choices_that_exist():
+    every = [one for axis in catalogue.SECTIONS for one in yaml_files.choices(axis)]
+    nodes = [pair for one in every for pair in one.nodes.items()]
+    existing = {(part, kind(part, node)) for part, node in nodes}
+    in_other_places = {
+        ("kl", f"{name} in the {place}") for name in catalogue.functions("kl") for place in ("loss", "reward")
+    }
+    assert {(part, name) for part, row in NAMES.items() for name in row} <= existing | in_other_places
+    assert {framework for row in NAMES.values() for cells in row.values() for framework in cells} <= set(FRAMEWORKS)
+
+
+def test_a_new_choice_appears(tmp_path, monkeypatch):
+    path = tmp_path / "norm" / "narrow.yaml"
+    path.parent.mkdir()
+    path.write_text("# a text of its own\nname: local\neps: 0.5\nddof: 0\n", encoding="utf-8")
+    monkeypatch.setattr(yaml_files, "CONF", tmp_path)
+    lines = catalogue.section("norm", catalogue.compose())
+    assert "- `norm=narrow`: `eps` 0.5, `ddof` 0; a text of its own" in lines
+    assert any(line.startswith("| `norm=narrow` | `scale_rewards=group` | ") for line in lines)

@@ -1,0 +1,142 @@
+"""A configuration in the settings of TRL, verl and OpenRLHF: what is printed is valid there, nothing is left unsaid."""
+
+import dataclasses
+import importlib.util
+from types import SimpleNamespace
+
+import pytest
+from exports import AXES, CHOICES, FRAMEWORKS, PRESETS, configured, exported
+from small_runs import BESIDE, TAUGHT, compose
+
+from rlexp.config.schema import Config
+from rlexp.export import trl
+from rlexp.export.rule import OF_THE_PENALTY, export, implications, kind, parts, text
+
+# Keys of every run, each a setting in every framework; and keys that no framework is told.
+OF_A_RUN = "group_size seed inner_steps minibatches lr lr_final warmup_steps grad_clip entropy_coef temperature steps"
+OF_THIS_PROJECT = (
+    "task model logger log_every checkpoint_every resume threads device matmul_precision compile eval score baseline "
+    "study"
+)
+# Knobs that have no counterpart, and of which the note says so without a number.
+ROUNDS = {(framework, "filter.refill", "rounds") for framework in ("verl", "openrlhf")}
+UNSAID = ROUNDS | {("trl", "kl_control", "target"), ("trl", "kl_control", "horizon")}
+
+needs_trl = pytest.mark.skipif(
+    importlib.util.find_spec("trl") is None, reason="TRL is not installed: pip install '.[trl]'"
+)
+
+
+def configuration(choice):
+    """Compose a choice; a part of the penalty is not looked at without one, a teacher needs the folder of a run."""
+    if choice in TAUGHT:
+        return compose().model_copy(update={"teacher": SimpleNamespace(name=choice.partition("=")[2])})
+    return configured(choice, *(["kl=k3"] if choice.partition("=")[0] in OF_THE_PENALTY else []))
+
+
+def kind_of(config, part):
+    return kind(part, parts(config)[part])
+
+
+@pytest.mark.parametrize("to", FRAMEWORKS)
+@pytest.mark.parametrize("choice", PRESETS + CHOICES)
+def test_every_preset_and_every_choice_has_settings_or_a_reason(to, choice):
+    config = configuration(choice)
+    settings, differs, missing = export(config, FRAMEWORKS[to])
+    table = FRAMEWORKS[to].table
+    rules = {part: table.get(part, {}).get(kind(part, node), "") for part, node in parts(config).items()}
+    implied = {part for rule in rules.values() for part, names in implications(rule) if kind_of(config, part) in names}
+    passed_over = implied | (OF_THE_PENALTY if config.kl.name == "none" else set())
+    without = {f"{part}={kind_of(config, part)}" for part, rule in rules.items() if isinstance(rule, str)}
+    named = {line.partition(": ")[0] for line in missing}
+    assert {each for each in without if each.partition("=")[0] not in passed_over} <= named
+    written = text([choice], config, FRAMEWORKS[to])
+    assert all(line.startswith("#") for line in written.splitlines()[: 1 + len(differs) + len(missing)])
+    assert settings and all(name in written for name, value in settings.items() if value is not False)
+
+
+def shifted(value):
+    return value + 1 if isinstance(value, int) else 1.5 * value + 0.1
+
+
+@pytest.mark.parametrize("to", FRAMEWORKS)
+@pytest.mark.parametrize("choice", [choice for choice in CHOICES if not choice.startswith("start")])
+def test_no_knob_is_passed_over_in_silence(to, choice):
+    config, framework = configuration(choice), FRAMEWORKS[to]
+    before = export(config, framework)
+    for part, node in parts(config).items():
+        axis, _, place = part.partition(".")
+        if axis != choice.partition("=")[0] or any(line.startswith(f"{part}=") for line in before.missing):
+            continue
+        for knob, value in node:
+            if isinstance(value, str) or node.name == "none" or (to, part, knob) in UNSAID:
+                continue
+            changed = node.model_copy(update={knob: shifted(value)})
+            changed = getattr(config, axis).model_copy(update={place: changed}) if place else changed
+            assert export(config.model_copy(update={axis: changed}), framework) != before, f"{part}.{knob}"
+
+
+def test_every_key_of_a_run_is_exported_or_of_this_project_alone():
+    assert set(Config.model_fields) == {*AXES, *OF_A_RUN.split(), *OF_THIS_PROJECT.split()}
+
+
+CHANGED = dict(
+    seed=7, inner_steps=3, minibatches=4, lr=0.5, lr_final=0.5, warmup_steps=3, grad_clip=None, entropy_coef=0.0
+) | dict(temperature=0.5, steps=7, group_size=SimpleNamespace(completions=4, prompts=16))
+
+
+@pytest.mark.parametrize("to", FRAMEWORKS)
+@pytest.mark.parametrize("key", CHANGED)
+def test_every_key_of_a_run_is_a_setting(to, key):
+    if (to, key) == ("openrlhf", "steps"):
+        pytest.skip("OpenRLHF counts epochs of its data, no steps")
+    changed = compose().model_copy(update={key: CHANGED[key]})
+    assert export(changed, FRAMEWORKS[to]).settings != exported(to).settings
+
+
+def test_every_key_of_a_run_is_tried():
+    assert set(CHANGED) == set(OF_A_RUN.split())
+
+
+@pytest.mark.slow
+def test_these_configurations_are_those_of_the_command_line():
+    for choice in PRESETS + [choice for choice in CHOICES if choice not in TAUGHT | set(BESIDE)]:
+        assert configured(choice) == compose(choice), choice
+
+
+@needs_trl
+@pytest.mark.slow
+@pytest.mark.parametrize("choice", PRESETS + CHOICES)
+def test_trl_takes_the_settings(choice, tmp_path):
+    from trl import GRPOConfig
+
+    settings = export(configuration(choice), trl.FRAMEWORK).settings
+    made = GRPOConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, report_to="none", **settings)
+    for name, value in settings.items():
+        assert getattr(made, name) == value, name
+
+
+@needs_trl
+@pytest.mark.slow
+def test_the_preset_trl_is_what_trl_ships(tmp_path):
+    from trl import GRPOConfig
+
+    ours = exported("trl", "preset=trl")
+    shipped = GRPOConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, report_to="none")
+    batch = {"per_device_train_batch_size", "max_completion_length", "max_steps", "learning_rate"}  # of our tiny task
+    own = {"seed", "warmup_steps", "epsilon_high", "vllm_importance_sampling_correction"}  # unset, or only with vLLM
+    for name, value in ours.settings.items():
+        if name not in batch | own:
+            assert (getattr(shipped, name) or value) == value, name
+    assert (shipped.epsilon_high or shipped.epsilon) == ours.settings["epsilon_high"]
+    assert not ours.missing
+
+
+@needs_trl
+@pytest.mark.slow
+def test_every_setting_of_the_table_exists():
+    from trl import GRPOConfig
+
+    known = {each.name for each in dataclasses.fields(GRPOConfig)}
+    rules = [rule for part in trl.TABLE.values() for rule in part.values() if not isinstance(rule, str)]
+    assert {name for rule in [trl.RUN, *rules] for name in rule.settings} <= known

@@ -1,0 +1,123 @@
+"""One run's fate is its own, and whatever happens to a sweep is on record."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from command import CONF, command  # noqa: F401 (a fixture)
+from engine_double import engine_of  # noqa: F401 (a fixture)
+from sweep_files import rows
+
+import analysis.compare
+
+pytestmark = pytest.mark.slow  # whole runs
+
+TINY = ("preset=tiny",)
+
+
+def test_a_failed_run_is_named_and_the_others_count(command, tmp_path, engine_of):
+    engine_of(lambda job: FloatingPointError("loss is nan") if job.config.seed == 1 else 0.5)
+    result = command("-m", "norm=local,none", "seed=0,1", "hydra.sweep.dir=x")
+    assert result.code == 1
+    failed = [line for line in result.err.splitlines() if not line.startswith("note: ")]
+    assert failed == [f"norm={norm},seed=1: failed: FloatingPointError: loss is nan" for norm in ("local", "none")]
+    assert "the table" in result.out
+    fates = [(row["status"], row["score"]) for row in rows(tmp_path / "x")]
+    assert fates == [("completed", 0.5)] * 2 + [("failed", None)] * 2
+
+
+@pytest.mark.slow
+def test_a_run_that_diverges_says_so(command, tmp_path):
+    result = command("-m", *TINY, "lr=1e-3,1e38", "warmup_steps=0", "seed=0", "steps=6", "hydra.sweep.dir=x")
+    assert result.code == 1
+    good, bad = rows(tmp_path / "x")
+    assert (good["status"], bad["status"]) == ("completed", "diverged")
+    assert result.err.splitlines()[-1] == f"{bad['name']}: diverged: {bad['reason']}"
+
+
+def test_a_crash_fails_only_its_own_batch_and_leaves_the_traceback_in_its_logs(command, tmp_path, engine_of):
+    def train(job):
+        if job.config.group_size.completions == 2:
+            raise MemoryError("no more")
+        return 0.5
+
+    engine_of(train)
+    result = command("-m", "group_size=2,4", "seed=0,1", "hydra.sweep.dir=x")
+    assert result.code == 1
+    assert "Traceback" not in result.out + result.err
+    for row in rows(tmp_path / "x"):
+        log = (tmp_path / "x" / row["name"] / "train.log").read_text()
+        crashed = "group_size=2" in row["name"]
+        assert row["status"] == ("failed" if crashed else "completed")
+        assert ("Traceback" in log and "MemoryError: no more" in log) == crashed
+
+
+def test_a_failed_single_run_is_one_line_and_its_log_has_the_traceback(command, tmp_path, engine_of):
+    engine_of(lambda job: FloatingPointError("loss is nan"))
+    result = command("hydra.run.dir=x")
+    assert (result.code, result.err) == (1, "run failed: FloatingPointError: loss is nan (see x)\n")
+    assert "FloatingPointError" in (tmp_path / "x" / "train.log").read_text()
+
+
+def test_later_batches_run_although_an_earlier_one_failed(command, tmp_path, engine_of):
+    buckets = engine_of(lambda job: ValueError("bad luck") if job.config.seed == 0 else 0.5)
+    result = command("-m", "norm=local", "seed=range(0,5)", "hydra.sweeper.max_batch_size=2", "hydra.sweep.dir=x")
+    assert result.code == 1
+    assert [len(bucket) for bucket in buckets] == [2, 2, 1]
+    assert [row["job"] for row in rows(tmp_path / "x")] == [0, 1, 2, 3, 4]
+    assert [row["status"] for row in rows(tmp_path / "x")] == ["failed"] + ["completed"] * 4
+    assert result.out.count("the table") == 1
+
+
+def test_the_index_is_there_before_training_and_says_what_was_interrupted(command, tmp_path, engine_of):
+    def train(job):
+        if job.config.group_size.completions == 4:
+            assert [row["status"] for row in rows(tmp_path / "x")] == ["completed", "running"]
+            raise KeyboardInterrupt
+        return 0.5
+
+    engine_of(train)
+    result = command("-m", "group_size=2,4", "seed=0", "hydra.sweep.dir=x")
+    same = "python -m rlexp.train -m group_size=2,4 seed=0 hydra.sweep.dir=x"
+    assert result.code == 130
+    typed = same.replace("-m group", f"--config-dir {CONF} -m group")
+    said = [line for line in result.err.splitlines() if not line.startswith("note: ")]
+    assert said == [*(f"[rlexp] batch {n} of 2: 1 runs" for n in (1, 2)), f"interrupted; go on with: {typed}"]
+    assert [row["status"] for row in rows(tmp_path / "x")] == ["completed", "interrupted"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_the_terminal(tmp_path):
+    arguments = ["-m", *TINY, "steps=100000", "seed=0,1", "hydra.sweep.dir=x"]
+    command = [sys.executable, "-m", "rlexp.train", "--config-dir", str(CONF), *arguments]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
+    while process.poll() is None and not any(tmp_path.glob("x/*/metrics.jsonl")):
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    last = err.splitlines()[-1]
+    assert last.startswith("interrupted; go on with: python -m rlexp.train ") and last.endswith(" hydra.sweep.dir=x")
+    assert [row["status"] for row in rows(tmp_path / "x")] == ["interrupted"] * 2
+    for row in rows(tmp_path / "x"):
+        assert json.loads((tmp_path / "x" / row["name"] / "summary.json").read_text())["status"] == "interrupted"
+
+
+def test_results_outlive_a_failure_to_compare_them(command, tmp_path, engine_of, monkeypatch):
+    engine_of(lambda job: 0.5)
+    monkeypatch.setattr(analysis.compare, "report", lambda folder, **_: 1 / 0)
+    result = command("-m", "seed=0", "hydra.sweep.dir=x")
+    assert result.code == 0
+    assert result.err.endswith("no comparison: ZeroDivisionError: division by zero (python -m analysis.compare x)\n")
+    assert [row["status"] for row in rows(tmp_path / "x")] == ["completed"]

@@ -1,0 +1,138 @@
+"""Hydra's insides are used in one file, no class of Hydra is changed, and a choice may be called by a number."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import yaml
+from command import command  # noqa: F401 (a fixture)
+from engine_double import engine_of  # noqa: F401 (a fixture)
+from hydra import initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.types import Override
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+from sweep_files import rows
+
+import rlexp
+from rlexp.config.compose import CONF, compose, quote_numbers, unquote_numbers
+from rlexp.core.hydra_compat import VERSION_BASE
+from rlexp.launch.hydra_private import CachingConfigLoader
+
+pytestmark = pytest.mark.slow  # whole runs
+
+ROOT = Path(rlexp.__file__).parents[1]
+PRIVATE_FILE = "rlexp/launch/hydra_private.py"
+PUBLIC_OF_UTILS = {"JobReturn", "JobStatus"}
+
+
+def private_imports(path):
+    """Yield what a file imports of Hydra that is not for its users."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            modules = [node.module]
+            if node.module == "hydra.core.utils":
+                yield from (alias.name for alias in node.names if alias.name not in PUBLIC_OF_UTILS)
+        yield from (module for module in modules if module.startswith("hydra._internal"))
+
+
+def test_the_insides_of_hydra_are_used_in_one_file():
+    files = [file for room in ("rlexp", "hydra_plugins") for file in (ROOT / room).rglob("*.py")]
+    users = {file.relative_to(ROOT).as_posix() for file in files if list(private_imports(file))}
+    assert users == {PRIVATE_FILE}
+
+
+def test_nothing_of_hydra_is_replaced():
+    for function in (Override.value, ConfigLoaderImpl.load_sweep_config, ConfigLoaderImpl.load_configuration):
+        assert function.__module__.startswith("hydra.")
+
+
+@pytest.mark.parametrize(
+    ("typed", "quoted"),
+    [
+        ("group_size=8", "group_size='8'"),
+        ("+group_size=8", "+group_size='8'"),
+        ("group_size@x=8", "group_size@x='8'"),
+        ("group_size=8,16", "group_size=8,16"),
+        ("group_size=range(2,4)", "group_size=range(2,4)"),
+        ("group_size.prompts=8", "group_size.prompts=8"),
+        ("seed=8", "seed=8"),
+        ("-m", "-m"),
+    ],
+)
+def test_only_numbers_that_are_choices_are_quoted(typed, quoted):
+    assert quote_numbers([typed]) == [quoted]
+    assert unquote_numbers([quoted]) == [typed]
+
+
+def test_a_number_is_a_choice_without_the_command_line():
+    assert compose("group_size=4").group_size.completions == 4
+
+
+def overrides_in(folder):
+    return yaml.safe_load((folder / ".hydra" / "overrides.yaml").read_text())
+
+
+def hydra_in(folder):
+    return OmegaConf.load(folder / ".hydra" / "hydra.yaml").hydra
+
+
+def test_a_single_run_records_what_was_typed(command, tmp_path, engine_of):  # noqa: F811
+    engine_of(lambda job: 0.5)
+    assert command("group_size=4", "seed=3").code == 0
+    (folder,) = (tmp_path / "runs").glob("*/*")
+    assert folder.name == "group_size=4,seed=3"
+    assert overrides_in(folder) == ["group_size=4", "seed=3"]
+    assert hydra_in(folder).overrides.task == ["group_size=4", "seed=3"]
+    assert hydra_in(folder).job.override_dirname == "group_size=4,seed=3"
+
+
+@pytest.mark.parametrize("launcher", ["fused", "basic"])
+@pytest.mark.parametrize("typed", ["group_size=2,4", "group_size=4", "group_size=choice(2,4)", "group_size=range(4,5)"])
+def test_a_sweep_records_what_was_typed(command, tmp_path, engine_of, typed, launcher):  # noqa: F811
+    engine_of(lambda job: float(job.config.group_size.completions))
+    assert command("-m", typed, "seed=0,1", "hydra.sweep.dir=x", f"hydra/launcher={launcher}").code == 0
+    multirun = OmegaConf.load(tmp_path / "x" / "multirun.yaml").hydra
+    assert multirun.overrides.task == [typed, "seed=0,1"]
+    assert multirun.job.override_dirname == f"{typed},seed=0,1"
+    sizes = (2, 4) if "2" in typed else (4,)
+    names = [f"group_size={size},seed={seed}" for size in sizes for seed in (0, 1)]
+    assert sorted(path.parent.name for path in (tmp_path / "x").glob("*/.hydra")) == sorted(names)
+    for name in names:
+        assert sorted(overrides_in(tmp_path / "x" / name)) == name.split(",")
+        assert hydra_in(tmp_path / "x" / name).job.override_dirname == name
+    if launcher == "fused":
+        assert {row["variant"]: row["score"] for row in rows(tmp_path / "x")} == {
+            f"group_size={size}": size for size in sizes
+        }
+
+
+def test_a_choice_is_called_by_a_number_without_our_callbacks_too(command, tmp_path, engine_of):  # noqa: F811
+    engine_of(lambda job: 0.0)
+    result = command("-m", "preset=tiny", "~hydra.callbacks.rlexp", "group_size=2,4", "seed=0", "hydra.sweep.dir=x")
+    assert result.code == 0, result.err
+    assert [row["variant"] for row in rows(tmp_path / "x")] == ["preset=tiny,group_size=2", "preset=tiny,group_size=4"]
+
+
+def test_a_variant_is_composed_once(command, engine_of, monkeypatch):  # noqa: F811
+    engine_of(lambda job: 0.0)
+    composed, load = [], ConfigLoaderImpl.load_sweep_config
+    monkeypatch.setattr(ConfigLoaderImpl, "load_sweep_config", lambda *args: composed.append(args) or load(*args))
+    assert command("-m", "norm=local,none", "seed=range(0,3)").code == 0
+    assert len(composed) == 2
+
+
+@pytest.mark.parametrize("dirname", [{}, {"kv_sep": ":", "item_sep": "_", "exclude_keys": ["norm"]}])
+def test_another_seed_is_what_composing_it_would_give(dirname):
+    with initialize_config_dir(str(CONF), **VERSION_BASE):
+        loader = GlobalHydra.instance().config_loader()
+        setting = [f"hydra.job.config.override_dirname.{key}={value}" for key, value in dirname.items()]
+        master = loader.load_configuration("config", setting, RunMode.MULTIRUN)
+        folder, caching = master.hydra.sweep.dir, CachingConfigLoader(loader)
+        for seed in (0, 13):
+            overrides = ["norm=rloo", f"seed={seed}", "eval.ks=[1,2]"]
+            cached, true = (each.load_sweep_config(master, overrides) for each in (caching, loader))
+            assert OmegaConf.to_container(cached) == OmegaConf.to_container(true)
+            assert cached.hydra.sweep.dir == true.hydra.sweep.dir == folder

@@ -1,0 +1,77 @@
+"""What README says of the task, the seeds and the numbers is true.
+
+It is held to docs/readme/results.json, which ``python -m benchmarks.readme`` writes, and that to the present defaults.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from command import command  # noqa: F401 (a fixture)
+from small_runs import compose
+
+from rlexp.sweep.build import build
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+STORED = ROOT / "docs" / "readme"
+RESULTS = json.loads((STORED / "results.json").read_text(encoding="utf-8"))
+AGAIN = "README's numbers are of another configuration: train them again with python -m benchmarks.readme"
+WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+BLOCKS = re.findall(r"```\n(.*?)```", README, re.DOTALL)
+
+
+def test_its_numbers_are_of_the_present_defaults():
+    now = compose().model_dump(mode="json")
+    assert {key: RESULTS["ablation"]["config"][key] for key in now} == now, AGAIN
+
+
+def test_the_task_and_the_loop_are_as_described():
+    config, said = compose(), " ".join(README.split())
+    task, group, model = config.task, config.group_size, config.model
+    weights = sum(parameter[0].numel() for parameter in build([config]).policy.parameters())
+    for fact in (
+        f"{WORDS[task.shortest]} to {WORDS[task.longest]} of {WORDS[task.alphabet]} symbols",
+        f"In each of {config.steps} steps the model answers {group.prompts} prompts, each {group.completions} times",
+        f"Every {config.eval.every} steps the model answers {config.eval.prompts} prompts",
+        f"at most {WORDS[task.cap]} tokens",
+        f"{model.name} of {WORDS[model.layers]} layers and width {model.width} ({weights:,} weights)",
+    ):
+        assert fact in said
+    assert task.weights["exact"] == task.weights["graded"] == 0.5, "half for an exact answer, half for right places"
+    assert config.score.share == 0.1, "averaged over the last tenth of the evaluations"
+
+
+@pytest.mark.parametrize("name", ["ablation", "confirmation"])
+def test_tables_and_seconds_are_those_that_were_measured(name):
+    printed, _, _ = (STORED / f"{name}.txt").read_text(encoding="utf-8").partition("\n- ")  # the notes come after
+    assert printed.rstrip() in README
+    minutes, seconds = divmod(RESULTS[name]["seconds"], 60)
+    assert f"{minutes} min {seconds} s" in README
+
+
+@pytest.mark.parametrize("name", ["lecture", "lecture_again"])
+def test_the_page_of_the_lecture_shows_what_was_measured(name):
+    printed = (STORED / f"{name}.txt").read_text(encoding="utf-8").rstrip()
+    assert printed in (ROOT / "docs" / "lecture17.md").read_text(encoding="utf-8")
+
+
+def test_durations_are_in_their_order():
+    (promised,) = re.findall(r"make ablation .*about (\w+) minutes", README)
+    assert RESULTS["ablation"]["seconds"] / 60 <= WORDS.index(promised) <= RESULTS["ablation"]["seconds"] / 60 + 2
+    assert RESULTS["ablation"]["seconds"] < RESULTS["confirmation"]["seconds"]
+
+
+def test_the_example_is_a_sample_of_the_default_run():
+    samples = {(each["prompt"], each["completion"], each["reward"]) for each in RESULTS["ablation"]["samples"]}
+    (example,) = [block for block in BLOCKS if block.startswith("prompt")]
+    rows = [re.split(r"\s{2,}", line.strip()) for line in example.splitlines()[1:]]
+    assert rows and all((prompt, completion, float(reward)) in samples for prompt, completion, reward in rows)
+
+
+def test_the_mistake_is_answered_as_printed(command):  # noqa: F811
+    shown = re.search(r"\$ rlexp (norm=locl)\n(.*?)```", README, re.DOTALL)
+    assert command(shown[1]).err == shown[2]

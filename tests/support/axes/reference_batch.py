@@ -1,0 +1,90 @@
+"""A batch of random numbers with the hard cases of every axis, for comparisons with ``references/``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from axis_choices import memory_shapes
+
+R, P, G, T = 3, 4, 4, 6
+LONGEST = 20  # longer than the cap that the tests put in for ${task.cap}
+
+
+def ragged_mask(rng) -> np.ndarray:
+    """Each completion counts up to a length of 1 to T tokens; one of every replica does not count at all."""
+    mask = np.arange(T) < rng.integers(1, T + 1, size=(R, P, G, 1))
+    mask[:, 2, 3] = False
+    return mask
+
+
+def hard_cases_of_keep(rng) -> np.ndarray:
+    """Group 1 keeps one completion, group 3 all, the others some; group 2 of the last replica keeps none."""
+    keep = rng.random((R, P, G)) < 0.8
+    keep[:, 1] = np.arange(G) == 2
+    keep[:, 3] = True
+    keep[-1, 2] = False
+    return keep
+
+
+def components(rng, rewards) -> np.ndarray:
+    """Two components; the second does not apply to some completions, and to none of group 3."""
+    second = np.where(rng.random(rewards.shape) < 0.3, np.nan, rng.normal(size=rewards.shape))
+    second[:, 3] = np.nan
+    return np.stack([rewards, second], -1)
+
+
+@pytest.fixture
+def batch() -> dict[str, np.ndarray]:
+    """Random float64 numbers; group 0 has equal rewards, log-ratios have a standard deviation of 0.4.
+
+    Group 1 has a mean between two values of a knob of ``difficulty``, group 3 of the last replica has no reward. One
+    reward of group 2 is near the middle of 0 and 1; it and one of group 0 have bad luck.
+    """
+    rng = np.random.default_rng(17)
+    rewards = rng.normal(size=(R, P, G))
+    rewards[:, 0] = 0.7
+    rewards[:, 2, 0] = 0.45
+    rewards[:, 1] += 0.09 - rewards[:, 1].mean(-1, keepdims=True)
+    scored = np.ones(rewards.shape, dtype=bool)
+    scored[:, 2, 1], scored[-1, 3] = False, False
+    luck = rng.permuted((np.arange(rewards.size).reshape(rewards.shape) + 0.5) / rewards.size)
+    luck[:, 0, 1], luck[:, 2, 0] = 0.09, 0.01
+    log_probs = -rng.exponential(size=(R, P, G, T)) - 0.05
+    old_log_probs = np.minimum(log_probs + 0.4 * rng.normal(size=log_probs.shape), -0.01)
+    ref_log_probs = log_probs + 0.4 * rng.normal(size=log_probs.shape)
+    ref_log_probs[:, 0, 0, 0] += 3  # one token that π has all but given up, beyond the clamps of a KL
+    lengths = rng.integers(1, LONGEST + 1, size=(R, P, G)).astype(float)
+    found = {
+        "rewards": rewards,
+        "keep": hard_cases_of_keep(rng),
+        "lengths": lengths,
+        "finished": rng.random((R, P, G)) < 0.6,
+        "mask": ragged_mask(rng),
+        "log_probs": log_probs,
+        "old_log_probs": old_log_probs,
+        "ref_log_probs": ref_log_probs,
+        "advantages": rng.normal(size=log_probs.shape),
+        "losses": rng.normal(size=log_probs.shape),
+        "slants": rng.normal(size=log_probs.shape),
+        "outcomes": rewards + 0.1,
+        "adjustments": np.where(rewards < 0, 0.0, -0.3 * rewards),
+        "token_penalties": rng.normal(size=log_probs.shape),
+        "greedy_rewards": rng.normal(size=(R, P, 1)),
+        "correct": (rng.random((R, P, G)) < 0.4).astype(float),
+        "components": components(rng, rewards),
+        "weights": rng.random((R, 2)),
+        "sum_pi_squared": np.exp(old_log_probs) ** 2 + 0.1 * rng.random(log_probs.shape),
+        "reward_average": rng.normal(size=R),
+        "reward_moments": np.array([[5, 0.3, 4.1, -2.0, 1.5], [0, 0, 0, np.inf, -np.inf], [40, -0.2, 9.0, -0.9, 1.1]]),
+        "mean_tokens": rng.uniform(5, 20, size=R),
+        "progress": rng.uniform(0.2, 0.8, size=R),
+        "uniforms": rng.random(log_probs.shape),
+        "sampler_log_probs": np.minimum(log_probs + 0.4 * rng.normal(size=log_probs.shape), -0.01),
+        "errors": rng.normal(size=log_probs.shape),
+        "scored": scored,
+        "drawn": luck,
+        "hashed": luck,
+        "entropies": rng.exponential(size=log_probs.shape).round(2),  # some of them equal
+    }
+    others = {name: size for name, size in memory_shapes().items() if name not in found}
+    return found | {name: rng.uniform(0.5, 1.5, (R, *size)) for name, size in others.items()}

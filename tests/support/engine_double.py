@@ -1,0 +1,24 @@
+"""An engine that trains nothing: launching is tested apart from training."""
+
+import pytest
+
+import analysis.compare
+from rlexp.sweep import cost, engine
+
+
+@pytest.fixture
+def engine_of(monkeypatch):
+    """Replace the engine by a function of the job, and the analysis by a word; return the batches that it was given."""
+    batches = []
+
+    def use(result):
+        def train_jobs(jobs, title="rlexp"):
+            batches.append([job.name for job in jobs])
+            return [result(job) for job in jobs]
+
+        monkeypatch.setattr(engine, "train_jobs", train_jobs)
+        monkeypatch.setattr(cost, "workers_that_pay", lambda jobs, most, cores: 1)  # another process has no double
+        monkeypatch.setattr(analysis.compare, "report", lambda folder, **_: print("the table"))
+        return batches
+
+    return use

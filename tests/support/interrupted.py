@@ -1,0 +1,36 @@
+"""Runs of a few steps with checkpoints, and what stops them in the middle."""
+
+import pytest
+from small_runs import SHORT, SMALL, compose
+
+from rlexp.sweep import engine
+from rlexp.sweep.job import Job
+
+LONG = [*SHORT, *SMALL, "steps=12", "eval.every=4", "log_every=2", "checkpoint_every=3"]
+
+
+def jobs(folder, *overrides, variants=("local", "running"), seeds=(0, 1)):
+    found = []
+    for name in variants:
+        for seed in seeds:
+            place = folder / f"{name}{seed}"
+            place.mkdir(parents=True, exist_ok=True)
+            found.append(Job(compose(*LONG, f"norm={name}", f"seed={seed}", *overrides), place, place.name, name))
+    return found
+
+
+@pytest.fixture
+def stop_at(monkeypatch):
+    """Make the engine raise at the start of a step, once."""
+    step = engine.train_step
+
+    def install(number):
+        def stopping(state, now, measure):
+            if now == number:
+                monkeypatch.setattr(engine, "train_step", step)
+                raise KeyboardInterrupt
+            return step(state, now, measure)
+
+        monkeypatch.setattr(engine, "train_step", stopping)
+
+    return install

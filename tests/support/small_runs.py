@@ -1,0 +1,72 @@
+"""Runs of two steps, their configs, and their rows."""
+
+import json
+from functools import cache
+from importlib.util import find_spec
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from rlexp.config.compose import CONF, composed, plain
+from rlexp.config.compose import compose as composed_anew
+from rlexp.config.schema import Config, read
+
+SHORT = ["steps=2", "log_every=1", "eval.every=2", "eval.prompts=6", "eval.samples=2", "eval.ks=[1,2]", "logger=none"]
+# What a choice cannot do without, or would take long without.
+BESIDE = {
+    "kl_control=adaptive": ["kl=k1"],
+    "kl_control=ziegler": ["kl=k1"],
+    "start=sft": ["start.accuracy=0.01"],
+    "start=sharpened": ["start.accuracy=0.01"],
+    "start=flattened": ["start.accuracy=0.01"],
+    "preset=openrlhf": ["minibatches=4"],  # eight of them need as many prompts
+}
+# They need the folder of a run: test_teacher trains and refuses them.
+TAUGHT = {"teacher=added", "teacher=alone"}
+# They need a package that may not be here.
+ABSENT = {choice for choice, package in {"logger=trackio": "trackio"}.items() if find_spec(package) is None}
+SMALL = ["group_size.completions=4", "group_size.prompts=4"]
+
+compose = cache(composed_anew)  # Hydra takes a fifth of a second; no test changes a config
+
+
+@cache
+def settings(*overrides: str) -> dict:
+    """What Hydra makes of overrides, as plain values."""
+    return plain(composed(*overrides))
+
+
+@cache
+def with_choice(axis: str, choice: str, *overrides: str) -> Config:
+    """``compose(f"{axis}={choice}", *overrides)`` without Hydra, for a choice that is nothing but its YAML."""
+    tree = settings(*overrides) | {axis: OmegaConf.load(CONF / axis / f"{choice}.yaml")}
+    return read(OmegaConf.to_container(OmegaConf.create(tree), resolve=True))
+
+
+@cache
+def unresolved() -> DictConfig:
+    """What Hydra makes of no overrides, interpolations as they stand there."""
+    settings = composed()
+    return OmegaConf.masked_copy(settings, [key for key in settings if key != "hydra"])
+
+
+def values(*overrides: str) -> dict:
+    """``settings`` without Hydra, for choices that are nothing but their YAML, and for values (``+``, ``~`` too)."""
+    tree = OmegaConf.create(OmegaConf.to_container(unresolved()))
+    for override in overrides:
+        key, _, text = override.lstrip("+~").partition("=")
+        if override.startswith("~"):
+            parent, _, last = key.rpartition(".")
+            del OmegaConf.select(tree, parent)[last]
+        elif (CONF / key).is_dir():
+            tree[key] = OmegaConf.load(CONF / key / f"{text}.yaml")
+        else:
+            value = OverridesParser.create().parse_override(f"{key}={text}").value()
+            OmegaConf.update(tree, key, value, merge=False, force_add=True)
+    return OmegaConf.to_container(tree, resolve=True)
+
+
+def rows(folder):
+    """Every metric of a run's file as it stands there, times aside."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{key: value for key, value in json.loads(line).items() if not key.startswith("time/")} for line in lines]

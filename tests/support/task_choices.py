@@ -1,0 +1,38 @@
+"""What the tests of tasks share: every task that is shipped, and others of small sizes."""
+
+from __future__ import annotations
+
+import pytest
+from axis_choices import CONF
+from omegaconf import OmegaConf
+from policies import preference_task, sort_task
+from pydantic import TypeAdapter
+
+from rlexp.core.registry import bind_choice, schema
+from rlexp.tasks import TASKS
+from rlexp.tasks.sort_lecture import POINTS, SortLecture
+
+SEEDS = (0, 1, 2)
+
+
+def shipped(path):
+    """Return the task of a YAML, made as training makes it."""
+    settings = TypeAdapter(schema(TASKS)).validate_python(OmegaConf.to_container(OmegaConf.load(path)))
+    return settings.name, bind_choice(TASKS, settings)()
+
+
+def lecture_task(**weights) -> SortLecture:
+    return SortLecture(cap=3, weights=dict.fromkeys(POINTS, 1.0) | weights, metric="x", floor=0.0)
+
+
+CHOICES = {
+    "filler": ("sort", sort_task()),
+    "no_filler": ("sort", sort_task(filler=0, alphabet=3, cap=5)),
+    "one_length": ("sort", sort_task(shortest=3, longest=3, cap=4)),
+    "no_end": ("sort", sort_task(shortest=3, longest=3, cap=3)),
+    "one_item": ("sort", sort_task(longest=1, cap=2)),
+    "share": ("token_preference", preference_task(cap=10)),
+    "points": ("sort_lecture", lecture_task()),
+} | {f"conf/{path.stem}": shipped(path) for path in sorted((CONF / "task").glob("*.yaml"))}
+every_task = pytest.mark.parametrize(("name", "task"), CHOICES.values(), ids=CHOICES.keys())
+every_sort = pytest.mark.parametrize("task", [task for name, task in CHOICES.values() if name == "sort"])

@@ -1,0 +1,211 @@
+"""The engine: a run alone, in a batch, with other threads, beside a run that diverges; every choice trains."""
+
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+import torch
+from small_runs import ABSENT, BESIDE, SHORT, SMALL, compose, rows, with_choice
+
+from rlexp.config.compose import CONF
+from rlexp.sweep import engine
+from rlexp.sweep.build import bucket_key
+from rlexp.sweep.engine import train_jobs
+from rlexp.sweep.job import Job
+from rlexp.sweep.threads import AVAILABLE, PERIOD, Threads
+
+GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in ("study", "teacher"))
+# Groups of choices that are nothing but their YAML: no defaults, no settings elsewhere.
+LOSS = ("norm", "clip", "agg", "sampler", "mismatch")
+PLAIN = (*LOSS, "kl", "kl_control", "reference", "shaping", "filter", "group_size")
+
+
+def choices(group):
+    return sorted({file.stem for file in (CONF / group).glob("*.yaml")} - {name.partition("=")[2] for name in ABSENT})
+
+
+def job(tmp_path, *overrides, seed=0, label="default"):
+    folder = tmp_path / f"{label},seed={seed}"
+    folder.mkdir(parents=True)
+    return Job(compose(*SHORT, f"seed={seed}", *overrides), folder, folder.name, label)
+
+
+def configured(group, choice):
+    overrides = [*SHORT, *BESIDE.get(f"{group}={choice}", []), *(SMALL if group != "group_size" else [])]
+    if group in PLAIN:
+        return with_choice(group, choice, *overrides)
+    return compose(*(each for each in overrides if not each.startswith(f"{group}=")), f"{group}={choice}")
+
+
+@pytest.mark.parametrize("both", ["shaping=overlong", "filter=dynamic", "clip=vespo", "agg=dr_grpo", "group_size=4"])
+def test_the_short_way_to_a_config_is_that_of_hydra(both):
+    assert with_choice(*both.split("="), *SHORT, "task.cap=5") == compose(both, *SHORT, "task.cap=5")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_choice_trains(tmp_path, group):
+    """In as few batches as the choices of a group allow."""
+    buckets = {}
+    for choice in choices(group):
+        config, folder = configured(group, choice), tmp_path / choice
+        folder.mkdir()
+        buckets.setdefault(bucket_key(config), []).append(Job(config, folder, choice, choice))
+    for jobs in buckets.values():
+        scores = dict(zip((each.name for each in jobs), train_jobs(jobs), strict=True))
+        assert {name: type(score) for name, score in scores.items()} == dict.fromkeys(scores, float), scores
+        for each in jobs:
+            assert [row["step"] for row in rows(each.folder)] == [0, 1, 2]
+            assert json.loads((each.folder / "summary.json").read_text())["status"] == "completed"
+
+
+def alone_and_together(jobs, folder):
+    """Train jobs as one batch, and each alone; compare what they leave."""
+    alone, together = (start(jobs, folder / name) for name in ("alone", "together"))
+    train_jobs(together)
+    for one, other in zip(alone, together, strict=True):
+        assert isinstance(*train_jobs([one]), float)
+        assert rows(one.folder) == rows(other.folder), one.name
+
+
+def start(jobs, folder):
+    moved = [replace(job, folder=folder / job.name) for job in jobs]
+    for each in moved:
+        each.folder.mkdir(parents=True)
+    return moved
+
+
+def crossed(model, tmp_path):
+    """A job for every choice of the axes, in changing company, and for a KL, an entropy bonus, refills; two seeds."""
+    base = compose(*SHORT, *SMALL, f"model={model}", "minibatches=2", "inner_steps=2")
+    nodes = {axis: [getattr(with_choice(axis, name), axis) for name in choices(axis)] for axis in LOSS}
+    rows = range(max(map(len, nodes.values())))
+    updates = [{axis: each[row % len(each)] for axis, each in nodes.items()} for row in rows]
+    updates += [{"kl": compose("kl=k3").kl}, {"kl": compose("kl=k1", "kl.place=reward").kl}, {"entropy_coef": 0.0}]
+    dynamic = {"filter": with_choice("filter", "dynamic").filter}
+    updates += [dynamic, dynamic | {"sampler": with_choice("sampler", "noisy").sampler}]
+    for number, update in enumerate(updates):
+        for seed in (3, 4) if number % 10 == 0 else (3,):
+            name = f"{number},seed={seed}"
+            config = base.model_copy(update=update | {"seed": seed, "lr": 1e-3 * (1 + number % 3)})
+            yield Job(config, tmp_path / name, name, str(number))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["gru", "transformer"])
+def test_every_choice_of_the_loss_gives_the_same_bits_alone_and_together(tmp_path, model):
+    alone_and_together(list(crossed(model, tmp_path)), tmp_path)
+
+
+@pytest.mark.slow
+def test_every_shaping_and_filter_gives_the_same_bits_alone_and_together(tmp_path):
+    base = ["norm=global", "minibatches=2", "kl=k1", "kl.place=reward", "kl.coef=0.1"]
+    names = [(axis, name) for axis in ("shaping", "filter") for name in choices(axis)]
+    configs = [with_choice(axis, name, *SHORT, *SMALL, *base) for axis, name in names]
+    jobs = []
+    for number, (config, name) in enumerate(zip(configs, map("=".join, names), strict=True)):
+        jobs.append(Job(config.model_copy(update={"seed": 3 + number % 3}), tmp_path, name, name))
+    alone_and_together(jobs, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", choices("model"))
+def test_threads_change_no_bit(tmp_path, model):
+    task = ["task=sort_lecture", "group_size.completions=5"] if model == "positional" else ["group_size.completions=7"]
+    common = [*task, f"model={model}", "group_size.prompts=6"]
+    alone = job(tmp_path, *common, "threads=3", label="alone")
+    train_jobs([alone])
+    for n in (1, 2, 3):
+        pair = [job(tmp_path, *common, f"threads={n}", seed=seed, label=str(n)) for seed in (0, 1)]
+        train_jobs(pair)
+        assert rows(pair[0].folder) == rows(alone.folder)
+
+
+@pytest.mark.slow
+def test_order_of_the_jobs_does_not_matter(tmp_path):
+    norms = ["local", "global", "local", "none"]
+    orders = {"a": [0, 1, 2, 3], "b": [3, 2, 1, 0]}
+    jobs = {
+        name: [job(tmp_path, f"norm={norms[i]}", *SMALL, seed=i, label=f"{name}{i}") for i in order]
+        for name, order in orders.items()
+    }
+    scores = {name: dict(zip(orders[name], train_jobs(each), strict=True)) for name, each in jobs.items()}
+    assert scores["a"] == scores["b"]
+    assert rows(jobs["a"][1].folder) == rows(jobs["b"][2].folder)
+
+
+def test_a_run_that_diverges_ends_alone(tmp_path):
+    calm = job(tmp_path, *SMALL, "steps=4", label="calm")
+    train_jobs([calm])
+    wild = job(tmp_path, *SMALL, "steps=4", "lr=1e30", label="wild")
+    beside = job(tmp_path, *SMALL, "steps=4", label="beside")
+    first, second = train_jobs([wild, beside])
+    assert isinstance(first, FloatingPointError) and isinstance(second, float)
+    assert rows(beside.folder) == rows(calm.folder)
+    summary = json.loads((wild.folder / "summary.json").read_text())
+    assert summary["status"] == "diverged" and summary["collapsed"] is True and summary["score"] is None
+    assert "nan" in summary["reason"] and summary["steps"] < 4
+    assert json.loads((beside.folder / "summary.json").read_text())["status"] == "completed"
+
+
+@pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt(), "interrupted"), (OSError("disk full"), "failed")])
+def test_what_stops_the_batch_is_in_every_summary(tmp_path, monkeypatch, error, status):
+    jobs = [job(tmp_path, *SMALL, seed=seed) for seed in (0, 1)]
+    step = engine.train_step
+
+    def stop(state, number, measure):
+        if number == 2:
+            raise error
+        return step(state, number, measure)
+
+    monkeypatch.setattr(engine, "train_step", stop)
+    with pytest.raises(KeyboardInterrupt) if status == "interrupted" else nullcontext():
+        assert train_jobs(jobs) == [error, error]
+    for each in jobs:
+        summary = json.loads((each.folder / "summary.json").read_text())
+        assert summary["status"] == status and summary["steps"] == 1 and summary["score"] is None
+
+
+def test_what_shares_a_bucket():
+    base = bucket_key(compose())
+    same = ["seed=9", "norm=global", "clip=naive", "agg=sequence", "kl=k3", "filter=overlong", "lr=1", "lr_final=1"]
+    same += ["start=sft", "start=flattened", "kl_control=fixed", "reference=copy"]
+    other = ["group_size=4", "model=gru", "task.alphabet=9", "steps=3", "inner_steps=2", "minibatches=4", "log_every=7"]
+    assert {bucket_key(compose(one)) for one in same} == {base}
+    assert all(bucket_key(compose(one)) != base for one in other)
+
+
+def test_the_saved_config_repeats_the_run(tmp_path):
+    first = job(tmp_path, *SMALL, "norm=hybrid", label="first")
+    train_jobs([first])
+    from rlexp.config.schema import load
+
+    again = replace(first, config=load(first.folder / "config.yaml"), folder=tmp_path / "again")
+    again.folder.mkdir()
+    train_jobs([again])
+    assert rows(again.folder) == rows(first.folder)
+
+
+def test_threads_go_to_the_fastest_choice():
+    now = [0.0]
+    threads = Threads(2, None, clock=lambda: now[0])
+    threads.choices = [1, 2]
+    slow = {1: 1.0, 2: 3.0}
+    used = []
+
+    def work():
+        used.append(torch.get_num_threads())
+        now[0] += slow[used[-1]]
+
+    for step in range(PERIOD):
+        threads.run(step, work)
+    slow[2] = 0.5
+    for step in range(PERIOD, 5 * PERIOD):
+        threads.run(step, work)
+    torch.set_num_threads(1)
+    assert used[:PERIOD] == [1, 2] + [1] * (PERIOD - 2)
+    assert used[PERIOD : 4 * PERIOD] == [1] * (3 * PERIOD)  # a step lost twice its time: 100 others make up for it
+    assert used[4 * PERIOD :] == [1, 2] + [2] * (PERIOD - 2)
+    assert Threads(2, 5).choices == [5] and Threads(1, 5).choices == [1]
+    assert Threads(2, None).choices[-1] == AVAILABLE and 1 in Threads(2, None).choices

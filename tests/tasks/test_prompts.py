@@ -1,0 +1,75 @@
+"""Prompts: counted exactly, and made of any number in [0, 1)."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+import torch
+from policies import sort_task
+from task_choices import every_sort, every_task, lecture_task
+
+from rlexp.tasks.sort_lecture import PROMPTS
+
+BELOW_ONE = 1 - 2**-24
+
+
+def counted(task, held_out: bool) -> dict[int, Counter]:
+    """How often each prompt comes, by length, when every cell of the uniform numbers is met once."""
+    lengths = task.longest - task.shortest + 1
+    cells = [lengths, task.alphabet - 1, *[task.alphabet] * (task.longest - 1)]
+    grid = torch.cartesian_prod(*((torch.arange(n) + 0.5) / n for n in cells)).view(1, -1, task.draws)
+    found = {}
+    for row in task.prompts(grid, held_out)[0].tolist():
+        assert row[-1] == task.separator
+        items = tuple(row[:-1])
+        while items[0] == task.pad:
+            items = items[1:]
+        found.setdefault(len(items), Counter())[items] += 1
+    return found
+
+
+@pytest.mark.parametrize(("alphabet", "shortest", "longest"), [(3, 1, 3), (2, 2, 4), (4, 3, 3)])
+def test_prompts_are_uniform_and_no_permutation_is_in_both_sets(alphabet, shortest, longest):
+    task = sort_task(alphabet=alphabet, shortest=shortest, longest=longest)
+    training, evaluation = counted(task, held_out=False), counted(task, held_out=True)
+    assert set(training) == set(evaluation) == set(range(shortest, longest + 1))
+    for length, prompts in training.items():
+        every = set(itertools.product(range(alphabet), repeat=length))
+        assert set(prompts) | set(evaluation[length]) == every
+        assert len(set(prompts.values())) == len(set(evaluation[length].values())) == 1
+        assert not {tuple(sorted(p)) for p in prompts} & {tuple(sorted(p)) for p in evaluation[length]}
+    assert len({counts.total() for counts in training.values()}) == 1
+
+
+@every_task
+@pytest.mark.parametrize("held_out", [False, True])
+@pytest.mark.parametrize("number", [0.0, 0.5, BELOW_ONE])
+def test_prompts_are_tokens_even_at_the_ends_of_the_range(name, task, held_out, number):
+    prompts = task.prompts(torch.full((2, 3, task.draws), number), held_out)
+    assert prompts.shape == (2, 3, task.prompt_length)
+    assert 0 <= prompts.min() and prompts.max() < task.vocabulary
+    if name == "sort":
+        shown = (prompts < task.alphabet).sum(-1)
+        assert ((task.shortest <= shown) & (shown <= task.longest)).all()
+
+
+@pytest.mark.parametrize("alphabet", range(2, 67))
+def test_the_largest_number_below_one_is_not_rounded_up(alphabet):
+    task = sort_task(alphabet=alphabet)
+    uniforms = torch.full((1, 1, task.draws), BELOW_ONE)
+    assert task.prompts(uniforms, False)[..., :-2].tolist() == [[[alphabet - 1] * 3]]
+    assert task.prompts(uniforms, False)[..., :-1].sum() % alphabet == alphabet - 1
+
+
+@every_sort
+def test_separator_pad_end_and_filler_are_tokens_of_their_own(task):
+    special = {task.pad, task.end, task.separator, task.vocabulary - 1} - {-1}
+    assert len(special) == 2 + (task.end >= 0) + task.filler and min(special) == task.alphabet
+    assert max(special) == task.vocabulary - 1
+
+
+def test_lecture_prompts_come_in_turn():
+    prompts = lecture_task().prompts(torch.rand(2, 7, 1), held_out=True)
+    assert prompts.tolist() == [[list(PROMPTS[p % 3]) for p in range(7)]] * 2

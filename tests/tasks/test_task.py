@@ -1,0 +1,70 @@
+"""The contract of tasks: every task meets it, answers its own prompts, and refuses settings that make no task."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from policies import preference_task, prompts_of, sort_task
+from task_choices import SEEDS, every_task, lecture_task
+from toy_state import Toy
+
+from rlexp.tasks import Scores, Task
+from rlexp.tasks.sort_lecture import POINTS
+
+
+@every_task
+def test_every_task_meets_the_contract(name, task):
+    assert isinstance(task, Task) and isinstance(Toy(), Task)
+
+
+def test_what_cannot_answer_its_prompts_is_no_task():
+    task = SimpleNamespace(**{name: getattr(Toy(), name) for name in dir(Toy) if not name.startswith("_")})
+    assert isinstance(task, Task)
+    del task.oracle
+    assert not isinstance(task, Task)
+
+
+def test_rewards_of_tokens_are_none_unless_a_task_gives_them():
+    correct = torch.ones(1, 2, 3, dtype=torch.bool)
+    assert Scores({}, correct).token_rewards is None
+    assert Scores({}, correct, torch.zeros(1, 2, 3, 4)).token_rewards.shape == (1, 2, 3, 4)
+
+
+@every_task
+def test_the_oracle_is_right_and_ends_where_it_should(name, task):
+    prompts = prompts_of(task, SEEDS, 40)
+    answers, mask = task.oracle(prompts)
+    assert answers.shape == mask.shape == (len(SEEDS), 40, task.cap)
+    places = torch.arange(task.cap)
+    lengths = mask.sum(-1, keepdim=True)
+    assert torch.equal(mask, places < lengths)
+    if task.end >= 0:
+        assert torch.equal(answers == task.end, places == lengths - 1)
+        assert (answers[~mask] == task.pad).all()
+    finished = torch.ones_like(mask[..., :1])
+    scores = task.score(prompts, answers.unsqueeze(2), mask.unsqueeze(2), finished)
+    assert scores.correct.all()
+    best = {"ternary": 1, "distance": 3, "inclusion_ordering": 5, "multiset_ordering": 5}
+    for component, values in scores.components.items():
+        assert (values == best.get(component, 1)).all(), component
+
+
+@pytest.mark.parametrize(
+    ("make", "changes", "message"),
+    [
+        (sort_task, dict(shortest=5), "shortest=5 must not exceed longest=4"),
+        (sort_task, dict(cap=4), "cap=4 .* at least 5"),
+        (sort_task, dict(weights={"exact": 1.0}), "weights must name exact, graded"),
+        (sort_task, dict(weights=dict.fromkeys(sort_task().weights, 0.0)), "at least one of them above 0"),
+        (preference_task, dict(low=9), "low=9 must be below vocabulary=9"),
+        (preference_task, dict(good=0.6), "good=0.6 must not exceed bad=0.5"),
+        (preference_task, dict(weights={"share": 1.0}), "weights must name ternary, share"),
+        (lecture_task, dict(distanc=1.0), "weights must name distance"),
+        (lecture_task, dict.fromkeys(POINTS, 0.0), "at least one of them above 0"),
+    ],
+)
+def test_settings_that_make_no_task(make, changes, message):
+    with pytest.raises(ValueError, match=message):
+        make(**changes)
