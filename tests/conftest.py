@@ -6,6 +6,8 @@ A test that asks for ``norm_choice`` (``clip_choice``, …) runs once for each Y
 
 from __future__ import annotations
 
+import os
+
 import torch
 from axis_choices import AXES, choices
 from hypothesis import settings
@@ -13,6 +15,8 @@ from hypothesis import settings
 settings.register_profile("whole", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("quick", settings.get_profile("whole"), max_examples=10)
 torch.set_num_threads(1)
+# Ray lets its workers wait for everybody else's processes, which beside the other tests is a minute.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 def pytest_configure(config):

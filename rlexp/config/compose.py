@@ -51,5 +51,12 @@ def composed(*overrides: str) -> DictConfig:
 
 def plain(settings: DictConfig) -> dict[str, Any]:
     """Return the settings as plain values, without the node of Hydra itself."""
-    settings = OmegaConf.masked_copy(settings, [key for key in settings if key != "hydra"])
-    return OmegaConf.to_container(settings, resolve=True, throw_on_missing=True)
+    keys = [key for key in settings if key != "hydra"]
+    return {key: plain_value(settings[key]) for key in keys}
+
+
+def plain_value(value: Any) -> Any:
+    """Return a container as plain values, anything else as it is."""
+    if not OmegaConf.is_config(value):
+        return value
+    return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)

@@ -45,12 +45,14 @@ SEED = re.compile(r"^seed=\d+$")
 def hydra_config(settings: DictConfig) -> Iterator[None]:
     """Let ``${hydra:...}`` mean these settings; they can be changed again afterwards.
 
-    As ``run_job`` does with the global HydraConfig, which also makes its node read-only.
+    As ``run_job`` does with the global HydraConfig, which also makes its node read-only; without the copy that
+    ``HydraConfig.set_config`` makes of the node, which takes longer than the rest of a job's plan.
     """
     singleton = HydraConfig.instance()
     before = singleton.cfg
     try:
-        singleton.set_config(settings)
+        OmegaConf.set_readonly(settings.hydra, True)
+        singleton.cfg = settings
         yield
     finally:
         singleton.cfg = before
@@ -98,7 +100,7 @@ class HydraJob:
         """Make the job's folder, with ``.hydra/`` in it unless ``hydra.output_subdir`` is null."""
         node = self.settings.hydra
         with hydra_config(self.settings):
-            hydra_settings = copy.deepcopy(HydraConfig.instance().cfg)
+            hydra_settings = OmegaConf.masked_copy(self.settings, "hydra")
         task_settings = OmegaConf.masked_copy(self.settings, [key for key in self.settings if key != "hydra"])
         folder = Path(node.runtime.output_dir)
         folder.mkdir(parents=True, exist_ok=True)

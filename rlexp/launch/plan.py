@@ -10,7 +10,7 @@ from pathlib import Path
 from hydra.core.config_loader import ConfigLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from rlexp.config.compose import plain
+from rlexp.config.compose import plain, plain_value
 from rlexp.config.explain import explain
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
@@ -80,7 +80,7 @@ def job_of(settings: DictConfig) -> Job:
         name = str(node.sweep.subdir)
         logs = LogSettings(
             {"handlers": {}} | OmegaConf.to_container(node.job_logging, resolve=True),
-            OmegaConf.to_container(OmegaConf.masked_copy(node, ["verbose"]), resolve=True)["verbose"],
+            plain_value(node.verbose),
         )
     folder, overrides = Path(node.runtime.output_dir), tuple(node.overrides.task)
     return Job(
@@ -104,11 +104,12 @@ def environment_of(settings: DictConfig) -> dict[str, str]:
 def sweep_problems(plan: Plan) -> Iterator[tuple[str, list[str]]]:
     """Say what is wrong between jobs that are each right by themselves, and for which jobs."""
     labels: dict[Path, str] = {}
+    first = shared_settings(plan, plan.jobs[0]) if plan.jobs else {}
     for job in plan.jobs:
         label = label_of(job.number, job.overrides)
         if other := labels.get(job.folder):
             yield f"would write to the folder of job {other}: {job.folder}", [label]
-        if shared_settings(plan, job) != shared_settings(plan, plan.jobs[0]):
+        if shared_settings(plan, job) != first:
             yield "differs in its hydra node from the first job; a sweep has one launcher, folder and logging", [label]
         labels[job.folder] = label
         if problem := folder_problem(job.folder) or refusal(job.config.model_dump(mode="json"), job.folder):
