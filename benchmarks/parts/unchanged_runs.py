@@ -69,7 +69,7 @@ MORE = {
 
 @dataclass(frozen=True)
 class Sweep:
-    """Runs of one command; ``name`` is their folder. One run is trained without a multirun."""
+    """Runs of one command; ``name`` is their folder. One run is trained without a multirun, a study never."""
 
     name: str
     overrides: Overrides
@@ -82,7 +82,7 @@ class Sweep:
     def arguments(self) -> list[str]:
         """Return what follows ``python -m rlexp.train``; folders are relative, tables and figures are left out."""
         texts = [f"{key}={','.join(values)}" for key, values in self.overrides.items()]
-        if self.runs == 1:
+        if self.runs == 1 and "study" not in self.overrides:
             texts = [re.sub(r"=choice\((.*)\)$", r"=\1", text) for text in texts]
             return [*texts, f"hydra.run.dir={self.name}/0"]
         places = [f"hydra.sweep.dir={self.name}", "hydra.sweep.subdir=${hydra.job.num}"]

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
 from command import command  # noqa: F401 (a fixture)
 from small_runs import compose
 
+from analysis import compare
+from rlexp.__main__ import COMMANDS
+from rlexp.export.__main__ import main as export
+from rlexp.launch import hooks
 from rlexp.sweep.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +28,9 @@ RESULTS = json.loads((STORED / "results.json").read_text(encoding="utf-8"))
 AGAIN = "README's numbers are of another configuration: train them again with python -m benchmarks.readme"
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 BLOCKS = re.findall(r"```\n(.*?)```", README, re.DOTALL)
+LINES = [line for block in BLOCKS for line in block.splitlines()]
+TYPED = sorted({" ".join(shlex.split(line, comments=True)[1:]) for line in LINES if line.startswith("rlexp")})
+OTHERS = ("compare", "explain", "export", "report", "watch", "--help")
 
 
 def test_its_numbers_are_of_the_present_defaults():
@@ -75,3 +84,28 @@ def test_the_example_is_a_sample_of_the_default_run():
 def test_the_mistake_is_answered_as_printed(command):  # noqa: F811
     shown = re.search(r"\$ rlexp (norm=locl)\n(.*?)```", README, re.DOTALL)
     assert command(shown[1]).err == shown[2]
+
+
+@pytest.mark.parametrize("line", [line for line in TYPED if not line.startswith(OTHERS)])
+def test_what_it_trains_passes_all_checks(command, monkeypatch, line):  # noqa: F811
+    """The command as it stands, as far as the first batch."""
+    checked = hooks.check_or_exit
+
+    def check_and_end(check, config):
+        checked(check, config)
+        sys.exit(0)
+
+    monkeypatch.setattr(hooks, "check_or_exit", check_and_end)
+    result = command(*line.split())
+    assert result.code == 0, result.err
+
+
+@pytest.mark.parametrize("line", [line for line in TYPED if line.startswith(OTHERS[:-1])])
+def test_the_other_commands_take_what_they_are_given(line, capsys):
+    name, *words = line.split()
+    assert name in COMMANDS
+    if name == "compare":
+        assert compare.parse(words)["folders"]
+    if name == "export":
+        export(words)
+        assert capsys.readouterr().out

@@ -5,16 +5,14 @@ import logging
 import os
 import pty
 import signal
-import struct
 import subprocess
 import sys
-import time
-import zlib
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
+from wandb_files import BLOCK, finished, no_account, read  # noqa: F401 (a fixture that applies itself)
 
 from rlexp.core.registry import schema
 from rlexp.record import logged, wandb_logger
@@ -23,22 +21,10 @@ from rlexp.record.loggers import LOGGERS, open_none
 from rlexp.record.wandb_logger import Wandb, open_wandb
 
 OFFLINE = {"mode": "offline", "project": "rlexp", "entity": None, "group": None, "tags": ["study"]}
-BLOCK = 32768
 
 
 @pytest.fixture(autouse=True)
-def no_account(monkeypatch, tmp_path):
-    """No key, no server, nothing outside the test's own folder, and no memory of earlier tests."""
-    environment = {
-        "NETRC": tmp_path / "none",
-        "WANDB_BASE_URL": "http://127.0.0.1:9",
-        "WANDB_CONFIG_DIR": tmp_path / "config",
-        "WANDB_CACHE_DIR": tmp_path / "cache",
-        "WANDB_DATA_DIR": tmp_path / "data",
-    }
-    for name, value in environment.items():
-        monkeypatch.setenv(name, str(value))
-    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+def no_memory_of_earlier_tests(monkeypatch):
     monkeypatch.setattr(wandb_logger, "_unreachable", [])
     logged.warn_once.cache_clear()
 
@@ -50,60 +36,6 @@ def job(folder, variant="norm=local,clip.high=0.28", seed=3):
     values = {"seed": seed, "clip": {"name": "symmetric", "high": 0.28}}
     config = SimpleNamespace(seed=seed, model_dump=lambda mode: values)
     return SimpleNamespace(folder=path, name=path.name, variant=variant, config=config)
-
-
-def payloads(data):
-    """Yield the records of a .wandb file: LevelDB log blocks of 32 KiB behind a header of seven bytes."""
-    place, parts = 7, b""
-    while place + 7 <= len(data):
-        if BLOCK - place % BLOCK < 7:
-            place += BLOCK - place % BLOCK
-            continue
-        checksum, length, kind = struct.unpack_from("<IHB", data, place)
-        part = data[place + 7 : place + 7 + length]
-        if len(part) < length or kind == 0:
-            return
-        assert zlib.crc32(bytes([kind]) + part) == checksum
-        place, parts = place + 7 + length, parts + part
-        if kind in (1, 4):
-            yield parts
-            parts = b""
-
-
-def values(items):
-    return {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
-
-
-def read(folder):
-    """Return what the newest offline run in a folder holds: its run record, rows, summary, metrics and exit code."""
-    from wandb.proto.wandb_internal_pb2 import Record
-
-    path = sorted(folder.glob("wandb/offline-run-*/*.wandb"))[-1]
-    found = SimpleNamespace(run=None, rows=[], summary={}, axes={}, exit_code=None)
-    for payload in payloads(path.read_bytes()):
-        record = Record.FromString(payload)
-        match record.WhichOneof("record_type"):
-            case "run":
-                found.run = record.run
-            case "history":
-                found.rows.append(values(record.history.item))
-            case "summary":
-                found.summary |= values(record.summary.update)
-            case "metric":
-                found.axes[record.metric.name or record.metric.glob_name] = record.metric.step_metric
-            case "exit":
-                found.exit_code = record.exit.exit_code
-    return found
-
-
-def finished(folder):
-    """As `read`, once wandb's own process, which writes the file, has come to the end of the run."""
-    for _ in range(200):
-        found = read(folder)
-        if found.exit_code is not None:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"no end of the run in {folder}")
 
 
 def row(step, shift):
@@ -158,13 +90,13 @@ def test_the_summary_and_the_status_are_kept(sweep):
 @pytest.mark.slow
 def test_a_killed_process_leaves_its_rows(tmp_path):
     script = (
-        "import sys, time; sys.path.insert(0, sys.argv[1])\n"
+        "import os, sys, time; sys.path[:0] = sys.argv[1].split(os.pathsep)\n"
         "from pathlib import Path; from test_loggers import OFFLINE, job, open_wandb, row\n"
         "logger = open_wandb(job(Path(sys.argv[2])), **OFFLINE)\n"
         "for step in range(5): logger.log(step, row(step, 0))\n"
         "time.sleep(1.8); print('logged', flush=True); time.sleep(60)"
     )
-    command = [sys.executable, "-c", script, str(Path(__file__).parent), str(tmp_path)]
+    command = [sys.executable, "-c", script, os.pathsep.join([str(Path(__file__).parent), *sys.path]), str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"logged\n"
         process.send_signal(signal.SIGKILL)
@@ -174,12 +106,12 @@ def test_a_killed_process_leaves_its_rows(tmp_path):
 @pytest.mark.slow
 def test_without_a_key_a_terminal_is_not_asked_for_one(tmp_path):
     script = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import os, sys; sys.path[:0] = sys.argv[1].split(os.pathsep)\n"
         "from pathlib import Path; from test_loggers import OFFLINE, job, open_wandb, row\n"
         "for seed in range(3): open_wandb(job(Path(sys.argv[2]), seed=seed), **OFFLINE | {'mode': 'online'})"
     )
     terminal, child = pty.openpty()
-    command = [sys.executable, "-c", script, str(Path(__file__).parent), str(tmp_path)]
+    command = [sys.executable, "-c", script, os.pathsep.join([str(Path(__file__).parent), *sys.path]), str(tmp_path)]
     subprocess.run(command, stdin=child, stdout=child, stderr=child, check=True, timeout=60)
     screen = os.read(terminal, 100_000).decode().splitlines()
     assert len(screen) == 1 and "No API key" in screen[0] and "logging offline" in screen[0]
