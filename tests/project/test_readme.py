@@ -62,6 +62,13 @@ def test_tables_and_seconds_are_those_that_were_measured(name):
     assert f"{minutes} min {seconds} s" in README
 
 
+def test_what_another_processor_gave_is_quoted():
+    (quoted,) = re.findall(r"On another processor the second command gave (.*?)\(\[all of it\]", README, re.DOTALL)
+    table = " ".join((STORED / "confirmation_other_processor.txt").read_text(encoding="utf-8").split())
+    found = re.findall(r"(global|hybrid) (−0\.\d+ \[−0\.\d+, −0\.\d+\])", " ".join(quoted.split()))
+    assert len(found) == 2 and all(f"{name} {difference}" in table for name, difference in found)
+
+
 @pytest.mark.parametrize("name", ["lecture", "lecture_again"])
 def test_the_page_of_the_lecture_shows_what_was_measured(name):
     printed = (STORED / f"{name}.txt").read_text(encoding="utf-8").rstrip()
