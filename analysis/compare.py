@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from analysis.data.errors import AnalysisError
+from analysis.data.errors import AnalysisError, CommandParser
 from analysis.data.load import SweepData, load
 from analysis.data.run_values import BUDGETS, Budget, Target
 from analysis.data.runs import Problem
@@ -24,12 +24,12 @@ from analysis.stats.verdict import Verdict
 
 EXAMPLES = """
 examples:
-  python -m analysis.compare runs/<sweep> --baseline norm=global --metric eval/pass@8
-  python -m analysis.compare runs/<sweep> --where norm=local,hybrid --by norm
-  python -m analysis.compare runs/<one> runs/<another> --at tokens
-  python -m analysis.compare runs/<sweep> --matched accuracy=0.9 --at tokens
-  python -m analysis.compare runs/<sweep> --best-of lr
-  python -m analysis.compare runs/<sweep> --json | jq '.comparisons[0].arms'
+  rlexp compare runs/<sweep> --baseline norm=global --metric eval/pass@8
+  rlexp compare runs/<sweep> --where norm=local,hybrid --by norm
+  rlexp compare runs/<one> runs/<another> --at tokens
+  rlexp compare runs/<sweep> --matched accuracy=0.9 --at tokens
+  rlexp compare runs/<sweep> --best-of lr
+  rlexp compare runs/<sweep> --json | jq '.comparisons[0].arms'
 """
 
 
@@ -119,9 +119,9 @@ def parse(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     }
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m analysis.compare",
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="rlexp compare",
         description="Compare the variants of one or several sweeps over paired seeds; write tables and figures.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

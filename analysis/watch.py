@@ -1,6 +1,5 @@
 """A sweep's comparison while it trains: `python -m analysis.watch runs/<sweep>`; Ctrl-C ends it."""
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from analysis.data.errors import AnalysisError
+from analysis.data.errors import AnalysisError, CommandParser
 from analysis.data.load import SweepData, config_section, load
 from analysis.data.run_values import late_means
 from analysis.data.runs import SUMMARY_FILE
@@ -95,7 +94,7 @@ def watch(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0: the sweep has ended or Ctrl-C, 2: there is no such folder."""
-    parser = argparse.ArgumentParser(prog="python -m analysis.watch", description=__doc__)
+    parser = CommandParser(prog="rlexp watch", description=__doc__)
     parser.add_argument("folder", help="a sweep's folder, such as runs/<sweep>; it may be empty still")
     parser.add_argument("--baseline", help="variant to compare with; the first unless named")
     parser.add_argument("--metric", help="compare this metric instead of that of the score")

@@ -3,19 +3,18 @@
 Needs the optional extra `dashboard` (wandb-workspaces). Writing needs neither an account nor a network.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.data.errors import AnalysisError
+from analysis.data.errors import AnalysisError, CommandParser
 from analysis.data.load import load
 from analysis.report.workspace import push, to_json, workspace
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0: written (and pushed), 2: not."""
-    parser = argparse.ArgumentParser(prog="python -m analysis.workspace", description=__doc__.split("\n")[0])
+    parser = CommandParser(prog="rlexp dashboard", description=__doc__.split("\n")[0])
     parser.add_argument("folder", help="a sweep's folder, such as runs/<sweep>")
     parser.add_argument("--out", help="the file; <folder>/analysis/workspace.json unless named")
     parser.add_argument("--push", action="store_true", help="also save it on the server, after `wandb login`")

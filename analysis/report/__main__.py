@@ -1,17 +1,16 @@
 """One page per sweep that can be read without asking: `python -m analysis.report runs/<sweep>`."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.data.errors import AnalysisError
+from analysis.data.errors import AnalysisError, CommandParser
 from analysis.report.page import save_figures, write_report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0: written, 1: written, and some runs failed or are damaged, 2: nothing could be compared."""
-    parser = argparse.ArgumentParser(prog="python -m analysis.report", description=__doc__)
+    parser = CommandParser(prog="rlexp report", description=__doc__)
     parser.add_argument("folder", help="a sweep's folder, such as runs/<sweep>")
     parser.add_argument("--baseline", help="variant to compare with; the first unless named")
     parser.add_argument("--metric", help="compare this metric (mean over its last 10 %%) instead of the stored score")

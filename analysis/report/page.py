@@ -126,7 +126,7 @@ def render(
         shown=len(detailed_runs),
         shortened=len(detailed_runs) < len(data.runs),
         command=sweep_command(data.folder),
-        own_command=f"python -m analysis.report {shlex.quote(str(data.folder))}",
+        own_command=f"rlexp report {shlex.quote(str(data.folder))}",
         versions=versions(list(data.runs["folder"])),
     )
 

@@ -110,7 +110,7 @@ def compare(folder: Path, baseline: str | None, page: Path | None) -> None:
 
         report(folder, baseline=baseline, page=page)
     except Exception as error:
-        program = f"python -m analysis.compare {relative(folder)}"
+        program = f"rlexp compare {relative(folder)}"
         print(f"no comparison: {describe_error(error)} ({program})", file=sys.stderr)
 
 
@@ -128,5 +128,5 @@ def write_page(folder: Path, baseline: str | None) -> Path | None:
         if mirrored(page.answer.data):
             log_aggregate(page.answer.data, page.answer.comparisons, page.figures)
     except Exception as error:
-        print(f"no report: {describe_error(error)} (python -m analysis.report {relative(folder)})", file=sys.stderr)
+        print(f"no report: {describe_error(error)} (rlexp report {relative(folder)})", file=sys.stderr)
     return path

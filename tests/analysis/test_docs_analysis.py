@@ -13,7 +13,7 @@ from analysis.stats.significance import seeds_for_p, seeds_with_choice
 
 DOC = (Path(__file__).parents[2] / "docs/analysis.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", DOC, flags=re.S)
-COMMANDS = re.findall(r"^python -m analysis.compare ([^#\n]*)", DOC, flags=re.M)
+COMMANDS = re.findall(r"^rlexp compare ([^#\n]*)", DOC, flags=re.M)
 
 
 @pytest.mark.parametrize("number", range(3))

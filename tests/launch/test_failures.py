@@ -119,5 +119,5 @@ def test_results_outlive_a_failure_to_compare_them(command, tmp_path, engine_of,
     monkeypatch.setattr(analysis.compare, "report", lambda folder, **_: 1 / 0)
     result = command("-m", "seed=0", "hydra.sweep.dir=x")
     assert result.code == 0
-    assert result.err.endswith("no comparison: ZeroDivisionError: division by zero (python -m analysis.compare x)\n")
+    assert result.err.endswith("no comparison: ZeroDivisionError: division by zero (rlexp compare x)\n")
     assert [row["status"] for row in rows(tmp_path / "x")] == ["completed"]

@@ -154,3 +154,10 @@ def test_a_row_that_starts_with_a_bracket_is_no_argument_of_latex():
     lines = latex(TextTable(["task.sizes", "≥ × b"], [["[1,2]", "a\nb"], ["*", "[x]"]])).split("\n")
     assert lines[2] == r"task.sizes & $\geq$ $\times$ b \\"
     assert lines[4:6] == [r"{}[1,2] & a b \\", r"{}* & {}[x] \\"]
+
+
+def test_wrong_arguments_are_one_line(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: the following arguments are required: folder (rlexp compare --help)\n"
