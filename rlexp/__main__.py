@@ -37,9 +37,10 @@ def run(module: str) -> None:
     """Run a module as the program; whatever it exits with is how this ends."""
     from runpy import run_module
 
+    from rlexp.core.exits import silent_without_reader
     from rlexp.launch.own_analysis import own_analysis
 
-    with own_analysis():
+    with own_analysis(), silent_without_reader():
         run_module(module, run_name="__main__", alter_sys=True)
 
 

@@ -20,7 +20,7 @@ from rlexp import __version__
 from rlexp.config import axis_help, typed  # noqa: F401 (the first registers a resolver of the help)
 from rlexp.config.compose import plain
 from rlexp.config.conf_folder import CONF
-from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with
+from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with, silent_without_reader
 from rlexp.core.hydra_compat import VERSION_BASE
 from rlexp.record.naming import variant_name
 
@@ -55,6 +55,7 @@ def how_to_continue(arguments: list[str], place: str = "") -> list[str]:
     return [f"go on with: python -m rlexp.train {shlex.join([*others, place])}"]
 
 
+@silent_without_reader()
 def main() -> None:
     """Let Hydra do what the command line says; end whatever is wrong with it in one line and exit code 2."""
     arguments = sys.argv[1:]
@@ -72,6 +73,8 @@ def main() -> None:
         exit_with("; ".join(["interrupted", *how_to_continue(arguments, *stop.args)]), INTERRUPTED)
     except RunFailed as error:
         exit_with(f"run failed: {describe_error(error)}", FAILED, error)
+    except BrokenPipeError:
+        raise
     except Exception as error:
         from rlexp.config.explain import explain
 

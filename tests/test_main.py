@@ -63,3 +63,12 @@ def test_a_command_does_what_its_module_does(sweep, command, module, arguments):
         return done.returncode, done.stdout, done.stderr
 
     assert run("rlexp", *command, *arguments) == run(module, *arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["rlexp", "explain", "clip"], ["rlexp", "--help"], ["rlexp.train", "--help"]])
+def test_a_reader_that_leaves_ends_it_without_a_word(arguments):
+    command = [sys.executable, "-m", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait() == 141
