@@ -62,6 +62,12 @@ def test_tables_and_seconds_are_those_that_were_measured(name):
     assert f"{minutes} min {seconds} s" in README
 
 
+@pytest.mark.parametrize("name", ["ablation", "confirmation", "norms"])
+def test_its_numbers_are_of_the_commands_that_it_names(name):
+    arguments = RESULTS[name]["command"].removeprefix("python -m rlexp.train ")
+    assert f"rlexp {arguments}" in README.replace('"', "")
+
+
 @pytest.mark.parametrize("name", ["confirmation_other_processor", "norms"])
 def test_what_it_quotes_of_other_tables_stands_there(name):
     quoted = README.partition(f"([all of it](docs/readme/{name}.txt))")[0].rpartition("\n\n")[2]
