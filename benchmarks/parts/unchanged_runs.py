@@ -111,8 +111,9 @@ def of_axes(known: Choices, only: str) -> Iterator[tuple[str, str]]:
         by_needs = defaultdict(list)
         for name in names:
             if only in f"{axis}={name}" and not f"{axis}={name}".startswith(ELSEWHERE):
-                by_needs[NEEDS.get(f"{axis}={name}", NEEDS.get(axis, ""))].append(name)
-        for number, (needs, group) in enumerate(by_needs.items()):
+                alone = name if axis == "study" else ""  # a study is a sweep of its own
+                by_needs[NEEDS.get(f"{axis}={name}", NEEDS.get(axis, "")), alone].append(name)
+        for number, ((needs, _), group) in enumerate(by_needs.items()):
             yield f"{axis}{number + 1 if number else ''}", f"{axis}={','.join(group)} {needs}"
 
 

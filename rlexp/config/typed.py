@@ -142,7 +142,7 @@ def repeated_keys(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def value_problems(arguments: Sequence[str]) -> Iterator[str]:
-    """`norm=[local,global]`, `seed=0,0,1`."""
+    """`norm=[local,global]`, `seed=0,0,1`, `study=lecture17,norms`."""
     for argument in overrides_in(arguments):
         parsed, key = parse(argument), key_of(argument)
         if parsed is None:
@@ -150,6 +150,8 @@ def value_problems(arguments: Sequence[str]) -> Iterator[str]:
         if key in groups() and isinstance(parsed._value, list):
             values = ",".join(map(str, parsed._value))
             yield f"{argument}: a run has one {key}; to compare them write -m {key}={values}"
+        if key == "study" and parsed.is_sweep_override():
+            yield f"{argument}: a study is a sweep of its own; start them one after another"
         if parsed.is_choice_sweep() and (twice := repeated(parsed)):
             yield f"{argument}: {', '.join(twice)} {'is' if len(twice) == 1 else 'are'} named more than once"
 

@@ -51,6 +51,7 @@ def test_records_hold_what_was_typed():
 
 SLIPS = [
     (["-m", "seed=0,0,1"], "seed=0,0,1: 0 is named more than once"),
+    (["-m", "study=a,b"], "study=a,b: a study is a sweep of its own; start them one after another"),
     (["-m", "group_size=4,4"], "group_size=4,4: 4 is named more than once"),
     (["-m", "lr=1e-3,0.001,2,2"], "lr=1e-3,0.001,2,2: 0.001, 2 are named more than once"),
     (["norm=[local,max]"], "norm=[local,max]: a run has one norm; to compare them write -m norm=local,max"),

@@ -9,16 +9,19 @@ from command import command  # noqa: F401 (a fixture)
 from engine_double import engine_of  # noqa: F401 (a fixture)
 from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.conf import HydraConf
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
 from omegaconf import OmegaConf
+from omegaconf.errors import ReadonlyConfigError
 from sweep_files import rows
 
 import rlexp
 from rlexp.config.compose import CONF, compose, quote_numbers, unquote_numbers
 from rlexp.core.hydra_compat import VERSION_BASE
-from rlexp.launch.hydra_private import CachingConfigLoader
+from rlexp.launch.hydra_private import CachingConfigLoader, hydra_config
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -136,3 +139,15 @@ def test_another_seed_is_what_composing_it_would_give(dirname):
             cached, true = (each.load_sweep_config(master, overrides) for each in (caching, loader))
             assert OmegaConf.to_container(cached) == OmegaConf.to_container(true)
             assert cached.hydra.sweep.dir == true.hydra.sweep.dir == folder
+
+
+def test_the_node_of_a_job_is_hydras_and_cannot_be_changed_while_it_is():
+    settings = OmegaConf.structured({"hydra": HydraConf(), "seed": 3})
+    settings.hydra.job.name = "${seed}"
+    before = HydraConfig.instance().cfg
+    with hydra_config(settings):
+        assert HydraConfig.get().job.name == "3" and HydraConfig.initialized()
+        with pytest.raises(ReadonlyConfigError):
+            HydraConfig.get().job.name = "other"
+    assert HydraConfig.instance().cfg is before
+    settings.hydra.job.name = "other"
