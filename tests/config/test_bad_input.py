@@ -92,11 +92,12 @@ def test_two_jobs_never_share_a_folder(command):
 def test_jobs_of_a_sweep_agree_on_what_hydra_does(command, tmp_path):
     """Hydra refuses sweeps over its own node; a choice that is swept may still hold a part of it."""
     (tmp_path / "conf/norm").mkdir(parents=True)
-    text = "# @package _global_\nnorm: {name: none}\nhydra: {job: {name: other}, sweeper: {max_batch_size: 2}}\n"
+    text = "# @package _global_\nnorm: {name: none}\nhydra: {sweeper: {max_batch_size: 2}}\n"
     (tmp_path / "conf/norm/mine.yaml").write_text(text)
     result = command("-m", "--config-dir", str(tmp_path / "conf"), "norm=none,mine", "seed=0", "hydra.sweep.dir=x")
     assert result.code == 2 and not (tmp_path / "x").exists()
-    assert result.err.startswith("job 1 (norm=mine,seed=0): differs in its hydra node from the first job; ")
+    ours, of_hydra_14 = "differs in its hydra node from the first job; ", "'hydra.sweeper' must be configured before"
+    assert result.err.startswith(tuple(f"job 1 (norm=mine,seed=0): {line}" for line in (ours, of_hydra_14)))
 
 
 @pytest.mark.parametrize("arguments", [["hydra.run.dir=file/x"], ["-m", "hydra.sweep.dir=file/x"]])
