@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis_fixtures import METRIC, random_scores, write_sweep
+from compare_command import no_figures, run  # noqa: F401 (a fixture that applies itself)
 
 from analysis.compare import main, parse
 from analysis.data.run_values import Budget, Target
@@ -16,21 +17,9 @@ from analysis.report.tables import TextTable, latex
 SQUARE = [f"norm={norm},clip={clip}" for norm in ("local", "hybrid") for clip in ("symmetric", "higher")]
 
 
-@pytest.fixture(autouse=True)
-def no_figures(monkeypatch):
-    monkeypatch.setattr("analysis.report.files._write_figures", lambda *_: [])
-    monkeypatch.setenv("COLUMNS", "200")
-
-
 @pytest.fixture
 def square(tmp_path):
     return write_sweep(tmp_path / "square", random_scores(SQUARE, 8), 10)
-
-
-def run(capsys, *arguments):
-    code = main(list(map(str, arguments)))
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def test_the_options_are_read():

@@ -8,27 +8,14 @@ import pandas as pd
 import pytest
 import yaml
 from analysis_fixtures import METRIC, random_scores, write_lines, write_sweep
-
-from analysis.compare import main
+from compare_command import no_figures, run  # noqa: F401 (a fixture that applies itself)
 
 NORMS = ["norm=local", "norm=hybrid", "norm=global"]
-
-
-@pytest.fixture(autouse=True)
-def no_figures(monkeypatch):
-    monkeypatch.setattr("analysis.report.files._write_figures", lambda *_: [])
-    monkeypatch.setenv("COLUMNS", "200")
 
 
 @pytest.fixture
 def sweep(tmp_path):
     return write_sweep(tmp_path / "sweep", random_scores(NORMS, 6), 10)
-
-
-def run(capsys, *arguments):
-    code = main(list(map(str, arguments)))
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def folders(sweep):

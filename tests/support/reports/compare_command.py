@@ -1,0 +1,19 @@
+"""The command of analysis.compare in the test's own process, without the seconds that its figures take."""
+
+import pytest
+
+from analysis.compare import main
+
+
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch):
+    """Let nothing be drawn; lines are long enough for every table."""
+    monkeypatch.setattr("analysis.report.files._write_figures", lambda *_: [])
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def run(capsys, *arguments):
+    """Return the exit code and what is printed on stdout and stderr."""
+    code = main(list(map(str, arguments)))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
