@@ -1,6 +1,8 @@
 """Synthetic tasks: prompts, verifiers, reward components; ``task`` says what the rest of the package asks of them."""
 
 from rlexp.tasks.bandit import Bandit
+from rlexp.tasks.categorical import Categorical
+from rlexp.tasks.enumerable import Enumerable
 from rlexp.tasks.length_world import LengthWorld
 from rlexp.tasks.scoring import total_reward
 from rlexp.tasks.sort import Sort
@@ -15,6 +17,8 @@ TASKS = {
     "token_preference": TokenPreference,
     "bandit": Bandit,
     "length_world": LengthWorld,
+    "enumerable": Enumerable,
+    "categorical": Categorical,
 }
 
 __all__ = ["TASKS", "Scores", "Task", "World", "total_reward"]
