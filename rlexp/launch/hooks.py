@@ -74,7 +74,7 @@ class Hooks(Callback):
         print(folder)
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """Print worked examples, name the page, compare the variants, list the failed runs, say where the results are."""
+        """Print worked examples, name the page, compare the variants, list failed runs, say where the results are."""
         if self.ended_early:
             return
         folder = Path(config.hydra.sweep.dir)
