@@ -11,7 +11,7 @@ import torch
 
 from rlexp.core.exits import RunFailed
 from rlexp.loop.evaluation import evaluate
-from rlexp.loop.metrics import Row
+from rlexp.loop.metrics import Row, of_others
 from rlexp.loop.state import TrainState
 from rlexp.loop.step import train_step
 from rlexp.record import checkpoint
@@ -108,7 +108,7 @@ def train(state: TrainState, runs: Sequence[Run], done: int, counts: Row, open_p
     threads = Threads(len(runs), config.threads)
     held_out = config.eval.model_dump(exclude={"every"})
     if done < 0:
-        record(runs, 0, evaluate(state, 0, **held_out), counts, clock)
+        record(state, runs, 0, evaluate(state, 0, **held_out), counts, clock)
         write_samples(state, runs, 0)
     with open_progress([run.job for run in runs], config.steps) as progress, Interrupt() as interrupt:
         for step in range(max(done, 0) + 1, config.steps + 1):
@@ -119,7 +119,7 @@ def train(state: TrainState, runs: Sequence[Run], done: int, counts: Row, open_p
                 counts[name] += row.pop(name).cpu()
             if measuring:
                 row |= evaluate(state, step, **held_out) if evaluating else {}
-                record(runs, step, row, counts, clock)
+                record(state, runs, step, row, counts, clock)
                 progress.update(step, [run.alive for run in runs], row["reward/mean"].tolist())
             write_samples(state, runs, step)
             stopping = interrupt.requested  # asked once: a signal from here on is for the next step, which saves
@@ -151,12 +151,13 @@ def save(state: TrainState, runs: Sequence[Run], step: int, counts: Row) -> None
             checkpoint.save(state, replica, run.job.folder, step, sampled)
 
 
-def record(runs: Sequence[Run], step: int, row: Row, counts: Row, clock: Clock) -> None:
+def record(state: TrainState, runs: Sequence[Run], step: int, row: Row, counts: Row, clock: Clock) -> None:
     """Hand every run that is alive its column of the metrics."""
     progress = {f"progress/{name}": count for name, count in counts.items()}
     columns = {name: values.tolist() for name, values in (row | progress).items()}
     elapsed = clock.elapsed()
     times = {"time/total": elapsed, "time/step": elapsed / max(step, 1)}
-    for replica, run in enumerate(runs):
+    for replica, (run, others) in enumerate(zip(runs, of_others(state.blocks), strict=True)):
         if run.alive:
-            run.record(step, {name: values[replica] for name, values in columns.items()} | times)
+            own = {name: values[replica] for name, values in columns.items() if name not in others}
+            run.record(step, own | times)
