@@ -144,8 +144,8 @@ NAMES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "ROLL": "`filters` at 0.8 and 1.2 (no loss, no KL), κ only with `is_weight`",
         },
         "sequence_truncate": {"ROLL": "`sequence`"},
-        "sequence_mask": {
-            "open-instruct": "`rho_mask_sequence_level`, by the geometric mean, which is the weight too, at most 2"
+        "geometric_mask": {
+            "open-instruct": "`rho_mask_sequence_level`, the geometric mean is the weight too, at most 2"
         },
     },
 }

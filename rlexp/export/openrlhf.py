@@ -183,6 +183,7 @@ TABLE = over_common(
             "none": NOTHING,
             "token_truncate": correction("tis"),
             "token_mask": correction("icepop"),
+            "geometric_mask": correction("seq-mask-tis"),
             "sequence_mask": correction(
                 "seq-mask-tis",
                 "a completion is dropped by the geometric mean of its ratios there, and the tokens of the others are "

@@ -63,6 +63,7 @@ TINY = when(
     lambda node, config: node.low < BELOW_ALL,
     f"a low bound of 0 is refused there: {format_value(BELOW_ALL)} drops nothing, the ratio is at least e^−20",
 )
+LEAVES = "takes what it rejects out of the mask, and so out of every denominator"
 CLAMPED_K3 = "k3 is clamped at 10 there, of differences clamped at ±20: kl=low_var_kl"
 
 RUN = Rule(
@@ -185,6 +186,9 @@ TABLE = over_common(
             "token_mask": correction("token", bounds, TINY),
             "sequence_truncate": correction("sequence", knob("high"), *fixed(low=0.0)),
             "sequence_mask": correction("sequence", bounds, TINY),
+            "geometric_reject": f"rollout_rs=seq_mean_k1 {LEAVES}",
+            "divergence_reject": f"rollout_rs=seq_mean_k3 {LEAVES}",
+            "truncate_and_reject": f"rollout_is=token with rollout_rs=seq_mean_k1 {LEAVES}",
         },
     }
 )

@@ -14,6 +14,11 @@ take 1e-6 whatever they are); differences far below ``eps`` vanish, as in TRL, v
 the rewards of a group are hardly ever equal: where the outcomes are, the deviation of the group is that of the
 penalties.
 
+``asymre`` moves its baseline away from the mean, and equal rewards away from zero with it.
+
+Not here: the shrinkage baseline (arXiv 2511.03710). Its abstract combines the means of a prompt and of all prompts; the
+weights could not be verified.
+
 The families: means and deviations in ``statistics``, other baselines in ``baseline``, reward components in
 ``components``, pass@k in ``pass_at_k``, reward to go in ``token``, statistics of the whole run in ``memory``, weights
 of what is imitated in ``imitation``.
