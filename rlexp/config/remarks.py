@@ -29,7 +29,7 @@ def of_losses(config: Config) -> Iterator[str]:
     loss, clip, agg = chosen_facts(config, "clip"), config.clip.name, config.agg.name
     if loss.unit == "completion" and chosen_facts(config, "agg").unit != "completion":
         yield (
-            f"clip={clip} agg={agg}: the ratio of a completion counts once for each token, so long completions weigh "
+            f"clip={clip} agg={agg}: the loss of a completion counts once for each token, so long completions weigh "
             "more; meant is agg=sequence (with agg=luspo they weigh more on purpose)"
         )
     if config.inner_steps * config.minibatches == 1 and loss.idle_on_policy:
@@ -37,6 +37,10 @@ def of_losses(config: Config) -> Iterator[str]:
             f"clip={clip} inner_steps=1 minibatches=1: with one update on each rollout every ratio is 1, nothing is "
             "clipped, and it trains as clip=naive does"
         )
+    unused = [] if "advantages" in requested_names(chosen_function(config, "clip")) else ("norm", "teacher")
+    for axis, name in ((axis, getattr(config, axis).name) for axis in unused):
+        if name != "none":
+            yield f"clip={clip} {axis}={name}: this loss ranks rewards and uses no advantages; {axis}=none says so"
     if chosen_facts(config, "sampler").neutral and not chosen_facts(config, "mismatch").neutral:
         sampler = config.sampler.name
         yield f"mismatch={config.mismatch.name}: sampler={sampler} leaves nothing to correct, every weight is 1"

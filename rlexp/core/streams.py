@@ -32,6 +32,8 @@ class Purpose(IntEnum):
     START_SAMPLING = 22
     LOSS = 30
     SAMPLER = 31
+    CRITIC_WEIGHTS = 40
+    REWARD_MODEL_WEIGHTS = 41
     VOTES = 50
     PERSISTENT_VOTES = 51
     GREEDY_VOTES = 52

@@ -58,6 +58,27 @@ def update_metrics(variant: Variant, log_probs: PerToken, part: Experience, tens
     return row | clip_metrics(variant.clip, offered) | mismatch_metrics(variant.mismatch, offered)
 
 
+def own_metrics(
+    blocks: Sequence[tuple[Variant, int]], log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]
+) -> Row:
+    """Metrics of one update that only some variants have; NaN for the others, whose files do not have them."""
+    names = sorted({name for variant, _ in blocks for name in variant.measures})
+
+    def measured(variant: Variant, log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]) -> Row:
+        offered = {**part._asdict(), **tensors, "log_probs": log_probs}
+        missing = torch.full_like(tensors["mean_tokens"], torch.nan)
+        found = {name: call_with(measure, offered) for name, measure in variant.measures.items()}
+        return {name: found.get(name, missing) for name in names}
+
+    return by_block(measured, blocks, log_probs, part, tensors) if names else {}
+
+
+def of_others(blocks: Sequence[tuple[Variant, int]]) -> list[set[str]]:
+    """Return for each replica the names of the metrics that only other variants of the batch have."""
+    names = {name for variant, _ in blocks for name in variant.measures}
+    return [names - variant.measures.keys() for variant, size in blocks for _ in range(size)]
+
+
 def mean(values: Tensor, mask: Tensor, dims: tuple[int, ...]) -> Tensor:
     """Mean over the entries that count, ``[R]``; NaN where none does."""
     values = values.to(torch.get_default_dtype())

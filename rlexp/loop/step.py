@@ -135,6 +135,7 @@ def update(
     if measure:
         row |= {name: loss.detach() for name, loss in losses.items()}
         row |= by_block(metrics.update_metrics, state.blocks, log_probs.detach(), part, tensors)
+        row |= metrics.own_metrics(state.blocks, log_probs.detach(), part, tensors)
     return row
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from rlexp.core.facts import facts_of
 from rlexp.core.memory import Memory
-from rlexp.core.registry import requested_names
+from rlexp.core.registry import knobs, requested_names
 
 
 @dataclass(frozen=True)
@@ -71,3 +71,10 @@ class Variant:
         functions += [self.clip, self.mismatch, self.agg, *(memory.update for memory in self.memories.values())]
         functions += [self.kl] if self.penalised else []
         return frozenset(name for function in functions for name in requested_names(function))
+
+    @cached_property
+    def measures(self) -> dict[str, Callable]:
+        """Metrics of an update that runs with this policy loss have, bound to its knobs."""
+        values = getattr(self.clip, "keywords", {})
+        measures = facts_of(self.clip).measures.items()
+        return {name: partial(each, **{knob: values[knob] for knob in knobs(each)}) for name, each in measures}

@@ -12,7 +12,7 @@ import torch
 from rlexp.core.exits import RunFailed
 from rlexp.loop.evaluation import evaluate
 from rlexp.loop.judged.metrics import of_judged
-from rlexp.loop.metrics import Row
+from rlexp.loop.metrics import Row, of_others
 from rlexp.loop.state import TrainState
 from rlexp.loop.step import train_step
 from rlexp.record import checkpoint
@@ -155,12 +155,13 @@ def save(state: TrainState, runs: Sequence[Run], step: int, counts: Row) -> None
 
 def record(state: TrainState, runs: Sequence[Run], step: int, row: Row, counts: Row, clock: Clock) -> None:
     """Hand every run that is alive its column of the metrics, without those that are of other runs."""
-    known = counts | of_judged(state, {"verdicts": counts["verdicts"]})
-    progress = {f"progress/{name}": count for name, count in known.items()}
+    sampled = counts | of_judged(state, {"verdicts": counts["verdicts"]})
+    progress = {f"progress/{name}": count for name, count in sampled.items()}
     columns = {name: values.tolist() for name, values in (row | progress).items()}
     elapsed = clock.elapsed()
     times = {"time/total": elapsed, "time/step": elapsed / max(step, 1)}
-    for replica, run in enumerate(runs):
+    for replica, (run, others) in enumerate(zip(runs, of_others(state.blocks), strict=True)):
         if run.alive:
-            own = {name: values[replica] for name, values in columns.items() if values[replica] is not None}
+            known = {name: column[replica] for name, column in columns.items() if name not in others}
+            own = {name: value for name, value in known.items() if value is not None}
             run.record(step, own | times)

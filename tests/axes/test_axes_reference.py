@@ -49,6 +49,9 @@ VISIBLE = {
     ("dppo_kl", "upper"): 1.1,
     ("dppo_kl", "low"): 0.01,
     ("dppo_kl", "high"): 0.01,
+    ("dpo", "pairs"): "best_worst",
+    ("dpo", "label_smoothing"): 0.2,
+    ("ipo", "pairs"): "best_worst",
 }
 
 

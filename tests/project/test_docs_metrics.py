@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 from command import command  # noqa: F401 (a fixture)
+from small_runs import SHORT, SMALL, rows, with_choice
+
+from rlexp.axes import clip
+from rlexp.core.facts import facts_of
+from rlexp.sweep.engine import train_jobs
+from rlexp.sweep.job import Job
 
 pytestmark = pytest.mark.slow  # whole runs
 
 DOC = Path(__file__).parents[2] / "docs" / "metrics.md"
-SECTIONS = {"Run", "Rollout", "Updates", "Evaluation", "Judged runs"}
+SECTIONS = {"Run", "Rollout", "Updates", "Choices", "Evaluation", "Judged runs"}
 KS = [1, 3]
 COMPONENTS = {
     "task=sort": ("exact", "graded", "lecture", "multiset", "format"),
@@ -70,6 +76,24 @@ def test_the_keys_of_every_line_are_those_documented_for_it(lines):
     assert {row["step"]: set(row) for row in rows} == expected
 
 
+def own_keys(config) -> set[str]:
+    """Return the keys that runs of a config have beside those of the default run."""
+    return set(facts_of(clip.FUNCTIONS[config.clip.name]).measures)
+
+
+def test_the_keys_of_choices_are_those_documented(tmp_path):
+    """Runs of one batch have their own keys each."""
+    configs = {name: with_choice("clip", name, *SHORT, *SMALL) for name in ("symmetric", "dpo", "ipo")}
+    jobs = [Job(config, tmp_path / name, name, name) for name, config in configs.items()]
+    for job in jobs:
+        job.folder.mkdir()
+    train_jobs(jobs)
+    found = {job.name: rows(job.folder)[-1].keys() for job in jobs}
+    for name, config in configs.items():
+        assert found[name] - found["symmetric"] == own_keys(config)
+    assert set().union(*map(own_keys, configs.values())) == keys("Choices")
+
+
 def test_the_numbers_are_what_the_page_says_of_them(lines):
     """What can be checked from the file alone; the formulas themselves are checked in test_metrics."""
     _, rows = lines
@@ -113,6 +137,6 @@ def test_every_row_is_complete():
     """A meaning, a unit and a name, or –, for each of the three frameworks."""
     tables = documented()
     assert set(tables) == SECTIONS
-    for cells in (cells for rows in tables.values() for cells in rows):
+    for cells in (cells for table in tables.values() for cells in table):
         assert len(cells) == 6 and all(cells), cells
         assert all(cell == "–" or re.match(r"`[^`]+`", cell) for cell in cells[3:]), cells

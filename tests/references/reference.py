@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import reference_clip
+import reference_clip_preference
 import reference_clip_sequence
 import reference_filter
 import reference_kl
@@ -41,7 +42,7 @@ def gradient(function: Callable[[np.ndarray], float], point: np.ndarray) -> np.n
 
 REFERENCES: dict[str, dict[str, Callable]] = {
     "norm": reference_norm.FUNCTIONS | reference_norm_pass_at_k.FUNCTIONS | reference_norm_token.FUNCTIONS,
-    "clip": reference_clip.CLIP | reference_clip_sequence.CLIP,
+    "clip": reference_clip.CLIP | reference_clip_sequence.CLIP | reference_clip_preference.CLIP,
     "agg": AGG,
     "sampler": SAMPLER,
     "mismatch": MISMATCH,

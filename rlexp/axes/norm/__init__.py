@@ -15,18 +15,19 @@ the rewards of a group are hardly ever equal: where the outcomes are, the deviat
 penalties.
 
 The families: means and deviations in ``statistics``, other baselines in ``baseline``, reward components in
-``components``, pass@k in ``pass_at_k``, reward to go in ``token``, statistics of the whole run in ``memory``.
+``components``, pass@k in ``pass_at_k``, reward to go in ``token``, statistics of the whole run in ``memory``, weights
+of what is imitated in ``imitation``.
 """
 
 from __future__ import annotations
 
-from rlexp.axes.norm import baseline, components, memory, pass_at_k, statistics, token
+from rlexp.axes.norm import baseline, components, imitation, memory, pass_at_k, statistics, token
 from rlexp.axes.offered import KEEP, SAMPLED, SHAPED
 from rlexp.core.offers import Offer
 from rlexp.core.registry import join_families
 from rlexp.core.types import PerToken
 
-FAMILIES = statistics, components, baseline, pass_at_k, token, memory
+FAMILIES = statistics, components, baseline, pass_at_k, token, memory, imitation
 FUNCTIONS = join_families(FAMILIES, "FUNCTIONS")
 MEMORIES = join_families(FAMILIES, "MEMORIES")
 OFFERED = SAMPLED | SHAPED | KEEP
