@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from rlexp.config.nodes import axis_nodes, chosen_facts, declared
+from rlexp.axes.offered import OF_VERIFIER
+from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function, declared
 from rlexp.core.errors import format_value
 from rlexp.core.registry import bind_choice, requested_names
 from rlexp.loop.start import STARTS
@@ -28,6 +29,7 @@ def contradictions(config: Any) -> Iterator[str]:
     yield from declared(config, "problems")
     yield from refill_problems(config)
     yield from memory_problems(config)
+    yield from judge_problems(config)
     yield from model_problems(config)
     yield from start_problems(config)
     yield from teachers.problems(config)
@@ -101,6 +103,19 @@ def memory_problems(config: Any) -> Iterator[str]:
         first = owners.setdefault(memory.name, (key, node))
         if first[0].partition(".")[0] != key.partition(".")[0] or first[1] != node:
             yield f"{key}={node.name}: remembers `{memory.name}`, which {first[0]}={first[1].name} remembers otherwise"
+
+
+def judge_problems(config: Any) -> Iterator[str]:
+    """Whether a choice would learn from the task's own verdict although somebody else judges."""
+    if chosen_facts(config, "reward").neutral:
+        return
+    for key, node, _ in axis_nodes(config):
+        asked = sorted(OF_VERIFIER & {*requested_names(chosen_function(config, key))})
+        if asked and key != "reward":
+            yield (
+                f"reward={config.reward.name} {key}={node.name}: asks the task for its `{asked[0]}`, which are not the "
+                f"judge's; take reward=verifier or another {key}"
+            )
 
 
 def start_problems(config: Any) -> Iterator[str]:

@@ -9,9 +9,10 @@ import yaml
 from annotated_types import Ge, Gt, Le
 from pydantic import FiniteFloat, ValidationError
 
-from rlexp.axes import agg, clip, filter, kl, kl_control, mismatch, norm, reference, sampler, shaping, teacher
+from rlexp.axes import agg, clip, filter, kl, kl_control, mismatch, norm, reference, reward, sampler, shaping, teacher
 from rlexp.axes.offered import REMEMBERED
 from rlexp.config.checks import contradictions
+from rlexp.config.nodes import chosen_facts
 from rlexp.config.study import Study
 from rlexp.core import memory
 from rlexp.core.errors import ConfigError, problem_lines
@@ -72,6 +73,7 @@ class Config(StrictModel):
     model: schema(MODELS)
     group_size: GroupSize
     start: schema(STARTS)
+    reward: axis_schema(reward)
     shaping: axis_schema(shaping)
     filter: Filter
     norm: axis_schema(norm)
@@ -108,8 +110,8 @@ class Config(StrictModel):
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """The smallest and the largest reward of the task."""
-        return bind_choice(TASKS, self.task)().reward_range
+        """The smallest and the largest reward of the task, or of who judges in its place."""
+        return chosen_facts(self, "reward").bounds or bind_choice(TASKS, self.task)().reward_range
 
 
 def read(values: Mapping[str, Any]) -> Config:

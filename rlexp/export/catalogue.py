@@ -25,7 +25,7 @@ from rlexp.export.yaml_files import Choice, choices, chosen, comment, leaves, tr
 
 SECTIONS = tuple(dict.fromkeys(part.partition(".")[0] for part in PARTS))
 TABLES = {"TRL": trl.FRAMEWORK, "verl": verl.FRAMEWORK, "OpenRLHF": openrlhf.FRAMEWORK}
-YOURS = {"shaping", "start"}  # axes that frameworks leave to the user
+YOURS = {"reward", "shaping", "start"}  # axes that frameworks leave to the user
 HEAD = """# Variants
 
 Every choice on every axis of the algorithm: its formula, its knobs with their defaults, where it comes from, what it is
@@ -33,8 +33,9 @@ called elsewhere and what is different there. `python -m rlexp.export.catalogue 
 `conf/`, the docstrings and the tables in `rlexp/export/`, and a test compares.
 
 What a function may ask for by name is in a table for each axis. Shapes are in the order replica, prompt, completion of
-the group, token (`R P G T`); `V` is the vocabulary, `L` the length of prompts, `K` the number of reward components. The
-update of what is remembered from step to step (`MEMORIES`) may ask for what `kl_control` may, and for itself.
+the group, token (`R P G T`); `V` is the vocabulary, `L` the length of prompts, `K` the number of reward components,
+`M` that of the numbers which votes are cast with. The update of what is remembered from step to step (`MEMORIES`) may
+ask for what `kl_control` may, and for itself.
 
 `norm=local` on the command line chooses, `norm.eps=1e-4` sets a knob, `preset=dapo` chooses on several axes at once.
 `python -m rlexp.export preset=dapo to=trl` prints all of it as settings of TRL (or `verl`, `openrlhf`), with what

@@ -15,6 +15,7 @@ from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
 
 PARTS = (
+    "reward",
     "shaping",
     "filter.refill",
     "filter.loss",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from rlexp.core.streams import Purpose, uniforms
@@ -76,6 +77,24 @@ class TrainState:
     def uniforms(self, purpose: Purpose, step: int, *shape: int, round: int = 0) -> Tensor:
         """Each run's own random numbers in [0, 1) for a purpose at a step, ``[R, *shape]``."""
         return uniforms(self.seeds, purpose, step, shape, self.temperature.device, round)
+
+    @cached_property
+    def judged(self) -> Tensor:
+        """Whether somebody else than the task judges a run, bool ``[R]``."""
+        flags = [variant.judged for variant, size in self.blocks for _ in range(size)]
+        return torch.tensor(flags, device=self.temperature.device)
+
+    @cached_property
+    def verdicts(self) -> Tensor:
+        """How often the judge of a run is asked about a completion, ``[R]``."""
+        numbers = [variant.verdicts for variant, size in self.blocks for _ in range(size)]
+        return torch.tensor(numbers, device=self.temperature.device)
+
+    @cached_property
+    def bounds(self) -> Tensor:
+        """The smallest and the largest reward of each run, ``[2, R]``: of its task, or of who judges in its place."""
+        numbers = [variant.bounds or self.task.reward_range for variant, size in self.blocks for _ in range(size)]
+        return torch.tensor(numbers, dtype=self.temperature.dtype, device=self.temperature.device).T
 
     @cached_property
     def requested(self) -> frozenset[str]:

@@ -21,8 +21,8 @@ from rlexp.core.streams import Purpose
 from rlexp.core.types import PerCompletion, PerReplica, PerToken, PerVocabulary
 from rlexp.loop import metrics
 from rlexp.loop.dynamic_sampling import Groups, sample_groups
+from rlexp.loop.judged.metrics import judged_metrics
 from rlexp.loop.requested import requested_tensors
-from rlexp.loop.rewards import Rewards, score
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.state import Experience, TrainState
 from rlexp.loop.variant import Variant
@@ -35,7 +35,6 @@ class Collected(NamedTuple):
     """What a step learns from; ``reference`` are the reference's log-probabilities, known where it is measured."""
 
     groups: Groups
-    rewards: Rewards
     reference: PerVocabulary | None
     experience: Experience
 
@@ -45,8 +44,10 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     collected = collect(state, step, measure)
     groups, experience = collected.groups, collected.experience
     row = {"tokens": groups.tokens, "completions": groups.rounds * state.prompts * state.group}
+    row["verdicts"] = row["completions"] * state.verdicts
     if measure:
-        row |= metrics.rollout_metrics(state, groups, collected.rewards, collected.reference, experience)
+        row |= metrics.rollout_metrics(state, groups, collected.reference, experience)
+        row |= judged_metrics(state, groups.rewards)
     mean_tokens = count(experience.mask, TOKENS, experience.advantages.dtype).squeeze(TOKENS).clamp(min=1)
     mean_tokens = mean_tokens / state.minibatches
     parts = [*minibatches(experience, state.prompts, state.minibatches)] * state.inner_steps
@@ -59,13 +60,12 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
 
 
 def collect(state: TrainState, step: int, measure: bool = False) -> Collected:
-    """Sample completions, score them, turn rewards into advantages; learns nothing: done twice, it gives the same."""
+    """Sample and score completions, turn rewards into advantages; learns nothing: done twice, it gives the same."""
     groups = sample_groups(state, step)
-    rewards = score(state, groups.rollout)
     reference = reference_distributions(state, groups.rollout) if measure else None
-    tensors = requested_tensors(state, step, groups, rewards, reference)
-    experience = by_block(weigh, state.blocks, groups.rollout, rewards.total, tensors)
-    return Collected(groups, rewards, reference, experience)
+    tensors = requested_tensors(state, step, groups, reference)
+    experience = by_block(weigh, state.blocks, groups.rollout, groups.rewards.total, tensors)
+    return Collected(groups, reference, experience)
 
 
 def weigh(variant: Variant, rollout: Rollout, rewards: PerCompletion, tensors: Mapping[str, Tensor]) -> Experience:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rlexp.axes import agg, clip, filter, kl, mismatch, norm, reference, sampler, shaping, teacher
-from rlexp.config.nodes import axis_nodes
+from rlexp.axes import agg, clip, filter, kl, mismatch, norm, reference, reward, sampler, shaping, teacher
+from rlexp.config.nodes import axis_nodes, chosen_facts
 from rlexp.config.schema import Config
 from rlexp.core import memory
 from rlexp.core.registry import bind_choice
@@ -27,7 +27,7 @@ from rlexp.sweep.machine import bytes_a_run, compiled, prepare
 from rlexp.tasks import TASKS
 
 LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef")
-VARIANT = ("shaping", "filter", "norm", "teacher", "sampler", *LOSS)
+VARIANT = ("reward", "shaping", "filter", "norm", "teacher", "sampler", *LOSS)
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 
@@ -103,6 +103,8 @@ def variant(config: Config) -> Variant:
     """Bind the axis functions that a config chooses."""
     weight = {config.kl.place: config.kl.coef}
     return Variant(
+        reward=bind_choice(reward.FUNCTIONS, config.reward),
+        verdicts=chosen_facts(config, "reward").calls(config.reward),
         shaping=bind_choice(shaping.FUNCTIONS, config.shaping),
         filter_loss=bind_choice(filter.FUNCTIONS, config.filter.loss),
         filter_statistics=bind_choice(filter.FUNCTIONS, config.filter.statistics),

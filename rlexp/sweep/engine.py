@@ -11,6 +11,7 @@ import torch
 
 from rlexp.core.exits import RunFailed
 from rlexp.loop.evaluation import evaluate
+from rlexp.loop.judged.metrics import of_judged
 from rlexp.loop.metrics import Row, of_others
 from rlexp.loop.state import TrainState
 from rlexp.loop.step import train_step
@@ -25,7 +26,7 @@ from rlexp.sweep.run import Run
 from rlexp.sweep.starts import apply_starts
 from rlexp.sweep.threads import Threads
 
-COUNTED = ("tokens", "completions")
+COUNTED = ("tokens", "completions", "verdicts")
 OpenProgress = Callable[[Sequence[Job], int, str], AbstractContextManager]
 
 
@@ -72,7 +73,7 @@ def train_batch(jobs: Sequence[Job], saved: Sequence[Mapping[str, Any]], open_pr
             checkpoint.restore(state, [saved[i] for i in order])
         else:
             start(state, runs)
-        counts = {name: torch.tensor([saved[i][name] for i in order]) for name in COUNTED}
+        counts = {name: torch.tensor([saved[i].get(name, 0) for i in order]) for name in COUNTED}
         train(state, runs, saved[0]["step"], counts, open_progress)
     except BaseException as error:
         close(runs, error)
@@ -101,7 +102,8 @@ def close(runs: Sequence[Run], error: BaseException) -> None:
 def train(state: TrainState, runs: Sequence[Run], done: int, counts: Row, open_progress: Callable) -> None:
     """Run the loop from after step ``done``: step, and now and then measure, evaluate, record, save.
 
-    ``counts`` are the tokens and completions that each run has sampled so far; they are counted on in place.
+    ``counts`` are the tokens and completions that each run has sampled so far and the verdicts about them; they are
+    counted on in place.
     """
     config = runs[0].job.config
     clock = Clock(runs[0].last.get("time/total", 0.0))
@@ -152,12 +154,14 @@ def save(state: TrainState, runs: Sequence[Run], step: int, counts: Row) -> None
 
 
 def record(state: TrainState, runs: Sequence[Run], step: int, row: Row, counts: Row, clock: Clock) -> None:
-    """Hand every run that is alive its column of the metrics."""
-    progress = {f"progress/{name}": count for name, count in counts.items()}
+    """Hand every run that is alive its column of the metrics, without those that are of other runs."""
+    sampled = counts | of_judged(state, {"verdicts": counts["verdicts"]})
+    progress = {f"progress/{name}": count for name, count in sampled.items()}
     columns = {name: values.tolist() for name, values in (row | progress).items()}
     elapsed = clock.elapsed()
     times = {"time/total": elapsed, "time/step": elapsed / max(step, 1)}
     for replica, (run, others) in enumerate(zip(runs, of_others(state.blocks), strict=True)):
         if run.alive:
-            own = {name: values[replica] for name, values in columns.items() if name not in others}
+            known = {name: column[replica] for name, column in columns.items() if name not in others}
+            own = {name: value for name, value in known.items() if value is not None}
             run.record(step, own | times)

@@ -24,6 +24,11 @@ KL_COEF = 0.1
 # Other values of knobs of which three quarters decide the same for every token of a small batch.
 VISIBLE = {
     ("clip_cov", "share"): 0.3,
+    **{(name, "ties"): "neutral" for name in ("prm", "prm_binary", "prm_persistent", "prm_length", "prm_position")},
+    **{(name, "ties"): "neutral" for name in ("prm_weighted", "prm_weighted_binary")},
+    ("prm_length", "cap"): 8,
+    **{(name, "votes"): 4 for name in ("prm", "prm_binary", "prm_persistent", "prm_length", "prm_position")},
+    **{(name, "accuracies"): [0.4, 0.6, 0.7, 0.9] for name in ("prm_weighted", "prm_weighted_binary")},
     ("clip_cov", "lb"): 0.01,
     ("clip_cov", "ub"): 1.2,
     ("kl_cov", "share"): 0.3,
@@ -56,6 +61,10 @@ VISIBLE = {
     ("dpo", "label_smoothing"): 0.2,
     ("ipo", "pairs"): "best_worst",
 }
+
+
+# They show at other values of other knobs only: an odd number of votes for one of two values has no ties.
+UNSEEN = {("prm_binary", "ties")}
 
 
 def reference_of(choice):
@@ -156,7 +165,7 @@ def test_every_knob_is_obeyed(any_choice, batch):
     inputs = [tensors(batch)[key] for key in any_choice.needs]
     before = used(any_choice, batch, any_choice(*inputs).numpy())
     for knob, value in any_choice.knobs.items():
-        if knob in knobs_of_update(any_choice):
+        if knob in knobs_of_update(any_choice) or (any_choice.name, knob) in UNSEEN:
             continue
         retuned = any_choice.changed(**{knob: VISIBLE.get((any_choice.name, knob)) or another(value)})
         now = used(retuned, batch, retuned(*inputs).numpy())

@@ -17,7 +17,7 @@ from rlexp.sweep.job import Job
 pytestmark = pytest.mark.slow  # whole runs
 
 DOC = Path(__file__).parents[2] / "docs" / "metrics.md"
-SECTIONS = {"Run", "Rollout", "Updates", "Choices", "Evaluation"}
+SECTIONS = {"Run", "Rollout", "Updates", "Choices", "Evaluation", "Judged runs"}
 KS = [1, 3]
 COMPONENTS = {
     "task=sort": ("exact", "graded", "lecture", "multiset", "format"),
@@ -108,6 +108,29 @@ def test_the_numbers_are_what_the_page_says_of_them(lines):
         assert 0 <= row["clip/low"] + row["clip/high"] <= 1
         tokens = row["progress/tokens"] / row["progress/completions"]
         assert math.isfinite(tokens) and tokens > 0
+
+
+@pytest.mark.parametrize("choice", ["reward=prm"])
+def test_a_judged_run_has_the_keys_of_its_section_too(command, tmp_path, choice):  # noqa: F811
+    result = command(
+        "preset=tiny",
+        choice,
+        "steps=2",
+        "log_every=1",
+        f"eval={{every: 2, prompts: 4, samples: 3, ks: {KS}}}",
+        "logger=none",
+        "hydra.run.dir=run",
+    )
+    assert result.code == 0, result.err
+    rows = [set(json.loads(line)) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    others = [keys(s, COMPONENTS["task=sort"]) for s in ("Run", "Rollout", "Updates", "Evaluation")]
+    run, rollout, updates, evaluation = others
+    own = keys("Judged runs")
+    of_evaluation = {key for key in own if key.startswith("eval/")}
+    of_rollout = own - of_evaluation - {key for key in own if key.startswith("progress/")}
+    assert rows[0] == run | evaluation | own - of_rollout
+    assert rows[1] == run | rollout | updates | own - of_evaluation
+    assert rows[2] == run | rollout | updates | evaluation | own
 
 
 def test_every_row_is_complete():
