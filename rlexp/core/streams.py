@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     START_SAMPLING = 22
     LOSS = 30
     SAMPLER = 31
+    REPLAY = 40
 
 
 def generator(seed: int, purpose: Purpose, step: int = 0, round: int = 0) -> np.random.Generator:

@@ -17,7 +17,7 @@ from torch import Tensor
 from rlexp.core.blocks import by_block
 from rlexp.core.registry import call_with
 from rlexp.core.streams import Purpose
-from rlexp.core.types import Counts, PerCompletion, PromptMask, Prompts
+from rlexp.core.types import Counts, PerCompletion, PerReplica, PromptMask, Prompts
 from rlexp.loop.replicas import substate
 from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout, sample
@@ -30,7 +30,9 @@ from rlexp.models.policy import ForwardCache
 class Groups(NamedTuple):
     """The groups of a step and what they took: rounds, tokens, groups that passed the refill, those that are used.
 
-    ``forward_cache`` is what sampling them has left, None where the policy keeps none.
+    ``forward_cache`` is what sampling them has left, None where the policy keeps none. ``sampled`` counts the groups of
+    all rounds. Where the step trains on others than it samples (``loop.data``), ``stored`` are those that it sampled,
+    None for none, and ``age`` is how many steps ago the ones it trains on were, on average.
     """
 
     rollout: Rollout
@@ -39,6 +41,9 @@ class Groups(NamedTuple):
     passed: Counts
     used: Counts
     forward_cache: ForwardCache | None
+    sampled: Counts
+    stored: Rollout | None = None
+    age: PerReplica | None = None
 
 
 class Round(NamedTuple):
@@ -73,7 +78,7 @@ def sample_groups(state: TrainState, step: int) -> Groups:
         passed[short] += more.keep.sum(-1)
     if cache is not None and (rounds > 1).any():
         cache = decode_again(cache, state, (rounds > 1).nonzero().squeeze(-1), groups.rollout)
-    return Groups(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1), cache)
+    return Groups(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1), cache, rounds * state.prompts)
 
 
 def draw_prompts(state: TrainState, step: int, number: int) -> Prompts:
