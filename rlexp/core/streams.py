@@ -30,7 +30,9 @@ class Purpose(IntEnum):
     START_SAMPLING = 22
     LOSS = 30
     SAMPLER = 31
-    REPLAY = 40
+    REPLAY = 32
+    CRITIC_WEIGHTS = 40
+    REWARD_MODEL_WEIGHTS = 41
 
 
 def generator(seed: int, purpose: Purpose, step: int = 0, round: int = 0) -> np.random.Generator:

@@ -40,6 +40,9 @@ Level = Annotated[float, Gt(0), Le(1)]
 Counts = Int[Tensor, "*replica"]
 PromptMask = Bool[Tensor, "*replica prompts"]
 
+# Scalar networks: the places of a completion are before each of its T tokens and after the last, T + 1 in all.
+PerPlaceOfCompletion = Float[Tensor, "*replica prompts group places"]
+
 # What policies take and give. A place is a token of a completion, wherever it stands among them.
 NextTokens = Int[Tensor, "*replica prompts group"]
 PerVocabulary = Float[Tensor, "*replica prompts group time vocabulary"]
