@@ -14,6 +14,7 @@ from rlexp.axes.offered import OF_VERIFIER
 from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function, declared
 from rlexp.core.errors import format_value
 from rlexp.core.registry import bind_choice, requested_names
+from rlexp.loop.data import DATA
 from rlexp.loop.start import STARTS
 from rlexp.record import loggers, teachers
 from rlexp.tasks import TASKS
@@ -32,6 +33,7 @@ def contradictions(config: Any) -> Iterator[str]:
     yield from judge_problems(config)
     yield from model_problems(config)
     yield from start_problems(config)
+    yield from data_problems(config)
     yield from teachers.problems(config)
     yield from loggers.problems(config)
 
@@ -128,3 +130,34 @@ def start_problems(config: Any) -> Iterator[str]:
         if start.entropy >= guess:
             wanted = format_value(start.entropy)
             yield f"start.entropy={wanted}: must be below that of a guess, {guess:.3f} nats a token"
+
+
+def data_problems(config: Any) -> Iterator[str]:
+    """Whether the buffer can hold what a step draws from it, and whether old data have all that is asked for."""
+    data, task, group_size = config.data, config.task.name, config.group_size
+    if getattr(data, "oracle", 0) > group_size.completions:
+        yield f"data.oracle={data.oracle}: must be at most group_size.completions={group_size.completions}"
+    if getattr(data, "oracle", 0) and not hasattr(TASKS[task], "oracle"):
+        yield f"data.oracle={data.oracle}: task={task} has no right answers; take data.oracle=0"
+    if data.name == "replay":
+        yield from replay_problems(config)
+    asking = [f"{key}={node.name}" for key, node, _ in axis_nodes(config) if asks_who_sampled(config, key)]
+    if data.name != "fresh" and asking:
+        yield f"{asking[0]} data={data.name}: asks for distributions of the policy that sampled, which is gone by then"
+
+
+def asks_who_sampled(config: Any, key: str) -> bool:
+    """Whether a choice asks for more of the policy that sampled than the log-probabilities of its tokens."""
+    return bool({"entropies", "sum_pi_squared"} & {*requested_names(chosen_function(config, key))})
+
+
+def replay_problems(config: Any) -> Iterator[str]:
+    """Whether there are new groups, old ones, and as many old ones as are drawn."""
+    data, prompts = config.data, config.group_size.prompts
+    new = bind_choice(DATA, data)().sampled(prompts)
+    if not 0 < new < prompts:
+        share = format_value(data.fresh)
+        yield f"data.fresh={share}: is {new} of group_size.prompts={prompts}, and must leave new and old groups"
+    elif data.capacity * new < prompts - new:
+        held = f"data.capacity={data.capacity}: holds {data.capacity * new} groups"
+        yield f"{held}, and a step draws {prompts - new}; take at least {math.ceil(prompts / new) - 1}"

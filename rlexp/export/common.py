@@ -46,6 +46,7 @@ COMMON: Table = {
     "reference": {"frozen": NOTHING},
     "sampler": {"exact": NOTHING, "noisy": SIMULATED, "bf16": SIMULATED},
     "start": {"random": NOTHING, "sft": CHECKPOINT, "scaled": CHECKPOINT},
+    "data": {"fresh": NOTHING},
 }
 
 

@@ -30,6 +30,7 @@ PARTS = (
     "sampler",
     "mismatch",
     "start",
+    "data",
 )
 OF_THE_PENALTY = {"kl_control", "reference"}  # without a penalty they change nothing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.core.types import CompletionMask, Completions, PerCompletion, PerReplica, PerToken, Prompts, TokenMask
 from rlexp.loop.optimizer import Adam
-from rlexp.loop.rollout import sample
+from rlexp.loop.rollout import Rollout, sample
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import Policy, TokenLogProbs
 from rlexp.tasks.task import Task
@@ -31,6 +31,16 @@ class Network:
     replicas: frozenset[int] | None = None
 
 
+@runtime_checkable
+class Source(Protocol):
+    """Where completions come from (``loop.data``): how many rollouts are kept, and how many groups a step samples."""
+
+    slots: int
+
+    def sampled(self, prompts: int) -> int:
+        """Return how many of a step's groups are sampled anew."""
+
+
 def token_log_probs(policy: Policy, *inputs: Tensor, **options: object) -> TokenLogProbs:
     """``policy.log_probs`` as a function, so that it can be compiled."""
     return policy.log_probs(*inputs, **options)
@@ -42,7 +52,8 @@ class TrainState:
 
     ``networks`` are known by name: ``policy``, ``reference`` and, where a variant asks for it, ``teacher``. ``blocks``
     are the variants, in the order of the replicas, each with the number of replicas that it owns. ``memory`` holds what
-    runs remember from step to step, ``[R, ...]``; beside the weights it is the only part that a step changes.
+    runs remember from step to step, ``[R, ...]``. ``data`` says where completions come from, and ``buffer`` holds those
+    that it keeps, ``[R, K, P, ...]``; None for fresh ones. A step changes weights, memory and buffer, nothing else.
     ``sample`` and ``log_probs`` are functions of a policy, compiled where the config asks for that.
     """
 
@@ -56,6 +67,8 @@ class TrainState:
     group: int
     inner_steps: int
     minibatches: int
+    data: Source | None = None
+    buffer: Rollout | None = None
     sample: Callable = sample
     log_probs: Callable = token_log_probs
 

@@ -20,7 +20,8 @@ from rlexp.core.registry import call_with, requested_names
 from rlexp.core.streams import Purpose
 from rlexp.core.types import PerCompletion, PerReplica, PerToken, PerVocabulary
 from rlexp.loop import metrics
-from rlexp.loop.dynamic_sampling import Groups, sample_groups
+from rlexp.loop.data import gather_groups, store
+from rlexp.loop.dynamic_sampling import Groups
 from rlexp.loop.judged.metrics import judged_metrics
 from rlexp.loop.requested import requested_tensors
 from rlexp.loop.rollout import Rollout
@@ -43,9 +44,10 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     """Sample, score, weigh, then update the weights; return what was sampled and, if ``measure``, the metrics."""
     collected = collect(state, step, measure)
     groups, experience = collected.groups, collected.experience
-    row = {"tokens": groups.tokens, "completions": groups.rounds * state.prompts * state.group}
-    row["verdicts"] = row["completions"] * state.verdicts
+    row = {"tokens": groups.tokens, "completions": groups.sampled * state.group}
+    row["verdicts"] = groups.judged * state.group * state.verdicts
     if measure:
+        row |= {} if groups.age is None else {"data/age": groups.age * state.inner_steps * state.minibatches}
         row |= metrics.rollout_metrics(state, groups, collected.reference, experience)
         row |= judged_metrics(state, groups.rewards)
     mean_tokens = count(experience.mask, TOKENS, experience.advantages.dtype).squeeze(TOKENS).clamp(min=1)
@@ -54,6 +56,7 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     cache = groups.forward_cache and groups.forward_cache.slice_prompts(slice(state.prompts // state.minibatches))
     rows = [update(state, parts[0], mean_tokens, measure, cache)]
     rows += [update(state, part, mean_tokens, measure) for part in parts[1:]]
+    store(state, step, groups.stored)
     update_reference(state, step)
     state.memory.update(by_block(update_memory, state.blocks, state.memory, experience))
     return row | metrics.over_updates(rows) if measure else row
@@ -61,7 +64,7 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
 
 def collect(state: TrainState, step: int, measure: bool = False) -> Collected:
     """Sample and score completions, turn rewards into advantages; learns nothing: done twice, it gives the same."""
-    groups = sample_groups(state, step)
+    groups = gather_groups(state, step)
     reference = reference_distributions(state, groups.rollout) if measure else None
     tensors = requested_tensors(state, step, groups, reference)
     experience = by_block(weigh, state.blocks, groups.rollout, groups.rewards.total, tensors)

@@ -6,6 +6,7 @@ import copy
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from rlexp.config.nodes import axis_nodes, chosen_facts
 from rlexp.config.schema import Config
 from rlexp.core import memory
 from rlexp.core.registry import bind_choice
+from rlexp.loop.data import DATA, empty_buffer
 from rlexp.loop.optimizer import Adam, Schedule
 from rlexp.loop.rollout import sample
 from rlexp.loop.state import Network, TrainState, token_log_probs
@@ -63,7 +65,7 @@ def build(configs: Sequence[Config]) -> TrainState:
     taught = frozenset(replica for replica, config in enumerate(configs) if has_teacher(config))
     if taught:
         networks["teacher"] = Network(load_teachers(policy, configs), replicas=taught)
-    return TrainState(
+    state = TrainState(
         task=task,
         networks=networks,
         blocks=variants,
@@ -76,7 +78,9 @@ def build(configs: Sequence[Config]) -> TrainState:
         minibatches=first.minibatches,
         sample=compiled(sample, first),
         log_probs=compiled(token_log_probs, first),
+        data=bind_choice(DATA, first.data)(),
     )
+    return replace(state, buffer=empty_buffer(state))
 
 
 def optimizer(policy: Policy, configs: Sequence[Config], device: torch.device) -> Adam:

@@ -120,6 +120,8 @@ def test_a_group_of_one_is_refused_where_it_would_mean_no_gradient(norm_choice):
     overrides = ["group_size.completions=1", f"norm={norm_choice.label}"]
     if facts_of(norm_choice).compares == "group":
         assert problems(*overrides)[0].startswith(f"norm={norm_choice.name}: compares a completion with others")
+    elif norm_choice.name in ("rwr", "best_of_n"):
+        assert problems(*overrides)[0].startswith(f"norm={norm_choice.name}: chooses among the completions of a group")
     else:
         read(values(*overrides))
     if facts_of(norm_choice).compares == "batch":
