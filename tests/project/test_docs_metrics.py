@@ -9,7 +9,7 @@ import pytest
 from command import command  # noqa: F401 (a fixture)
 from small_runs import SHORT, SMALL, rows, with_choice
 
-from rlexp.axes import clip
+from rlexp.axes import clip, entropy_control
 from rlexp.core.facts import facts_of
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
@@ -78,12 +78,14 @@ def test_the_keys_of_every_line_are_those_documented_for_it(lines):
 
 def own_keys(config) -> set[str]:
     """Return the keys that runs of a config have beside those of the default run."""
-    return set(facts_of(clip.FUNCTIONS[config.clip.name]).measures)
+    chosen = clip.FUNCTIONS[config.clip.name], entropy_control.FUNCTIONS[config.entropy_control.name]
+    return {name for function in chosen for name in facts_of(function).measures}
 
 
 def test_the_keys_of_choices_are_those_documented(tmp_path):
     """Runs of one batch have their own keys each."""
     configs = {name: with_choice("clip", name, *SHORT, *SMALL) for name in ("symmetric", "dpo", "ipo")}
+    configs["adaptive"] = with_choice("entropy_control", "adaptive", *SHORT, *SMALL)
     jobs = [Job(config, tmp_path / name, name, name) for name, config in configs.items()]
     for job in jobs:
         job.folder.mkdir()

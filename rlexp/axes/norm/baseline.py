@@ -125,8 +125,8 @@ def asymre(rewards: PerCompletion, keep: CompletionMask, *, shift: FiniteFloat) 
     """A = r − (mean_group + shift): with a shift below 0 what is good counts for more than what is bad.
 
     On old data a baseline is no longer free: with one below the mean reward of the policy that sampled the policy
-    improves, with one above it can collapse. Equal rewards have the advantage −shift. Source: AsymRE (arXiv 2506.20520),
-    A = r − V with a V a little below the mean; no code of it was found.
+    improves, with one above it can collapse. Equal rewards have the advantage −shift. Source: AsymRE (arXiv
+    2506.20520), A = r − V with a V a little below the mean; no code of it was found.
     """
     return centred(rewards, keep, GROUP) - shift
 
