@@ -9,7 +9,21 @@ import yaml
 from annotated_types import Ge, Gt, Le
 from pydantic import FiniteFloat, ValidationError
 
-from rlexp.axes import agg, clip, filter, kl, kl_control, mismatch, norm, reference, reward, sampler, shaping, teacher
+from rlexp.axes import (
+    agg,
+    clip,
+    entropy_control,
+    filter,
+    kl,
+    kl_control,
+    mismatch,
+    norm,
+    reference,
+    reward,
+    sampler,
+    shaping,
+    teacher,
+)
 from rlexp.axes.offered import REMEMBERED
 from rlexp.config.checks import contradictions
 from rlexp.config.nodes import chosen_facts
@@ -85,6 +99,7 @@ class Config(StrictModel):
     kl: axis_schema(kl, coef=FiniteNonNegative, place=Literal["loss", "reward"])
     kl_control: axis_schema(kl_control)
     reference: axis_schema(reference)
+    entropy_control: axis_schema(entropy_control)
     sampler: axis_schema(sampler)
     mismatch: axis_schema(mismatch)
     logger: schema(LOGGERS)
@@ -97,6 +112,7 @@ class Config(StrictModel):
     warmup_steps: NonNegativeInt
     grad_clip: FinitePositive | None
     entropy_coef: FiniteNonNegative
+    advantage_clip: FinitePositive | None
     temperature: FinitePositive
     log_every: PositiveInt
     checkpoint_every: PositiveInt

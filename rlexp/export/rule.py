@@ -27,6 +27,7 @@ PARTS = (
     "kl",
     "kl_control",
     "reference",
+    "entropy_control",
     "sampler",
     "mismatch",
     "start",

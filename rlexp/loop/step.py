@@ -72,7 +72,7 @@ def collect(state: TrainState, step: int, measure: bool = False) -> Collected:
 
 
 def weigh(variant: Variant, rollout: Rollout, rewards: PerCompletion, tensors: Mapping[str, Tensor]) -> Experience:
-    """Rewards ``[R P G]`` to advantages ``[R P G T]``: shape, penalise, filter, normalise, ask the teacher.
+    """Rewards ``[R P G]`` to advantages ``[R P G T]``: shape, penalise, filter, normalise, bound, ask the teacher.
 
     ``norm`` is offered the result whole and in parts, of which it takes one or the other: rewards = outcomes −
     Σ_t token_penalties = rewards of the task + adjustments. A completion outside the statistics, because of the filter
@@ -89,6 +89,8 @@ def weigh(variant: Variant, rollout: Rollout, rewards: PerCompletion, tensors: M
     mask = rollout.mask & per_token(call_with(variant.filter_loss, offered), rollout.mask)
     advantages = call_with(variant.norm, offered | {"keep": keep, "token_penalties": token_penalties})
     advantages = per_token(advantages, mask).where(keep.unsqueeze(-1), 0.0).expand(mask.shape)
+    if variant.advantage_clip is not None:
+        advantages = advantages.clamp(-variant.advantage_clip, variant.advantage_clip)
     advantages = call_with(variant.teacher, offered | {"advantages": advantages})
     return Experience(
         prompts=rollout.prompts,
@@ -122,7 +124,7 @@ def update(
     sampled.
     """
     optimizer = state.optimizer
-    bonus = any(variant.entropy_coef for variant, _ in state.blocks)
+    bonus = any(variant.has_bonus for variant, _ in state.blocks)
     log_probs, entropies = state.log_probs(
         state.policy, part.prompts, part.completions, state.temperature, entropies=bonus, forward_cache=cache
     )
@@ -160,8 +162,9 @@ def loss_terms(
     if variant.kl_in_loss:
         coef = variant.kl_in_loss * tensors["kl_factor"]
         terms["loss/kl"] = coef * aggregate(call_with(variant.kl, offered))
-    if variant.entropy_coef:
-        terms["loss/entropy"] = -variant.entropy_coef * aggregate(entropies)
+    if variant.has_bonus:
+        coef = call_with(variant.entropy_control, {**tensors, "entropy_coef": variant.entropy_coef})
+        terms["loss/entropy"] = -coef * aggregate(entropies)
     return terms
 
 

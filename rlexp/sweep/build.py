@@ -11,7 +11,20 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rlexp.axes import agg, clip, filter, kl, mismatch, norm, reference, reward, sampler, shaping, teacher
+from rlexp.axes import (
+    agg,
+    clip,
+    entropy_control,
+    filter,
+    kl,
+    mismatch,
+    norm,
+    reference,
+    reward,
+    sampler,
+    shaping,
+    teacher,
+)
 from rlexp.config.nodes import axis_nodes, chosen_facts
 from rlexp.config.schema import Config
 from rlexp.core import memory
@@ -28,8 +41,8 @@ from rlexp.record.teachers import has_teacher, load_teachers
 from rlexp.sweep.machine import bytes_a_run, compiled, prepare
 from rlexp.tasks import TASKS
 
-LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef")
-VARIANT = ("reward", "shaping", "filter", "norm", "teacher", "sampler", *LOSS)
+LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef", "entropy_control")
+VARIANT = ("reward", "shaping", "filter", "norm", "advantage_clip", "teacher", "sampler", *LOSS)
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 
@@ -126,6 +139,8 @@ def variant(config: Config) -> Variant:
         kl_in_loss=weight.get("loss", 0.0),
         kl_in_reward=weight.get("reward", 0.0),
         entropy_coef=config.entropy_coef,
+        entropy_control=bind_choice(entropy_control.FUNCTIONS, config.entropy_control),
+        advantage_clip=config.advantage_clip,
     )
 
 

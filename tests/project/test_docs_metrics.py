@@ -10,6 +10,7 @@ from command import command  # noqa: F401 (a fixture)
 from small_runs import SHORT, SMALL, rows, values
 
 from rlexp.axes.clip.preference import dpo, ipo
+from rlexp.axes.entropy_control import adaptive
 from rlexp.config.schema import read
 from rlexp.core.facts import facts_of
 from rlexp.sweep.engine import train_jobs
@@ -81,6 +82,7 @@ CHOICES = {
     "default": (),
     "clip=dpo": set(facts_of(dpo).measures),
     "clip=ipo": set(facts_of(ipo).measures),
+    "entropy_control=adaptive": set(facts_of(adaptive).measures),
     "data=stale": {"data/age"},
     "data=replay": {"data/age"},
     "data=offline": {"data/age"},
@@ -95,8 +97,8 @@ def test_the_keys_of_choices_are_those_documented(tmp_path):
     ]
     for job in jobs:
         job.folder.mkdir()
-    train_jobs(jobs[:3])
-    for job in jobs[3:]:
+    train_jobs(jobs[:4])
+    for job in jobs[4:]:
         train_jobs([job])
     found = {job.name: rows(job.folder)[-1].keys() for job in jobs}
     assert {name: each - found["default"] for name, each in found.items()} == {name: {*CHOICES[name]} for name in found}
