@@ -20,6 +20,7 @@ from rlexp.record import loggers, teachers
 from rlexp.tasks import TASKS
 
 EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
+EXACT = ("accuracy", "reward", "kl", "entropy", "length", "length_correct", "length_wrong")
 
 
 def contradictions(config: Any) -> Iterator[str]:
@@ -66,7 +67,9 @@ def group_problems(config: Any) -> Iterator[str]:
 
 def evaluated_metrics(config: Any) -> list[str]:
     """Return the names of the metrics of an evaluation."""
-    return [*EVALUATED, *(f"eval/pass@{k}" for k in config.eval.ks)]
+    passes = [f"pass@{k}" for k in config.eval.ks]
+    exact = [*EXACT, *config.task.weights, *passes] if hasattr(TASKS[config.task.name], "every_completion") else []
+    return [*EVALUATED, *(f"eval/{name}" for name in passes), *(f"eval/exact/{name}" for name in exact)]
 
 
 def evaluation_problems(config: Any) -> Iterator[str]:
@@ -89,7 +92,10 @@ def refill_problems(config: Any) -> Iterator[str]:
 
 
 def model_problems(config: Any) -> Iterator[str]:
-    """Whether heads share the width of a model that has them."""
+    """Whether heads share the width of a model that has them, and whether a table has questions to look up."""
+    worlds = [name for name, task in TASKS.items() if hasattr(task, "every_completion")]
+    if config.model.name == "tabular" and config.task.name not in worlds:
+        yield f"model=tabular: task={config.task.name} has no table of questions; there is one for {', '.join(worlds)}"
     heads = getattr(config.model, "heads", 1)
     if getattr(config.model, "width", heads) % heads:
         yield f"model.heads={heads}: must divide model.width={config.model.width}"

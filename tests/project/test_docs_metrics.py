@@ -19,12 +19,14 @@ from rlexp.sweep.job import Job
 pytestmark = pytest.mark.slow  # whole runs
 
 DOC = Path(__file__).parents[2] / "docs" / "metrics.md"
-SECTIONS = {"Run", "Rollout", "Updates", "Choices", "Evaluation", "Judged runs"}
+SECTIONS = {"Run", "Rollout", "Updates", "Choices", "Evaluation", "Judged runs", "Worlds"}
 KS = [1, 3]
 COMPONENTS = {
     "task=sort": ("exact", "graded", "lecture", "multiset", "format"),
     "task=token_preference": ("ternary", "share"),
+    "task=bandit": ("easy", "hard", "impossible"),
 }
+WORLDS = [COMPONENTS["task=bandit"]]
 STEPS, LOG_EVERY, EVAL_EVERY = 5, 2, 4
 # A mean is not exactly what its parts, rounded to float32 each, add up to.
 ROUNDING = 1e-6
@@ -69,6 +71,7 @@ def lines(request, command, tmp_path):  # noqa: F811
 def test_the_keys_of_every_line_are_those_documented_for_it(lines):
     components, rows = lines
     run, rollout, updates, evaluation = (keys(s, components) for s in ("Run", "Rollout", "Updates", "Evaluation"))
+    evaluation |= keys("Worlds", components) if components in WORLDS else set()
     expected = {
         0: run | evaluation,
         2: run | rollout | updates,
