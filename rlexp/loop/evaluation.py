@@ -73,7 +73,7 @@ def exact(state: TrainState, ks: Sequence[int]) -> dict[str, Tensor]:
     given = prompts, completions.expand(len(state.seeds), task.questions, -1, -1), state.temperature
     rollout = as_rollout(task, *given[:2], state.policy.log_probs(*given).log_probs)
     reference = state.reference.log_probs(*given).log_probs.where(rollout.mask, 0.0).sum(-1)
-    log_p, rewards, lengths = rollout.old_log_probs.sum(-1), score(state, rollout), rollout.mask.float().sum(-1)
+    log_p, rewards, lengths = rollout.old_log_probs.sum(-1), score_with(task, rollout), rollout.mask.float().sum(-1)
     p, correct = log_p.exp(), rewards.correct.float()
 
     def expected(values: Tensor) -> Tensor:
