@@ -20,6 +20,7 @@ BESIDE = {
     "start=sharpened": ["start.accuracy=0.01"],
     "start=flattened": ["start.accuracy=0.01"],
     "preset=openrlhf": ["minibatches=4"],  # eight of them need as many prompts
+    "preset=prorl_v2": ["minibatches=4"],
 }
 # They need the folder of a run: test_teacher trains and refuses them.
 TAUGHT = {"teacher=added", "teacher=alone"}
