@@ -18,6 +18,7 @@ from rlexp.core import memory
 from rlexp.core.errors import ConfigError, problem_lines
 from rlexp.core.registry import StrictModel, bind_choice, schema
 from rlexp.core.types import FiniteNonNegative, NonNegativeInt, PositiveInt
+from rlexp.loop.judged.bradley_terry import TRAININGS
 from rlexp.loop.start import STARTS
 from rlexp.models import MODELS
 from rlexp.record.loggers import LOGGERS
@@ -73,7 +74,7 @@ class Config(StrictModel):
     model: schema(MODELS)
     group_size: GroupSize
     start: schema(STARTS)
-    reward: axis_schema(reward)
+    reward: axis_schema(reward, model=schema(TRAININGS) | None)
     shaping: axis_schema(shaping)
     filter: Filter
     norm: axis_schema(norm)

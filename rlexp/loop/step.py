@@ -21,6 +21,7 @@ from rlexp.core.streams import Purpose
 from rlexp.core.types import PerCompletion, PerReplica, PerToken, PerVocabulary
 from rlexp.loop import metrics
 from rlexp.loop.dynamic_sampling import Groups, sample_groups
+from rlexp.loop.judged.bradley_terry import refresh_judges
 from rlexp.loop.judged.metrics import judged_metrics
 from rlexp.loop.requested import requested_tensors
 from rlexp.loop.rollout import Rollout
@@ -55,6 +56,7 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     rows = [update(state, parts[0], mean_tokens, measure, cache)]
     rows += [update(state, part, mean_tokens, measure) for part in parts[1:]]
     update_reference(state, step)
+    refresh_judges(state, step)
     state.memory.update(by_block(update_memory, state.blocks, state.memory, experience))
     return row | metrics.over_updates(rows) if measure else row
 
