@@ -16,6 +16,7 @@ LETTERS = {
     "components": "K",
     "numbers": "N",
     "votes": "M",
+    "models": "E",
 }
 
 

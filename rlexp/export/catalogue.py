@@ -69,7 +69,7 @@ def paragraphs(documented: Any) -> Iterator[str]:
 
 def knobs(node: SimpleNamespace) -> str:
     """Return the knobs of a node with their defaults."""
-    pairs = {name: value for name, value in vars(node).items() if name != "name"}
+    pairs = {name: value for name, value in vars(node).items() if name not in ("name", "model")}
     return ", ".join(f"`{name}` {format_value(value)}" for name, value in pairs.items())
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.core.types import CompletionMask, Completions, PerCompletion, PerReplica, PerToken, Prompts, TokenMask
@@ -26,7 +26,7 @@ class Network:
     ``replicas`` are those that have this network, None for all; the rows of the others are never read or saved.
     """
 
-    module: Policy
+    module: nn.Module
     optimizer: Adam | None = None
     replicas: frozenset[int] | None = None
 
@@ -53,7 +53,8 @@ class TrainState:
     ``networks`` are known by name: ``policy``, ``reference`` and, where a variant asks for it, ``teacher``. ``blocks``
     are the variants, in the order of the replicas, each with the number of replicas that it owns. ``memory`` holds what
     runs remember from step to step, ``[R, ...]``. ``data`` says where completions come from, and ``buffer`` holds those
-    that it keeps, ``[R, K, P, ...]``; None for fresh ones. A step changes weights, memory and buffer, nothing else.
+    that it keeps, ``[R, K, P, ...]``; None for fresh ones. ``judging`` says how the reward models are trained that the
+    networks may hold, None where nobody asks for one. A step changes weights, memory and buffer, nothing else.
     ``sample`` and ``log_probs`` are functions of a policy, compiled where the config asks for that.
     """
 
@@ -69,6 +70,7 @@ class TrainState:
     minibatches: int
     data: Source | None = None
     buffer: Rollout | None = None
+    judging: object = None
     sample: Callable = sample
     log_probs: Callable = token_log_probs
 
@@ -81,6 +83,11 @@ class TrainState:
     def reference(self) -> Policy:
         """The network that the KL penalty is measured against."""
         return self.networks["reference"].module
+
+    @property
+    def judges(self) -> list[nn.Module]:
+        """The reward models."""
+        return [network.module for name, network in self.networks.items() if name.startswith("reward_model")]
 
     @property
     def optimizer(self) -> Adam:
