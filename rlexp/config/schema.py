@@ -17,6 +17,7 @@ from rlexp.core import memory
 from rlexp.core.errors import ConfigError, problem_lines
 from rlexp.core.registry import StrictModel, bind_choice, schema
 from rlexp.core.types import FiniteNonNegative, NonNegativeInt, PositiveInt
+from rlexp.loop.critic import CRITICS
 from rlexp.loop.start import STARTS
 from rlexp.models import MODELS
 from rlexp.record.loggers import LOGGERS
@@ -76,6 +77,7 @@ class Config(StrictModel):
     filter: Filter
     norm: axis_schema(norm)
     teacher: axis_schema(teacher, run=str | None)
+    critic: schema(CRITICS)
     clip: axis_schema(clip)
     agg: axis_schema(agg)
     kl: axis_schema(kl, coef=FiniteNonNegative, place=Literal["loss", "reward"])

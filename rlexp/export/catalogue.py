@@ -25,6 +25,7 @@ from rlexp.export.yaml_files import Choice, choices, chosen, comment, leaves, tr
 
 SECTIONS = tuple(dict.fromkeys(part.partition(".")[0] for part in PARTS))
 TABLES = {"TRL": trl.FRAMEWORK, "verl": verl.FRAMEWORK, "OpenRLHF": openrlhf.FRAMEWORK}
+NO_AXES = {"start": "STARTS", "critic": "CRITICS"}  # of the loop, with the tables of their choices
 YOURS = {"shaping", "start"}  # axes that frameworks leave to the user
 HEAD = """# Variants
 
@@ -50,12 +51,12 @@ default configuration is below each choice. In the other columns an empty cell s
 
 def module(axis: str) -> ModuleType:
     """Return the module of an axis."""
-    return import_module("rlexp.loop.start" if axis == "start" else f"rlexp.axes.{axis}")
+    return import_module(f"rlexp.{'loop' if axis in NO_AXES else 'axes'}.{axis}")
 
 
 def functions(axis: str) -> Mapping[str, Callable]:
     """Return the functions of an axis by name."""
-    return getattr(module(axis), "STARTS" if axis == "start" else "FUNCTIONS")
+    return getattr(module(axis), NO_AXES.get(axis, "FUNCTIONS"))
 
 
 def paragraphs(documented: Any) -> Iterator[str]:
@@ -135,7 +136,7 @@ def uses(axis: str, name: str, config: Config) -> Iterator[str]:
 
 
 def offered(axis: str) -> list[str]:
-    """Return the table of what the functions of an axis may ask for; nothing for a start, which is no axis."""
+    """Return the table of what the functions of an axis may ask for; nothing for what is no axis."""
     if axis not in axes.AXES:
         return []
     offers = {name: (offer, "") for name, offer in module(axis).OFFERED.items()}

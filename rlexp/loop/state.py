@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from torch import Tensor
+from annotated_types import Ge, Le
+from torch import Tensor, nn
 
 from rlexp.core.streams import Purpose, uniforms
-from rlexp.core.types import CompletionMask, Completions, PerCompletion, PerReplica, PerToken, Prompts, TokenMask
+from rlexp.core.types import (
+    CompletionMask,
+    Completions,
+    NonNegativeInt,
+    PerCompletion,
+    PerReplica,
+    PerToken,
+    Positive,
+    PositiveInt,
+    Prompts,
+    TokenMask,
+)
 from rlexp.loop.optimizer import Adam
 from rlexp.loop.rollout import sample
 from rlexp.loop.variant import Variant
@@ -25,9 +37,32 @@ class Network:
     ``replicas`` are those that have this network, None for all; the rows of the others are never read or saved.
     """
 
-    module: Policy
+    module: nn.Module
     optimizer: Adam | None = None
     replicas: frozenset[int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Critic:
+    """A network that expects V(s_t), trained by coef · ½ mean (V − R)² over the tokens of a minibatch that count.
+
+    R are the targets of ``norm``, fixed, as are the values V_old that it was given. With ``clip`` the error is the
+    larger one of (V − R)² and (V_old + clamp(V − V_old, ±clip) − R)². ``updates`` are its passes over each rollout,
+    whatever ``inner_steps`` is; the minibatches are those of the policy. ``lr``, ``lr_final``, ``warmup_steps`` and
+    ``grad_clip`` are as those of the policy beside the axes.
+
+    Source: PPO (arXiv 1707.06347, eq. 9) with clipping as in OpenAI's ``ppo2``; verl ``compute_value_loss``, OpenRLHF
+    ``ValueLoss``, TRL's ``PPOTrainer`` (``cliprange_value``, there 0.2). All three average over tokens, as here; with
+    a network and an optimiser of its own, ``coef`` is but a scale of the gradient, which Adam takes out.
+    """
+
+    lr: Positive
+    lr_final: Annotated[float, Ge(0), Le(1)]
+    warmup_steps: NonNegativeInt
+    grad_clip: Positive | None
+    coef: Positive
+    clip: Positive | None
+    updates: PositiveInt
 
 
 def token_log_probs(policy: Policy, *inputs: Tensor, **options: object) -> TokenLogProbs:
@@ -39,10 +74,11 @@ def token_log_probs(policy: Policy, *inputs: Tensor, **options: object) -> Token
 class TrainState:
     """R runs that train as one batch: what they share, and what is each run's own, ``[R]``.
 
-    ``networks`` are known by name: ``policy``, ``reference`` and, where a variant asks for it, ``teacher``. ``blocks``
-    are the variants, in the order of the replicas, each with the number of replicas that it owns. ``memory`` holds what
-    runs remember from step to step, ``[R, ...]``; beside the weights it is the only part that a step changes.
-    ``sample`` and ``log_probs`` are functions of a policy, compiled where the config asks for that.
+    ``networks`` are known by name: ``policy``, ``reference`` and, where they are asked for, ``teacher`` and ``critic``,
+    whose settings ``critic`` has (None without one). ``blocks`` are the variants, in the order of the replicas, each
+    with the number of replicas that it owns. ``memory`` holds what runs remember from step to step, ``[R, ...]``;
+    beside the weights it is the only part that a step changes. ``sample`` and ``log_probs`` are functions of a policy,
+    compiled where the config asks for that.
     """
 
     task: Task
@@ -57,6 +93,7 @@ class TrainState:
     minibatches: int
     sample: Callable = sample
     log_probs: Callable = token_log_probs
+    critic: Critic | None = None
 
     @property
     def policy(self) -> Policy:
@@ -87,7 +124,8 @@ class Experience(NamedTuple):
     """A rollout and what it was worth.
 
     ``mask`` leaves out completions and tokens filtered from the loss, ``keep`` says which completions are in the
-    statistics; ``rewards`` are those after shaping and KL in the reward, NaN where there is none.
+    statistics; ``rewards`` are those after shaping and KL in the reward, NaN where there is none. ``critic`` has the
+    ``values`` and ``returns`` ``[R P G T]`` that a critic learns from; it is empty without one.
     """
 
     prompts: Prompts
@@ -99,3 +137,4 @@ class Experience(NamedTuple):
     rewards: PerCompletion
     advantages: PerToken
     sampler_log_probs: PerToken
+    critic: dict[str, PerToken]

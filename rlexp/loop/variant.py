@@ -16,7 +16,8 @@ class Variant:
     """The bound functions of one choice on every axis, what they remember, and the weights of the penalties.
 
     ``refill`` keeps or drops whole groups in up to ``refill_rounds`` rounds of sampling. ``kl`` enters the loss with
-    the weight ``kl_in_loss`` and the reward with ``kl_in_reward``, of which at most one is not 0.
+    the weight ``kl_in_loss`` and the reward with ``kl_in_reward``, of which at most one is not 0. ``value_target`` is
+    what a critic is trained to where ``norm`` asks for its values.
     """
 
     shaping: Callable
@@ -36,6 +37,7 @@ class Variant:
     kl_in_loss: float
     kl_in_reward: float
     entropy_coef: float
+    value_target: Callable | None = None
 
     @property
     def penalised(self) -> bool:

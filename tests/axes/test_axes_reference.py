@@ -61,9 +61,18 @@ def reference_of(choice):
 def advantages_of(norm, one) -> np.ndarray:
     """What the loops make of one replica's rewards without shaping and without KL in the reward, ``[P G T]``."""
     whole = {"outcomes": one["rewards"], "adjustments": 0 * one["rewards"], "token_penalties": 0 * one["log_probs"]}
-    one = one | whole | {"lengths": one["mask"].sum(-1)}
+    one = one | whole | {"lengths": one["mask"].sum(-1), "token_rewards": due(one)}
     values = reference_of(norm)(*(one[key] for key in norm.needs))
     return np.where(one["keep"][..., None], values if values.ndim == 3 else values[..., None], 0.0) * np.ones(T)
+
+
+def due(one) -> np.ndarray:
+    """Rewards where a task has paid them; what is left of the reward at the last token that counts, ``[P G T]``."""
+    paid = np.where(one["mask"], one["token_rewards"], 0.0)
+    for p, g in np.ndindex(*one["rewards"].shape):
+        if one["mask"][p, g].any():
+            paid[p, g, np.flatnonzero(one["mask"][p, g])[-1]] += one["rewards"][p, g] - paid[p, g].sum()
+    return paid
 
 
 def replica(batch, index: int) -> dict[str, np.ndarray]:

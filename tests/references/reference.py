@@ -16,6 +16,7 @@ import reference_clip_sequence
 import reference_filter
 import reference_kl
 import reference_norm
+import reference_norm_critic
 import reference_norm_pass_at_k
 import reference_norm_token
 import reference_shaping
@@ -39,7 +40,10 @@ def gradient(function: Callable[[np.ndarray], float], point: np.ndarray) -> np.n
 
 
 REFERENCES: dict[str, dict[str, Callable]] = {
-    "norm": reference_norm.FUNCTIONS | reference_norm_pass_at_k.FUNCTIONS | reference_norm_token.FUNCTIONS,
+    "norm": reference_norm.FUNCTIONS
+    | reference_norm_critic.FUNCTIONS
+    | reference_norm_pass_at_k.FUNCTIONS
+    | reference_norm_token.FUNCTIONS,
     "clip": reference_clip.CLIP | reference_clip_sequence.CLIP,
     "agg": AGG,
     "sampler": SAMPLER,

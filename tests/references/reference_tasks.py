@@ -71,4 +71,9 @@ def token_preference(task, prompt: list[int], completion: list[int]) -> dict[str
     return {"ternary": ternary, "share": 1 - share, "correct": ternary == 1.0}
 
 
-SCORES = {"sort": sort, "sort_lecture": sort_lecture, "token_preference": token_preference}
+SCORES = {
+    "sort": sort,
+    "sort_lecture": sort_lecture,
+    "token_preference": token_preference,
+    "token_preference_dense": token_preference,
+}
