@@ -48,7 +48,8 @@ NEEDS = {
     "shaping=clip": "shaping.low=0.1 shaping.high=0.4",  # its own bounds are those of the rewards
     "start": "start.accuracy=choice(0.3)",
     "study": "-task -model -group_size -inner_steps -minibatches",
-    "task": "model=* kl=k2 kl.coef=0.1 filter=zero_variance norm=hybrid",
+    "task": "model=gru,positional,transformer,transformer_plain kl=k2 kl.coef=0.1 filter=zero_variance norm=hybrid",
+    "task=bandit": "model=gru,tabular kl=k2 kl.coef=0.1 filter=zero_variance norm=hybrid",
     "teacher": f"{TEACHER} teacher.coef=choice(0.7)",  # by 1.0 nothing is weighed
 }
 # Trained in the runs of all other axes, as the defaults of config.yaml or, model, with the tasks.

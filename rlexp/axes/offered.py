@@ -48,6 +48,9 @@ SCORES = {
 }
 SAMPLED = TOKENS | FINISHED | SCORES
 
+# What the verifier of the task says, whoever judges in training.
+OF_VERIFIER = {"components", "weights", "correct"}
+
 # What shaping and KL in the reward have made of the rewards.
 SHAPED = {
     "rewards": Offer(PerCompletion, f"{FINAL}, 0 where there is none"),

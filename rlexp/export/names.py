@@ -88,7 +88,8 @@ NAMES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "ROLL": "`pg_variant=cispo`, 0.9 and 1.1",
         },
         "topr": {"ROLL": "`pg_variant=topr`, sign of the reward"},
-        "dppo_tv": {"prime-rl": "`default`, gradient through ρ"},
+        "dppo_tv": {"prime-rl": "`default` until 2026-08, gradient through ρ"},
+        "ipo_prime_rl": {"prime-rl": "`ipo`, default since 2026-08"},
         "dro": {"ROLL": "`pg_variant=kimi15`"},
         "gspo": {"slime": "`gspo`", "ROLL": "`importance_sampling=seq`"},
         "opsm": {"slime": "`--use-opsm`"},
@@ -148,8 +149,8 @@ NAMES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "ROLL": "`filters` at 0.8 and 1.2 (no loss, no KL), κ only with `is_weight`",
         },
         "sequence_truncate": {"ROLL": "`sequence`"},
-        "sequence_mask": {
-            "open-instruct": "`rho_mask_sequence_level`, by the geometric mean, which is the weight too, at most 2"
+        "geometric_mask": {
+            "open-instruct": "`rho_mask_sequence_level`, the geometric mean is the weight too, at most 2"
         },
     },
 }

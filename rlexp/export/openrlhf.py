@@ -98,12 +98,19 @@ RUN = Rule(
         ),
         "--actor.max_norm": knob("grad_clip", lambda norm: OUT_OF_REACH if norm is None else norm),
         "--actor.entropy_coef": knob("entropy_coef"),
-        "--reward.clip_range": [-OUT_OF_REACH, OUT_OF_REACH],
+        "--reward.clip_range": lambda node, config: [-(bound := config.advantage_clip or OUT_OF_REACH), bound],
         "--train.seed": knob("seed"),
     },
     [
         "learning rate and response length are those of a tiny policy; the number of steps follows from the data",
-        "--reward.clip_range, ±10 by default, clips after the group's mean and deviation: out of reach",
+        when(
+            lambda node, config: config.advantage_clip is None,
+            "--reward.clip_range, ±10 by default, clips after the group's mean and deviation: out of reach",
+        ),
+        when(
+            lambda node, config: config.advantage_clip is not None and config.norm.name.startswith("reinforce"),
+            "--reward.clip_range bounds rewards before they are whitened there",
+        ),
         SHUFFLED,
         when(
             lambda node, config: config.entropy_coef > 0 and config.agg.name not in BY_TOKEN,
@@ -207,10 +214,12 @@ TABLE = over_common(
                 ["is fed the estimator of the penalty there, here always k1"],
             ),
         },
+        "entropy_control": {"adaptive": "entropy_coef is constant"},
         "mismatch": {
             "none": NOTHING,
             "token_truncate": correction("tis"),
             "token_mask": correction("icepop"),
+            "geometric_mask": correction("seq-mask-tis"),
             "sequence_mask": correction(
                 "seq-mask-tis",
                 "a completion is dropped by the geometric mean of its ratios there, and the tokens of the others are "

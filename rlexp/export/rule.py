@@ -15,6 +15,7 @@ from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
 
 PARTS = (
+    "reward",
     "shaping",
     "filter.refill",
     "filter.loss",
@@ -27,9 +28,11 @@ PARTS = (
     "kl",
     "kl_control",
     "reference",
+    "entropy_control",
     "sampler",
     "mismatch",
     "start",
+    "data",
 )
 OF_THE_PENALTY = {"kl_control", "reference"}  # without a penalty they change nothing
 

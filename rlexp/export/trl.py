@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlexp.config.schema import Config
-from rlexp.export.common import SHUFFLED, WARM_UP, over_common, rounding
+from rlexp.export.common import NO_BOUND, SHUFFLED, WARM_UP, over_common, rounding
 from rlexp.export.rule import Framework, Rule, fixed, knob, off_policy, updates, when
 from rlexp.export.trl_clip import CLIP
 
@@ -75,6 +75,7 @@ RUN = Rule(
             lambda node, config: config.entropy_coef > 0 and config.minibatches > 1,
             "the entropy bonus is a mean over the tokens of each update there",
         ),
+        NO_BOUND,
         WARM_UP,
         when(
             lambda node, config: config.warmup_steps > 0 and config.lr_final != 1,
@@ -175,6 +176,19 @@ TABLE = over_common(
                     "ref_model_mixup_alpha": knob("rate"),
                     "ref_model_sync_steps": lambda node, config: node.every * updates(config),
                 }
+            ),
+        },
+        "entropy_control": {
+            "adaptive": Rule(
+                {
+                    "use_adaptive_entropy": True,
+                    "entropy_coef": knob("initial"),
+                    "entropy_target": knob("target"),
+                    "entropy_coef_delta": knob("delta"),
+                    "entropy_coef_min": knob("least"),
+                    "entropy_coef_max": knob("most"),
+                },
+                ["it moves at every update there, by the exact entropy, here after each step by an estimate"],
             ),
         },
         "mismatch": {

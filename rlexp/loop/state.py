@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 
+import torch
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 
@@ -24,7 +25,7 @@ from rlexp.core.types import (
     TokenMask,
 )
 from rlexp.loop.optimizer import Adam
-from rlexp.loop.rollout import sample
+from rlexp.loop.rollout import Rollout, sample
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import Policy, TokenLogProbs
 from rlexp.tasks.task import Task
@@ -65,6 +66,16 @@ class Critic:
     updates: PositiveInt
 
 
+@runtime_checkable
+class Source(Protocol):
+    """Where completions come from (``loop.data``): how many rollouts are kept, and how many groups a step samples."""
+
+    slots: int
+
+    def sampled(self, prompts: int) -> int:
+        """Return how many of a step's groups are sampled anew."""
+
+
 def token_log_probs(policy: Policy, *inputs: Tensor, **options: object) -> TokenLogProbs:
     """``policy.log_probs`` as a function, so that it can be compiled."""
     return policy.log_probs(*inputs, **options)
@@ -76,9 +87,10 @@ class TrainState:
 
     ``networks`` are known by name: ``policy``, ``reference`` and, where they are asked for, ``teacher`` and ``critic``,
     whose settings ``critic`` has (None without one). ``blocks`` are the variants, in the order of the replicas, each
-    with the number of replicas that it owns. ``memory`` holds what runs remember from step to step, ``[R, ...]``;
-    beside the weights it is the only part that a step changes. ``sample`` and ``log_probs`` are functions of a policy,
-    compiled where the config asks for that.
+    with the number of replicas that it owns. ``memory`` holds what runs remember from step to step, ``[R, ...]``.
+    ``data`` says where completions come from, and ``buffer`` holds those that it keeps, ``[R, K, P, ...]``; None for
+    fresh ones. A step changes weights, memory and buffer, nothing else. ``sample`` and ``log_probs`` are functions of a
+    policy, compiled where the config asks for that.
     """
 
     task: Task
@@ -91,6 +103,8 @@ class TrainState:
     group: int
     inner_steps: int
     minibatches: int
+    data: Source | None = None
+    buffer: Rollout | None = None
     sample: Callable = sample
     log_probs: Callable = token_log_probs
     critic: Critic | None = None
@@ -113,6 +127,24 @@ class TrainState:
     def uniforms(self, purpose: Purpose, step: int, *shape: int, round: int = 0) -> Tensor:
         """Each run's own random numbers in [0, 1) for a purpose at a step, ``[R, *shape]``."""
         return uniforms(self.seeds, purpose, step, shape, self.temperature.device, round)
+
+    @cached_property
+    def judged(self) -> Tensor:
+        """Whether somebody else than the task judges a run, bool ``[R]``."""
+        flags = [variant.judged for variant, size in self.blocks for _ in range(size)]
+        return torch.tensor(flags, device=self.temperature.device)
+
+    @cached_property
+    def verdicts(self) -> Tensor:
+        """How often the judge of a run is asked about a completion, ``[R]``."""
+        numbers = [variant.verdicts for variant, size in self.blocks for _ in range(size)]
+        return torch.tensor(numbers, device=self.temperature.device)
+
+    @cached_property
+    def bounds(self) -> Tensor:
+        """The smallest and the largest reward of each run, ``[2, R]``: of its task, or of who judges in its place."""
+        numbers = [variant.bounds or self.task.reward_range for variant, size in self.blocks for _ in range(size)]
+        return torch.tensor(numbers, dtype=self.temperature.dtype, device=self.temperature.device).T
 
     @cached_property
     def requested(self) -> frozenset[str]:

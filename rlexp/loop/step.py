@@ -21,9 +21,10 @@ from rlexp.core.streams import Purpose
 from rlexp.core.types import PerCompletion, PerReplica, PerToken, PerVocabulary
 from rlexp.loop import metrics
 from rlexp.loop.critic import train_critic
-from rlexp.loop.dynamic_sampling import Groups, sample_groups
+from rlexp.loop.data import gather_groups, store
+from rlexp.loop.dynamic_sampling import Groups
+from rlexp.loop.judged.metrics import judged_metrics
 from rlexp.loop.requested import requested_tensors
-from rlexp.loop.rewards import Rewards, score
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.state import Experience, TrainState
 from rlexp.loop.variant import Variant
@@ -36,7 +37,6 @@ class Collected(NamedTuple):
     """What a step learns from; ``reference`` are the reference's log-probabilities, known where it is measured."""
 
     groups: Groups
-    rewards: Rewards
     reference: PerVocabulary | None
     experience: Experience
 
@@ -45,9 +45,12 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     """Sample, score, weigh, then update the weights; return what was sampled and, if ``measure``, the metrics."""
     collected = collect(state, step, measure)
     groups, experience = collected.groups, collected.experience
-    row = {"tokens": groups.tokens, "completions": groups.rounds * state.prompts * state.group}
+    row = {"tokens": groups.tokens, "completions": groups.sampled * state.group}
+    row["verdicts"] = groups.judged * state.group * state.verdicts
     if measure:
-        row |= metrics.rollout_metrics(state, groups, collected.rewards, collected.reference, experience)
+        row |= {} if groups.age is None else {"data/age": groups.age * state.inner_steps * state.minibatches}
+        row |= metrics.rollout_metrics(state, groups, collected.reference, experience)
+        row |= judged_metrics(state, groups.rewards)
     mean_tokens = count(experience.mask, TOKENS, experience.advantages.dtype).squeeze(TOKENS).clamp(min=1)
     mean_tokens = mean_tokens / state.minibatches
     parts = [*minibatches(experience, state.prompts, state.minibatches)] * state.inner_steps
@@ -55,23 +58,23 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     rows = [update(state, parts[0], mean_tokens, measure, cache)]
     rows += [update(state, part, mean_tokens, measure) for part in parts[1:]]
     row |= train_critic(state, experience, measure)
+    store(state, step, groups.stored)
     update_reference(state, step)
     state.memory.update(by_block(update_memory, state.blocks, state.memory, experience))
     return row | metrics.over_updates(rows) if measure else row
 
 
 def collect(state: TrainState, step: int, measure: bool = False) -> Collected:
-    """Sample completions, score them, turn rewards into advantages; learns nothing: done twice, it gives the same."""
-    groups = sample_groups(state, step)
-    rewards = score(state, groups.rollout)
+    """Sample and score completions, turn rewards into advantages; learns nothing: done twice, it gives the same."""
+    groups = gather_groups(state, step)
     reference = reference_distributions(state, groups.rollout) if measure else None
-    tensors = requested_tensors(state, step, groups, rewards, reference)
-    experience = by_block(weigh, state.blocks, groups.rollout, rewards.total, tensors)
-    return Collected(groups, rewards, reference, experience)
+    tensors = requested_tensors(state, step, groups, reference)
+    experience = by_block(weigh, state.blocks, groups.rollout, groups.rewards.total, tensors)
+    return Collected(groups, reference, experience)
 
 
 def weigh(variant: Variant, rollout: Rollout, rewards: PerCompletion, tensors: Mapping[str, Tensor]) -> Experience:
-    """Rewards ``[R P G]`` to advantages ``[R P G T]``: shape, penalise, filter, normalise, ask the teacher.
+    """Rewards ``[R P G]`` to advantages ``[R P G T]``: shape, penalise, filter, normalise, bound, ask the teacher.
 
     ``norm`` is offered the result whole and in parts, of which it takes one or the other: rewards = outcomes −
     Σ_t token_penalties = rewards of the task + adjustments. A completion outside the statistics, because of the filter
@@ -89,6 +92,8 @@ def weigh(variant: Variant, rollout: Rollout, rewards: PerCompletion, tensors: M
     offered |= {"keep": keep, "token_penalties": token_penalties} | rewards_of_tokens(variant, offered, token_penalties)
     advantages = call_with(variant.norm, offered)
     advantages = per_token(advantages, mask).where(keep.unsqueeze(-1), 0.0).expand(mask.shape)
+    if variant.advantage_clip is not None:
+        advantages = advantages.clamp(-variant.advantage_clip, variant.advantage_clip)
     advantages = call_with(variant.teacher, offered | {"advantages": advantages})
     return Experience(
         prompts=rollout.prompts,
@@ -117,12 +122,13 @@ def reward_penalties(variant: Variant, rollout: Rollout, tensors: Mapping[str, T
 def rewards_of_tokens(variant: Variant, offered: Mapping[str, Tensor], token_penalties: PerToken) -> dict[str, Tensor]:
     """Outcomes where they are due, minus the penalties, for a norm that asks; 0 where there is no reward.
 
-    A task that pays each token says where its reward is due; what shaping has added to it, and all of the outcome of
-    other tasks, is due at the last token.
+    A task that pays each token says where its reward is due, unless somebody else judges; what shaping has added to it,
+    and all of the outcome elsewhere, is due at the last token.
     """
     if "token_rewards" not in variant.requested:
         return {}
-    paid = offered.get("token_rewards", torch.zeros_like(token_penalties))
+    nothing = torch.zeros_like(token_penalties)
+    paid = nothing if variant.judged else offered.get("token_rewards", nothing)
     paid = paid.where(offered["mask"] & offered["scored"].unsqueeze(-1), 0.0)
     due = paid + at_last_token(offered["outcomes"] - paid.sum(-1), offered["mask"])
     return {"token_rewards": due - token_penalties}
@@ -144,7 +150,7 @@ def update(
     sampled.
     """
     optimizer = state.optimizer
-    bonus = any(variant.entropy_coef for variant, _ in state.blocks)
+    bonus = any(variant.has_bonus for variant, _ in state.blocks)
     log_probs, entropies = state.log_probs(
         state.policy, part.prompts, part.completions, state.temperature, entropies=bonus, forward_cache=cache
     )
@@ -160,6 +166,7 @@ def update(
     if measure:
         row |= {name: loss.detach() for name, loss in losses.items()}
         row |= by_block(metrics.update_metrics, state.blocks, log_probs.detach(), part, tensors)
+        row |= metrics.own_metrics(state.blocks, log_probs.detach(), part, tensors)
     return row
 
 
@@ -181,8 +188,9 @@ def loss_terms(
     if variant.kl_in_loss:
         coef = variant.kl_in_loss * tensors["kl_factor"]
         terms["loss/kl"] = coef * aggregate(call_with(variant.kl, offered))
-    if variant.entropy_coef:
-        terms["loss/entropy"] = -variant.entropy_coef * aggregate(entropies)
+    if variant.has_bonus:
+        coef = call_with(variant.entropy_control, {**tensors, "entropy_coef": variant.entropy_coef})
+        terms["loss/entropy"] = -coef * aggregate(entropies)
     return terms
 
 

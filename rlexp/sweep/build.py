@@ -6,16 +6,31 @@ import copy
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from rlexp.axes import agg, clip, filter, kl, mismatch, norm, reference, sampler, shaping, teacher
-from rlexp.config.nodes import axis_nodes
+from rlexp.axes import (
+    agg,
+    clip,
+    entropy_control,
+    filter,
+    kl,
+    mismatch,
+    norm,
+    reference,
+    reward,
+    sampler,
+    shaping,
+    teacher,
+)
+from rlexp.config.nodes import axis_nodes, chosen_facts
 from rlexp.config.schema import Config
 from rlexp.core import memory
 from rlexp.core.registry import bind_choice, bind_knobs
 from rlexp.loop.critic import CRITICS
+from rlexp.loop.data import DATA, empty_buffer
 from rlexp.loop.optimizer import Adam, Schedule
 from rlexp.loop.rollout import sample
 from rlexp.loop.state import Critic, Network, TrainState, token_log_probs
@@ -27,8 +42,8 @@ from rlexp.record.teachers import has_teacher, load_teachers
 from rlexp.sweep.machine import bytes_a_run, compiled, prepare
 from rlexp.tasks import TASKS, Task
 
-LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef")
-VARIANT = ("shaping", "filter", "norm", "teacher", "sampler", *LOSS)
+LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef", "entropy_control")
+VARIANT = ("reward", "shaping", "filter", "norm", "advantage_clip", "teacher", "sampler", *LOSS)
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 
@@ -68,7 +83,7 @@ def build(configs: Sequence[Config]) -> TrainState:
     taught = frozenset(replica for replica, config in enumerate(configs) if has_teacher(config))
     if taught:
         networks["teacher"] = Network(load_teachers(policy, configs), replicas=taught)
-    return TrainState(
+    state = TrainState(
         task=task,
         networks=networks,
         blocks=variants,
@@ -82,7 +97,9 @@ def build(configs: Sequence[Config]) -> TrainState:
         sample=compiled(sample, first),
         log_probs=compiled(token_log_probs, first),
         critic=critic,
+        data=bind_choice(DATA, first.data)(),
     )
+    return replace(state, buffer=empty_buffer(state))
 
 
 def critic_network(configs: Sequence[Config], critic: Critic, task: Task, device: torch.device) -> Network:
@@ -119,6 +136,8 @@ def variant(config: Config) -> Variant:
     """Bind the axis functions that a config chooses."""
     weight = {config.kl.place: config.kl.coef}
     return Variant(
+        reward=bind_choice(reward.FUNCTIONS, config.reward),
+        verdicts=chosen_facts(config, "reward").calls(config.reward),
         shaping=bind_choice(shaping.FUNCTIONS, config.shaping),
         filter_loss=bind_choice(filter.FUNCTIONS, config.filter.loss),
         filter_statistics=bind_choice(filter.FUNCTIONS, config.filter.statistics),
@@ -137,6 +156,8 @@ def variant(config: Config) -> Variant:
         kl_in_reward=weight.get("reward", 0.0),
         entropy_coef=config.entropy_coef,
         value_target=value_target(config),
+        entropy_control=bind_choice(entropy_control.FUNCTIONS, config.entropy_control),
+        advantage_clip=config.advantage_clip,
     )
 
 

@@ -83,7 +83,7 @@ class TokenPreference:
         """Judge completions ``[R, P, G, T]``."""
         share = (completions < self.low).float().mean(-1)
         ternary = (share < self.good).float() - (share > self.bad).float()
-        return Scores({"ternary": ternary, "share": 1 - share}, ternary > 0)
+        return Scores({"ternary": ternary, "share": 1 - share}, ternary > 0, quality=ternary)
 
 
 class TokenPreferenceDense(TokenPreference):

@@ -61,7 +61,7 @@ RECIPES = {
         "none",
         ("none", "zero_variance"),
         ("center",),
-        ("dppo_tv", 0.2, 0.2, 1e9),
+        ("ipo_prime_rl", 0.3),
         "token",
         NO_KL,
         (1, 0.0),

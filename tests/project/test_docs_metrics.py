@@ -7,17 +7,27 @@ from pathlib import Path
 
 import pytest
 from command import command  # noqa: F401 (a fixture)
+from small_runs import SHORT, SMALL, rows, values
+
+from rlexp.axes.clip.preference import dpo, ipo
+from rlexp.axes.entropy_control import adaptive
+from rlexp.config.schema import read
+from rlexp.core.facts import facts_of
+from rlexp.sweep.engine import train_jobs
+from rlexp.sweep.job import Job
 
 pytestmark = pytest.mark.slow  # whole runs
 
 DOC = Path(__file__).parents[2] / "docs" / "metrics.md"
-SECTIONS = {"Run", "Rollout", "Updates", "Critic", "Evaluation"}
+SECTIONS = {"Run", "Rollout", "Updates", "Critic", "Choices", "Evaluation", "Judged runs", "Worlds"}
 KS = [1, 3]
 COMPONENTS = {
     "task=sort": ("exact", "graded", "lecture", "multiset", "format"),
     "task=token_preference": ("ternary", "share"),
+    "task=bandit": ("easy", "hard", "impossible"),
 }
 CRITIC = "critic=value norm=gae_whitened"
+WORLDS = [COMPONENTS["task=bandit"]]
 STEPS, LOG_EVERY, EVAL_EVERY = 5, 2, 4
 # A mean is not exactly what its parts, rounded to float32 each, add up to.
 ROUNDING = 1e-6
@@ -64,6 +74,7 @@ def test_the_keys_of_every_line_are_those_documented_for_it(lines):
     components = COMPONENTS.get(chosen, COMPONENTS["task=sort"])
     run, rollout, updates, evaluation = (keys(s, components) for s in ("Run", "Rollout", "Updates", "Evaluation"))
     updates |= keys("Critic") if chosen == CRITIC else set()
+    evaluation |= keys("Worlds", components) if components in WORLDS else set()
     expected = {
         0: run | evaluation,
         2: run | rollout | updates,
@@ -71,6 +82,33 @@ def test_the_keys_of_every_line_are_those_documented_for_it(lines):
         5: run | rollout | updates | evaluation,
     }
     assert {row["step"]: set(row) for row in rows} == expected
+
+
+CHOICES = {
+    "default": (),
+    "clip=dpo": set(facts_of(dpo).measures),
+    "clip=ipo": set(facts_of(ipo).measures),
+    "entropy_control=adaptive": set(facts_of(adaptive).measures),
+    "data=stale": {"data/age"},
+    "data=replay": {"data/age"},
+    "data=offline": {"data/age"},
+}
+
+
+def test_the_keys_of_choices_are_those_documented(tmp_path):
+    """Runs of one batch have their own keys each."""
+    jobs = [
+        Job(read(values(*SHORT, *SMALL, *name.replace("default", "").split())), tmp_path / name, name, name)
+        for name in CHOICES
+    ]
+    for job in jobs:
+        job.folder.mkdir()
+    train_jobs(jobs[:4])
+    for job in jobs[4:]:
+        train_jobs([job])
+    found = {job.name: rows(job.folder)[-1].keys() for job in jobs}
+    assert {name: each - found["default"] for name, each in found.items()} == {name: {*CHOICES[name]} for name in found}
+    assert set().union(*CHOICES.values()) == keys("Choices")
 
 
 def test_the_numbers_are_what_the_page_says_of_them(lines):
@@ -89,10 +127,33 @@ def test_the_numbers_are_what_the_page_says_of_them(lines):
         assert math.isfinite(tokens) and tokens > 0
 
 
+@pytest.mark.parametrize("choice", ["reward=prm"])
+def test_a_judged_run_has_the_keys_of_its_section_too(command, tmp_path, choice):  # noqa: F811
+    result = command(
+        "preset=tiny",
+        choice,
+        "steps=2",
+        "log_every=1",
+        f"eval={{every: 2, prompts: 4, samples: 3, ks: {KS}}}",
+        "logger=none",
+        "hydra.run.dir=run",
+    )
+    assert result.code == 0, result.err
+    rows = [set(json.loads(line)) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    others = [keys(s, COMPONENTS["task=sort"]) for s in ("Run", "Rollout", "Updates", "Evaluation")]
+    run, rollout, updates, evaluation = others
+    own = keys("Judged runs")
+    of_evaluation = {key for key in own if key.startswith("eval/")}
+    of_rollout = own - of_evaluation - {key for key in own if key.startswith("progress/")}
+    assert rows[0] == run | evaluation | own - of_rollout
+    assert rows[1] == run | rollout | updates | own - of_evaluation
+    assert rows[2] == run | rollout | updates | evaluation | own
+
+
 def test_every_row_is_complete():
     """A meaning, a unit and a name, or –, for each of the three frameworks."""
     tables = documented()
     assert set(tables) == SECTIONS
-    for cells in (cells for rows in tables.values() for cells in rows):
+    for cells in (cells for table in tables.values() for cells in table):
         assert len(cells) == 6 and all(cells), cells
         assert all(cell == "–" or re.match(r"`[^`]+`", cell) for cell in cells[3:]), cells

@@ -7,6 +7,15 @@ from reference_loops import per_completion
 from reference_norm import deviation, mean, varies
 
 
+def due(one) -> np.ndarray:
+    """Rewards where a task has paid them; what is left of the reward at the last token that counts, ``[P G T]``."""
+    paid = np.where(one["mask"], one["token_rewards"], 0.0)
+    for p, g in np.ndindex(*one["rewards"].shape):
+        if one["mask"][p, g].any():
+            paid[p, g, np.flatnonzero(one["mask"][p, g])[-1]] += one["rewards"][p, g] - paid[p, g].sum()
+    return paid
+
+
 def tokens_of(mask, p, g):
     return [t for t in range(mask.shape[2]) if mask[p][g][t]]
 

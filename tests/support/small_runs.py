@@ -24,6 +24,7 @@ BESIDE = {
     "start=sft": ["start.accuracy=0.01"],
     "start=sharpened": ["start.accuracy=0.01"],
     "start=flattened": ["start.accuracy=0.01"],
+    "model=tabular": ["task=bandit"],
     "preset=openrlhf": ["minibatches=4"],  # eight of them need as many prompts
 }
 # They need the folder of a run: test_teacher trains and refuses them.

@@ -128,8 +128,8 @@ def test_every_shaping_and_filter_gives_the_same_bits_alone_and_together(tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("model", choices("model"))
 def test_threads_change_no_bit(tmp_path, model):
-    task = ["task=sort_lecture", "group_size.completions=5"] if model == "positional" else ["group_size.completions=7"]
-    common = [*task, f"model={model}", "group_size.prompts=6"]
+    task = {"positional": "sort_lecture", "tabular": "bandit"}.get(model, "sort")
+    common = [f"task={task}", "group_size.completions=7", f"model={model}", "group_size.prompts=6"]
     alone = job(tmp_path, *common, "threads=3", label="alone")
     train_jobs([alone])
     for n in (1, 2, 3):

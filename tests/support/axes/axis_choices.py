@@ -14,13 +14,14 @@ from omegaconf import OmegaConf
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from rlexp.axes import agg, clip, filter, kl, mismatch, norm, sampler, shaping
+from rlexp.axes import agg, clip, filter, kl, mismatch, norm, reward, sampler, shaping
+from rlexp.axes.reward.voting import NUMBERS
 from rlexp.core.errors import problem_lines
 from rlexp.core.masked import at_last_token
 from rlexp.core.registry import bind_choice, knobs, requested_names, schema
 
 CONF = Path(__file__).parents[3] / "conf"
-MODULES = (shaping, filter, norm, clip, agg, kl, sampler, mismatch)
+MODULES = (reward, shaping, filter, norm, clip, agg, kl, sampler, mismatch)
 MODULE_OF = {module.__name__.rpartition(".")[2]: module for module in MODULES}
 AXES = {name: module.FUNCTIONS for name, module in MODULE_OF.items()}
 CAP = 16  # what ${task.cap} stands for in these tests
@@ -176,6 +177,10 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "drawn": normal(*shape[:-1]).frac().abs(),
         "hashed": normal(*shape[:-1]).frac().abs(),
         "entropies": normal(*shape).abs(),
+        "verified": normal(*shape[:-1]),
+        "quality": normal(*shape[:-1]).round().clamp(-1, 1),
+        "vote_draws": torch.rand((*shape[:-1], NUMBERS), generator=random, dtype=torch.float64).to(dtype),
+        "vote_hashes": torch.rand((*shape[:-1], NUMBERS), generator=random, dtype=torch.float64).to(dtype),
     }
     others = {name: size for name, size in memory_shapes().items() if name not in found}
     return found | {name: 1 + normal(*shape[:-3], *size).abs() for name, size in others.items()}

@@ -46,7 +46,7 @@ def over_default(choices: Mapping[str, str], numbers: Path | None, *overrides: s
     nodes = {axis: OmegaConf.load(CONF / axis / f"{label}.yaml") for axis, label in choices.items()}
     values = OmegaConf.load(numbers) if numbers else {}
     values.pop("defaults", None)
-    merged = OmegaConf.merge({"task": tree["task"]} | nodes, values)
+    merged = OmegaConf.merge({key: tree[key] for key in ("task", "entropy_coef")} | nodes, values)
     return read(tree | OmegaConf.to_container(merged, resolve=True))
 
 

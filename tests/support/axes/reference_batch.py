@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from axis_choices import memory_shapes
 
+from rlexp.axes.reward.voting import NUMBERS
+
 R, P, G, T = 3, 4, 4, 6
 LONGEST = 20  # longer than the cap that the tests put in for ${task.cap}
 
@@ -87,6 +89,12 @@ def batch() -> dict[str, np.ndarray]:
         "drawn": luck,
         "hashed": luck,
         "entropies": rng.exponential(size=log_probs.shape).round(2),  # some of them equal
+    }
+    found |= {
+        "verified": np.where(scored, rewards, np.nan),
+        "quality": np.sign(rewards.round()),
+        "vote_draws": rng.random((R, P, G, NUMBERS)),
+        "vote_hashes": rng.random((R, P, G, NUMBERS)),
     }
     others = {name: size for name, size in memory_shapes().items() if name not in found}
     return found | {name: rng.uniform(0.5, 1.5, (R, *size)) for name, size in others.items()}
