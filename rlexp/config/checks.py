@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from rlexp.axes.norm import TARGETS
 from rlexp.axes.offered import OF_VERIFIER
 from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function, declared
 from rlexp.core.errors import format_value
@@ -35,6 +36,7 @@ def contradictions(config: Any) -> Iterator[str]:
     yield from judge_problems(config)
     yield from reward_model_problems(config)
     yield from model_problems(config)
+    yield from critic_problems(config)
     yield from start_problems(config)
     yield from data_problems(config)
     yield from teachers.problems(config)
@@ -101,6 +103,16 @@ def model_problems(config: Any) -> Iterator[str]:
     heads = getattr(config.model, "heads", 1)
     if getattr(config.model, "width", heads) % heads:
         yield f"model.heads={heads}: must divide model.width={config.model.width}"
+
+
+def critic_problems(config: Any) -> Iterator[str]:
+    """Whether somebody asks for the critic's values, and whether the model can have some."""
+    if config.critic.name == "none":
+        return
+    if config.norm.name not in TARGETS:
+        chosen, asking = f"critic={config.critic.name}: norm={config.norm.name}", ", ".join(sorted(TARGETS))
+        yield f"{chosen} asks for no values; take critic=none or one that does: {asking}"
+    yield from cannot_judge(config.model.name, "a critic")
 
 
 def memory_problems(config: Any) -> Iterator[str]:

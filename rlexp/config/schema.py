@@ -32,6 +32,7 @@ from rlexp.core import memory
 from rlexp.core.errors import ConfigError, problem_lines
 from rlexp.core.registry import StrictModel, bind_choice, schema
 from rlexp.core.types import FiniteNonNegative, NonNegativeInt, PositiveInt
+from rlexp.loop.critic import CRITICS
 from rlexp.loop.data import DATA
 from rlexp.loop.judged.bradley_terry import TRAININGS
 from rlexp.loop.start import STARTS
@@ -95,6 +96,7 @@ class Config(StrictModel):
     filter: Filter
     norm: axis_schema(norm)
     teacher: axis_schema(teacher, run=str | None)
+    critic: schema(CRITICS)
     clip: axis_schema(clip)
     agg: axis_schema(agg)
     kl: axis_schema(kl, coef=FiniteNonNegative, place=Literal["loss", "reward"])

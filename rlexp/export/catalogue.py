@@ -26,7 +26,11 @@ from rlexp.export.yaml_files import Choice, choices, chosen, comment, leaves, tr
 
 SECTIONS = tuple(dict.fromkeys(part.partition(".")[0] for part in PARTS))
 TABLES = {"TRL": trl.FRAMEWORK, "verl": verl.FRAMEWORK, "OpenRLHF": openrlhf.FRAMEWORK}
-TABLE = {"start": "STARTS", "data": "DATA"}  # of what is no axis of functions, with its module in the loop
+TABLE = {
+    "start": "STARTS",
+    "data": "DATA",
+    "critic": "CRITICS",
+}  # of what is no axis of functions, with its module in the loop
 YOURS = {"reward", "shaping", "start"}  # axes that frameworks leave to the user
 HEAD = """# Variants
 

@@ -20,6 +20,7 @@ PARTS = (
     "filter.refill",
     "filter.loss",
     "filter.statistics",
+    "critic",
     "norm",
     "teacher",
     "clip",

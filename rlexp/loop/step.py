@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from rlexp.core.blocks import by_block, minibatches
-from rlexp.core.masked import count, per_token
+from rlexp.core.masked import at_last_token, count, per_token
 from rlexp.core.memory import apply_updates
 from rlexp.core.registry import call_with, requested_names
 from rlexp.core.streams import Purpose
 from rlexp.core.types import PerCompletion, PerReplica, PerToken, PerVocabulary
 from rlexp.loop import metrics
+from rlexp.loop.critic import train_critic
 from rlexp.loop.data import gather_groups, store
 from rlexp.loop.dynamic_sampling import Groups
 from rlexp.loop.judged.bradley_terry import refresh_judges
@@ -57,6 +58,7 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     cache = groups.forward_cache and groups.forward_cache.slice_prompts(slice(state.prompts // state.minibatches))
     rows = [update(state, parts[0], mean_tokens, measure, cache)]
     rows += [update(state, part, mean_tokens, measure) for part in parts[1:]]
+    row |= train_critic(state, experience, measure)
     store(state, step, groups.stored)
     update_reference(state, step)
     refresh_judges(state, step)
@@ -89,7 +91,8 @@ def weigh(variant: Variant, rollout: Rollout, rewards: PerCompletion, tensors: M
     offered |= {name: values.where(scored, 0.0) for name, values in parts.items()} | {"scored": scored}
     keep = call_with(variant.filter_statistics, offered) & scored
     mask = rollout.mask & per_token(call_with(variant.filter_loss, offered), rollout.mask)
-    advantages = call_with(variant.norm, offered | {"keep": keep, "token_penalties": token_penalties})
+    offered |= {"keep": keep, "token_penalties": token_penalties} | rewards_of_tokens(variant, offered, token_penalties)
+    advantages = call_with(variant.norm, offered)
     advantages = per_token(advantages, mask).where(keep.unsqueeze(-1), 0.0).expand(mask.shape)
     if variant.advantage_clip is not None:
         advantages = advantages.clamp(-variant.advantage_clip, variant.advantage_clip)
@@ -104,6 +107,7 @@ def weigh(variant: Variant, rollout: Rollout, rewards: PerCompletion, tensors: M
         rewards=final,
         advantages=advantages,
         sampler_log_probs=rollout.sampler_log_probs,
+        critic=of_critic(variant, offered),
     )
 
 
@@ -115,6 +119,28 @@ def reward_penalties(variant: Variant, rollout: Rollout, tensors: Mapping[str, T
     penalties = call_with(variant.kl, rollout._asdict() | offered)
     coef = variant.kl_in_reward * tensors["kl_factor"][..., None, None, None]
     return (coef * penalties).where(rollout.mask, 0.0)
+
+
+def rewards_of_tokens(variant: Variant, offered: Mapping[str, Tensor], token_penalties: PerToken) -> dict[str, Tensor]:
+    """Outcomes where they are due, minus the penalties, for a norm that asks; 0 where there is no reward.
+
+    A task that pays each token says where its reward is due, unless somebody else judges; what shaping has added to it,
+    and all of the outcome elsewhere, is due at the last token.
+    """
+    if "token_rewards" not in variant.requested:
+        return {}
+    nothing = torch.zeros_like(token_penalties)
+    paid = nothing if variant.judged else offered.get("token_rewards", nothing)
+    paid = paid.where(offered["mask"] & offered["scored"].unsqueeze(-1), 0.0)
+    due = paid + at_last_token(offered["outcomes"] - paid.sum(-1), offered["mask"])
+    return {"token_rewards": due - token_penalties}
+
+
+def of_critic(variant: Variant, offered: Mapping[str, Tensor]) -> dict[str, PerToken]:
+    """Return the values of tokens and what they are trained to, for a variant with a critic."""
+    if variant.value_target is None:
+        return {}
+    return {"values": offered["values"][..., :-1], "returns": call_with(variant.value_target, offered)}
 
 
 def update(

@@ -58,6 +58,8 @@ def test_every_preset_and_every_choice_has_settings_or_a_reason(to, choice):
 
 
 def shifted(value):
+    if value is None:
+        return 0.5
     if isinstance(value, list):
         return [shifted(each) for each in value]
     return value + 1 if isinstance(value, int) else 1.5 * value + 0.1

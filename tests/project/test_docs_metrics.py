@@ -19,13 +19,14 @@ from rlexp.sweep.job import Job
 pytestmark = pytest.mark.slow  # whole runs
 
 DOC = Path(__file__).parents[2] / "docs" / "metrics.md"
-SECTIONS = {"Run", "Rollout", "Updates", "Choices", "Evaluation", "Judged runs", "Worlds"}
+SECTIONS = {"Run", "Rollout", "Updates", "Critic", "Choices", "Evaluation", "Judged runs", "Worlds"}
 KS = [1, 3]
 COMPONENTS = {
     "task=sort": ("exact", "graded", "lecture", "multiset", "format"),
     "task=token_preference": ("ternary", "share"),
     "task=bandit": ("easy", "hard", "impossible"),
 }
+CRITIC = "critic=value norm=gae_whitened"
 WORLDS = [COMPONENTS["task=bandit"]]
 STEPS, LOG_EVERY, EVAL_EVERY = 5, 2, 4
 # A mean is not exactly what its parts, rounded to float32 each, add up to.
@@ -51,12 +52,12 @@ def keys(section: str, components=()) -> set[str]:
     return {name.replace("<k>", str(k)) for name in spelled for k in KS}
 
 
-@pytest.fixture(params=COMPONENTS)
+@pytest.fixture(params=[*COMPONENTS, CRITIC])
 def lines(request, command, tmp_path):  # noqa: F811
     """Return the components of a task and the lines of a short run of it."""
     result = command(
         "preset=tiny",
-        request.param,
+        *request.param.split(),
         f"steps={STEPS}",
         f"log_every={LOG_EVERY}",
         f"eval={{every: {EVAL_EVERY}, prompts: 4, samples: 3, ks: {KS}}}",
@@ -65,12 +66,14 @@ def lines(request, command, tmp_path):  # noqa: F811
     )
     assert result.code == 0, result.err
     text = (tmp_path / "run" / "metrics.jsonl").read_text()
-    return COMPONENTS[request.param], [json.loads(line) for line in text.splitlines()]
+    return request.param, [json.loads(line) for line in text.splitlines()]
 
 
 def test_the_keys_of_every_line_are_those_documented_for_it(lines):
-    components, rows = lines
+    chosen, rows = lines
+    components = COMPONENTS.get(chosen, COMPONENTS["task=sort"])
     run, rollout, updates, evaluation = (keys(s, components) for s in ("Run", "Rollout", "Updates", "Evaluation"))
+    updates |= keys("Critic") if chosen == CRITIC else set()
     evaluation |= keys("Worlds", components) if components in WORLDS else set()
     expected = {
         0: run | evaluation,

@@ -14,6 +14,11 @@ from rlexp.config.schema import Config, read
 SHORT = ["steps=2", "log_every=1", "eval.every=2", "eval.prompts=6", "eval.samples=2", "eval.ks=[1,2]", "logger=none"]
 # What a choice cannot do without, or would take long without.
 BESIDE = {
+    "critic=ppo": ["norm=gae"],
+    "critic=value": ["norm=gae"],
+    "norm=gae": ["critic=value"],
+    "norm=gae_whitened": ["critic=value"],
+    "norm=value_baseline": ["critic=value"],
     "kl_control=adaptive": ["kl=k1"],
     "kl_control=ziegler": ["kl=k1"],
     "start=sft": ["start.accuracy=0.01"],
