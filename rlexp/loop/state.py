@@ -88,9 +88,9 @@ class TrainState:
     ``networks`` are known by name: ``policy``, ``reference`` and, where they are asked for, ``teacher``, ``critic`` and
     ``reward_model``; ``critic`` and ``judging`` say how the last two are trained (None without them). ``blocks`` are
     the variants, in the order of the replicas, each with the number of replicas that it owns. ``memory`` holds what
-    runs remember from step to step, ``[R, ...]``. ``data`` says where completions come from, and ``buffer`` holds those that
-    it keeps, ``[R, K, P, ...]``; None for fresh ones. A step changes weights, memory and buffer, nothing else.
-    ``sample`` and ``log_probs`` are functions of a policy, compiled where the config asks for that.
+    runs remember from step to step, ``[R, ...]``. ``data`` says where completions come from, and ``buffer`` holds
+    those that it keeps, ``[R, K, P, ...]``; None for fresh ones. A step changes weights, memory and buffer, nothing
+    else. ``sample`` and ``log_probs`` are functions of a policy, compiled where the config asks for that.
     """
 
     task: Task
