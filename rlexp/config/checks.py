@@ -34,6 +34,7 @@ def contradictions(config: Any) -> Iterator[str]:
     yield from refill_problems(config)
     yield from memory_problems(config)
     yield from judge_problems(config)
+    yield from reward_model_problems(config)
     yield from model_problems(config)
     yield from critic_problems(config)
     yield from start_problems(config)
@@ -137,6 +138,26 @@ def judge_problems(config: Any) -> Iterator[str]:
                 f"reward={config.reward.name} {key}={node.name}: asks the task for its `{asked[0]}`, which are not the "
                 f"judge's; take reward=verifier or another {key}"
             )
+
+
+def reward_model_problems(config: Any) -> Iterator[str]:
+    """Whether there is a reward model where one judges, only there, and whether it can learn what it is to learn."""
+    name, training = config.reward.name, config.reward.model
+    asked = "proxies" in requested_names(chosen_function(config, "reward"))
+    if asked != (training is not None):
+        text = "needs one, its settings are in conf/reward/learned.yaml" if asked else "asks no model; take null"
+        yield f"reward.model={'null' if asked else training.name}: reward={name} {text}"
+        return
+    if training is None:
+        return
+    yield from cannot_judge((training.network or config.model).name, "a reward model")
+    if training.largest_gap is not None and training.largest_gap <= training.smallest_gap:
+        gaps = format_value(training.smallest_gap), format_value(training.largest_gap)
+        yield f"reward.model.smallest_gap={gaps[0]}: must be below reward.model.largest_gap={gaps[1]}"
+    if training.weights.keys() != config.task.weights.keys() or not any(training.weights.values()):
+        yield f"reward.model.weights must name {', '.join(config.task.weights)}, at least one of them above 0"
+    if 0 < config.steps < training.refresh:
+        yield f"reward.model.refresh={training.refresh}: must be at most steps={config.steps}; 0 never refreshes"
 
 
 def start_problems(config: Any) -> Iterator[str]:

@@ -34,6 +34,7 @@ from rlexp.core.registry import StrictModel, bind_choice, schema
 from rlexp.core.types import FiniteNonNegative, NonNegativeInt, PositiveInt
 from rlexp.loop.critic import CRITICS
 from rlexp.loop.data import DATA
+from rlexp.loop.judged.bradley_terry import TRAININGS
 from rlexp.loop.start import STARTS
 from rlexp.models import MODELS
 from rlexp.record.loggers import LOGGERS
@@ -90,7 +91,7 @@ class Config(StrictModel):
     group_size: GroupSize
     start: schema(STARTS)
     data: schema(DATA)
-    reward: axis_schema(reward)
+    reward: axis_schema(reward, model=schema(TRAININGS) | None)
     shaping: axis_schema(shaping)
     filter: Filter
     norm: axis_schema(norm)

@@ -17,6 +17,7 @@ LETTERS = {
     "numbers": "N",
     "places": "T+1",
     "votes": "M",
+    "models": "E",
 }
 
 

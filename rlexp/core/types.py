@@ -51,6 +51,11 @@ PlaceTokens = Int[Tensor, "*places"]
 PerPlace = Float[Tensor, "*places"]
 ReplicaIndices = Int[Tensor, "chosen"]
 
+# Two completions of a prompt, of which one is better.
+PairOfCompletions = Int[Tensor, "*replica pairs two time"]
+PairOfMasks = Bool[Tensor, "*replica pairs two time"]
+PerPair = Bool[Tensor, "*replica pairs"]
+
 # What tasks take and give: one answer for each prompt.
 PromptDraws = Float[Tensor, "*replica prompts draws"]
 Answers = Int[Tensor, "*replica prompts time"]

@@ -38,8 +38,9 @@ def rounding(most: str) -> str:
 def in_the_reward(node: Any, config: Config) -> str:
     """Return what a judge or a shaping does, for frameworks that leave it to the reward function."""
     first = (reward.FUNCTIONS | shaping.FUNCTIONS)[node.name].__doc__.partition("\n")[0]
-    knobs = ", ".join(f"{name}={format_value(value)}" for name, value in node if name != "name")
-    return f"is for your reward function to do ({knobs}): {first}"
+    knobs = ", ".join(f"{name}={format_value(value)}" for name, value in node if name not in ("name", "model"))
+    trained = ", a model that you train" if getattr(node, "model", None) else ""
+    return f"is for your reward function to do ({knobs}{trained}): {first}".replace("(, ", "(").replace(" ()", "")
 
 
 COMMON: Table = {

@@ -1,7 +1,6 @@
 """What choices are called in frameworks that have no table of settings here, by part and function.
 
-Read in mid-2026: open-instruct e6c3044a, prime-rl 559b4477, slime 624b824a, ROLL 8eb27cc2, understand-r1-zero dfca49dd
-on oat c1a074c3.
+``versions`` has the commits that were read.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from rlexp.axes.reward.voting import NUMBERS
@@ -34,6 +35,7 @@ class Rewards(NamedTuple):
     gold: PerCompletion
 
 
+@torch.no_grad()
 def score(
     state: TrainState, rollout: Rollout, step: int, *, round: int = 0, occasion: Purpose = Purpose.VOTES
 ) -> Rewards:
@@ -64,6 +66,7 @@ def makers(
     """Return for each name in ``OFFERED`` of the reward, those of the rollout aside, what makes the tensor."""
     dtype = gold.dtype
     shape = (*rollout.finished.shape[1:], NUMBERS)
+    judged = rollout.prompts, rollout.completions, rollout.mask
 
     def quality() -> Tensor:
         return 2 * scores.correct.to(dtype) - 1 if scores.quality is None else scores.quality.to(dtype)
@@ -73,6 +76,7 @@ def makers(
         "correct": lambda: scores.correct.to(dtype),
         "quality": quality,
         "lengths": lambda: rollout.mask.to(dtype).sum(-1),
+        "proxies": lambda: torch.stack([each(*judged) for each in state.judges], -1),
         "vote_draws": lambda: draw(*shape),
         "vote_hashes": lambda: hashed_streams(state.seeds, Purpose.PERSISTENT_VOTES, *rollout.pairs, NUMBERS),
     }

@@ -89,7 +89,8 @@ class TrainState:
     whose settings ``critic`` has (None without one). ``blocks`` are the variants, in the order of the replicas, each
     with the number of replicas that it owns. ``memory`` holds what runs remember from step to step, ``[R, ...]``.
     ``data`` says where completions come from, and ``buffer`` holds those that it keeps, ``[R, K, P, ...]``; None for
-    fresh ones. A step changes weights, memory and buffer, nothing else. ``sample`` and ``log_probs`` are functions of a
+    fresh ones. ``judging`` says how the reward models are trained that the networks may hold, None where nobody asks
+    for one. A step changes weights, memory and buffer, nothing else. ``sample`` and ``log_probs`` are functions of a
     policy, compiled where the config asks for that.
     """
 
@@ -105,6 +106,7 @@ class TrainState:
     minibatches: int
     data: Source | None = None
     buffer: Rollout | None = None
+    judging: object = None
     sample: Callable = sample
     log_probs: Callable = token_log_probs
     critic: Critic | None = None
@@ -118,6 +120,11 @@ class TrainState:
     def reference(self) -> Policy:
         """The network that the KL penalty is measured against."""
         return self.networks["reference"].module
+
+    @property
+    def judges(self) -> list[nn.Module]:
+        """The reward models."""
+        return [network.module for name, network in self.networks.items() if name.startswith("reward_model")]
 
     @property
     def optimizer(self) -> Adam:

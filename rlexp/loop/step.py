@@ -23,6 +23,7 @@ from rlexp.loop import metrics
 from rlexp.loop.critic import train_critic
 from rlexp.loop.data import gather_groups, store
 from rlexp.loop.dynamic_sampling import Groups
+from rlexp.loop.judged.bradley_terry import refresh_judges
 from rlexp.loop.judged.metrics import judged_metrics
 from rlexp.loop.requested import requested_tensors
 from rlexp.loop.rollout import Rollout
@@ -60,6 +61,7 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     row |= train_critic(state, experience, measure)
     store(state, step, groups.stored)
     update_reference(state, step)
+    refresh_judges(state, step)
     state.memory.update(by_block(update_memory, state.blocks, state.memory, experience))
     return row | metrics.over_updates(rows) if measure else row
 

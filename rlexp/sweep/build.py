@@ -31,6 +31,7 @@ from rlexp.core import memory
 from rlexp.core.registry import bind_choice, bind_knobs
 from rlexp.loop.critic import CRITICS
 from rlexp.loop.data import DATA, empty_buffer
+from rlexp.loop.judged.bradley_terry import TRAININGS, BradleyTerry, make_judges, room_for_pairs
 from rlexp.loop.optimizer import Adam, Schedule
 from rlexp.loop.rollout import sample
 from rlexp.loop.state import Critic, Network, TrainState, token_log_probs
@@ -50,7 +51,9 @@ OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 
 def bucket_key(config: Config) -> str:
     """What jobs must share to train as one batch: everything that fixes tensor shapes or the course of the loop."""
-    return json.dumps(config.model_dump(mode="json", exclude={*VARIANT, *REPLICA, *OUTSIDE}), sort_keys=True)
+    shared = config.model_dump(mode="json", exclude={*VARIANT, *REPLICA, *OUTSIDE})
+    judges = config.model_dump(mode="json", include={"reward": {"model"}})
+    return json.dumps(shared | judges, sort_keys=True)
 
 
 def variant_key(config: Config) -> str:
@@ -83,17 +86,24 @@ def build(configs: Sequence[Config]) -> TrainState:
     taught = frozenset(replica for replica, config in enumerate(configs) if has_teacher(config))
     if taught:
         networks["teacher"] = Network(load_teachers(policy, configs), replicas=taught)
+    remembered = memory.initial_memory(variants)
+    training = judging(first)
+    if training is not None:
+        judges = make_judges(training, first.model, task, seeds)
+        networks |= {name: Network(judge.to(device)) for name, judge in judges.items()}
+        remembered |= room_for_pairs(training, task, len(seeds), first.steps)
     state = TrainState(
         task=task,
         networks=networks,
         blocks=variants,
         seeds=seeds,
         temperature=each_runs(configs, "temperature", device),
-        memory={name: values.to(device) for name, values in memory.initial_memory(variants).items()},
+        memory={name: values.to(device) for name, values in remembered.items()},
         prompts=first.group_size.prompts,
         group=first.group_size.completions,
         inner_steps=first.inner_steps,
         minibatches=first.minibatches,
+        judging=training,
         sample=compiled(sample, first),
         log_probs=compiled(token_log_probs, first),
         critic=critic,
@@ -110,6 +120,11 @@ def critic_network(configs: Sequence[Config], critic: Critic, task: Task, device
     lr, warmup, final, limit = (torch.full((len(configs),), number, device=device) for number in numbers)
     schedule = Schedule(lr, warmup, final, first.steps * critic.updates * first.minibatches)
     return Network(module, Adam(module, schedule, limit))
+
+
+def judging(config: Config) -> BradleyTerry | None:
+    """How the reward models of a config are trained; None if it has none."""
+    return config.reward.model and bind_choice(TRAININGS, config.reward.model)()
 
 
 def optimizer(policy: Policy, configs: Sequence[Config], device: torch.device) -> Adam:

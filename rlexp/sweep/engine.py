@@ -12,6 +12,7 @@ import torch
 from rlexp.core.exits import RunFailed
 from rlexp.loop.data import fill
 from rlexp.loop.evaluation import evaluate
+from rlexp.loop.judged.bradley_terry import train_judges
 from rlexp.loop.judged.metrics import of_judged
 from rlexp.loop.metrics import Row, of_others
 from rlexp.loop.state import TrainState
@@ -85,8 +86,10 @@ def train_batch(jobs: Sequence[Job], saved: Sequence[Mapping[str, Any]], open_pr
 
 
 def start(state: TrainState, runs: Sequence[Run]) -> None:
-    """Put fresh runs at their starts; a run that does not get there has failed, and only this one."""
+    """Put fresh runs at their starts, train who judges them; where that fails a run has failed, and only this one."""
     problems = apply_starts(state, [run.job.config for run in runs], runs[0].job.starts)
+    if state.judging is not None:
+        problems = [first or second for first, second in zip(problems, train_judges(state), strict=True)]
     for run, problem in zip(runs, problems, strict=True):
         if problem:
             run.fail(RunFailed(problem))

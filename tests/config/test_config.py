@@ -130,29 +130,6 @@ def test_a_group_of_one_is_refused_where_it_would_mean_no_gradient(norm_choice):
         assert line.startswith(f"norm={norm_choice.name}: compares a completion with others")
 
 
-@pytest.mark.parametrize(
-    ("overrides", "line"),
-    [
-        (["reward=prm", "reward.votes=0"], "reward.votes=0: must be at least 1"),
-        (["reward=prm", "reward.votes=31"], "reward.votes=31: must be at most 30"),
-        (["reward=prm", "reward.ties=last"], "reward.ties=last: must be 'first', 'random' or 'neutral'"),
-        (["reward=prm_weighted", "reward.accuracies=[]"], "reward.accuracies=[]: must have at least 1 of them"),
-        (["reward=prm_weighted", "reward.accuracies=[1.0]"], "reward.accuracies[0]=1: must be below 1"),
-        (
-            ["reward=prm", "norm=gdpo"],
-            "reward=prm norm=gdpo: asks the task for its `components`, which are not the judge's; take reward=verifier",
-        ),
-        (
-            ["reward=prm", "norm=psr"],
-            "reward=prm norm=w_reinforce: asks the task for its `correct`, which are not the judge's",
-        ),
-    ],
-)
-def test_a_judge_without_votes_or_beside_the_tasks_own_verdict_is_refused(overrides, line):
-    (found,) = problems(*overrides)
-    assert found.startswith(line)
-
-
 def test_pass_at_k_needs_k_completions():
     (line,) = problems("norm=pass_at_k", "norm.k=9", "group_size.completions=8")
     assert line == "norm.k=9: must be at most group_size.completions=8"

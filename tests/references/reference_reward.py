@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 
 import numpy as np
@@ -107,7 +108,18 @@ def prm_weighted_binary(correct, draws, *, accuracies, ties):
     return judged(lambda right, luck: weighted(1 if right else -1, luck, accuracies, BINARY, ties), correct, draws)
 
 
+def over_models(one, proxies) -> np.ndarray:
+    """Call ``one`` with the list of what the models say of each completion."""
+    return np.array([[one(each.tolist()) for each in row] for row in proxies])
+
+
 FUNCTIONS = {
+    "learned": lambda proxies: over_models(lambda said: said[0], proxies),
+    "ensemble_mean": lambda proxies: over_models(statistics.fmean, proxies),
+    "ensemble_minimum": lambda proxies: over_models(min, proxies),
+    "ensemble_bound": lambda proxies, *, k: over_models(
+        lambda said: statistics.fmean(said) - k * statistics.stdev(said), proxies
+    ),
     "verifier": lambda verified: np.array(verified),
     "prm": prm,
     "prm_binary": prm_binary,

@@ -26,6 +26,7 @@ BESIDE = {
     "start=flattened": ["start.accuracy=0.01"],
     "model=tabular": ["task=bandit"],
     "preset=openrlhf": ["minibatches=4"],  # eight of them need as many prompts
+    "preset=prorl_v2": ["minibatches=4"],
 }
 # They need the folder of a run: test_teacher trains and refuses them.
 TAUGHT = {"teacher=added", "teacher=alone"}

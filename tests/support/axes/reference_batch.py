@@ -95,6 +95,7 @@ def batch() -> dict[str, np.ndarray]:
         "quality": np.sign(rewards.round()),
         "vote_draws": rng.random((R, P, G, NUMBERS)),
         "vote_hashes": rng.random((R, P, G, NUMBERS)),
+        "proxies": rng.normal(size=(R, P, G, 4)),
     }
     others = {name: size for name, size in memory_shapes().items() if name not in found}
     return found | {name: rng.uniform(0.5, 1.5, (R, *size)) for name, size in others.items()}
