@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import pytest
 import reference
-import reference_norm_critic
+import reference_norm_token
 import torch
 from axis_choices import AXES, bind, choices, file_of
 from objectives import objective
@@ -39,7 +39,7 @@ def reference_of(choice):
 def advantages_of(norm, one) -> np.ndarray:
     """What the loops make of one replica's rewards without shaping and without KL in the reward, ``[P G T]``."""
     whole = {"outcomes": one["rewards"], "adjustments": 0 * one["rewards"], "token_penalties": 0 * one["log_probs"]}
-    one = one | whole | {"lengths": one["mask"].sum(-1), "token_rewards": reference_norm_critic.due(one)}
+    one = one | whole | {"lengths": one["mask"].sum(-1), "token_rewards": reference_norm_token.due(one)}
     values = reference_of(norm)(*(one[key] for key in norm.needs))
     return np.where(one["keep"][..., None], values if values.ndim == 3 else values[..., None], 0.0) * np.ones(T)
 

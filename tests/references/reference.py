@@ -17,7 +17,6 @@ import reference_clip_sequence
 import reference_filter
 import reference_kl
 import reference_norm
-import reference_norm_critic
 import reference_norm_pass_at_k
 import reference_norm_token
 import reference_reward
@@ -42,10 +41,7 @@ def gradient(function: Callable[[np.ndarray], float], point: np.ndarray) -> np.n
 
 
 REFERENCES: dict[str, dict[str, Callable]] = {
-    "norm": reference_norm.FUNCTIONS
-    | reference_norm_critic.FUNCTIONS
-    | reference_norm_pass_at_k.FUNCTIONS
-    | reference_norm_token.FUNCTIONS,
+    "norm": reference_norm.FUNCTIONS | reference_norm_pass_at_k.FUNCTIONS | reference_norm_token.FUNCTIONS,
     "clip": reference_clip.CLIP | reference_clip_sequence.CLIP | reference_clip_preference.CLIP,
     "agg": AGG,
     "sampler": SAMPLER,
