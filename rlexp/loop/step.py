@@ -48,7 +48,7 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     row["verdicts"] = row["completions"] * state.verdicts
     if measure:
         row |= metrics.rollout_metrics(state, groups, collected.reference, experience)
-        row |= judged_metrics(state, groups.rewards)
+        row |= judged_metrics(state, groups, collected.reference)
     mean_tokens = count(experience.mask, TOKENS, experience.advantages.dtype).squeeze(TOKENS).clamp(min=1)
     mean_tokens = mean_tokens / state.minibatches
     parts = [*minibatches(experience, state.prompts, state.minibatches)] * state.inner_steps
