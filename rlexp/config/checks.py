@@ -10,16 +10,19 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from rlexp.axes.norm import TARGETS
 from rlexp.axes.offered import OF_VERIFIER
 from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function, declared
 from rlexp.core.errors import format_value
 from rlexp.core.registry import bind_choice, requested_names
+from rlexp.loop.data import DATA
 from rlexp.loop.start import STARTS
 from rlexp.models.scalar import cannot_judge
 from rlexp.record import loggers, teachers
 from rlexp.tasks import TASKS
 
 EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
+EXACT = ("accuracy", "reward", "kl", "entropy", "length", "length_correct", "length_wrong")
 
 
 def contradictions(config: Any) -> Iterator[str]:
@@ -33,7 +36,9 @@ def contradictions(config: Any) -> Iterator[str]:
     yield from judge_problems(config)
     yield from reward_model_problems(config)
     yield from model_problems(config)
+    yield from critic_problems(config)
     yield from start_problems(config)
+    yield from data_problems(config)
     yield from teachers.problems(config)
     yield from loggers.problems(config)
 
@@ -66,7 +71,9 @@ def group_problems(config: Any) -> Iterator[str]:
 
 def evaluated_metrics(config: Any) -> list[str]:
     """Return the names of the metrics of an evaluation."""
-    return [*EVALUATED, *(f"eval/pass@{k}" for k in config.eval.ks)]
+    passes = [f"pass@{k}" for k in config.eval.ks]
+    exact = [*EXACT, *config.task.weights, *passes] if hasattr(TASKS[config.task.name], "every_completion") else []
+    return [*EVALUATED, *(f"eval/{name}" for name in passes), *(f"eval/exact/{name}" for name in exact)]
 
 
 def evaluation_problems(config: Any) -> Iterator[str]:
@@ -89,10 +96,23 @@ def refill_problems(config: Any) -> Iterator[str]:
 
 
 def model_problems(config: Any) -> Iterator[str]:
-    """Whether heads share the width of a model that has them."""
+    """Whether heads share the width of a model that has them, and whether a table has questions to look up."""
+    worlds = [name for name, task in TASKS.items() if hasattr(task, "every_completion")]
+    if config.model.name == "tabular" and config.task.name not in worlds:
+        yield f"model=tabular: task={config.task.name} has no table of questions; there is one for {', '.join(worlds)}"
     heads = getattr(config.model, "heads", 1)
     if getattr(config.model, "width", heads) % heads:
         yield f"model.heads={heads}: must divide model.width={config.model.width}"
+
+
+def critic_problems(config: Any) -> Iterator[str]:
+    """Whether somebody asks for the critic's values, and whether the model can have some."""
+    if config.critic.name == "none":
+        return
+    if config.norm.name not in TARGETS:
+        chosen, asking = f"critic={config.critic.name}: norm={config.norm.name}", ", ".join(sorted(TARGETS))
+        yield f"{chosen} asks for no values; take critic=none or one that does: {asking}"
+    yield from cannot_judge(config.model.name, "a critic")
 
 
 def memory_problems(config: Any) -> Iterator[str]:
@@ -150,3 +170,34 @@ def start_problems(config: Any) -> Iterator[str]:
         if start.entropy >= guess:
             wanted = format_value(start.entropy)
             yield f"start.entropy={wanted}: must be below that of a guess, {guess:.3f} nats a token"
+
+
+def data_problems(config: Any) -> Iterator[str]:
+    """Whether the buffer can hold what a step draws from it, and whether old data have all that is asked for."""
+    data, task, group_size = config.data, config.task.name, config.group_size
+    if getattr(data, "oracle", 0) > group_size.completions:
+        yield f"data.oracle={data.oracle}: must be at most group_size.completions={group_size.completions}"
+    if getattr(data, "oracle", 0) and not hasattr(TASKS[task], "oracle"):
+        yield f"data.oracle={data.oracle}: task={task} has no right answers; take data.oracle=0"
+    if data.name == "replay":
+        yield from replay_problems(config)
+    asking = [f"{key}={node.name}" for key, node, _ in axis_nodes(config) if asks_who_sampled(config, key)]
+    if data.name != "fresh" and asking:
+        yield f"{asking[0]} data={data.name}: asks for distributions of the policy that sampled, which is gone by then"
+
+
+def asks_who_sampled(config: Any, key: str) -> bool:
+    """Whether a choice asks for more of the policy that sampled than the log-probabilities of its tokens."""
+    return bool({"entropies", "sum_pi_squared"} & {*requested_names(chosen_function(config, key))})
+
+
+def replay_problems(config: Any) -> Iterator[str]:
+    """Whether there are new groups, old ones, and as many old ones as are drawn."""
+    data, prompts = config.data, config.group_size.prompts
+    new = bind_choice(DATA, data)().sampled(prompts)
+    if not 0 < new < prompts:
+        share = format_value(data.fresh)
+        yield f"data.fresh={share}: is {new} of group_size.prompts={prompts}, and must leave new and old groups"
+    elif data.capacity * new < prompts - new:
+        held = f"data.capacity={data.capacity}: holds {data.capacity * new} groups"
+        yield f"{held}, and a step draws {prompts - new}; take at least {math.ceil(prompts / new) - 1}"

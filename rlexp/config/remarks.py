@@ -32,7 +32,8 @@ def of_losses(config: Config) -> Iterator[str]:
             f"clip={clip} agg={agg}: the loss of a completion counts once for each token, so long completions weigh "
             "more; meant is agg=sequence (with agg=luspo they weigh more on purpose)"
         )
-    if config.inner_steps * config.minibatches == 1 and loss.idle_on_policy:
+    on_policy = config.data.name == "fresh" and config.inner_steps * config.minibatches == 1
+    if on_policy and loss.idle_on_policy:
         yield (
             f"clip={clip} inner_steps=1 minibatches=1: with one update on each rollout every ratio is 1, nothing is "
             "clipped, and it trains as clip=naive does"

@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     START_SAMPLING = 22
     LOSS = 30
     SAMPLER = 31
+    REPLAY = 32
     CRITIC_WEIGHTS = 40
     REWARD_MODEL_WEIGHTS = 41
     PAIR_PROMPTS = 42

@@ -60,3 +60,9 @@ PerPair = Bool[Tensor, "*replica pairs"]
 PromptDraws = Float[Tensor, "*replica prompts draws"]
 Answers = Int[Tensor, "*replica prompts time"]
 AnswerMask = Bool[Tensor, "*replica prompts time"]
+
+# What worlds take and give (``tasks/world.py``): a table has a row of logits for each question and state.
+States = Int[Tensor, "*replica prompts group"]
+TableLogits = Float[Tensor, "questions states vocabulary"]
+LearnedLogits = Bool[Tensor, "states vocabulary"]
+AllCompletions = Int[Tensor, "completions time"]

@@ -20,6 +20,13 @@ WARM_UP = when(
     lambda node, config: config.warmup_steps > 0,
     "the warm-up begins at a learning rate of 0 there, here at lr / warmup_steps: its rates come one update later",
 )
+ENDED = [
+    when(
+        lambda node, config: node.bootstrap != 0,
+        "a cut-off completion is taken for one that has ended there, as bootstrap=0",
+    )
+]
+NO_BOUND = when(lambda node, config: config.advantage_clip is not None, "advantages have no bound there")
 CHECKPOINT = Rule(notes=("start from a checkpoint that was trained so",))
 
 
@@ -42,11 +49,14 @@ COMMON: Table = {
     "filter.refill": {"none": NOTHING},
     "filter.loss": {"none": NOTHING},
     "filter.statistics": {"none": NOTHING},
+    "critic": {"none": NOTHING},
     "teacher": {"none": NOTHING},
     "kl_control": {"fixed": NOTHING},
     "reference": {"frozen": NOTHING},
+    "entropy_control": {"fixed": NOTHING},
     "sampler": {"exact": NOTHING, "noisy": SIMULATED, "bf16": SIMULATED},
     "start": {"random": NOTHING, "sft": CHECKPOINT, "scaled": CHECKPOINT},
+    "data": {"fresh": NOTHING},
 }
 
 

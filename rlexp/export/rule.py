@@ -20,6 +20,7 @@ PARTS = (
     "filter.refill",
     "filter.loss",
     "filter.statistics",
+    "critic",
     "norm",
     "teacher",
     "clip",
@@ -27,9 +28,11 @@ PARTS = (
     "kl",
     "kl_control",
     "reference",
+    "entropy_control",
     "sampler",
     "mismatch",
     "start",
+    "data",
 )
 OF_THE_PENALTY = {"kl_control", "reference"}  # without a penalty they change nothing
 

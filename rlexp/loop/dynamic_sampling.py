@@ -17,7 +17,7 @@ from torch import Tensor
 from rlexp.core.blocks import by_block, map_tensors
 from rlexp.core.registry import call_with
 from rlexp.core.streams import Purpose
-from rlexp.core.types import Counts, PerCompletion, PromptMask, Prompts
+from rlexp.core.types import Counts, PerCompletion, PerReplica, PromptMask, Prompts
 from rlexp.loop.replicas import substate
 from rlexp.loop.rewards import Rewards, score
 from rlexp.loop.rollout import Rollout, sample
@@ -31,7 +31,9 @@ class Groups(NamedTuple):
     """The groups of a step and what they took: rounds, tokens, groups that passed the refill, those that are used.
 
     ``forward_cache`` is what sampling them has left, None where the policy keeps none. ``rewards`` are made once, in
-    the round in which a group was sampled.
+    the round in which a group was sampled, or where old groups are used. ``sampled`` counts the groups of all rounds.
+    Where the step trains on others than it samples (``loop.data``), ``stored`` are those that it sampled, None for
+    none, and ``age`` is how many steps ago the ones it trains on were, on average.
     """
 
     rollout: Rollout
@@ -41,6 +43,15 @@ class Groups(NamedTuple):
     used: Counts
     forward_cache: ForwardCache | None
     rewards: Rewards
+    sampled: Counts
+    stored: Rollout | None = None
+    age: PerReplica | None = None
+
+    @property
+    def judged(self) -> Counts:
+        """How many groups were judged: those of all rounds, or old ones where they are used."""
+        used = torch.full_like(self.sampled, self.rollout.mask.shape[1])
+        return self.sampled if self.age is None else used
 
 
 class Round(NamedTuple):
@@ -76,7 +87,8 @@ def sample_groups(state: TrainState, step: int) -> Groups:
         passed[short] += more.keep.sum(-1)
     if cache is not None and (rounds > 1).any():
         cache = decode_again(cache, state, (rounds > 1).nonzero().squeeze(-1), groups.rollout)
-    return Groups(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1), cache, groups.rewards)
+    sampled = rounds * state.prompts
+    return Groups(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1), cache, groups.rewards, sampled)
 
 
 def draw_prompts(state: TrainState, step: int, number: int) -> Prompts:

@@ -1,4 +1,4 @@
-"""Held-out evaluation: greedy accuracy, sampled accuracy, pass@k; ``[R]`` each."""
+"""Held-out evaluation: greedy accuracy, sampled accuracy, pass@k; of a world everything exactly; ``[R]`` each."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from rlexp.core.types import Prompts
 from rlexp.loop.judged.metrics import agreement, of_judged, win_rate
 from rlexp.loop.metrics import Row
 from rlexp.loop.rewards import Rewards, score, score_with
-from rlexp.loop.rollout import most_likely, sample
+from rlexp.loop.rollout import as_rollout, most_likely, sample
 from rlexp.loop.state import TrainState
+from rlexp.tasks import World
 
 
 def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Sequence[int]) -> dict[str, Tensor]:
@@ -39,7 +40,8 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
         "eval/length": sampled.mask.float().sum(-1).mean(-1).mean(-1),
     }
     row |= {f"eval/pass@{k}": pass_at(k, hits, samples).mean(-1) for k in ks}
-    return row | judged_evaluation(state, questions, rewards)
+    row |= judged_evaluation(state, questions, rewards)
+    return row | exact(state, ks) if isinstance(task, World) else row
 
 
 def judged_evaluation(state: TrainState, questions: Prompts, rewards: Rewards) -> Row:
@@ -58,3 +60,39 @@ def pass_at(k: int, hits: Tensor, samples: int) -> Tensor:
     """
     table = torch.tensor([1 - comb(samples - c, k) / comb(samples, k) for c in range(samples + 1)], device=hits.device)
     return table[hits]
+
+
+@torch.no_grad()
+def exact(state: TrainState, ks: Sequence[int]) -> dict[str, Tensor]:
+    """Judge the policy on all questions of a world by summing over all completions: no sampling, no error of it.
+
+    Means are over questions, of a component over those to which it applies. KL (to the reference) and entropy are in
+    nats a completion, not a token. pass@k is 1 − (1 − p)^k of each question's own p.
+    """
+    task, device = state.task, state.temperature.device
+    completions, questions = task.every_completion(device), torch.arange(task.questions, device=device)
+    prompts = (task.first_question + questions).view(1, -1, 1).expand(len(state.seeds), -1, -1)
+    given = prompts, completions.expand(len(state.seeds), task.questions, -1, -1), state.temperature
+    rollout = as_rollout(task, *given[:2], state.policy.log_probs(*given).log_probs)
+    reference = state.reference.log_probs(*given).log_probs.where(rollout.mask, 0.0).sum(-1)
+    log_p, rewards, lengths = rollout.old_log_probs.sum(-1), score_with(task, rollout), rollout.mask.float().sum(-1)
+    p, correct = log_p.exp(), rewards.correct.float()
+
+    def expected(values: Tensor) -> Tensor:
+        return (p * values).sum(-1)
+
+    def length_of(which: Tensor) -> Tensor:
+        return expected(which * lengths).sum(-1) / expected(which).sum(-1)
+
+    accuracy = expected(correct)
+    row = {f"eval/exact/pass@{k}": (1 - (1 - accuracy).clamp(min=0) ** k).mean(-1) for k in ks}
+    row |= {f"eval/exact/{name}": expected(values).nanmean(-1) for name, values in rewards.components.items()}
+    return row | {
+        "eval/exact/accuracy": accuracy.mean(-1),
+        "eval/exact/reward": expected(rewards.total).nanmean(-1),
+        "eval/exact/kl": expected(log_p - reference).mean(-1),
+        "eval/exact/entropy": -expected(log_p).mean(-1),
+        "eval/exact/length": expected(lengths).mean(-1),
+        "eval/exact/length_correct": length_of(correct),
+        "eval/exact/length_wrong": length_of(1 - correct),
+    }

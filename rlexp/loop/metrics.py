@@ -125,8 +125,7 @@ def group_metrics(rewards: Tensor, bounds: Tensor) -> Row:
 
 def filter_metrics(groups: Groups, mask: Tensor) -> Row:
     """Rounds of sampling, groups sampled, kept by ``refill`` and used; share of the batch's tokens in the loss."""
-    prompts = groups.rollout.mask.shape[1]
-    counts = {"rounds": groups.rounds, "sampled": groups.rounds * prompts, "passed": groups.passed, "used": groups.used}
+    counts = {"rounds": groups.rounds, "sampled": groups.sampled, "passed": groups.passed, "used": groups.used}
     row = {f"filter/{name}": number.to(torch.get_default_dtype()) for name, number in counts.items()}
     return row | {"filter/tokens": mean(mask, groups.rollout.mask, TOKENS)}
 

@@ -17,6 +17,7 @@ from rlexp.loop.replicas import compute_for, replicas_where, substate
 from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout, most_likely, sample
 from rlexp.loop.state import TrainState
+from rlexp.models import scalar
 from rlexp.models.policy import Policy, entropy, gather_log_probs
 
 
@@ -64,7 +65,8 @@ def makers(state: TrainState, step: int, groups: Groups) -> Mapping[str, Callabl
         "components": lambda: torch.stack([rewards.components[name] for name in weights], -1),
         "weights": lambda: like.new_tensor(list(weights.values())).expand(len(state.seeds), -1),
         "correct": lambda: rewards.correct.to(like.dtype),
-    }
+        "values": lambda: scalar.values(state.networks["critic"].module, rollout.prompts, rollout.completions),
+    } | ({} if rewards.per_token is None else {"token_rewards": lambda: rewards.per_token})
 
 
 def log_probs_of(policy: Policy, rollout: Rollout, temperature: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from rlexp.axes import entropy_control
 from rlexp.core.facts import facts_of
 from rlexp.core.memory import Memory
 from rlexp.core.registry import knobs, requested_names
@@ -17,7 +18,9 @@ class Variant:
 
     ``reward`` is asked ``verdicts`` times about a completion. ``refill`` keeps or drops whole groups in up to
     ``refill_rounds`` rounds of sampling. ``kl`` enters the loss with the weight ``kl_in_loss`` and the reward with
-    ``kl_in_reward``, of which at most one is not 0.
+    ``kl_in_reward``, of which at most one is not 0. ``entropy_control`` makes the weight of the bonus of
+    ``entropy_coef``; ``advantage_clip`` bounds what ``norm`` returns; ``value_target`` is what a critic is trained
+    to where ``norm`` asks for its values.
     """
 
     reward: Callable
@@ -39,6 +42,9 @@ class Variant:
     kl_in_loss: float
     kl_in_reward: float
     entropy_coef: float
+    entropy_control: Callable = entropy_control.fixed
+    advantage_clip: float | None = None
+    value_target: Callable | None = None
 
     @property
     def judged(self) -> bool:
@@ -54,6 +60,11 @@ class Variant:
     def penalised(self) -> bool:
         """Whether the KL penalty has a weight, wherever it is placed."""
         return bool(self.kl_in_loss or self.kl_in_reward)
+
+    @property
+    def has_bonus(self) -> bool:
+        """Whether the entropy bonus can have a weight."""
+        return bool(self.entropy_coef) or not facts_of(self.entropy_control).neutral
 
     @property
     def samples_exactly(self) -> bool:
@@ -74,7 +85,10 @@ class Variant:
 
     @cached_property
     def measures(self) -> dict[str, Callable]:
-        """Metrics of an update that runs with this policy loss have, bound to its knobs."""
-        values = getattr(self.clip, "keywords", {})
-        measures = facts_of(self.clip).measures.items()
-        return {name: partial(each, **{knob: values[knob] for knob in knobs(each)}) for name, each in measures}
+        """Metrics of an update that only runs with these choices have, bound to their knobs."""
+        bound = {}
+        for choice in (self.clip, self.entropy_control):
+            values = getattr(choice, "keywords", {})
+            measures = facts_of(choice).measures.items()
+            bound |= {name: partial(each, **{knob: values[knob] for knob in knobs(each)}) for name, each in measures}
+        return bound

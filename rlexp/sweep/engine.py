@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from rlexp.core.exits import RunFailed
+from rlexp.loop.data import fill
 from rlexp.loop.evaluation import evaluate
 from rlexp.loop.judged.bradley_terry import train_judges
 from rlexp.loop.judged.metrics import of_judged
@@ -70,11 +71,12 @@ def train_batch(jobs: Sequence[Job], saved: Sequence[Mapping[str, Any]], open_pr
     runs = [Run.open(jobs[i], saved[i]["step"]) for i in order]
     try:
         state = build([run.job.config for run in runs])
+        counts = {name: torch.tensor([saved[i].get(name, 0) for i in order]) for name in COUNTED}
         if saved[0]["step"] >= 0:
             checkpoint.restore(state, [saved[i] for i in order])
         else:
             start(state, runs)
-        counts = {name: torch.tensor([saved[i].get(name, 0) for i in order]) for name in COUNTED}
+            counts |= fill(state)
         train(state, runs, saved[0]["step"], counts, open_progress)
     except BaseException as error:
         close(runs, error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import FiniteFloat
 from torch import Tensor
 
 from rlexp.axes.norm.statistics import deviation_of_penalties
@@ -120,4 +121,23 @@ def maxrl(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     return (centred(rewards, keep, GROUP) / mean).where(mean > 0, 0.0)
 
 
-FUNCTIONS = {"opo": opo, "optimal": optimal, "remax": remax, "quantile": quantile, "gpg": gpg, "maxrl": maxrl}
+@facts(laws=("group shift",))
+def asymre(rewards: PerCompletion, keep: CompletionMask, *, shift: FiniteFloat) -> PerCompletion:
+    """A = r − (mean_group + shift): with a shift below 0 what is good counts for more than what is bad.
+
+    On old data a baseline is no longer free: with one below the mean reward of the policy that sampled the policy
+    improves, with one above it can collapse. Equal rewards have the advantage −shift. Source: AsymRE (arXiv
+    2506.20520), A = r − V with a V a little below the mean; no code of it was found.
+    """
+    return centred(rewards, keep, GROUP) - shift
+
+
+FUNCTIONS = {
+    "opo": opo,
+    "optimal": optimal,
+    "remax": remax,
+    "quantile": quantile,
+    "gpg": gpg,
+    "maxrl": maxrl,
+    "asymre": asymre,
+}

@@ -17,6 +17,7 @@ from torch import Tensor
 from rlexp.axes import agg, clip, filter, kl, mismatch, norm, reward, sampler, shaping
 from rlexp.axes.reward.voting import NUMBERS
 from rlexp.core.errors import problem_lines
+from rlexp.core.masked import at_last_token
 from rlexp.core.registry import bind_choice, knobs, requested_names, schema
 
 CONF = Path(__file__).parents[3] / "conf"
@@ -160,6 +161,8 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "outcomes": normal(*shape[:-1]),
         "adjustments": normal(*shape[:-1]),
         "token_penalties": 0.1 * normal(*shape),
+        "token_rewards": normal(*shape),
+        "values": normal(*shape[:-1], shape[-1] + 1),
         "greedy_rewards": normal(*shape[:-2], 1),
         "correct": (normal(*shape[:-1]) > 0).to(dtype),
         "components": normal(*shape[:-1], 2),
@@ -200,6 +203,7 @@ def norm_inputs(rewards: torch.Tensor, keep: torch.Tensor) -> dict[str, torch.Te
     offered = same_numbers(*rewards.shape, 5, dtype=rewards.dtype)
     whole = {"rewards": rewards, "outcomes": rewards, "keep": keep, "correct": (rewards > 0).to(rewards.dtype)}
     zeros = {name: torch.zeros_like(offered[name]) for name in ("token_penalties", "adjustments")}
+    zeros["token_rewards"] = at_last_token(rewards, offered["mask"])
     parts = {"components": rewards.unsqueeze(-1), "weights": torch.ones_like(offered["weights"][..., :1])}
     return offered | whole | zeros | parts | {"lengths": offered["mask"].to(rewards.dtype).sum(-1)}
 

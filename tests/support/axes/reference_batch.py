@@ -71,6 +71,8 @@ def batch() -> dict[str, np.ndarray]:
         "outcomes": rewards + 0.1,
         "adjustments": np.where(rewards < 0, 0.0, -0.3 * rewards),
         "token_penalties": rng.normal(size=log_probs.shape),
+        "token_rewards": rng.normal(size=log_probs.shape),
+        "values": rng.normal(size=(R, P, G, T + 1)),
         "greedy_rewards": rng.normal(size=(R, P, 1)),
         "correct": (rng.random((R, P, G)) < 0.4).astype(float),
         "components": components(rng, rewards),
