@@ -122,7 +122,7 @@ def settings():
         ("learning_rate", "no such key; learning_rate is lr here"),
         ("num_generation", "no such key; num_generations is group_size.completions here"),
         ("zzz", "no such key; there are advantage_clip, agg, baseline, "),
-        ("nrm.eps", "no such key; did you mean norm.eps or optimizer.eps?"),
+        ("nrm.eps", "no such key; did you mean norm.eps?"),
         ("norm.epss", "no such key; did you mean eps?"),
         ("clip.zzz", "no such key; there are high, low"),
         ("start.accuracy", "the start that is chosen has no accuracy; there is one with start=flattened, sft, "),
