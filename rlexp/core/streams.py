@@ -43,6 +43,7 @@ class Purpose(IntEnum):
     PERSISTENT_VOTES = 51
     GREEDY_VOTES = 52
     EVALUATION_VOTES = 53
+    EVALUATION_REFERENCE = 54
 
 
 def generator(seed: int, purpose: Purpose, step: int = 0, round: int = 0) -> np.random.Generator:

@@ -115,6 +115,7 @@ NAMES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "kl": {
         "k1 in the loss": {"open-instruct": "`kl_estimator=0`", "slime": "`k1`, default"},
         "k2 in the loss": {"open-instruct": "`kl_estimator=1`", "slime": "`k2`"},
+        "k2_sampler in the loss": {"prime-rl": "`kl_tau`, without the ½, 1e-3 until 2026-09"},
         "k3 in the loss": {
             "open-instruct": "`kl_estimator=2`, default, β 0.05",
             "slime": "`k3`",

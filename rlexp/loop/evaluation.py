@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from rlexp.core.streams import Purpose
-from rlexp.loop.judged.metrics import agreement, of_judged
+from rlexp.core.types import Prompts
+from rlexp.loop.judged.metrics import agreement, of_judged, win_rate
 from rlexp.loop.metrics import Row
 from rlexp.loop.rewards import Rewards, score, score_with
 from rlexp.loop.rollout import as_rollout, most_likely, sample
@@ -39,16 +40,17 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
         "eval/length": sampled.mask.float().sum(-1).mean(-1).mean(-1),
     }
     row |= {f"eval/pass@{k}": pass_at(k, hits, samples).mean(-1) for k in ks}
-    row |= judged_evaluation(state, rewards)
+    row |= judged_evaluation(state, questions, rewards)
     return row | exact(state, ks) if isinstance(task, World) else row
 
 
-def judged_evaluation(state: TrainState, rewards: Rewards) -> Row:
+def judged_evaluation(state: TrainState, questions: Prompts, rewards: Rewards) -> Row:
     """What the judge of training says of the samples, and how it orders them; nothing if the task judges all runs."""
     if not state.judged.any():
         return {}
     proxy, right = rewards.total.nanmean(-1).nanmean(-1), agreement(rewards.total, rewards.gold)
-    return of_judged(state, {"eval/proxy": proxy, "eval/agreement": right})
+    wins = win_rate(state, questions, rewards.gold)
+    return of_judged(state, {"eval/proxy": proxy, "eval/agreement": right, "eval/win_rate": wins})
 
 
 def pass_at(k: int, hits: Tensor, samples: int) -> Tensor:

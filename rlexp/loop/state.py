@@ -85,13 +85,12 @@ def token_log_probs(policy: Policy, *inputs: Tensor, **options: object) -> Token
 class TrainState:
     """R runs that train as one batch: what they share, and what is each run's own, ``[R]``.
 
-    ``networks`` are known by name: ``policy``, ``reference`` and, where they are asked for, ``teacher`` and ``critic``,
-    whose settings ``critic`` has (None without one). ``blocks`` are the variants, in the order of the replicas, each
-    with the number of replicas that it owns. ``memory`` holds what runs remember from step to step, ``[R, ...]``.
-    ``data`` says where completions come from, and ``buffer`` holds those that it keeps, ``[R, K, P, ...]``; None for
-    fresh ones. ``judging`` says how the reward models are trained that the networks may hold, None where nobody asks
-    for one. A step changes weights, memory and buffer, nothing else. ``sample`` and ``log_probs`` are functions of a
-    policy, compiled where the config asks for that.
+    ``networks`` are known by name: ``policy``, ``reference`` and, where they are asked for, ``teacher``, ``critic`` and
+    ``reward_model``; ``critic`` and ``judging`` say how the last two are trained (None without them). ``blocks`` are
+    the variants, in the order of the replicas, each with the number of replicas that it owns. ``memory`` holds what
+    runs remember from step to step, ``[R, ...]``. ``data`` says where completions come from, and ``buffer`` holds
+    those that it keeps, ``[R, K, P, ...]``; None for fresh ones. A step changes weights, memory and buffer, nothing
+    else. ``sample`` and ``log_probs`` are functions of a policy, compiled where the config asks for that.
     """
 
     task: Task

@@ -51,7 +51,7 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     if measure:
         row |= {} if groups.age is None else {"data/age": groups.age * state.inner_steps * state.minibatches}
         row |= metrics.rollout_metrics(state, groups, collected.reference, experience)
-        row |= judged_metrics(state, groups.rewards)
+        row |= judged_metrics(state, groups, collected.reference)
     mean_tokens = count(experience.mask, TOKENS, experience.advantages.dtype).squeeze(TOKENS).clamp(min=1)
     mean_tokens = mean_tokens / state.minibatches
     parts = [*minibatches(experience, state.prompts, state.minibatches)] * state.inner_steps

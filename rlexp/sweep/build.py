@@ -114,6 +114,11 @@ def build(configs: Sequence[Config]) -> TrainState:
     return replace(state, buffer=empty_buffer(state))
 
 
+def judging(config: Config) -> BradleyTerry | None:
+    """How the reward models of a config are trained; None if it has none."""
+    return config.reward.model and bind_choice(TRAININGS, config.reward.model)()
+
+
 def critic_network(configs: Sequence[Config], critic: Critic, task: Task, device: torch.device) -> Network:
     """Return the critics of configs that share their settings; the body is that of the policy before its start."""
     first = configs[0]
@@ -122,11 +127,6 @@ def critic_network(configs: Sequence[Config], critic: Critic, task: Task, device
     lr, warmup, final, limit = (torch.full((len(configs),), number, device=device) for number in numbers)
     schedule = Schedule(lr, warmup, final, first.steps * critic.updates * first.minibatches)
     return Network(module, Optimizer(module, schedule, limit, optimizer_blocks(configs)))
-
-
-def judging(config: Config) -> BradleyTerry | None:
-    """How the reward models of a config are trained; None if it has none."""
-    return config.reward.model and bind_choice(TRAININGS, config.reward.model)()
 
 
 def optimizer_of(policy: Policy, configs: Sequence[Config], device: torch.device) -> Optimizer:

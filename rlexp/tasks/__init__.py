@@ -1,6 +1,8 @@
 """Synthetic tasks: prompts, verifiers, reward components; ``task`` says what the rest of the package asks of them."""
 
 from rlexp.tasks.bandit import Bandit
+from rlexp.tasks.categorical import Categorical
+from rlexp.tasks.enumerable import Enumerable
 from rlexp.tasks.length_world import LengthWorld
 from rlexp.tasks.scoring import total_reward
 from rlexp.tasks.sort import Sort
@@ -16,6 +18,8 @@ TASKS = {
     "token_preference_dense": TokenPreferenceDense,
     "bandit": Bandit,
     "length_world": LengthWorld,
+    "enumerable": Enumerable,
+    "categorical": Categorical,
 }
 
 __all__ = ["TASKS", "Scores", "Task", "World", "total_reward"]

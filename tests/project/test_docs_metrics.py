@@ -49,7 +49,8 @@ def keys(section: str, components=()) -> set[str]:
     names = [cells[0].strip(" |`") for cells in documented()[section]]
     assert len(names) == len(set(names))
     spelled = {name.replace("<component>", component) for name in names for component in components or [""]}
-    return {name.replace("<k>", str(k)) for name in spelled for k in KS}
+    numbered = {name.replace("<q>", str(q)) for name in spelled for q in range(1, 5)}
+    return {name.replace("<k>", str(k)) for name in numbered for k in KS}
 
 
 @pytest.fixture(params=[*COMPONENTS, CRITIC])
@@ -127,11 +128,14 @@ def test_the_numbers_are_what_the_page_says_of_them(lines):
         assert math.isfinite(tokens) and tokens > 0
 
 
-@pytest.mark.parametrize("choice", ["reward=prm"])
+SHORT_TRAINING = ["reward.model.members=2", "reward.model.pairs=32", "reward.model.updates=2"]
+
+
+@pytest.mark.parametrize("choice", [["reward=prm"], ["reward=ensemble_mean", *SHORT_TRAINING]], ids=" ".join)
 def test_a_judged_run_has_the_keys_of_its_section_too(command, tmp_path, choice):  # noqa: F811
     result = command(
         "preset=tiny",
-        choice,
+        *choice,
         "steps=2",
         "log_every=1",
         f"eval={{every: 2, prompts: 4, samples: 3, ks: {KS}}}",
@@ -142,7 +146,7 @@ def test_a_judged_run_has_the_keys_of_its_section_too(command, tmp_path, choice)
     rows = [set(json.loads(line)) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     others = [keys(s, COMPONENTS["task=sort"]) for s in ("Run", "Rollout", "Updates", "Evaluation")]
     run, rollout, updates, evaluation = others
-    own = keys("Judged runs")
+    own = keys("Judged runs") - ({"judge/disagreement"} if len(choice) == 1 else set())
     of_evaluation = {key for key in own if key.startswith("eval/")}
     of_rollout = own - of_evaluation - {key for key in own if key.startswith("progress/")}
     assert rows[0] == run | evaluation | own - of_rollout

@@ -88,6 +88,21 @@ def length_world(task, prompt: list[int], completion: list[int]) -> dict[str, fl
     return {"right": float(right), "exact": float(right and task.end in completion), "correct": right}
 
 
+def enumerable(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    """Strings are looked up by their place in the order of all; those with another token are the worst."""
+    legal = max(completion) < task.symbols
+    number = sum(token * task.symbols**place for place, token in enumerate(reversed(completion)))
+    tables = {"gold": task.rewards.gold.tolist(), "proxy": task.rewards.proxy.tolist()}
+    parts = {name: table[number] if legal else min(table) for name, table in tables.items()}
+    return parts | {"correct": legal and parts["gold"] >= task.good}
+
+
+def categorical(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    (answer,) = completion
+    worth = dict(enumerate(task.rewards)).get(answer, min(task.rewards))
+    return {"worth": worth, "correct": answer < len(task.rewards) and worth == max(task.rewards)}
+
+
 SCORES = {
     "sort": sort,
     "sort_lecture": sort_lecture,
@@ -95,8 +110,10 @@ SCORES = {
     "token_preference_dense": token_preference,
     "bandit": bandit,
     "length_world": length_world,
+    "enumerable": enumerable,
+    "categorical": categorical,
 }
-WORLDS = ["bandit", "length_world"]
+WORLDS = ["bandit", "length_world", "enumerable", "categorical"]
 
 
 def name_of(task) -> str:

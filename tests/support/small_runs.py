@@ -21,6 +21,10 @@ BESIDE = {
     "norm=value_baseline": ["critic=value"],
     "kl_control=adaptive": ["kl=k1"],
     "kl_control=ziegler": ["kl=k1"],
+    **{
+        f"reward={judge}": ["reward.model.pairs=16", "reward.model.updates=2"]
+        for judge in ("learned", "ensemble_mean", "ensemble_minimum", "ensemble_bound")
+    },
     "start=sft": ["start.accuracy=0.01"],
     "start=sharpened": ["start.accuracy=0.01"],
     "start=flattened": ["start.accuracy=0.01"],

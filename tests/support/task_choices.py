@@ -11,6 +11,8 @@ from pydantic import TypeAdapter
 from rlexp.core.registry import bind_choice, schema
 from rlexp.tasks import TASKS, World
 from rlexp.tasks.bandit import Bandit
+from rlexp.tasks.categorical import Categorical
+from rlexp.tasks.enumerable import Enumerable
 from rlexp.tasks.length_world import LengthWorld
 from rlexp.tasks.sort_lecture import POINTS, SortLecture
 
@@ -39,6 +41,16 @@ def length_world(**changes) -> LengthWorld:
     return LengthWorld(**(sizes | changes))
 
 
+def enumerable(**changes) -> Enumerable:
+    weights = dict(gold=0.5, proxy=1.0)
+    sizes = dict(symbols=3, cap=4, world=2, spread=0.7, features=2, good=0.5, weights=weights, metric="x", floor=0.0)
+    return Enumerable(**(sizes | changes))
+
+
+def categorical(**changes) -> Categorical:
+    return Categorical(**(dict(rewards=[0.5, -1.0, 2.0], weights={"worth": 0.5}, metric="x", floor=0.0) | changes))
+
+
 CHOICES = {
     "filler": ("sort", sort_task()),
     "no_filler": ("sort", sort_task(filler=0, alphabet=3, cap=5)),
@@ -48,6 +60,9 @@ CHOICES = {
     "share": ("token_preference", preference_task(cap=10)),
     "points": ("sort_lecture", lecture_task()),
     "lengths": ("length_world", length_world()),
+    "strings": ("enumerable", enumerable()),
+    "gold": ("enumerable", enumerable(features=3, symbols=2, cap=6, weights=dict(gold=1.0, proxy=0.0))),
+    "numbers": ("categorical", categorical()),
     "arms": ("bandit", bandit()),
     "all_right": ("bandit", bandit(easy=0, impossible=0, hard_right=7)),
 } | {f"conf/{path.stem}": shipped(path) for path in sorted((CONF / "task").glob("*.yaml"))}

@@ -109,8 +109,8 @@ def test_only_judged_runs_log_their_gold_and_count_verdicts(tmp_path):
         jobs.append(Job(compose(*SHORT, *SMALL, override, *votes), tmp_path / name, name, name))
     assert all(isinstance(result, float) for result in train_jobs(jobs))
     plain, judged, more = (rows(job.folder) for job in jobs)
-    gold = {"gold/mean", "gold/std", "gold/agreement"}
-    evaluated = {"eval/proxy", "eval/agreement"}
+    gold = {"gold/mean", "gold/std", "gold/agreement", "repetition/bigrams", *(f"kl/quarter_{q}" for q in range(1, 5))}
+    evaluated = {"eval/proxy", "eval/agreement", "eval/win_rate"}
     assert [{*ours} - {*theirs} for ours, theirs in zip(judged, plain, strict=True)] == [
         evaluated | {"progress/verdicts"}, gold | {"progress/verdicts"}, gold | evaluated | {"progress/verdicts"},
     ]  # fmt: skip
