@@ -21,6 +21,7 @@ WARM_UP = when(
     "the warm-up begins at a learning rate of 0 there, here at lr / warmup_steps: its rates come one update later",
 )
 NO_BOUND = when(lambda node, config: config.advantage_clip is not None, "advantages have no bound there")
+NO_STOP = when(lambda node, config: config.kl_stop is not None, "updates on a rollout are never stopped there")
 CHECKPOINT = Rule(notes=("start from a checkpoint that was trained so",))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlexp.export.common import CLAMPED, POINTLESS, SHUFFLED, WARM_UP, over_common, rounding, stepwise
+from rlexp.export.common import CLAMPED, NO_STOP, POINTLESS, SHUFFLED, WARM_UP, over_common, rounding, stepwise
 from rlexp.export.rule import NOTHING, Framework, Note, Rule, fixed, kl_in_reward, knob, off_policy, updates, when
 
 OUT_OF_REACH = 1000000  # argparse reads -1e9 as a flag
@@ -92,6 +92,7 @@ RUN = Rule(
             lambda node, config: config.entropy_coef > 0 and config.agg.name not in BY_TOKEN,
             "the entropy bonus is a mean over tokens there, here it is aggregated as the loss",
         ),
+        NO_STOP,
         WARM_UP,
         when(lambda node, config: config.lr_final != 1, "the learning rate falls as a cosine there, here along a line"),
     ],

@@ -56,6 +56,11 @@ class Adam:
         """Share of the updates of the run that are done."""
         return self.updates / self.schedule.total
 
+    @property
+    def rows(self) -> list[Tensor]:
+        """All tensors ``[R, ...]`` that a step changes."""
+        return [*self.parameters, self.first, self.second]
+
     @torch.no_grad()
     def step(self) -> Tensor:
         """Apply the gradients, clear them, return their norms before clipping ``[R]``."""

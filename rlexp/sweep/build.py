@@ -26,7 +26,7 @@ from rlexp.record.teachers import has_teacher, load_teachers
 from rlexp.sweep.machine import bytes_a_run, compiled, prepare
 from rlexp.tasks import TASKS
 
-LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef", "entropy_control")
+LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef", "entropy_control", "kl_stop")
 VARIANT = ("shaping", "filter", "norm", "advantage_clip", "teacher", "sampler", *LOSS)
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
@@ -122,6 +122,7 @@ def variant(config: Config) -> Variant:
         entropy_coef=config.entropy_coef,
         entropy_control=bind_choice(entropy_control.FUNCTIONS, config.entropy_control),
         advantage_clip=config.advantage_clip,
+        kl_stop=config.kl_stop,
     )
 
 

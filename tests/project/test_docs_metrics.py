@@ -79,12 +79,14 @@ def test_the_keys_of_every_line_are_those_documented_for_it(lines):
 def own_keys(config) -> set[str]:
     """Return the keys that runs of a config have beside those of the default run."""
     chosen = clip.FUNCTIONS[config.clip.name], entropy_control.FUNCTIONS[config.entropy_control.name]
-    return {name for function in chosen for name in facts_of(function).measures}
+    stopped = {"kl/stopped"} if config.kl_stop else set()
+    return {name for function in chosen for name in facts_of(function).measures} | stopped
 
 
 def test_the_keys_of_choices_are_those_documented(tmp_path):
     """Runs of one batch have their own keys each."""
     configs = {name: with_choice("clip", name, *SHORT, *SMALL) for name in ("symmetric", "dpo", "ipo")}
+    configs["stopped"] = with_choice("clip", "symmetric", *SHORT, *SMALL, "kl_stop=0.1")
     configs["adaptive"] = with_choice("entropy_control", "adaptive", *SHORT, *SMALL)
     jobs = [Job(config, tmp_path / name, name, name) for name, config in configs.items()]
     for job in jobs:
