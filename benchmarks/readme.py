@@ -2,7 +2,8 @@
 
 Writes docs/readme/results.json (commands, seconds, seeds, scores, an example), the printed tables beside it and the two
 figures. tests/project/test_readme.py holds the README to these files, and these files to the present defaults.
-``--only ablation`` does one of the sweeps again and keeps the others.
+``--only ablation`` does one of the sweeps again and keeps the others; ``--only clipping``, as any study that
+docs/studies.md shows, writes its table and its figure to docs/studies/.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import yaml
 
 from benchmarks.common import ROOT, machine
 
-RESULTS = ROOT / "docs" / "readme"
+RESULTS, STUDIED = ROOT / "docs" / "readme", ROOT / "docs" / "studies"
 SWEEPS = {
     "ablation": ["-m", "norm=local,global,hybrid"],
     "confirmation": ["-m", "norm=local,global,hybrid", "seed=range(300,320)"],
@@ -29,6 +30,9 @@ SWEEPS = {
     "lecture_again": ["study=lecture17_again"],
     "norms": ["study=norms"],
 }
+STUDIES = ("clipping", "aggregation", "filtering", "group_size", "model")
+STUDIES += ("four_pillars", "trl_notes", "lecture17_solved")  # of the source documents
+STUDIES += ("grpo_tcr", "grpo_tcr_judges", "grpo_tcr_clip", "grpo_tcr_penalty", "overoptimisation")
 DEFAULT = "norm=local,seed=0"  # the run of the ablation that the default recipe is
 FIGURES = ("effects.svg", "curves.svg")
 WIDTH = "92"  # characters of a line in the README's tables
@@ -37,31 +41,35 @@ WIDTH = "92"  # characters of a line in the README's tables
 def main() -> None:
     """Train, compare, store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=SWEEPS, help="this sweep alone")
+    parser.add_argument("--only", choices=[*SWEEPS, *STUDIES], help="this sweep alone")
     chosen = parser.parse_args().only
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / "results.json"
-    stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     for name in [chosen] if chosen else SWEEPS:
+        results = STUDIED if name in STUDIES else RESULTS
+        results.mkdir(exist_ok=True)
+        path = results / "results.json"
+        stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         with tempfile.TemporaryDirectory() as folder:
-            stored[name] = sweep(name, Path(folder) / name)
+            stored[name] = sweep(name, Path(folder) / name, results)
         path.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def sweep(name: str, folder: Path) -> dict[str, object]:
-    """Train one sweep into ``folder`` and store its table and figures; return what the README says of it."""
-    arguments = SWEEPS[name]
+def sweep(name: str, folder: Path, results: Path) -> dict[str, object]:
+    """Train one sweep into ``folder`` and store its table and figures in ``results``; return what is said of it."""
+    arguments = SWEEPS.get(name, [f"study={name}"])
     started = time.perf_counter()
     run("rlexp.train", *arguments, f"hydra.sweep.dir={folder}")
     seconds = time.perf_counter() - started
     printed, _, _ = run("analysis.compare", str(folder)).rpartition("\n\n")  # the last paragraph names the files
     lines = [line.rstrip() for line in printed.splitlines()]
-    (RESULTS / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (results / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = {}
     if name == "ablation":
         found = {"config": config_of(folder / DEFAULT), "samples": samples(folder / DEFAULT)}
         for figure in FIGURES:
-            shutil.copy(next(folder.glob(f"analysis/**/{figure}")), RESULTS)
+            shutil.copy(next(folder.glob(f"analysis/**/{figure}")), results)
+    if name in STUDIES:
+        drawn = (found for figure in FIGURES for found in folder.glob(f"analysis/**/{figure}"))
+        shutil.copy(next(drawn), results / f"{name}.svg")
     summaries = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*/summary.json"))]
     return {
         "command": " ".join(["python -m rlexp.train", *arguments]),

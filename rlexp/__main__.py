@@ -18,6 +18,7 @@ COMMANDS = {
     "watch": "analysis.watch",
     "dashboard": "analysis.workspace",
     "export": "rlexp.export",
+    "worked": "rlexp.worked",
 }
 
 

@@ -6,7 +6,10 @@ from analysis.data.errors import AnalysisError
 from analysis.data.load import SweepData, config_section
 
 SECTIONS = {
-    "Rewards": ("eval/", "reward/", "groups/"),
+    "Rewards": ("eval/", "reward/", "gold/", "judge/", "repetition/", "groups/"),
+    "Pairs": ("pairs/",),
+    "Values": ("value/",),
+    "Data": ("data/",),
     "KL": ("kl/",),
     "Entropy": ("policy/",),
     "Lengths": ("length/",),

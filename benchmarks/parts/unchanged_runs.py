@@ -37,7 +37,13 @@ NEEDS = {
     "kl_control=ziegler": f"{KL} kl_control.target=0.45",
     "logger=wandb": "logger.mode=offline",
     "mismatch": "sampler=noisy sampler.std=1.0",  # the noise of its own 0.1 reaches no bound
+    "critic": f"norm=gae_whitened {SFT}",
     "norm": SFT,
+    "norm=gae": f"critic=value {SFT}",
+    "norm=gae_whitened": f"critic=value {SFT}",
+    "norm=value_baseline": f"critic=value {SFT}",
+    "optimizer=sgd": "lr=0.5",
+    "optimizer=momentum": "lr=0.1",
     "preset": "inner_steps=2 -minibatches",
     "reference": f"{KL} reference.every=choice(2)",  # their own is more than the steps of a run here
     "shaping": SFT,
@@ -50,7 +56,16 @@ NEEDS = {
 }
 # Trained in the runs of all other axes, as the defaults of config.yaml or, model, with the tasks.
 ELSEWHERE = (
-    *("kl=none", "kl_control=fixed", "logger=none", "reference=frozen", "start=random", "study=none", "teacher=none"),
+    *(
+        "critic=none",
+        "kl=none",
+        "kl_control=fixed",
+        "logger=none",
+        "reference=frozen",
+        "start=random",
+        "study=none",
+        "teacher=none",
+    ),
     "model=",
 )
 

@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from rlexp.core.registry import StrictModel
 from rlexp.core.types import FiniteNonNegative, NonNegativeInt
+from rlexp.worked import DOCUMENTS
 
 
 class WrittenModel(StrictModel):
@@ -62,6 +63,7 @@ class Study(WrittenModel):
     baseline: str | None = None
     minimum_effect: FiniteNonNegative | None = None  # None for 0
     best_of: list[str] | None = None  # axes such as lr, of which each arm gets its best point
+    worked: Literal[tuple(DOCUMENTS)] | None = None  # document whose worked examples are printed beside the comparison
     choose_seeds: list[NonNegativeInt] | None = None  # on which that point is chosen; None for the lower half
     expect: list[Annotated[Difference | Level, Field(discriminator="direction")]]
 

@@ -15,6 +15,10 @@ LETTERS = {
     "length": "L",
     "components": "K",
     "numbers": "N",
+    "places": "T+1",
+    "parameters": "N",
+    "votes": "M",
+    "models": "E",
 }
 
 

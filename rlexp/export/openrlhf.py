@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlexp.export.common import CLAMPED, POINTLESS, SHUFFLED, WARM_UP, over_common, rounding, stepwise
+from rlexp.export.common import CLAMPED, ENDED, NO_STOP, POINTLESS, SHUFFLED, WARM_UP, over_common, rounding, stepwise
+from rlexp.export.openrlhf_optim import CRITIC, OPTIMIZER, OUT_OF_REACH
 from rlexp.export.rule import NOTHING, Framework, Note, Rule, fixed, kl_in_reward, knob, off_policy, updates, when
 
-OUT_OF_REACH = 1000000  # argparse reads -1e9 as a flag
 ESTIMATOR = "--algo.advantage.estimator"
 COEF = "--algo.kl.init_coef"
 ROUNDING = rounding("nearly 1")
@@ -64,7 +64,6 @@ RUN = Rule(
         "--rollout.max_new_tokens": knob("task.cap"),
         "--rollout.temperature": knob("temperature"),
         "--actor.adam.lr": knob("lr"),
-        "--actor.adam.betas": [0.9, 0.999],
         "--actor.lr_scheduler": lambda node, config: (
             "constant_with_warmup" if config.lr_final == 1 else "cosine_with_min_lr"
         ),
@@ -74,17 +73,25 @@ RUN = Rule(
         ),
         "--actor.max_norm": knob("grad_clip", lambda norm: OUT_OF_REACH if norm is None else norm),
         "--actor.entropy_coef": knob("entropy_coef"),
-        "--reward.clip_range": [-OUT_OF_REACH, OUT_OF_REACH],
+        "--reward.clip_range": lambda node, config: [-(bound := config.advantage_clip or OUT_OF_REACH), bound],
         "--train.seed": knob("seed"),
     },
     [
         "learning rate and response length are those of a tiny policy; the number of steps follows from the data",
-        "--reward.clip_range, ±10 by default, clips after the group's mean and deviation: out of reach",
+        when(
+            lambda node, config: config.advantage_clip is None,
+            "--reward.clip_range, ±10 by default, clips after the group's mean and deviation: out of reach",
+        ),
+        when(
+            lambda node, config: config.advantage_clip is not None and config.norm.name.startswith("reinforce"),
+            "--reward.clip_range bounds rewards before they are whitened there",
+        ),
         SHUFFLED,
         when(
             lambda node, config: config.entropy_coef > 0 and config.agg.name not in BY_TOKEN,
             "the entropy bonus is a mean over tokens there, here it is aggregated as the loss",
         ),
+        NO_STOP,
         WARM_UP,
         when(lambda node, config: config.lr_final != 1, "the learning rate falls as a cosine there, here along a line"),
     ],
@@ -142,8 +149,12 @@ TABLE = over_common(
             "rloo": advantage("rloo", KL_AFTER),
             "reinforce_pp": advantage("reinforce", *WHITENED, gamma=knob("gamma")),
             "reinforce_pp_baseline": advantage("reinforce_baseline", *WHITENED, *fixed(gamma=1.0)),
+            "gae": "advantages are always whitened: norm=gae_whitened",
+            "gae_whitened": advantage("gae", *WHITENED, *ENDED, gamma=knob("gamma"), lambd=knob("lam")),
+            "value_baseline": "advantages are always whitened; gae with lambd=1",
             "none": "reinforce whitens over all tokens, and gae, the default, needs a critic",
         },
+        "critic": {"value": CRITIC},
         "clip": {
             "naive": Rule(OPEN, [off_policy("the loss is −ρA there, its gradient that of −A log π only while ρ = 1")]),
             "unclipped": Rule(OPEN, [CLAMPED]),
@@ -179,10 +190,13 @@ TABLE = over_common(
                 ["is fed the estimator of the penalty there, here always k1"],
             ),
         },
+        "entropy_control": {"adaptive": "entropy_coef is constant"},
+        "optimizer": OPTIMIZER,
         "mismatch": {
             "none": NOTHING,
             "token_truncate": correction("tis"),
             "token_mask": correction("icepop"),
+            "geometric_mask": correction("seq-mask-tis"),
             "sequence_mask": correction(
                 "seq-mask-tis",
                 "a completion is dropped by the geometric mean of its ratios there, and the tokens of the others are "

@@ -15,10 +15,12 @@ from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
 
 PARTS = (
+    "reward",
     "shaping",
     "filter.refill",
     "filter.loss",
     "filter.statistics",
+    "critic",
     "norm",
     "teacher",
     "clip",
@@ -26,9 +28,12 @@ PARTS = (
     "kl",
     "kl_control",
     "reference",
+    "entropy_control",
     "sampler",
     "mismatch",
+    "optimizer",
     "start",
+    "data",
 )
 OF_THE_PENALTY = {"kl_control", "reference"}  # without a penalty they change nothing
 

@@ -12,10 +12,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
-from rlexp.export.common import POINTLESS, WARM_UP, over_common, stepwise
+from rlexp.export.common import NO_BOUND, NO_STOP, POINTLESS, WARM_UP, over_common, stepwise
 from rlexp.export.rule import Framework, Note, Rule, fixed, knob, updates, when
 from rlexp.export.verl_clip import ACTOR, AGG, CLIP, OUT_OF_REACH, SEQUENCE_MEAN
 from rlexp.export.verl_norm import NORM
+from rlexp.export.verl_optim import CRITIC, OPTIMIZER
 
 CORRECTION = "algorithm.rollout_correction"
 OVERLONG = "+reward.reward_kwargs.overlong_buffer_cfg"
@@ -63,6 +64,7 @@ TINY = when(
     lambda node, config: node.low < BELOW_ALL,
     f"a low bound of 0 is refused there: {format_value(BELOW_ALL)} drops nothing, the ratio is at least e^−20",
 )
+LEAVES = "takes what it rejects out of the mask, and so out of every denominator"
 CLAMPED_K3 = "k3 is clamped at 10 there, of differences clamped at ±20: kl=low_var_kl"
 
 RUN = Rule(
@@ -78,13 +80,14 @@ RUN = Rule(
         f"{ACTOR}.optim.lr_scheduler_type": lambda node, config: "constant" if config.lr_final == 1 else "cosine",
         f"{ACTOR}.optim.min_lr_ratio": knob("lr_final"),
         f"{ACTOR}.optim.lr_warmup_steps": lambda node, config: ceil(config.warmup_steps / updates(config)),
-        f"{ACTOR}.optim.weight_decay": 0.0,
         f"{ACTOR}.optim.clip_grad": knob("grad_clip", lambda norm: OUT_OF_REACH if norm is None else norm),
         f"{ACTOR}.entropy_coeff": knob("entropy_coef"),
         "data.seed": knob("seed"),
     },
     [
         "learning rate, steps and response length are those of a tiny policy",
+        NO_BOUND,
+        NO_STOP,
         WARM_UP,
         when(
             lambda node, config: config.minibatches > 1,
@@ -133,6 +136,7 @@ TABLE = over_common(
         "filter.statistics": dict.fromkeys(
             ("overlong", "zero_variance", "difficulty"), "every reward is in the statistics"
         ),
+        "critic": {"value": CRITIC},
         "norm": NORM,
         "teacher": dict.fromkeys(("added", "alone"), "distillation.* has losses of its own, none of them an advantage"),
         "clip": CLIP,
@@ -179,12 +183,17 @@ TABLE = over_common(
                 ],
             ),
         },
+        "entropy_control": {"adaptive": "entropy_coeff is constant"},
+        "optimizer": OPTIMIZER,
         "mismatch": {
             "none": Rule({f"{CORRECTION}.rollout_is": None}),
             "token_truncate": correction("token", knob("high"), *fixed(low=0.0)),
             "token_mask": correction("token", bounds, TINY),
             "sequence_truncate": correction("sequence", knob("high"), *fixed(low=0.0)),
             "sequence_mask": correction("sequence", bounds, TINY),
+            "geometric_reject": f"rollout_rs=seq_mean_k1 {LEAVES}",
+            "divergence_reject": f"rollout_rs=seq_mean_k3 {LEAVES}",
+            "truncate_and_reject": f"rollout_is=token with rollout_rs=seq_mean_k1 {LEAVES}",
         },
     }
 )

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
 
 from rlexp.config.explain import explain
 from rlexp.config.typed import as_typed
@@ -24,6 +25,8 @@ from rlexp.launch.hydra_private import error_of, logged_by_hydra, restore_overri
 from rlexp.launch.index import read_index
 from rlexp.launch.own_analysis import own_analysis
 from rlexp.launch.paths import relative
+from rlexp.worked import DOCUMENTS
+from rlexp.worked.table import show
 
 
 class Hooks(Callback):
@@ -71,10 +74,11 @@ class Hooks(Callback):
         print(folder)
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """Name the page, compare the variants, list the failed runs, say where the results are."""
+        """Print worked examples, name the page, compare the variants, list failed runs, say where the results are."""
         if self.ended_early:
             return
         folder = Path(config.hydra.sweep.dir)
+        print_worked(config.get("study") or {})
         page = write_page(folder, config.get("baseline"))
         compare(folder, config.get("baseline"), page)
         failed = [row for row in read_index(folder) if row["status"] != "completed"]
@@ -96,6 +100,12 @@ def check_or_exit(check: Callable[[DictConfig], None], config: DictConfig) -> No
         check(config)
     except Exception as error:
         exit_with(explain(error, list(config.hydra.overrides.task)), BAD_INPUT, error)
+
+
+def print_worked(study: Mapping[str, Any]) -> None:
+    """Print the worked examples of the document that a study names."""
+    if document := study.get("worked"):
+        show([example() for example in DOCUMENTS[document]], Console())
 
 
 @own_analysis()

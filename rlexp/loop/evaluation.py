@@ -9,7 +9,10 @@ import torch
 from torch import Tensor
 
 from rlexp.core.streams import Purpose
-from rlexp.loop.rewards import score
+from rlexp.core.types import Prompts
+from rlexp.loop.judged.metrics import agreement, of_judged, win_rate
+from rlexp.loop.metrics import Row
+from rlexp.loop.rewards import Rewards, score, score_with
 from rlexp.loop.rollout import as_rollout, most_likely, sample
 from rlexp.loop.state import TrainState
 from rlexp.tasks import World
@@ -19,7 +22,8 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
     """Judge the policy on ``prompts`` held-out prompts, which stay the same through a run.
 
     ``eval/greedy_accuracy`` takes the most likely token at every step; the others use ``samples`` completions a prompt
-    at the sampling temperature. ``eval/reward`` is the weighted sum of the task's components before any shaping.
+    at the sampling temperature. ``eval/reward`` is the weighted sum of the task's components before any shaping,
+    whoever judges in training; what that judge says of the same completions is logged beside it.
     """
     task = state.task
     uniforms = state.uniforms(Purpose.EVALUATION_PROMPTS, 0, prompts, task.draws)
@@ -27,16 +31,26 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
     noise = state.uniforms(Purpose.EVALUATION_SAMPLING, step, prompts, samples, task.cap)
     greedy = sample(state.policy, task, questions, noise[:, :, :1], state.temperature, most_likely)
     sampled = sample(state.policy, task, questions, noise, state.temperature)
-    rewards = score(state, sampled)
+    rewards = score(state, sampled, step, occasion=Purpose.EVALUATION_VOTES)
     hits = rewards.correct.sum(-1)
     row = {
-        "eval/greedy_accuracy": score(state, greedy).correct.squeeze(-1).float().mean(-1),
+        "eval/greedy_accuracy": score_with(task, greedy).correct.squeeze(-1).float().mean(-1),
         "eval/sampled_accuracy": hits.float().mean(-1) / samples,
-        "eval/reward": rewards.total.nanmean(-1).nanmean(-1),
+        "eval/reward": rewards.gold.nanmean(-1).nanmean(-1),
         "eval/length": sampled.mask.float().sum(-1).mean(-1).mean(-1),
     }
     row |= {f"eval/pass@{k}": pass_at(k, hits, samples).mean(-1) for k in ks}
+    row |= judged_evaluation(state, questions, rewards)
     return row | exact(state, ks) if isinstance(task, World) else row
+
+
+def judged_evaluation(state: TrainState, questions: Prompts, rewards: Rewards) -> Row:
+    """What the judge of training says of the samples, and how it orders them; nothing if the task judges all runs."""
+    if not state.judged.any():
+        return {}
+    proxy, right = rewards.total.nanmean(-1).nanmean(-1), agreement(rewards.total, rewards.gold)
+    wins = win_rate(state, questions, rewards.gold)
+    return of_judged(state, {"eval/proxy": proxy, "eval/agreement": right, "eval/win_rate": wins})
 
 
 def pass_at(k: int, hits: Tensor, samples: int) -> Tensor:
@@ -61,7 +75,7 @@ def exact(state: TrainState, ks: Sequence[int]) -> dict[str, Tensor]:
     given = prompts, completions.expand(len(state.seeds), task.questions, -1, -1), state.temperature
     rollout = as_rollout(task, *given[:2], state.policy.log_probs(*given).log_probs)
     reference = state.reference.log_probs(*given).log_probs.where(rollout.mask, 0.0).sum(-1)
-    log_p, rewards, lengths = rollout.old_log_probs.sum(-1), score(state, rollout), rollout.mask.float().sum(-1)
+    log_p, rewards, lengths = rollout.old_log_probs.sum(-1), score_with(task, rollout), rollout.mask.float().sum(-1)
     p, correct = log_p.exp(), rewards.correct.float()
 
     def expected(values: Tensor) -> Tensor:

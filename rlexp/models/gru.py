@@ -62,12 +62,12 @@ class GRULayer(nn.Module):
 class GRU(StackedPolicy):
     """Embedding, ``layers`` GRU layers, linear head; 62,820 parameters at vocabulary 100, hidden 64, two layers."""
 
-    def __init__(self, init: Init, task: Task, *, hidden: PositiveInt, layers: PositiveInt):
+    def __init__(self, init: Init, task: Task, outputs: int | None = None, *, hidden: PositiveInt, layers: PositiveInt):
         super().__init__()
         self.hidden, self.pad = hidden, task.pad
         self.embedding = Embedding(init, task.vocabulary, hidden)
         self.layers = nn.ModuleList(GRULayer(init, hidden, hidden) for _ in range(layers))
-        self.head = Linear(init, hidden, task.vocabulary)
+        self.head = Linear(init, hidden, outputs or task.vocabulary)
 
     def run_layers(
         self, tokens: SequenceTokens, states: list[HiddenState], present: SequenceMask | None = None

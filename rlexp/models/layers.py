@@ -18,10 +18,13 @@ from rlexp.models.shapes import Rows
 
 
 class Init:
-    """Initial parameters, drawn for each replica from its own seed in the order in which they are asked for."""
+    """Initial parameters, drawn for each replica from its own seed in the order in which they are asked for.
 
-    def __init__(self, seeds: Sequence[int]):
-        self.generators = [generator(seed, Purpose.WEIGHTS) for seed in seeds]
+    A network beside the policy draws from streams of its own ``purpose``, members of an ensemble each from their own.
+    """
+
+    def __init__(self, seeds: Sequence[int], purpose: Purpose = Purpose.WEIGHTS, member: int = 0):
+        self.generators = [generator(seed, purpose, member) for seed in seeds]
 
     def normal(self, *shape: int, std: float = 1.0) -> nn.Parameter:
         """Return parameters ``[R, *shape]`` from N(0, std²)."""

@@ -114,7 +114,13 @@ class Policy(Protocol):
 
 
 class StackedPolicy(nn.Module):
-    """Base of the models: a policy by its ``logits``, which a layer ``head`` makes, and without a forward cache."""
+    """Base of the models: a policy by its ``logits``, which a layer ``head`` makes, and without a forward cache.
+
+    A model that ``reads_completions`` takes ``outputs``, how many numbers its head makes at each place instead of one
+    for every token of the vocabulary: what it is then is a judge of completions, see ``scalar``.
+    """
+
+    reads_completions = True
 
     def forward(
         self, prompts: Prompts, completions: Completions, forward_cache: ForwardCache | None = None

@@ -15,8 +15,11 @@ from rlexp.tasks.task import Task
 class Positional(StackedPolicy):
     """A matrix for each prompt position, summed; a matrix for each answer position; the embedding read backwards.
 
-    Answer tokens are independent of each other given the prompt. Embedding from N(0, 1), matrices from N(0, 1/width).
+    Answer tokens are independent of each other given the prompt: it reads no completion, and judges none. Embedding
+    from N(0, 1), matrices from N(0, 1/width).
     """
+
+    reads_completions = False
 
     def __init__(self, init: Init, task: Task, *, width: PositiveInt):
         super().__init__()

@@ -68,6 +68,7 @@ class PlainTransformer(StackedPolicy):
         self,
         init: Init,
         task: Task,
+        outputs: int | None = None,
         *,
         width: PositiveInt,
         layers: PositiveInt,
@@ -79,7 +80,7 @@ class PlainTransformer(StackedPolicy):
         self.tokens = Embedding(init, task.vocabulary, width, std=0.5)
         self.positions = Embedding(init, task.prompt_length + task.cap, width, std=0.5)
         self.blocks = nn.ModuleList(PlainBlock(init, width, heads, feedforward) for _ in range(layers))
-        self.head = Dense(init, width, task.vocabulary)
+        self.head = Dense(init, width, outputs or task.vocabulary)
 
     def next_token_logits(self, prefix: Prefix) -> PerVocabulary:
         """Return the logits after every token."""

@@ -3,9 +3,10 @@
 Each run has a file of its own, so that it can be resumed alone or beside others. The file is replaced at once and the
 one before it is kept; it holds tensors and numbers only and is read without executing code:
 
-    step, tokens, completions
+    step, tokens, completions, verdicts
     networks    name -> parameters: name -> tensor; optimizer, where there is one: updates, moments: name -> tensor
     memory      name -> tensor
+    buffer      name -> tensor, where the data are not fresh
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import torch
 from torch import Tensor, nn
 
 from rlexp.core.exits import RunFailed
-from rlexp.loop.optimizer import Adam
 from rlexp.loop.state import Network, TrainState
 
 LOG = logging.getLogger(__name__)
@@ -37,6 +37,8 @@ def save(state: TrainState, replica: int, folder: Path, step: int, sampled: Mapp
         "networks": {name: saved_network(network, replica) for name, network in networks.items()},
         "memory": {name: row(tensor, replica) for name, tensor in state.memory.items()},
     }
+    if state.buffer is not None:
+        saved["buffer"] = {name: row(tensor, replica) for name, tensor in state.buffer._asdict().items()}
     draft = folder / (LATEST + ".tmp")
     torch.save(saved, draft)
     if (folder / LATEST).exists():
@@ -48,7 +50,7 @@ def saved_network(network: Network, replica: int) -> dict[str, Any]:
     """Return one replica's parameters by name, and what its optimiser knows."""
     saved = {"parameters": {name: row(values, replica) for name, values in network.module.named_parameters()}}
     if network.optimizer is not None:
-        moments = {name: row(values, replica) for name, values in moments_of(network.optimizer).items()}
+        moments = {name: copied(values) for name, values in network.optimizer.kept_of(replica).items()}
         saved["optimizer"] = {"updates": network.optimizer.updates, "moments": moments}
     return saved
 
@@ -77,13 +79,17 @@ def restore(state: TrainState, states: Sequence[Saved]) -> None:
             restore_network(network, replica, saved["networks"][name], f"checkpoint: {name}")
         for name, tensor in state.memory.items():
             tensor[replica] = saved["memory"].get(name, tensor[replica])
+        if state.buffer is not None:
+            copy_rows(state.buffer._asdict(), replica, saved["buffer"], "checkpoint: buffer")
 
 
 def restore_network(network: Network, replica: int, saved: Saved, place: str) -> None:
     """Put one replica of a network, and what its optimiser knew, back."""
     load_parameters(network.module, replica, saved["parameters"], place)
     if network.optimizer is not None:
-        copy_rows(moments_of(network.optimizer), replica, saved["optimizer"]["moments"], place)
+        kept, moments = network.optimizer.kept_of(replica), saved["optimizer"]["moments"]
+        refuse_differences("moments", moments.keys(), kept.keys(), place)
+        copy_rows({name: values.unsqueeze(0) for name, values in kept.items()}, 0, moments, place)
         network.optimizer.updates = saved["optimizer"]["updates"]
 
 
@@ -117,11 +123,11 @@ def has(network: Network, replica: int) -> bool:
     return network.replicas is None or replica in network.replicas
 
 
-def moments_of(optimizer: Adam) -> dict[str, Tensor]:
-    """Both moments of Adam by the names that they have in a checkpoint."""
-    return {"first": optimizer.first, "second": optimizer.second}
-
-
 def row(stack: Tensor, replica: int) -> Tensor:
     """Return a replica's own part of a stack as it can be saved."""
-    return stack[replica].detach().clone().cpu()
+    return copied(stack[replica])
+
+
+def copied(values: Tensor) -> Tensor:
+    """Return values as they can be saved."""
+    return values.detach().clone().cpu()

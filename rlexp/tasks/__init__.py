@@ -12,13 +12,14 @@ from rlexp.tasks.scoring import total_reward
 from rlexp.tasks.sort import Sort
 from rlexp.tasks.sort_lecture import SortLecture
 from rlexp.tasks.task import Scores, Task
-from rlexp.tasks.token_preference import TokenPreference
+from rlexp.tasks.token_preference import TokenPreference, TokenPreferenceDense
 from rlexp.tasks.world import World
 
 TASKS = {
     "sort": Sort,
     "sort_lecture": SortLecture,
     "token_preference": TokenPreference,
+    "token_preference_dense": TokenPreferenceDense,
     "difficulty_mix": DifficultyMix,
     "multi_solution": MultiSolution,
     "parity": Parity,

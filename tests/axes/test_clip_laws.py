@@ -7,6 +7,7 @@ import torch
 from axis_choices import CLOSE, bind, inputs, numbers, same_bits, slopes
 
 from rlexp.axes.laws import LAWS, laws_of
+from rlexp.core.facts import facts_of
 
 REPLICAS, P, G, T = 6, 3, 4, 5
 
@@ -41,18 +42,26 @@ def kept_slopes(choice, every):
 def test_on_policy_gradient_is_the_policy_gradient(clip_choice):
     """At ρ = 1 every policy loss has slope −A, so that one update per rollout cannot tell them apart."""
     every = one_advantage_a_completion()
-    every["old_log_probs"] = every["log_probs"]
+    every["old_log_probs"] = every["sampler_log_probs"] = every["log_probs"]
     expected = -every["advantages"].where(every["mask"], 0.0)
     actual = kept_slopes(clip_choice, every)
     check(clip_choice, "policy gradient", torch.allclose(actual, expected, **CLOSE))
     close = torch.isclose(actual, expected, **CLOSE)
-    assert (close | actual.eq(0)).all(), "some tokens may have no gradient, but none another one"
+    of_tokens = facts_of(clip_choice).unit == "token"
+    assert not of_tokens or (close | actual.eq(0)).all(), "some tokens may have no gradient, but none another one"
 
 
 def test_no_advantage_no_gradient(clip_choice):
+    """Whether no completion has one, or every other."""
     every = one_advantage_a_completion()
-    actual = kept_slopes(clip_choice, every | {"advantages": torch.zeros_like(every["advantages"])})
-    check(clip_choice, "no advantage", not actual.any())
+    without = [torch.ones(G) > 0, torch.arange(G) % 2 == 0]
+    actual = [
+        kept_slopes(clip_choice, every | {"advantages": every["advantages"].masked_fill(each[:, None], 0.0)})[
+            ..., each, :
+        ]
+        for each in without
+    ]
+    check(clip_choice, "no advantage", not any(slopes.any() for slopes in actual))
 
 
 def test_what_is_masked_has_no_gradient_and_gives_none(clip_choice):

@@ -29,6 +29,16 @@ MISTAKES = [
     ),
     (["seed=1.5"], "seed=1.5: must be a whole number"),
     (["clip.high=-1"], "clip.high=-1: must be at least 0"),
+    (
+        ["clip=dpo", "norm=none", "group_size.completions=1"],
+        "clip=dpo: prefers a completion to others of its group, and group_size.completions=1 leaves it none; take at "
+        "least 2",
+    ),
+    (
+        ["norm=rwr", "group_size.completions=1"],
+        "norm=rwr: chooses among the completions of a group, and group_size.completions=1 leaves it no choice; take at "
+        "least 2",
+    ),
     (["task.cap=3"], "task.cap=3 leaves no room for 4 items and an end token: at least 5"),
     (["norm=local,global"], "norm=local,global: a sweep over several values needs -m"),
     (["eval.ks=1,2"], "eval.ks=1,2: a list is written eval.ks=[1,2]"),

@@ -41,6 +41,11 @@ def dppo_tv(positive, low, high, upper):
     return np.where(moved <= high if positive else moved >= -low, R.clip(max=upper), 0)
 
 
+def m2po(positive, budget):
+    outward = R > 1 if positive else R < 1
+    return np.where(outward & (np.log(R) ** 2 > budget), 0, R)
+
+
 def dppo_kl(positive, low, high, upper):
     new = OLD * R
     distance = OLD * np.log(OLD / new) + (1 - OLD) * np.log((1 - OLD + 1e-8) / (1 - new + 1e-8))
@@ -63,6 +68,8 @@ FORMULAS = {
     "dro": lambda positive, beta: 1 - (beta if positive else -beta) * np.log(R),
     "dppo_tv": dppo_tv,
     "dppo_kl": dppo_kl,
+    "ipo_prime_rl": lambda positive, eps: np.where(np.abs(OLD * (R - 1)) <= eps, R, 0),
+    "m2po": m2po,
     "gspo": ppo,
     "gspo_token": ppo,
     "gmpo": lambda positive, low, high: np.where(np.log(R) <= high if positive else np.log(R) >= -low, R, 0),
@@ -76,6 +83,7 @@ NOTES = {
     "scheduled": "scheduled: at the start and at the end.",
     "dppo_tv": "dppo: of a token whose probability was 0.1.",
     "dppo_kl": "dppo: of a token whose probability was 0.1.",
+    "ipo_prime_rl": "ipo_prime_rl: of a token whose probability was 0.1.",
 }
 # Weights are written with six significant digits.
 ROUNDED = dict(rtol=1e-5, atol=1e-9)

@@ -12,12 +12,14 @@ from collections.abc import Callable
 
 import numpy as np
 import reference_clip
+import reference_clip_preference
 import reference_clip_sequence
 import reference_filter
 import reference_kl
 import reference_norm
 import reference_norm_pass_at_k
 import reference_norm_token
+import reference_reward
 import reference_shaping
 from reference_agg import AGG
 from reference_mismatch import MISMATCH, SAMPLER
@@ -40,11 +42,12 @@ def gradient(function: Callable[[np.ndarray], float], point: np.ndarray) -> np.n
 
 REFERENCES: dict[str, dict[str, Callable]] = {
     "norm": reference_norm.FUNCTIONS | reference_norm_pass_at_k.FUNCTIONS | reference_norm_token.FUNCTIONS,
-    "clip": reference_clip.CLIP | reference_clip_sequence.CLIP,
+    "clip": reference_clip.CLIP | reference_clip_sequence.CLIP | reference_clip_preference.CLIP,
     "agg": AGG,
     "sampler": SAMPLER,
     "mismatch": MISMATCH,
     "kl": reference_kl.VALUES,
+    "reward": reference_reward.FUNCTIONS,
     "shaping": reference_shaping.FUNCTIONS,
     "filter": reference_filter.FUNCTIONS,
 }

@@ -161,7 +161,30 @@ WEIGHTED = {
 }
 
 
-# ---- one ratio a completion
+# ---- tokens that have moved too far, and a few tokens apart
+
+
+def clip_ipo_prime_rl(log_probs, sampler_log_probs, advantages, mask, *, eps):
+    """prime-rl ``ipo``: keep a token whose probability is within eps of the sampler's."""
+    ratio = ratios(log_probs, sampler_log_probs)
+
+    def one(*i):
+        moved = abs(math.exp(log_probs[i]) - math.exp(sampler_log_probs[i]))
+        return -ratio[i] * advantages[i] if moved <= eps else 0.0
+
+    return per_token(log_probs, one)
+
+
+def clip_m2po(log_probs, old_log_probs, advantages, mask, *, budget):
+    """M2PO, arXiv 2510.01161 algorithm 1: drop the largest until the mean of the rest is within the budget."""
+    ratio = ratios(log_probs, old_log_probs)
+    moved = {i: math.log(ratio[i]) for i in np.ndindex(*mask.shape) if mask[i]}
+    squares = {i: log_ratio**2 for i, log_ratio in moved.items() if log_ratio * advantages[i] > 0}
+    dropped = []
+    while squares and sum(squares.values()) / len(squares) > budget:
+        dropped.append(max(squares, key=squares.get))
+        del squares[dropped[-1]]
+    return per_token(log_probs, lambda *i: 0.0 if i in dropped else -ratio[i] * advantages[i])
 
 
 def covariances(log_probs, advantages, mask) -> dict[tuple[int, ...], float]:
@@ -201,6 +224,8 @@ CLIP = {
     "two_sided": clip_two_sided,
     "sapo": clip_sapo,
     "dro": clip_dro,
+    "ipo_prime_rl": clip_ipo_prime_rl,
+    "m2po": clip_m2po,
     "clip_cov": clip_clip_cov,
     "kl_cov": clip_kl_cov,
 } | {name: loss for name, (loss, _) in WEIGHTED.items()}

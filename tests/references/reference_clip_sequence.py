@@ -1,9 +1,11 @@
-"""The policy losses with one ratio or decision a completion, once more (see ``reference_clip``)."""
+"""The policy losses with one ratio or decision a completion, or a group, once more (see ``reference_clip``)."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+import numpy as np
 from reference_clip import bounded, clip_ppo, per_token, ppo_of, tokens
 
 
@@ -79,7 +81,59 @@ def clip_opsm(log_probs, old_log_probs, advantages, mask, *, low, high, delta):
     return per_token(log_probs, one)
 
 
-# ---- a few tokens apart
+# ---- one loss a group
+
+
+def of_groups(loss: Callable) -> Callable:
+    """Let a loss of a group be what each of its completions that count carries: the mean over all G is the loss.
+
+    ``loss`` gets a list for the log-ratio of each completion that counts, and one for each other quantity.
+    """
+
+    def clip(log_probs, old_log_probs, advantages, mask, keep, **knobs):
+        losses = np.zeros(log_probs.shape)
+        for p in range(len(mask)):
+            counted = [g for g in range(len(mask[p])) if keep[p][g] and tokens(mask, p, g)]
+            new, old, means = [], [], []
+            for g in counted:
+                kept = tokens(mask, p, g)
+                new.append([log_probs[p][g][t] for t in kept])
+                old.append([old_log_probs[p][g][t] for t in kept])
+                means.append(sum(advantages[p][g][t] for t in kept) / len(kept))
+            for g in counted:
+                losses[p][g] = loss(new, old, means, **knobs) * len(mask[p]) / len(counted)
+        return losses
+
+    return clip
+
+
+def gvpo_of(new, old, advantages, *, beta):
+    """GVPO, arXiv 2504.19599; the code divides by 2(n − 1)."""
+    n = len(new)
+    if n == 1:
+        return 0.0
+    implicit = [beta * (sum(a) - sum(b)) for a, b in zip(new, old, strict=True)]
+    return sum(
+        ((r - sum(implicit) / n) - (a - sum(advantages) / n)) ** 2 for r, a in zip(implicit, advantages, strict=True)
+    ) / (2 * (n - 1))
+
+
+def tpo_of(new, old, advantages, *, eta):
+    """TPO, arXiv 2604.06159 eq. 1-3, with the probabilities themselves."""
+    now, before = ([math.exp(sum(each)) for each in side] for side in (new, old))
+    tilted = [p * math.exp(a / eta) for p, a in zip(before, advantages, strict=True)]
+    return -sum(q / sum(tilted) * math.log(p / sum(now)) for q, p in zip(tilted, now, strict=True))
+
+
+def real_of(new, old, advantages, *, tau):
+    """REAL, arXiv 2602.05630: two classes, each with an anchor of 1 beside it."""
+    scores = [(sum(a) - sum(b)) / len(a) for a, b in zip(new, old, strict=True)]
+    right = [s for s, a in zip(scores, advantages, strict=True) if a > 0]
+    wrong = [s for s, a in zip(scores, advantages, strict=True) if a <= 0]
+    if not right or not wrong:
+        return 0.0
+    sums = sum(math.exp(-s / tau) for s in right), sum(math.exp(s / tau) for s in wrong)
+    return math.log(1 + sums[0]) + math.log(1 + sums[1])
 
 
 CLIP = {
@@ -88,5 +142,8 @@ CLIP = {
     "gmpo": clip_gmpo,
     "vespo": clip_vespo,
     "opsm": clip_opsm,
+    "gvpo": of_groups(gvpo_of),
+    "tpo": of_groups(tpo_of),
+    "real": of_groups(real_of),
 }
 SLOPES = {"gspo_token": slope_gspo_token, "vespo": slope_vespo}

@@ -28,7 +28,7 @@ class TorchGRU(nn.Module):
         tokens, hidden = self.weights["embedding.weight"].shape
         self.embedding = nn.Embedding(tokens, hidden)
         self.gru = nn.GRU(hidden, hidden, len(stacked.layers), batch_first=True)
-        self.head = nn.Linear(hidden, tokens)
+        self.head = nn.Linear(hidden, self.weights["head.bias"].shape[-1])
         self.double()
         for parameter, name in self.names():
             parameter.data.copy_(self.weights[name].t() if name.endswith("_weight") else self.weights[name].squeeze(0))

@@ -154,6 +154,7 @@ SCORES = {
     "sort": sort,
     "sort_lecture": sort_lecture,
     "token_preference": token_preference,
+    "token_preference_dense": token_preference,
     "bandit": bandit,
     "length_world": length_world,
     "enumerable": enumerable,

@@ -13,7 +13,7 @@ from policies import preference_task, prompts_of, sort_task
 from task_choices import SEEDS, every_task, lecture_task
 from torch.testing import assert_close
 
-from rlexp.tasks import total_reward
+from rlexp.tasks import TASKS, total_reward
 from rlexp.tasks.scoring import NO_TOKEN, pack
 from rlexp.tasks.sort_lecture import PROMPTS
 
@@ -172,3 +172,17 @@ def test_total_reward_skips_what_does_not_apply(components, weights, expected):
     first, second = torch.tensor([components], dtype=torch.float64).unbind(-1)
     actual = total_reward({"b": second, "unused": first, "a": first}, dict(zip("ab", weights, strict=True)))
     assert_close(actual[0], torch.tensor(expected, dtype=torch.float64), equal_nan=True, rtol=1e-12, atol=1e-12)
+
+
+def test_a_dense_preference_pays_each_token_what_its_completion_earns():
+    dense = TASKS["token_preference_dense"]
+    task = dense(**vars(preference_task(weights={"ternary": 2.0, "share": 0.5}, cap=10)))
+    questions, completions, mask, finished = answered(task)
+    scores = task.score(questions, completions, mask, finished)
+    expected = torch.zeros(completions.shape)
+    for cell in itertools.product(*map(range, completions.shape)):
+        expected[cell] = 0.05 if completions[cell] >= task.low else 0.0
+    expected[..., -1] += 2.0 * scores.components["ternary"]
+    assert_close(scores.token_rewards, expected, **ROUNDED)
+    assert_close(scores.token_rewards.sum(-1), total_reward(scores.components, task.weights), **ROUNDED)
+    assert expected[..., -1].unique().numel() > 3

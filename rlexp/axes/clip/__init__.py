@@ -6,20 +6,23 @@ minimised; positions outside ``mask`` hold numbers without a path to the gradien
 log-ratio is not clamped, as in TRL; verl and OpenRLHF clamp it at ±20.
 
 The families: a gradient through each token's own ratio in ``token``, weights without a gradient in ``weighted``, one
-ratio or decision a completion in ``sequence``, the few tokens of largest covariance in ``covariance``.
+ratio or decision a completion in ``sequence``, the few tokens of largest covariance in ``covariance``, tokens left out
+because they have moved too far in ``trust``. They act on advantages, as do the losses of a whole group in ``group``.
+Those in ``preference`` act on pairs of completions that the rewards rank.
 
-At ρ = 1 the gradient of every choice is that of −A log π, but for the tokens that ``clip_cov`` drops.
+At ρ = 1 the gradient of every choice that acts on advantages is that of −A log π, but for the tokens that ``clip_cov``
+drops and for the losses of a group.
 """
 
 from __future__ import annotations
 
-from rlexp.axes.clip import covariance, sequence, token, weighted
+from rlexp.axes.clip import covariance, group, preference, sequence, token, trust, weighted
 from rlexp.axes.offered import LOSS
 from rlexp.core.offers import Offer
 from rlexp.core.registry import join_families
 from rlexp.core.types import PerToken
 
-FAMILIES = token, weighted, sequence, covariance
+FAMILIES = token, weighted, sequence, covariance, trust, group, preference
 FUNCTIONS = join_families(FAMILIES, "FUNCTIONS")
 MEMORIES = join_families(FAMILIES, "MEMORIES")
 OFFERED = LOSS | {"uniforms": Offer(PerToken, "uniform in [0, 1), drawn anew at every update")}

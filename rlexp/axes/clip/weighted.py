@@ -58,7 +58,7 @@ def dppo_tv(
 
     Too far: π − π_old > high for A > 0, < −low otherwise; π and π_old are probabilities of the token, so that rare
     tokens have room. Source: DPPO-Binary-TV (arXiv 2602.04879); verl ``dppo_tv``, whose config supplies upper = 3 where
-    20 is meant. prime-rl's default loss has this mask with the gradient through ρ, unbounded.
+    20 is meant. prime-rl's default loss until 2026-08 had this mask with the gradient through ρ, unbounded.
     """
     moved = log_probs.detach().exp() - old_log_probs.exp()
     keep = (moved <= high).where(advantages > 0, moved >= -low)

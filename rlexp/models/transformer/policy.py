@@ -50,6 +50,7 @@ class Transformer(StackedPolicy):
         self,
         init: Init,
         task: Task,
+        outputs: int | None = None,
         *,
         width: PositiveInt,
         layers: PositiveInt,
@@ -61,7 +62,7 @@ class Transformer(StackedPolicy):
         self.tokens = Embedding(init, task.vocabulary, width, std=0.5)
         self.positions = Embedding(init, task.prompt_length + task.cap, width, std=0.5)
         self.blocks = nn.ModuleList(Block(init, width, heads, feedforward) for _ in range(layers))
-        self.head = Projection(init, width, task.vocabulary)
+        self.head = Projection(init, width, outputs or task.vocabulary)
 
     def read_prompts(self, prompts: Prompts) -> PromptCache:
         """Read each prompt once, for its whole group."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 from reference_loops import per_completion
 from reference_norm import deviation, kept_of_group, mean
@@ -40,4 +41,36 @@ def norm_w_reinforce(correct, *, positive, negative):
     return per_completion(correct.shape, lambda p, g: positive if correct[p][g] == 1 else -negative)
 
 
-FUNCTIONS = {"grpo_passk": norm_grpo_passk, "pass_at_k": norm_pass_at_k, "w_reinforce": norm_w_reinforce}
+def norm_rwr(rewards, keep, *, beta, share, eps, ddof):
+    """Reward-weighted regression: a softmax of z-scores over beta among the best of the group."""
+
+    def one(p, g):
+        group = sorted(kept_of_group(rewards, keep, p), reverse=True)
+        if not keep[p][g]:
+            return 0.0
+        last = group[max(1, int(share * len(group))) - 1]
+        unit = beta * ((deviation(group, ddof) if len(group) > ddof else 0.0) + eps)
+        others = (math.exp((reward - rewards[p][g]) / unit) for reward in group if reward >= last)
+        return 1 / sum(others) if rewards[p][g] >= last else 0.0
+
+    return per_completion(rewards.shape, one)
+
+
+def norm_best_of_n(rewards, keep):
+    """The best of the group, or an equal part of each of those that are."""
+
+    def one(p, g):
+        group = kept_of_group(rewards, keep, p)
+        best = [reward for reward in group if reward == max(group)]
+        return 1 / len(best) if keep[p][g] and rewards[p][g] == best[0] else 0.0
+
+    return per_completion(rewards.shape, one)
+
+
+FUNCTIONS = {
+    "grpo_passk": norm_grpo_passk,
+    "pass_at_k": norm_pass_at_k,
+    "w_reinforce": norm_w_reinforce,
+    "rwr": norm_rwr,
+    "best_of_n": norm_best_of_n,
+}

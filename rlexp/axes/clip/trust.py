@@ -1,0 +1,66 @@
+"""Policy losses −ρ · A that leave out tokens which have moved too far; the interface is in ``clip``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor, arange
+
+from rlexp.axes.clip.token import unclipped
+from rlexp.core.facts import Curves, facts
+from rlexp.core.types import FiniteNonNegative, NonNegative, PerToken, TokenMask
+
+
+def corrected_twice(key: str, node: Any, config: Any) -> Iterator[str]:
+    """A ratio to the sampler, and a correction of the same difference."""
+    if config.mismatch.name != "none":
+        yield (
+            f"{key}={node.name} mismatch={config.mismatch.name}: its ratio is to the sampler already, which would be "
+            "corrected twice; take mismatch=none"
+        )
+
+
+@facts(draws=Curves("ipo_prime_rl: of a token whose probability was 0.1."), problems=(corrected_twice,))
+def ipo_prime_rl(
+    log_probs: PerToken, sampler_log_probs: PerToken, advantages: PerToken, mask: TokenMask, *, eps: NonNegative
+) -> PerToken:
+    """ℓ = −ρ · A with ρ = π / π_sampler, and 0 where |π − π_sampler| > eps, whatever the sign of A.
+
+    π and π_sampler are probabilities of the token. The ratio is to the policy that the token was drawn from, for old
+    data and for another engine alike. Source: prime-rl ``ipo`` ("INTELLECT policy optimization", not the IPO of arXiv
+    2310.12036), its default since #3418 of 2026-08-27 with 0.1 and 1e-3 · (log ρ)² on all tokens; since #3586 of
+    2026-09-18 with 0.3 and without the square. Function as in 559b4477; the tokens that are left out stay in the
+    denominator, as here.
+    """
+    moved = (log_probs.detach().exp() - sampler_log_probs.exp()).abs()
+    return unclipped(log_probs, sampler_log_probs, advantages, mask).where(moved <= eps, 0.0)
+
+
+@facts(breaks=("alone",))
+def m2po(
+    log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask, *, budget: FiniteNonNegative
+) -> PerToken:
+    """ℓ = −ρ · A, and 0 for as few tokens as leave the others a mean (log ρ)² of at most ``budget``.
+
+    Both are of tokens of the minibatch that ``ppo`` might clip, A · log ρ > 0; left out are those of the largest
+    (log ρ)², which stay in the denominator. Of equal ones the last are left out. Source: M2PO (arXiv 2510.01161,
+    algorithm 1), with 0.04. AReaL (4aef98d8) takes the mean over all tokens, π_old / π_sampler for ρ, and always keeps
+    one token.
+    """
+    log_ratio = log_probs.detach() - old_log_probs
+    outward = mask & (advantages * log_ratio > 0)
+    keep = ~outward | within_budget(log_ratio.square().where(outward, float("inf")), budget)
+    return unclipped(log_probs, old_log_probs, advantages, mask).where(keep, 0.0)
+
+
+def within_budget(squares: Tensor, budget: float) -> Tensor:
+    """Whether a number is among as many of a replica's smallest as have a mean of at most ``budget``; inf never is."""
+    flat = squares.flatten(-3)
+    ordered, order = flat.sort(dim=-1, stable=True)
+    numbers = arange(1, flat.shape[-1] + 1, device=flat.device, dtype=flat.dtype)
+    enough = (ordered.cumsum(-1) <= budget * numbers).sum(-1, keepdim=True)
+    return (order.argsort(dim=-1) < enough).view_as(squares)
+
+
+FUNCTIONS = {"ipo_prime_rl": ipo_prime_rl, "m2po": m2po}

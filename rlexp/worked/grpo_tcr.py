@@ -1,0 +1,51 @@
+"""The GRPO-TCR notebook: verdicts to advantages, and what a long answer costs."""
+
+from __future__ import annotations
+
+from rlexp.axes import shaping
+from rlexp.worked.table import Table, advantages, numbers
+
+VERDICTS, LENGTHS = [1, -1, 1, 0, 1, -1, 0, 1], [500, 800, 900, 1100, 600, 750, 950, 400]
+BOUNDS = {"cap": 1000, "cache": 200, "factor": 1.0}
+
+
+def group_advantages() -> Table:
+    """Advantages of four verdicts (S1.12), by both deviations."""
+    verdicts = [[1, -1, 1, 0]]
+    by_less, by_n = (advantages(verdicts, "local", eps=1e-8, ddof=ddof)[0].tolist() for ddof in (1, 0))
+    return Table(
+        "A group of four verdicts",
+        ("verdict", "A, deviation by n - 1", "A, deviation by n"),
+        [*zip(map(str, verdicts[0]), by_less, by_n, strict=True)],
+        "The notebook's code divides by n - 1; the advantages that it hard-codes later, 0.9 and -1.5, are those by n.",
+    )
+
+
+def length_penalties() -> Table:
+    """What overlong shaping adds (S1.14), linear and squared (S1.24)."""
+    lengths = [500, 700, 800, 850, 900, 950, 1000, 1100]
+    rewards, tokens = numbers([[0.0] * len(lengths)]), numbers([lengths])
+    names = ("overlong", "overlong_quadratic")
+    added = [shaping.FUNCTIONS[name](rewards, tokens, **BOUNDS)[0].tolist() for name in names]
+    return Table(
+        "What a length costs, at most 1,000 tokens, the last 200 of them soft",
+        ("tokens", *names),
+        [*zip((f"{length:,}" for length in lengths), *added, strict=True)],
+        "Squared, the penalty is milder at first and the same at the cap: the first tokens too many hardly count.",
+    )
+
+
+def rewards_of_a_batch() -> Table:
+    """Penalties, rewards and advantages of eight completions (S1.17)."""
+    verdicts, tokens = numbers([VERDICTS]), numbers([LENGTHS])
+    rewards = shaping.FUNCTIONS["overlong"](verdicts, tokens, **BOUNDS)
+    found = advantages(rewards.tolist(), "local", eps=1e-8, ddof=1)[0].tolist()
+    columns = (rewards - verdicts)[0].tolist(), rewards[0].tolist(), found
+    return Table(
+        "Eight completions of a group",
+        ("tokens", "verdict", "penalty", "reward", "advantage"),
+        [*zip((f"{length:,}" for length in LENGTHS), map(str, VERDICTS), *columns, strict=True)],
+    )
+
+
+EXAMPLES = (group_advantages, length_penalties, rewards_of_a_batch)
