@@ -44,7 +44,7 @@ COMMON: Table = {
     "kl_control": {"fixed": NOTHING},
     "reference": {"frozen": NOTHING},
     "sampler": {"exact": NOTHING, "noisy": SIMULATED, "bf16": SIMULATED},
-    "start": {"random": NOTHING, "sft": CHECKPOINT, "scaled": CHECKPOINT},
+    "start": {"random": NOTHING, "sft": CHECKPOINT, "mixture": CHECKPOINT, "scaled": CHECKPOINT},
     "data": {"fresh": NOTHING},
 }
 

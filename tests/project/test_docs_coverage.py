@@ -11,9 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "coverage.md"
-ITEMS = [
-    f"S{document}.{item}" for document, most in enumerate((20, 29, 15, 17, 20)) for item in range(1, most + 1)
-] + [f"E{error}" for error in range(1, 48)]
+ITEMS = [f"S{document}.{item}" for document, most in enumerate((20, 29, 15, 17, 20)) for item in range(1, most + 1)] + [
+    f"E{error}" for error in range(1, 48)
+]
 OUTSIDE = "out of scope: "
 
 
@@ -29,7 +29,9 @@ def rows() -> dict[str, list[str]]:
 @cache
 def tests_of(file: str) -> set[str]:
     """Return the names of the test functions of a file."""
-    return {node.name for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))) if hasattr(node, "name")}
+    return {
+        node.name for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))) if hasattr(node, "name")
+    }
 
 
 def test_every_item_has_one_row():

@@ -17,6 +17,7 @@ BESIDE = {
     "kl_control=adaptive": ["kl=k1"],
     "kl_control=ziegler": ["kl=k1"],
     "start=sft": ["start.accuracy=0.01"],
+    "start=mixture": ["start.formed=0.0", "start.accuracy=0.0"],
     "start=sharpened": ["start.accuracy=0.01"],
     "start=flattened": ["start.accuracy=0.01"],
     "preset=openrlhf": ["minibatches=4"],  # eight of them need as many prompts
