@@ -4,10 +4,25 @@ The module of an axis has ``FUNCTIONS``, its choices by name; ``OFFERED``, what 
 ``offered``); and ``MEMORIES``, what choices remember from step to step, if one does (see ``rlexp.core.memory``).
 """
 
-from rlexp.axes import agg, clip, filter, kl, kl_control, mismatch, norm, reference, sampler, shaping, teacher
+from rlexp.axes import (
+    agg,
+    clip,
+    entropy_control,
+    filter,
+    kl,
+    kl_control,
+    mismatch,
+    norm,
+    reference,
+    reward,
+    sampler,
+    shaping,
+    teacher,
+)
 
 AXES = {
     "sampler": sampler,
+    "reward": reward,
     "shaping": shaping,
     "filter": filter,
     "norm": norm,
@@ -18,4 +33,5 @@ AXES = {
     "kl": kl,
     "kl_control": kl_control,
     "reference": reference,
+    "entropy_control": entropy_control,
 }

@@ -17,12 +17,13 @@ from typing import Annotated, Any
 import torch
 from annotated_types import Gt, Le
 from pydantic import FiniteFloat
+from torch import Tensor
 
 from rlexp.axes.offered import FINISHED, SAMPLED, SHAPED, TOKENS
 from rlexp.core.facts import facts, ordered
 from rlexp.core.masked import GROUP, count, is_constant, masked_mean
 from rlexp.core.offers import Offer
-from rlexp.core.types import CompletionMask, PerCompletion, PerToken, TokenMask
+from rlexp.core.types import CompletionMask, PerCompletion, PerToken, PositiveInt, TokenMask
 
 Share = Annotated[float, Gt(0), Le(1)]
 
@@ -89,8 +90,46 @@ def top_entropy(entropies: PerToken, mask: TokenMask, *, share: Share) -> TokenM
     return mask & (entropies >= threshold[..., None, None])
 
 
+def leaves_nothing_out(key: str, node: Any, config: Any) -> Iterator[str]:
+    """As many completions to keep as a group has."""
+    completions = config.group_size.completions
+    if node.number >= completions:
+        yield (
+            f"{key}.number={node.number}: must be below group_size.completions={completions}; to keep few of many is "
+            "what the choice is for"
+        )
+
+
+@facts(problems=(leaves_nothing_out,))
+def shortest(lengths: PerCompletion, scored: CompletionMask, *, number: PositiveInt) -> CompletionMask:
+    """Keep the ``number`` shortest completions of each group that have a reward; of equal ones the first.
+
+    Source: GFPO (arXiv 2508.09726): rewards are centred and scaled by those that are kept, the others have advantage 0.
+    TRL's former ``GFPOTrainer`` (until #6309) takes these out of the batch.
+    """
+    return smallest_of_group(lengths, scored, number)
+
+
+@facts(problems=(leaves_nothing_out,))
+def most_efficient(
+    rewards: PerCompletion, lengths: PerCompletion, scored: CompletionMask, *, number: PositiveInt
+) -> CompletionMask:
+    """Keep the ``number`` completions of each group with the most reward a token; of equal ones the first.
+
+    For rewards ≥ 0: of two completions of the same negative reward the longer one has more a token. Source: token
+    efficiency of GFPO (arXiv 2508.09726).
+    """
+    return smallest_of_group(-rewards / lengths, scored, number)
+
+
+def smallest_of_group(values: Tensor, scored: Tensor, number: int) -> Tensor:
+    """Whether a scored completion is among so many smallest of its group."""
+    ranks = values.where(scored, torch.inf).argsort(dim=-1, stable=True).argsort(dim=-1)
+    return scored & (ranks < number)
+
+
 GROUPS = {"none": none, "zero_variance": zero_variance, "difficulty": difficulty}
-COMPLETIONS = GROUPS | {"overlong": overlong}
+COMPLETIONS = GROUPS | {"overlong": overlong, "shortest": shortest, "most_efficient": most_efficient}
 FUNCTIONS = COMPLETIONS | {"top_entropy": top_entropy}
 OFFERED = SAMPLED | SHAPED
 # To the filter that decides which groups are replaced, before they are shaped.

@@ -154,6 +154,25 @@ def k3_corrected(log_probs: PerToken, ref_log_probs: PerToken, old_log_probs: Pe
     return ratio(log_probs, old_log_probs) * k3(log_probs, ref_log_probs)
 
 
+def without_a_reference(key: str, node: Any, config: Any) -> Iterator[str]:
+    """What steers by a reference, or moves it, where the penalty has none."""
+    for axis, plain in (("kl_control", "fixed"), ("reference", "frozen")):
+        name = getattr(config, axis).name
+        if name != plain:
+            yield f"{key}={node.name} {axis}={name}: it is about the reference, and the penalty is about the sampler"
+
+
+@facts(remarks=(without_a_reference,))
+def k2_sampler(log_probs: PerToken, sampler_log_probs: PerToken) -> PerToken:
+    """k2 with the policy that the token was drawn from for the reference: (log π − log π_sampler)² / 2.
+
+    A pull back to where the rollout came from, over its inner steps and what ``sampler`` adds; as a loss it follows
+    KL(π‖π_sampler) at tokens of π. In the reward it takes off what policy and sampler disagree about. Source: the
+    regulariser of prime-rl's losses, without the ½ and with 1e-3, until #3586 of 2026-09-18.
+    """
+    return (log_probs - sampler_log_probs).square() / 2
+
+
 def straight_through(value: Tensor, gradient: Tensor) -> Tensor:
     """Return the numbers of ``value`` with the gradient of ``gradient``."""
     return gradient - gradient.detach() + value.detach()
@@ -176,6 +195,7 @@ FUNCTIONS = {
     "k1_corrected": k1_corrected,
     "k2_corrected": k2_corrected,
     "k3_corrected": k3_corrected,
+    "k2_sampler": k2_sampler,
 }
 # What there is in the loss and in the reward, where log_probs are old_log_probs.
 OFFERED = TOKENS | REFERENCE | LOG_PROBS

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rlexp.axes.offered import LOSS, LOSSES
 from rlexp.core.facts import facts, ordered
-from rlexp.core.masked import masked_sum
+from rlexp.core.masked import masked_mean, masked_sum
 from rlexp.core.types import NonNegative, PerToken, Positive, TokenMask
 
 TIME = (-1,)
@@ -92,11 +92,78 @@ def sequence_mask(
 ) -> PerToken:
     """ℓ · Π_t κ_t where low ≤ Π_t κ_t ≤ high, else 0: whole completions are dropped.
 
-    Source: TRL ``sequence_mask``, its default, with 3. ``seq-mask-tis`` of OpenRLHF and open-instruct's sequence mask
-    decide by the geometric mean; the former leaves κ to the token, the latter multiplies every token by the geometric
-    mean, at most 2.
+    Source: TRL ``sequence_mask``, its default, with 3. With the geometric mean: ``geometric_mask``.
     """
     return losses * zero_outside(sequence_ratio(old_log_probs, sampler_log_probs, mask), low, high)
+
+
+@facts(problems=(ordered("low", "high"),))
+def geometric_mask(
+    losses: PerToken,
+    old_log_probs: PerToken,
+    sampler_log_probs: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: Positive,
+) -> PerToken:
+    """ℓ · κ where low ≤ κ̄ ≤ high, else 0; κ̄ = exp(mean_t log κ), so that no length is more suspect than another.
+
+    Source: OpenRLHF ``seq-mask-tis``, which leaves κ to the token, unbounded, as here; open-instruct
+    ``rho_mask_sequence_level`` multiplies every token by κ̄ instead, at most 2.
+    """
+    near = between(geometric_ratio(old_log_probs, sampler_log_probs, mask), low, high)
+    return (losses * token_ratio(old_log_probs, sampler_log_probs, mask)).where(near, 0.0)
+
+
+@facts(problems=(ordered("low", "high"),))
+def geometric_reject(
+    losses: PerToken,
+    old_log_probs: PerToken,
+    sampler_log_probs: PerToken,
+    mask: TokenMask,
+    *,
+    low: NonNegative,
+    high: Positive,
+) -> PerToken:
+    """ℓ where low ≤ κ̄ ≤ high, else 0: completions are rejected, and those that stay are not weighed.
+
+    Source: verl ``rollout_rs=seq_mean_k1``, whose bounds are those of 1 / κ̄. There what is rejected leaves the
+    denominator as well. Its ``seq_sum_k1`` decides by the product, as ``sequence_mask`` does, which weighs too.
+    """
+    return losses.where(between(geometric_ratio(old_log_probs, sampler_log_probs, mask), low, high), 0.0)
+
+
+def divergence_reject(
+    losses: PerToken, old_log_probs: PerToken, sampler_log_probs: PerToken, mask: TokenMask, *, high: NonNegative
+) -> PerToken:
+    """ℓ where mean_t (κ − 1 − log κ) ≤ high, else 0: errors of both signs add up, which in κ̄ they do not.
+
+    The mean estimates KL(π_sampler‖π_old) a token, in nats. Source: verl ``rollout_rs=seq_mean_k3``, where what is
+    rejected leaves the denominator as well.
+    """
+    log_ratio = (old_log_probs - sampler_log_probs).where(mask, 0.0)
+    return losses.where(masked_mean(log_ratio.exp() - 1 - log_ratio, mask, TIME) <= high, 0.0)
+
+
+@facts(problems=(ordered("low", "high"),))
+def truncate_and_reject(
+    losses: PerToken,
+    old_log_probs: PerToken,
+    sampler_log_probs: PerToken,
+    mask: TokenMask,
+    *,
+    most: Positive,
+    low: NonNegative,
+    high: Positive,
+) -> PerToken:
+    """ℓ · min(κ, most) where low ≤ κ̄ ≤ high, else 0: ``token_truncate`` and ``geometric_reject`` at once.
+
+    Source: verl ``rollout_is=token`` with ``rollout_rs=seq_mean_k1``, whose bounds are those of 1 / κ̄; there what is
+    rejected leaves the denominator as well.
+    """
+    truncated = losses * token_ratio(old_log_probs, sampler_log_probs, mask).clamp(max=most)
+    return truncated.where(between(geometric_ratio(old_log_probs, sampler_log_probs, mask), low, high), 0.0)
 
 
 def token_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> Tensor:
@@ -109,9 +176,19 @@ def sequence_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tenso
     return masked_sum(old_log_probs - sampler_log_probs, mask, TIME).exp()
 
 
+def geometric_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> Tensor:
+    """κ̄ of each completion, ``[*R P G 1]``; 1 where nothing counts."""
+    return masked_mean(old_log_probs - sampler_log_probs, mask, TIME).exp()
+
+
+def between(ratio: Tensor, low: float, high: float) -> Tensor:
+    """Whether a ratio is between the bounds, which belong to what is between them."""
+    return (ratio >= low) & (ratio <= high)
+
+
 def zero_outside(ratio: Tensor, low: float, high: float) -> Tensor:
     """Return the ratio where it is between the bounds, else 0."""
-    return ratio.where((ratio >= low) & (ratio <= high), 0.0)
+    return ratio.where(between(ratio, low, high), 0.0)
 
 
 FUNCTIONS = {
@@ -120,5 +197,9 @@ FUNCTIONS = {
     "token_mask": token_mask,
     "sequence_truncate": sequence_truncate,
     "sequence_mask": sequence_mask,
+    "geometric_mask": geometric_mask,
+    "geometric_reject": geometric_reject,
+    "divergence_reject": divergence_reject,
+    "truncate_and_reject": truncate_and_reject,
 }
 OFFERED = LOSS | LOSSES

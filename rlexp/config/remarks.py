@@ -60,7 +60,8 @@ def of_rewards(config: Config) -> Iterator[str]:
         for axis in ("norm", "teacher")
         if not (REWARDS | {"advantages"}) & {*requested_names(chosen_function(config, axis))}
     ]
-    changed = [] if chosen_facts(config, "shaping").neutral else [f"shaping={config.shaping.name}"]
+    axes = [axis for axis in ("reward", "shaping") if not chosen_facts(config, axis).neutral]
+    changed = [f"{axis}={getattr(config, axis).name}" for axis in axes]
     changed += ["kl.place=reward"] if config.kl.place == "reward" and config.kl.coef > 0 else []
     if blind and changed:
         yield f"{blind[0]} {changed[0]}: advantages do not depend on rewards, which it changes"

@@ -21,12 +21,17 @@ from rlexp.core.errors import format_value
 from rlexp.export import openrlhf, trl, verl
 from rlexp.export.names import FRAMEWORKS, NAMES
 from rlexp.export.rule import PARTS, Framework, Rule, kind
+from rlexp.export.versions import VERSIONS
 from rlexp.export.yaml_files import Choice, choices, chosen, comment, leaves, tree
 
 SECTIONS = tuple(dict.fromkeys(part.partition(".")[0] for part in PARTS))
 TABLES = {"TRL": trl.FRAMEWORK, "verl": verl.FRAMEWORK, "OpenRLHF": openrlhf.FRAMEWORK}
-TABLE = {"start": "STARTS", "data": "DATA"}  # of what is no axis of functions, with its module in the loop
-YOURS = {"shaping", "start"}  # axes that frameworks leave to the user
+TABLE = {
+    "start": "STARTS",
+    "data": "DATA",
+    "critic": "CRITICS",
+}  # of what is no axis of functions, with its module in the loop
+YOURS = {"reward", "shaping", "start"}  # axes that frameworks leave to the user
 HEAD = """# Variants
 
 Every choice on every axis of the algorithm: its formula, its knobs with their defaults, where it comes from, what it is
@@ -34,17 +39,17 @@ called elsewhere and what is different there. `python -m rlexp.export.catalogue 
 `conf/`, the docstrings and the tables in `rlexp/export/`, and a test compares.
 
 What a function may ask for by name is in a table for each axis. Shapes are in the order replica, prompt, completion of
-the group, token (`R P G T`); `V` is the vocabulary, `L` the length of prompts, `K` the number of reward components. The
-update of what is remembered from step to step (`MEMORIES`) may ask for what `kl_control` may, and for itself.
+the group, token (`R P G T`); `V` is the vocabulary, `L` the length of prompts, `K` the number of reward components,
+`M` that of the numbers which votes are cast with. The update of what is remembered from step to step (`MEMORIES`) may
+ask for what `kl_control` may, and for itself.
 
 `norm=local` on the command line chooses, `norm.eps=1e-4` sets a knob, `preset=dapo` chooses on several axes at once.
 `python -m rlexp.export preset=dapo to=trl` prints all of it as settings of TRL (or `verl`, `openrlhf`), with what
 cannot be expressed there and what differs.
 
-Versions that were read: TRL 1.16, verl 1dda039b, OpenRLHF 3c3be623, open-instruct e6c3044a, prime-rl 559b4477, slime
-624b824a, ROLL 8eb27cc2, understand-r1-zero dfca49dd on oat c1a074c3. The columns TRL, verl and OpenRLHF have the
-settings that make the choice there, with the knobs of its YAML; "–": there is none. What differs there under the
-default configuration is below each choice. In the other columns an empty cell says that nothing was found.
+The columns TRL, verl and OpenRLHF have the settings that make the choice there, with the knobs of its YAML; "–": there
+is none. What differs there under the default configuration is below each choice. In the other columns an empty cell
+says that nothing was found.
 
 """
 
@@ -68,7 +73,7 @@ def paragraphs(documented: Any) -> Iterator[str]:
 
 def knobs(node: SimpleNamespace) -> str:
     """Return the knobs of a node with their defaults."""
-    pairs = {name: value for name, value in vars(node).items() if name != "name"}
+    pairs = {name: value for name, value in vars(node).items() if name not in ("name", "model")}
     return ", ".join(f"`{name}` {format_value(value)}" for name, value in pairs.items())
 
 
@@ -181,6 +186,13 @@ def separated(blocks: Iterable[str]) -> Iterator[str]:
         yield from (block, "")
 
 
+def versions() -> list[str]:
+    """Return the table of what was read, and when."""
+    rows = [[each.name, f"`{each.repository}`", *each[2:]] for each in VERSIONS]
+    head = ["framework or paper", "repository", "release, commit or change", "of", "read", "for"]
+    return ["## What was read, and when", "", *table(head, rows), ""]
+
+
 def presets() -> list[str]:
     """Return the table of presets: what they choose other than ``config.yaml``."""
     default = chosen(CONF / "config.yaml")
@@ -195,7 +207,7 @@ def page() -> str:
     """Return docs/variants.md."""
     config = compose()
     lines = [line for axis in SECTIONS for line in section(axis, config)]
-    return HEAD + "\n".join([*lines, *presets()])
+    return HEAD + "\n".join([*versions(), *lines, *presets()])
 
 
 if __name__ == "__main__":

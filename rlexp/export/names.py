@@ -1,7 +1,6 @@
 """What choices are called in frameworks that have no table of settings here, by part and function.
 
-Read in mid-2026: open-instruct e6c3044a, prime-rl 559b4477, slime 624b824a, ROLL 8eb27cc2, understand-r1-zero dfca49dd
-on oat c1a074c3.
+``versions`` has the commits that were read.
 """
 
 from __future__ import annotations
@@ -58,6 +57,11 @@ NAMES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "hybrid_centered": {"ROLL": "`group_reward_norm(div_std_global=True)`"},
         "batch_mean_group_std": {"ROLL": "`norm_mean_type=batch, norm_std_type=group`, broken"},
         "running": {"ROLL": "`norm_mean_type=running, norm_std_type=running`"},
+        "gae_whitened": {
+            "slime": "`ppo`, whitened with `--normalize-advantages`",
+            "ROLL": "`adv_estimator=gae`, whitened with `whiten_advantages`",
+            "oat": "`critic_type=ppo`",
+        },
         "ema": {"prime-rl": "`rae`"},
         "maxrl": {"prime-rl": "`max_rl`"},
         "reinforce": {"ROLL": "`reinforce`"},
@@ -111,6 +115,7 @@ NAMES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "kl": {
         "k1 in the loss": {"open-instruct": "`kl_estimator=0`", "slime": "`k1`, default"},
         "k2 in the loss": {"open-instruct": "`kl_estimator=1`", "slime": "`k2`"},
+        "k2_sampler in the loss": {"prime-rl": "`kl_tau`, without the ½, 1e-3 until 2026-09"},
         "k3 in the loss": {
             "open-instruct": "`kl_estimator=2`, default, β 0.05",
             "slime": "`k3`",
@@ -144,8 +149,8 @@ NAMES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "ROLL": "`filters` at 0.8 and 1.2 (no loss, no KL), κ only with `is_weight`",
         },
         "sequence_truncate": {"ROLL": "`sequence`"},
-        "sequence_mask": {
-            "open-instruct": "`rho_mask_sequence_level`, by the geometric mean, which is the weight too, at most 2"
+        "geometric_mask": {
+            "open-instruct": "`rho_mask_sequence_level`, the geometric mean is the weight too, at most 2"
         },
     },
 }

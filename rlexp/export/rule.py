@@ -15,10 +15,12 @@ from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
 
 PARTS = (
+    "reward",
     "shaping",
     "filter.refill",
     "filter.loss",
     "filter.statistics",
+    "critic",
     "norm",
     "teacher",
     "clip",
@@ -26,6 +28,7 @@ PARTS = (
     "kl",
     "kl_control",
     "reference",
+    "entropy_control",
     "sampler",
     "mismatch",
     "start",

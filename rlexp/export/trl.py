@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlexp.config.schema import Config
-from rlexp.export.common import SHUFFLED, WARM_UP, over_common, rounding
+from rlexp.export.common import NO_BOUND, SHUFFLED, WARM_UP, over_common, rounding
 from rlexp.export.rule import Framework, Rule, fixed, knob, off_policy, updates, when
 from rlexp.export.trl_clip import CLIP
 
@@ -75,6 +75,7 @@ RUN = Rule(
             lambda node, config: config.entropy_coef > 0 and config.minibatches > 1,
             "the entropy bonus is a mean over the tokens of each update there",
         ),
+        NO_BOUND,
         WARM_UP,
         when(
             lambda node, config: config.warmup_steps > 0 and config.lr_final != 1,
@@ -126,6 +127,7 @@ TABLE = over_common(
                     "that is a product, not a mean"
                 ],
             ),
+            **dict.fromkeys(("gae", "gae_whitened", "value_baseline"), "there is no critic"),
             "gdpo": Rule(
                 {
                     "multi_objective_aggregation": "normalize_then_sum",
@@ -134,6 +136,7 @@ TABLE = over_common(
                 [*EPS, "pass one function for each of the task's reward components as reward_funcs"],
             ),
         },
+        "critic": {"value": "GRPOTrainer and RLOOTrainer have none; trl.experimental.ppo.PPOTrainer has"},
         "teacher": dict.fromkeys(("added", "alone"), "there is no teacher; trl.experimental.iw_opd has no rewards"),
         "clip": CLIP,
         "agg": {
@@ -173,6 +176,19 @@ TABLE = over_common(
                     "ref_model_mixup_alpha": knob("rate"),
                     "ref_model_sync_steps": lambda node, config: node.every * updates(config),
                 }
+            ),
+        },
+        "entropy_control": {
+            "adaptive": Rule(
+                {
+                    "use_adaptive_entropy": True,
+                    "entropy_coef": knob("initial"),
+                    "entropy_target": knob("target"),
+                    "entropy_coef_delta": knob("delta"),
+                    "entropy_coef_min": knob("least"),
+                    "entropy_coef_max": knob("most"),
+                },
+                ["it moves at every update there, by the exact entropy, here after each step by an estimate"],
             ),
         },
         "mismatch": {

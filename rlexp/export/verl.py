@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
-from rlexp.export.common import POINTLESS, WARM_UP, over_common, stepwise
+from rlexp.export.common import NO_BOUND, POINTLESS, WARM_UP, over_common, stepwise
 from rlexp.export.rule import Framework, Note, Rule, fixed, knob, updates, when
 from rlexp.export.verl_clip import ACTOR, AGG, CLIP, OUT_OF_REACH, SEQUENCE_MEAN
 from rlexp.export.verl_norm import NORM
@@ -59,10 +59,30 @@ def bounds(node: Any, config: Config) -> str:
     return f"{max(float(node.low), BELOW_ALL)}_{float(node.high)}"
 
 
+CRITIC = Rule(
+    {
+        "critic.optim.lr": knob("lr"),
+        "critic.optim.lr_scheduler_type": lambda node, config: "constant" if node.lr_final == 1 else "cosine",
+        "critic.optim.min_lr_ratio": knob("lr_final"),
+        "critic.optim.lr_warmup_steps": lambda node, config: ceil(
+            node.warmup_steps / (node.updates * config.minibatches)
+        ),
+        "critic.optim.weight_decay": 0.0,
+        "critic.optim.clip_grad": knob("grad_clip", lambda norm: OUT_OF_REACH if norm is None else norm),
+        "critic.ppo_epochs": knob("updates"),
+        "critic.cliprange_value": knob("clip", lambda clip: OUT_OF_REACH if clip is None else clip),
+        "critic.loss_agg_mode": "token-mean",
+    },
+    [
+        "it starts from critic.model.path there",
+        when(lambda node, config: node.coef != 1, "coef has no counterpart there: Adam takes it out"),
+    ],
+)
 TINY = when(
     lambda node, config: node.low < BELOW_ALL,
     f"a low bound of 0 is refused there: {format_value(BELOW_ALL)} drops nothing, the ratio is at least e^−20",
 )
+LEAVES = "takes what it rejects out of the mask, and so out of every denominator"
 CLAMPED_K3 = "k3 is clamped at 10 there, of differences clamped at ±20: kl=low_var_kl"
 
 RUN = Rule(
@@ -85,6 +105,7 @@ RUN = Rule(
     },
     [
         "learning rate, steps and response length are those of a tiny policy",
+        NO_BOUND,
         WARM_UP,
         when(
             lambda node, config: config.minibatches > 1,
@@ -133,6 +154,7 @@ TABLE = over_common(
         "filter.statistics": dict.fromkeys(
             ("overlong", "zero_variance", "difficulty"), "every reward is in the statistics"
         ),
+        "critic": {"value": CRITIC},
         "norm": NORM,
         "teacher": dict.fromkeys(("added", "alone"), "distillation.* has losses of its own, none of them an advantage"),
         "clip": CLIP,
@@ -179,12 +201,16 @@ TABLE = over_common(
                 ],
             ),
         },
+        "entropy_control": {"adaptive": "entropy_coeff is constant"},
         "mismatch": {
             "none": Rule({f"{CORRECTION}.rollout_is": None}),
             "token_truncate": correction("token", knob("high"), *fixed(low=0.0)),
             "token_mask": correction("token", bounds, TINY),
             "sequence_truncate": correction("sequence", knob("high"), *fixed(low=0.0)),
             "sequence_mask": correction("sequence", bounds, TINY),
+            "geometric_reject": f"rollout_rs=seq_mean_k1 {LEAVES}",
+            "divergence_reject": f"rollout_rs=seq_mean_k3 {LEAVES}",
+            "truncate_and_reject": f"rollout_is=token with rollout_rs=seq_mean_k1 {LEAVES}",
         },
     }
 )

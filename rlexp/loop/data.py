@@ -22,6 +22,7 @@ from torch import Tensor
 from rlexp.core.streams import Purpose
 from rlexp.core.types import NonNegativeInt, PositiveInt
 from rlexp.loop.dynamic_sampling import Groups, sample_groups
+from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.state import TrainState
 
@@ -64,7 +65,7 @@ class Stale:
         """Return the rollout of ``age`` steps ago, and the one that takes its slot."""
         groups = sample_groups(state, step + self.age)
         age = torch.full_like(state.temperature, min(step - 1, self.age))
-        return groups._replace(rollout=slot(state, step), stored=groups.rollout, age=age, forward_cache=None)
+        return of_old(state, step, slot(state, step), groups._replace(stored=groups.rollout, age=age))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +104,7 @@ class Replay:
         numbers = step + (torch.div(drawn, new, rounding_mode="floor") - (step - 1)) % self.capacity
         ages = (step - (numbers - self.capacity).clamp(min=1)).to(state.temperature)
         age = ages.sum(-1) / state.prompts
-        return groups._replace(rollout=rollout, stored=groups.rollout, age=age, forward_cache=None)
+        return of_old(state, step, rollout, groups._replace(stored=groups.rollout, age=age))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +133,13 @@ class Offline:
         """Return the step's rollout of the buffer; nothing is sampled."""
         none = torch.zeros(len(state.seeds), dtype=torch.long, device=state.temperature.device)
         age = torch.full_like(state.temperature, step - 1)
-        return Groups(slot(state, step), none, none, none, none, None, none, age=age)
+        rollout = slot(state, step)
+        return Groups(rollout, none, none, none, none, None, score(state, rollout, step), none, age=age)
+
+
+def of_old(state: TrainState, step: int, rollout: Rollout, groups: Groups) -> Groups:
+    """Return the groups with another rollout to train on, which is judged where it is used."""
+    return groups._replace(rollout=rollout, rewards=score(state, rollout, step), forward_cache=None)
 
 
 DATA = {"fresh": Fresh, "stale": Stale, "replay": Replay, "offline": Offline}

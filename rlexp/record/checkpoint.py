@@ -3,7 +3,7 @@
 Each run has a file of its own, so that it can be resumed alone or beside others. The file is replaced at once and the
 one before it is kept; it holds tensors and numbers only and is read without executing code:
 
-    step, tokens, completions
+    step, tokens, completions, verdicts
     networks    name -> parameters: name -> tensor; optimizer, where there is one: updates, moments: name -> tensor
     memory      name -> tensor
     buffer      name -> tensor, where the data are not fresh

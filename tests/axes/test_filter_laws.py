@@ -9,6 +9,10 @@ import torch
 from axis_choices import bind, inputs, same_bits
 from hypothesis import given
 from hypothesis import strategies as st
+from small_runs import values
+
+from rlexp.config.schema import read
+from rlexp.core.errors import ConfigError
 
 REPLICAS, P, G, T = 6, 3, 4, 5
 
@@ -73,3 +77,31 @@ def test_tokens_of_equal_entropy_stay_together():
     mask = torch.ones(2, 3, 4, dtype=torch.bool)
     assert bind("filter", "top_entropy", share=0.1)(torch.full((2, 3, 4), 0.7), mask).all()
     assert not bind("filter", "top_entropy", share=0.1)(torch.full((2, 3, 4), 0.7), ~mask).any()
+
+
+@pytest.mark.only("shortest", "most_efficient")
+def test_a_choice_of_the_best_keeps_its_number_of_those_with_a_reward(filter_choice):
+    *given_, scored = inputs(filter_choice, REPLICAS, P, G, T)
+    keep = filter_choice.changed(number=2)(*given_, scored)
+    assert not (keep & ~scored).any()
+    assert torch.equal(keep.sum(-1), scored.sum(-1).clamp(max=2))
+    order = given_[0] if filter_choice.name == "shortest" else -given_[0] / given_[1]
+    worst = order.masked_fill(~keep, -torch.inf).amax(-1)
+    assert (worst <= order.masked_fill(keep | ~scored, torch.inf).amin(-1)).all()
+
+
+def test_of_equal_lengths_the_first_are_kept():
+    lengths = torch.tensor([[3.0, 2.0, 3.0, 3.0]])
+    keep = bind("filter", "shortest", number=2)(lengths, torch.ones_like(lengths) > 0)
+    assert keep.tolist() == [[True, True, False, False]]
+
+
+def test_a_group_that_gfpo_would_keep_whole_is_refused():
+    for completions, refused in ((4, True), (5, False)):
+        found = []
+        try:
+            read(values("filter=gfpo", f"group_size.completions={completions}"))
+        except ConfigError as error:
+            found = error.problems
+        line = "filter.statistics.number=4: must be below group_size.completions=4"
+        assert [each.startswith(line) for each in found] == [True] * refused

@@ -26,6 +26,15 @@ RECIPES = {
     "clip_cov": ("none", ALL, LOCAL, ("clip_cov", 0.2, 0.2, 2e-4, 1.0, 5.0), "token", NO_KL, None),
     "dapo": ("overlong", ALL, LOCAL, HIGHER, "token", NO_KL, None),
     "dapo_dynamic": ("overlong", ("zero_variance", "none"), LOCAL, HIGHER, "token", NO_KL, None),
+    "deepseek_v3_2": (
+        "none",
+        ALL,
+        ("center",),
+        ("opsm", 0.2, 0.2, 1e-4),
+        "sequence",
+        ("k3_corrected", 0.04, "loss"),
+        None,
+    ),
     "dpo": ("none", ALL, ("none",), ("dpo", 0.1, 0.0, "all"), "sequence", NO_KL, (None, 0.0)),
     "dr_grpo": ("none", ALL, ("center",), SYMMETRIC, "dr_grpo", NO_KL, None),
     "gmpo": ("none", ALL, LOCAL, ("gmpo", 0.4, 0.4), "sequence", NO_KL, None),
@@ -59,6 +68,7 @@ RECIPES = {
         (8, 0.0),
     ),
     "opo": ("none", ALL, ("opo",), NAIVE, "token", NO_KL, (1, 0.0)),
+    "ppo": ("none", ALL, ("gae_whitened", 1.0, 0.95, 0.0, 1e-8, 1), SYMMETRIC, "token", NO_KL, (8, 0.01)),
     "prime_rl": (
         "none",
         ("none", "zero_variance"),
@@ -67,6 +77,15 @@ RECIPES = {
         "token",
         NO_KL,
         (1, 0.0),
+    ),
+    "prorl_v2": (
+        "truncated",
+        ("zero_variance", "none"),
+        ("reinforce_pp_baseline", 1.0, 1e-8, 1),
+        ("ppo", 0.2, 0.27),
+        "bnpo",
+        ("k2", 1e-4, "loss"),
+        (8, 0.0),
     ),
     "raft_pp": ("none", ALL, ("w_reinforce", 1.0, 0.0), SYMMETRIC, "token", NO_KL, (None, 0.0)),
     "reinforce": ("none", ALL, ("none",), NAIVE, "token", NO_KL, (1, None)),
@@ -87,6 +106,15 @@ RECIPES = {
     "roll": ("none", ALL, LOCAL, SYMMETRIC, "sequence", NO_KL, (None, 0.0)),
     "rwr": ("none", ALL, ("rwr", 1.0, 0.5, 1e-6, 1), NAIVE, "sequence", NO_KL, (None, 0.0)),
     "sapo": ("none", ALL, LOCAL, ("sapo", 1.0, 1.05), "sequence", NO_KL, None),
+    "scale_rl": (
+        "none",
+        ("none", "zero_variance"),
+        ("hybrid_centered", 1e-6, 1),
+        ("cispo", 0.0, 5.0),
+        "prompt",
+        NO_KL,
+        (None, 0.0),
+    ),
     "slime": ("none", ALL, LOCAL, SYMMETRIC, "sequence", NO_KL, (1, 0.0)),
     "topr": ("none", ALL, ("center",), ("topr",), "token", NO_KL, None),
     "trl": ("none", ALL, ("local", 1e-4, 1), SYMMETRIC, "token", NO_KL, (1, 0.0)),
@@ -137,9 +165,9 @@ def test_presets_that_begin_at_a_start_and_whose_data_are_its_samples():
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_command_line_wins_over_a_recipe_on_every_axis(preset):
-    """With choices that no recipe has."""
+    """With choices that no recipe has; the norm among them asks for no critic."""
     choices = ("length_cost", "overlong_both", "max", "scheduled", "prompt", "k2_corrected")
-    chosen = [f"{axis}={choice}" for axis, choice in zip(AXES, choices, strict=True)]
+    chosen = ["critic=none", *(f"{axis}={choice}" for axis, choice in zip(AXES, choices, strict=True))]
     config, expected = compose(f"preset={preset}", *chosen), compose(*chosen)
     assert all(getattr(config, axis) == getattr(expected, axis) for axis in AXES if axis != "kl")
     assert (config.kl.name, config.kl.coef) == (expected.kl.name, expected.kl.coef)

@@ -1,5 +1,6 @@
 """docs/variants.md is what the command prints, and has every choice of every axis."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from axis_choices import CONF
 from rlexp.export import catalogue, yaml_files
 from rlexp.export.names import FRAMEWORKS, NAMES
 from rlexp.export.rule import kind
+from rlexp.export.versions import VERSIONS
 
 DOC = Path(__file__).parents[2] / "docs" / "variants.md"
 GROUPS = (*catalogue.SECTIONS, "preset")
@@ -69,3 +71,13 @@ def test_a_new_choice_appears(tmp_path, monkeypatch):
     lines = catalogue.section("norm", catalogue.compose())
     assert "- `norm=narrow`: `eps` 0.5, `ddof` 0; a text of its own" in lines
     assert any(line.startswith("| `norm=narrow` | `scale_rewards=group` | ") for line in lines)
+
+
+def test_every_framework_says_which_version_was_read_and_when(page):
+    """Those with a table or names here, and the commits that the docstrings and the YAML files speak of."""
+    assert {*catalogue.TABLES, *FRAMEWORKS} <= {each.name for each in VERSIONS}
+    assert all(re.fullmatch(r"20\d\d-\d\d-\d\d", each.dated) and each.dated[:7] <= each.read for each in VERSIONS)
+    body = page.partition("## shaping")[2]
+    commits = {commit for commit in re.findall(r"\b[0-9a-f]{7,8}\b", body) if re.search("[a-f]", commit)}
+    listed = " ".join(each.version for each in VERSIONS)
+    assert commits and not [commit for commit in commits if commit not in listed]

@@ -12,6 +12,8 @@ from rlexp.config.schema import Config
 from rlexp.export import trl
 from rlexp.export.rule import OF_THE_PENALTY, export, implications, kind, parts, text
 
+# A key that is a setting in one framework, and of which the others say that they lack it.
+OF_OPENRLHF = "advantage_clip"
 # Keys of every run, each a setting in every framework; and keys that no framework is told.
 OF_A_RUN = "group_size seed inner_steps minibatches lr lr_final warmup_steps grad_clip entropy_coef temperature steps"
 OF_THIS_PROJECT = (
@@ -56,6 +58,10 @@ def test_every_preset_and_every_choice_has_settings_or_a_reason(to, choice):
 
 
 def shifted(value):
+    if value is None:
+        return 0.5
+    if isinstance(value, list):
+        return [shifted(each) for each in value]
     return value + 1 if isinstance(value, int) else 1.5 * value + 0.1
 
 
@@ -69,7 +75,7 @@ def test_no_knob_is_passed_over_in_silence(to, choice):
         if axis != choice.partition("=")[0] or any(line.startswith(f"{part}=") for line in before.missing):
             continue
         for knob, value in node:
-            if isinstance(value, str) or node.name == "none" or (to, part, knob) in UNSAID:
+            if isinstance(value, str) or knob == "model" or node.name == "none" or (to, part, knob) in UNSAID:
                 continue
             changed = node.model_copy(update={knob: shifted(value)})
             changed = getattr(config, axis).model_copy(update={place: changed}) if place else changed
@@ -77,7 +83,7 @@ def test_no_knob_is_passed_over_in_silence(to, choice):
 
 
 def test_every_key_of_a_run_is_exported_or_of_this_project_alone():
-    assert set(Config.model_fields) == {*AXES, *OF_A_RUN.split(), *OF_THIS_PROJECT.split()}
+    assert set(Config.model_fields) == {*AXES, *OF_A_RUN.split(), OF_OPENRLHF, *OF_THIS_PROJECT.split()}
 
 
 CHANGED = dict(
@@ -92,6 +98,13 @@ def test_every_key_of_a_run_is_a_setting(to, key):
         pytest.skip("OpenRLHF counts epochs of its data, no steps")
     changed = compose().model_copy(update={key: CHANGED[key]})
     assert export(changed, FRAMEWORKS[to]).settings != exported(to).settings
+
+
+@pytest.mark.parametrize("to", FRAMEWORKS)
+def test_a_bound_of_advantages_is_a_setting_or_said_to_be_none(to):
+    settings, differs, _ = export(compose().model_copy(update={OF_OPENRLHF: 2.5}), FRAMEWORKS[to])
+    assert settings.get("--reward.clip_range") == ([-2.5, 2.5] if to == "openrlhf" else None)
+    assert ("advantages have no bound there" in differs) == (to != "openrlhf")
 
 
 def test_every_key_of_a_run_is_tried():

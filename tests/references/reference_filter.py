@@ -43,10 +43,32 @@ def top_entropy(entropies, mask, *, share):
     return np.array(keep).reshape(mask.shape)
 
 
+def best_of_groups(value, scored, number) -> np.ndarray:
+    """Keep the first ``number`` of each group in the order of their values."""
+    keep = np.zeros(scored.shape, dtype=bool)
+    for prompt, group in enumerate(scored):
+        there = [g for g, has_reward in enumerate(group) if has_reward]
+        for g in sorted(there, key=lambda g: value(prompt, g))[:number]:
+            keep[prompt][g] = True
+    return keep
+
+
+def shortest(lengths, scored, *, number):
+    """GFPO, arXiv 2508.09726: the shortest."""
+    return best_of_groups(lambda p, g: lengths[p][g], scored, number)
+
+
+def most_efficient(rewards, lengths, scored, *, number):
+    """GFPO: the most reward a token."""
+    return best_of_groups(lambda p, g: -(rewards[p][g] / lengths[p][g]), scored, number)
+
+
 FUNCTIONS = {
     "none": none,
     "overlong": overlong,
     "zero_variance": zero_variance,
     "difficulty": difficulty,
     "top_entropy": top_entropy,
+    "shortest": shortest,
+    "most_efficient": most_efficient,
 }

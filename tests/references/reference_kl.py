@@ -80,6 +80,7 @@ VALUES = {
     "k1_corrected": per_token(k1_corrected),
     "k2_corrected": per_token(k2_corrected),
     "k3_corrected": per_token(k3_corrected),
+    "k2_sampler": per_token(k2),
 }
 
 

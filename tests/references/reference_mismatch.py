@@ -54,6 +54,50 @@ def of_completions(old, sampler, mask) -> np.ndarray:
     return np.repeat(np.prod(of_tokens(old, sampler, mask), axis=-1, keepdims=True), mask.shape[-1], axis=-1)
 
 
+def geometric(old, sampler, mask) -> np.ndarray:
+    """The n-th root of the product of the n tokens that count, for each token of the completion; 1 for none."""
+    numbers = np.maximum(mask.sum(-1, keepdims=True), 1)
+    return of_completions(old, sampler, mask) ** (1 / numbers)
+
+
+def divergences(old, sampler, mask) -> np.ndarray:
+    """Mean over the tokens that count of κ − 1 − log κ, for each token of the completion; 0 for none."""
+    found = np.zeros(mask.shape)
+    for place in np.ndindex(*mask.shape[:-1]):
+        ratios = [
+            math.exp(a) / math.exp(b) for a, b, m in zip(old[place], sampler[place], mask[place], strict=True) if m
+        ]
+        found[place] = sum(ratio - 1 - math.log(ratio) for ratio in ratios) / max(len(ratios), 1)
+    return found
+
+
+def inside(values, low, high) -> np.ndarray:
+    """1 between the bounds, else 0; verl's ``rollout_rs`` masks."""
+    return np.array([1.0 if low <= value <= high else 0.0 for value in values.flat]).reshape(values.shape)
+
+
+def geometric_mask(losses, old_log_probs, sampler_log_probs, mask, *, low, high):
+    """OpenRLHF ``seq-mask-tis``."""
+    given = old_log_probs, sampler_log_probs, mask
+    return losses * of_tokens(*given) * inside(geometric(*given), low, high)
+
+
+def geometric_reject(losses, old_log_probs, sampler_log_probs, mask, *, low, high):
+    """verl ``seq_mean_k1``, with bounds of the ratio and not of its inverse."""
+    return losses * inside(geometric(old_log_probs, sampler_log_probs, mask), low, high)
+
+
+def divergence_reject(losses, old_log_probs, sampler_log_probs, mask, *, high):
+    """verl ``seq_mean_k3``."""
+    return losses * inside(divergences(old_log_probs, sampler_log_probs, mask), -math.inf, high)
+
+
+def truncate_and_reject(losses, old_log_probs, sampler_log_probs, mask, *, most, low, high):
+    """verl ``rollout_is=token`` and ``rollout_rs=seq_mean_k1``."""
+    given = old_log_probs, sampler_log_probs, mask
+    return losses * np.minimum(of_tokens(*given), most) * inside(geometric(*given), low, high)
+
+
 def truncated(ratio: float, low: float, high: float) -> float:
     return low if ratio < low else high if ratio > high else ratio
 
@@ -80,4 +124,8 @@ MISMATCH = {
     "token_mask": weighted(of_tokens, dropped),
     "sequence_truncate": weighted(of_completions, truncated),
     "sequence_mask": weighted(of_completions, dropped),
+    "geometric_mask": geometric_mask,
+    "geometric_reject": geometric_reject,
+    "divergence_reject": divergence_reject,
+    "truncate_and_reject": truncate_and_reject,
 }

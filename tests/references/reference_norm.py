@@ -218,6 +218,11 @@ def norm_maxrl(rewards, keep):
     return per_completion(rewards.shape, one)
 
 
+def norm_asymre(rewards, keep, *, shift):
+    """AsymRE, arXiv 2506.20520: r − V with V = mean + shift."""
+    return norm_center(rewards, keep) - shift
+
+
 def norm_ema(rewards, reward_average, *, decay):
     """prime-rl ``rae``: r minus the average before the step; the decay is only seen afterwards."""
     return per_completion(rewards.shape, lambda p, g: rewards[p][g] - float(reward_average))

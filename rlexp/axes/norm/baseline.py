@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import FiniteFloat
 from torch import Tensor
 
 from rlexp.axes.norm.statistics import deviation_of_penalties
@@ -103,8 +104,9 @@ def negative_rewards(key: str, node: Any, config: Any) -> Iterator[str]:
     lowest, _ = config.reward_range
     if lowest < 0:
         yield (
-            f"{key}={node.name}: divides by the mean reward of a group, but rewards of task={config.task.name} go down "
-            f"to {format_value(lowest)}; where the mean is not positive advantages are 0"
+            f"{key}={node.name}: divides by the mean reward of a group, but rewards of task={config.task.name} "
+            f"reward={config.reward.name} go down to {format_value(lowest)}; where the mean is not positive advantages "
+            "are 0"
         )
 
 
@@ -119,4 +121,23 @@ def maxrl(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     return (centred(rewards, keep, GROUP) / mean).where(mean > 0, 0.0)
 
 
-FUNCTIONS = {"opo": opo, "optimal": optimal, "remax": remax, "quantile": quantile, "gpg": gpg, "maxrl": maxrl}
+@facts(laws=("group shift",))
+def asymre(rewards: PerCompletion, keep: CompletionMask, *, shift: FiniteFloat) -> PerCompletion:
+    """A = r − (mean_group + shift): with a shift below 0 what is good counts for more than what is bad.
+
+    On old data a baseline is no longer free: with one below the mean reward of the policy that sampled the policy
+    improves, with one above it can collapse. Equal rewards have the advantage −shift. Source: AsymRE (arXiv
+    2506.20520), A = r − V with a V a little below the mean; no code of it was found.
+    """
+    return centred(rewards, keep, GROUP) - shift
+
+
+FUNCTIONS = {
+    "opo": opo,
+    "optimal": optimal,
+    "remax": remax,
+    "quantile": quantile,
+    "gpg": gpg,
+    "maxrl": maxrl,
+    "asymre": asymre,
+}
