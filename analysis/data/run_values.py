@@ -18,6 +18,7 @@ BUDGETS = {
     "updates": "step",
     "rollouts": "progress/completions",
     "tokens": "progress/tokens",
+    "verdicts": "progress/verdicts",
     "time": "time/total",
 }
 UNITS = {"time": "s"}

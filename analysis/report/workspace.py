@@ -6,7 +6,7 @@ from analysis.data.errors import AnalysisError
 from analysis.data.load import SweepData, config_section
 
 SECTIONS = {
-    "Rewards": ("eval/", "reward/", "groups/"),
+    "Rewards": ("eval/", "reward/", "gold/", "judge/", "repetition/", "groups/"),
     "KL": ("kl/",),
     "Entropy": ("policy/",),
     "Lengths": ("length/",),

@@ -37,19 +37,33 @@ NEEDS = {
     "kl_control=ziegler": f"{KL} kl_control.target=0.45",
     "logger=wandb": "logger.mode=offline",
     "mismatch": "sampler=noisy sampler.std=1.0",  # the noise of its own 0.1 reaches no bound
+    "critic": f"norm=gae_whitened {SFT}",
     "norm": SFT,
+    "norm=gae": f"critic=value {SFT}",
+    "norm=gae_whitened": f"critic=value {SFT}",
+    "norm=value_baseline": f"critic=value {SFT}",
     "preset": "inner_steps=2 -minibatches",
     "reference": f"{KL} reference.every=choice(2)",  # their own is more than the steps of a run here
     "shaping": SFT,
     "shaping=clip": "shaping.low=0.1 shaping.high=0.4",  # its own bounds are those of the rewards
     "start": "start.accuracy=choice(0.3)",
     "study": "-task -model -group_size -inner_steps -minibatches",
-    "task": "model=* kl=k2 kl.coef=0.1 filter=zero_variance norm=hybrid",
+    "task": "model=gru,positional,transformer,transformer_plain kl=k2 kl.coef=0.1 filter=zero_variance norm=hybrid",
+    "task=bandit": "model=gru,tabular kl=k2 kl.coef=0.1 filter=zero_variance norm=hybrid",
     "teacher": f"{TEACHER} teacher.coef=choice(0.7)",  # by 1.0 nothing is weighed
 }
 # Trained in the runs of all other axes, as the defaults of config.yaml or, model, with the tasks.
 ELSEWHERE = (
-    *("kl=none", "kl_control=fixed", "logger=none", "reference=frozen", "start=random", "study=none", "teacher=none"),
+    *(
+        "critic=none",
+        "kl=none",
+        "kl_control=fixed",
+        "logger=none",
+        "reference=frozen",
+        "start=random",
+        "study=none",
+        "teacher=none",
+    ),
     "model=",
 )
 

@@ -14,6 +14,7 @@ from rlexp.axes import (
     mismatch,
     norm,
     reference,
+    reward,
     sampler,
     shaping,
     teacher,
@@ -21,6 +22,7 @@ from rlexp.axes import (
 
 AXES = {
     "sampler": sampler,
+    "reward": reward,
     "shaping": shaping,
     "filter": filter,
     "norm": norm,

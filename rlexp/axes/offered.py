@@ -12,6 +12,7 @@ from rlexp.core.types import (
     Completions,
     PerCompletion,
     PerComponent,
+    PerPlaceOfCompletion,
     PerPrompt,
     PerReplica,
     PerToken,
@@ -47,6 +48,9 @@ SCORES = {
 }
 SAMPLED = TOKENS | FINISHED | SCORES
 
+# What the verifier of the task says, whoever judges in training.
+OF_VERIFIER = {"components", "weights", "correct"}
+
 # What shaping and KL in the reward have made of the rewards.
 SHAPED = {
     "rewards": Offer(PerCompletion, f"{FINAL}, 0 where there is none"),
@@ -54,8 +58,13 @@ SHAPED = {
     "adjustments": Offer(PerCompletion, "what shaping and KL in the reward have added to the task's rewards"),
     "scored": Offer(CompletionMask, "completions that have a reward"),
 }
-REWARDS = {"rewards", "outcomes", "adjustments"}  # who asks for none of these does not look at rewards
+REWARDS = {"rewards", "outcomes", "adjustments", "token_rewards"}  # who asks for none of these does not look at rewards
 ADVANTAGES = {"advantages": Offer(PerToken, "advantages, 0 where a completion is outside the statistics")}
+
+# What a critic says of it; without one nobody may ask.
+VALUES = {
+    "values": Offer(PerPlaceOfCompletion, "the critic's value before each token and after the last, T + 1 of them"),
+}
 
 # What remains of a step for its updates, and for what is remembered after it.
 REFERENCE = {"ref_log_probs": Offer(PerToken, "log π_ref of the tokens, by the reference policy")}

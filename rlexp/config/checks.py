@@ -10,14 +10,19 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from rlexp.config.nodes import axis_nodes, chosen_facts, declared
+from rlexp.axes.norm import TARGETS
+from rlexp.axes.offered import OF_VERIFIER
+from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function, declared
 from rlexp.core.errors import format_value
 from rlexp.core.registry import bind_choice, requested_names
+from rlexp.loop.data import DATA
 from rlexp.loop.start import STARTS
+from rlexp.models.scalar import cannot_judge
 from rlexp.record import loggers, teachers
 from rlexp.tasks import TASKS
 
 EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
+EXACT = ("accuracy", "reward", "kl", "entropy", "length", "length_correct", "length_wrong")
 
 
 def contradictions(config: Any) -> Iterator[str]:
@@ -28,8 +33,12 @@ def contradictions(config: Any) -> Iterator[str]:
     yield from declared(config, "problems")
     yield from refill_problems(config)
     yield from memory_problems(config)
+    yield from judge_problems(config)
+    yield from reward_model_problems(config)
     yield from model_problems(config)
+    yield from critic_problems(config)
     yield from start_problems(config)
+    yield from data_problems(config)
     yield from teachers.problems(config)
     yield from loggers.problems(config)
 
@@ -62,7 +71,9 @@ def group_problems(config: Any) -> Iterator[str]:
 
 def evaluated_metrics(config: Any) -> list[str]:
     """Return the names of the metrics of an evaluation."""
-    return [*EVALUATED, *(f"eval/pass@{k}" for k in config.eval.ks)]
+    passes = [f"pass@{k}" for k in config.eval.ks]
+    exact = [*EXACT, *config.task.weights, *passes] if hasattr(TASKS[config.task.name], "every_completion") else []
+    return [*EVALUATED, *(f"eval/{name}" for name in passes), *(f"eval/exact/{name}" for name in exact)]
 
 
 def evaluation_problems(config: Any) -> Iterator[str]:
@@ -85,10 +96,23 @@ def refill_problems(config: Any) -> Iterator[str]:
 
 
 def model_problems(config: Any) -> Iterator[str]:
-    """Whether heads share the width of a model that has them."""
+    """Whether heads share the width of a model that has them, and whether a table has questions to look up."""
+    worlds = [name for name, task in TASKS.items() if hasattr(task, "every_completion")]
+    if config.model.name == "tabular" and config.task.name not in worlds:
+        yield f"model=tabular: task={config.task.name} has no table of questions; there is one for {', '.join(worlds)}"
     heads = getattr(config.model, "heads", 1)
     if getattr(config.model, "width", heads) % heads:
         yield f"model.heads={heads}: must divide model.width={config.model.width}"
+
+
+def critic_problems(config: Any) -> Iterator[str]:
+    """Whether somebody asks for the critic's values, and whether the model can have some."""
+    if config.critic.name == "none":
+        return
+    if config.norm.name not in TARGETS:
+        chosen, asking = f"critic={config.critic.name}: norm={config.norm.name}", ", ".join(sorted(TARGETS))
+        yield f"{chosen} asks for no values; take critic=none or one that does: {asking}"
+    yield from cannot_judge(config.model.name, "a critic")
 
 
 def memory_problems(config: Any) -> Iterator[str]:
@@ -103,6 +127,39 @@ def memory_problems(config: Any) -> Iterator[str]:
             yield f"{key}={node.name}: remembers `{memory.name}`, which {first[0]}={first[1].name} remembers otherwise"
 
 
+def judge_problems(config: Any) -> Iterator[str]:
+    """Whether a choice would learn from the task's own verdict although somebody else judges."""
+    if chosen_facts(config, "reward").neutral:
+        return
+    for key, node, _ in axis_nodes(config):
+        asked = sorted(OF_VERIFIER & {*requested_names(chosen_function(config, key))})
+        if asked and key != "reward":
+            yield (
+                f"reward={config.reward.name} {key}={node.name}: asks the task for its `{asked[0]}`, which are not the "
+                f"judge's; take reward=verifier or another {key}"
+            )
+
+
+def reward_model_problems(config: Any) -> Iterator[str]:
+    """Whether there is a reward model where one judges, only there, and whether it can learn what it is to learn."""
+    name, training = config.reward.name, config.reward.model
+    asked = "proxies" in requested_names(chosen_function(config, "reward"))
+    if asked != (training is not None):
+        text = "needs one, its settings are in conf/reward/learned.yaml" if asked else "asks no model; take null"
+        yield f"reward.model={'null' if asked else training.name}: reward={name} {text}"
+        return
+    if training is None:
+        return
+    yield from cannot_judge((training.network or config.model).name, "a reward model")
+    if training.largest_gap is not None and training.largest_gap <= training.smallest_gap:
+        gaps = format_value(training.smallest_gap), format_value(training.largest_gap)
+        yield f"reward.model.smallest_gap={gaps[0]}: must be below reward.model.largest_gap={gaps[1]}"
+    if training.weights.keys() != config.task.weights.keys() or not any(training.weights.values()):
+        yield f"reward.model.weights must name {', '.join(config.task.weights)}, at least one of them above 0"
+    if 0 < config.steps < training.refresh:
+        yield f"reward.model.refresh={training.refresh}: must be at most steps={config.steps}; 0 never refreshes"
+
+
 def start_problems(config: Any) -> Iterator[str]:
     """Whether the start that is wanted can exist."""
     start, task = config.start, config.task.name
@@ -113,3 +170,34 @@ def start_problems(config: Any) -> Iterator[str]:
         if start.entropy >= guess:
             wanted = format_value(start.entropy)
             yield f"start.entropy={wanted}: must be below that of a guess, {guess:.3f} nats a token"
+
+
+def data_problems(config: Any) -> Iterator[str]:
+    """Whether the buffer can hold what a step draws from it, and whether old data have all that is asked for."""
+    data, task, group_size = config.data, config.task.name, config.group_size
+    if getattr(data, "oracle", 0) > group_size.completions:
+        yield f"data.oracle={data.oracle}: must be at most group_size.completions={group_size.completions}"
+    if getattr(data, "oracle", 0) and not hasattr(TASKS[task], "oracle"):
+        yield f"data.oracle={data.oracle}: task={task} has no right answers; take data.oracle=0"
+    if data.name == "replay":
+        yield from replay_problems(config)
+    asking = [f"{key}={node.name}" for key, node, _ in axis_nodes(config) if asks_who_sampled(config, key)]
+    if data.name != "fresh" and asking:
+        yield f"{asking[0]} data={data.name}: asks for distributions of the policy that sampled, which is gone by then"
+
+
+def asks_who_sampled(config: Any, key: str) -> bool:
+    """Whether a choice asks for more of the policy that sampled than the log-probabilities of its tokens."""
+    return bool({"entropies", "sum_pi_squared"} & {*requested_names(chosen_function(config, key))})
+
+
+def replay_problems(config: Any) -> Iterator[str]:
+    """Whether there are new groups, old ones, and as many old ones as are drawn."""
+    data, prompts = config.data, config.group_size.prompts
+    new = bind_choice(DATA, data)().sampled(prompts)
+    if not 0 < new < prompts:
+        share = format_value(data.fresh)
+        yield f"data.fresh={share}: is {new} of group_size.prompts={prompts}, and must leave new and old groups"
+    elif data.capacity * new < prompts - new:
+        held = f"data.capacity={data.capacity}: holds {data.capacity * new} groups"
+        yield f"{held}, and a step draws {prompts - new}; take at least {math.ceil(prompts / new) - 1}"

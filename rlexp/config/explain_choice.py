@@ -182,12 +182,14 @@ def axis_modules() -> Mapping[str, ModuleType]:
 
 def tables(group: str) -> dict[str, Mapping[str, Callable]]:
     """Return the tables of functions of a group, by their place below it; none if no function makes a choice."""
+    from rlexp.loop.critic import CRITICS
+    from rlexp.loop.data import DATA
     from rlexp.loop.start import STARTS
     from rlexp.models import MODELS
     from rlexp.record.loggers import LOGGERS
     from rlexp.tasks import TASKS
 
-    others = {"task": TASKS, "model": MODELS, "start": STARTS, "logger": LOGGERS}
+    others = {"task": TASKS, "model": MODELS, "start": STARTS, "data": DATA, "critic": CRITICS, "logger": LOGGERS}
     axis = axis_modules().get(group)
     if group == "filter":
         return {"refill": axis.GROUPS, "loss": axis.FUNCTIONS, "statistics": axis.COMPLETIONS}

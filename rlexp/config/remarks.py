@@ -33,7 +33,8 @@ def of_losses(config: Config) -> Iterator[str]:
             f"clip={clip} agg={agg}: the loss of a completion counts once for each token, so long completions weigh "
             "more; meant is agg=sequence (with agg=luspo they weigh more on purpose)"
         )
-    if config.inner_steps * config.minibatches == 1 and loss.idle_on_policy:
+    on_policy = config.data.name == "fresh" and config.inner_steps * config.minibatches == 1
+    if on_policy and loss.idle_on_policy:
         yield (
             f"clip={clip} inner_steps=1 minibatches=1: with one update on each rollout every ratio is 1, nothing is "
             "clipped, and it trains as clip=naive does"
@@ -65,7 +66,8 @@ def of_rewards(config: Config) -> Iterator[str]:
         for axis in ("norm", "teacher")
         if not (REWARDS | {"advantages"}) & {*requested_names(chosen_function(config, axis))}
     ]
-    changed = [] if chosen_facts(config, "shaping").neutral else [f"shaping={config.shaping.name}"]
+    axes = [axis for axis in ("reward", "shaping") if not chosen_facts(config, axis).neutral]
+    changed = [f"{axis}={getattr(config, axis).name}" for axis in axes]
     changed += ["kl.place=reward"] if config.kl.place == "reward" and config.kl.coef > 0 else []
     if blind and changed:
         yield f"{blind[0]} {changed[0]}: advantages do not depend on rewards, which it changes"

@@ -19,17 +19,22 @@ from rlexp.axes import (
     mismatch,
     norm,
     reference,
+    reward,
     sampler,
     shaping,
     teacher,
 )
 from rlexp.axes.offered import REMEMBERED
 from rlexp.config.checks import contradictions
+from rlexp.config.nodes import chosen_facts
 from rlexp.config.study import Study
 from rlexp.core import memory
 from rlexp.core.errors import ConfigError, problem_lines
 from rlexp.core.registry import StrictModel, bind_choice, schema
 from rlexp.core.types import FiniteNonNegative, NonNegativeInt, PositiveInt
+from rlexp.loop.critic import CRITICS
+from rlexp.loop.data import DATA
+from rlexp.loop.judged.bradley_terry import TRAININGS
 from rlexp.loop.start import STARTS
 from rlexp.models import MODELS
 from rlexp.record.loggers import LOGGERS
@@ -85,10 +90,13 @@ class Config(StrictModel):
     model: schema(MODELS)
     group_size: GroupSize
     start: schema(STARTS)
+    data: schema(DATA)
+    reward: axis_schema(reward, model=schema(TRAININGS) | None)
     shaping: axis_schema(shaping)
     filter: Filter
     norm: axis_schema(norm)
     teacher: axis_schema(teacher, run=str | None)
+    critic: schema(CRITICS)
     clip: axis_schema(clip)
     agg: axis_schema(agg)
     kl: axis_schema(kl, coef=FiniteNonNegative, place=Literal["loss", "reward"])
@@ -124,8 +132,8 @@ class Config(StrictModel):
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """The smallest and the largest reward of the task."""
-        return bind_choice(TASKS, self.task)().reward_range
+        """The smallest and the largest reward of the task, or of who judges in its place."""
+        return chosen_facts(self, "reward").bounds or bind_choice(TASKS, self.task)().reward_range
 
 
 def read(values: Mapping[str, Any]) -> Config:

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 
 Tensors = TypeVar("Tensors")
+
+
+class OfSome(NamedTuple):
+    """Numbers ``[R]`` that only some runs have, bool ``[R]``; the others have no such number, which is not NaN."""
+
+    values: torch.Tensor
+    has: torch.Tensor
+
+    def tolist(self) -> list[float | int | None]:
+        """Return each run's number, None for those that have none."""
+        return [value if has else None for value, has in zip(self.values.tolist(), self.has.tolist(), strict=True)]
 
 
 def cut(tensors: Tensors, rows: slice, axis: int = 0) -> Tensors:
@@ -26,6 +37,16 @@ def join(parts: Sequence[Tensors]) -> Tensors:
     if isinstance(parts[0], dict):
         return {name: join([part[name] for part in parts]) for name in parts[0]}
     return type(parts[0])(*(join(column) for column in zip(*parts, strict=True)))
+
+
+def map_tensors(function: Callable, *trees: Tensors) -> Tensors:
+    """Return what ``function`` makes of the tensors in the same place of named tuples and dicts; None stays None."""
+    first = trees[0]
+    if first is None or isinstance(first, torch.Tensor):
+        return first if first is None else function(*trees)
+    if isinstance(first, dict):
+        return {name: map_tensors(function, *(tree[name] for tree in trees)) for name in first}
+    return type(first)(*(map_tensors(function, *column) for column in zip(*trees, strict=True)))
 
 
 def by_block(function: Callable, blocks: Sequence[tuple[object, int]], *tensors: Tensors):

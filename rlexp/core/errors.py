@@ -20,6 +20,8 @@ TEXTS = {
     "float_type": "must be a number",
     "finite_number": "must be a finite number",
     "string_type": "must be a text",
+    "too_short": "must have at least {min_length} of them",
+    "too_long": "must have at most {max_length} of them",
     "list_type": "must be a list, as [1,2]",
     "dict_type": "must be a set of keys",
     "model_type": "must be a set of keys",

@@ -23,6 +23,11 @@ class Curves(NamedTuple):
     lines: Mapping[str, float] = {"": 0.0}
 
 
+def never(node: Any) -> int:
+    """Nobody is asked."""
+    return 0
+
+
 @dataclass(frozen=True)
 class Facts:
     """Facts about a choice.
@@ -32,9 +37,10 @@ class Facts:
     laws of its axis it obeys beside those of all, and which of these it breaks. ``unit``: what the source of a policy
     loss weighs equally, and what an aggregation does. ``idle_on_policy``: what a policy loss adds to −A log π does
     nothing as long as every ratio is 1; not so where it adds nothing, or acts at any ratio. ``draws``: the figure of a
-    policy loss. ``measures``: metrics of an update that only runs with this choice have, each a function of what
-    the loss may ask for, and of its knobs, to a number a replica. ``problems`` are lines about what cannot be,
-    ``remarks`` about what is seldom meant.
+    policy loss. ``measures``: metrics of an update that only runs with this choice have, each a function of what the
+    loss may ask for, and of its knobs, to a number a replica. ``bounds``: the smallest and the largest reward of a
+    judge (None: those of the task); ``calls``: how often it is asked about a completion, given its node. ``problems``
+    are lines about what cannot be, ``remarks`` about what is seldom meant.
     """
 
     neutral: bool = False
@@ -45,6 +51,8 @@ class Facts:
     idle_on_policy: bool = True
     draws: Curves = Curves()
     measures: Mapping[str, Callable] = field(default_factory=dict)
+    bounds: tuple[float, float] | None = None
+    calls: Callable[[Any], int] = never
     problems: tuple[Check, ...] = ()
     remarks: tuple[Check, ...] = ()
 

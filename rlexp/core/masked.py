@@ -8,6 +8,7 @@ Entries that do not count are replaced with ``where``, never multiplied by zero:
 from __future__ import annotations
 
 from torch import Tensor
+from torch.nn.functional import pad
 
 from rlexp.core.exact import sum_over
 
@@ -44,6 +45,12 @@ def masked_extreme(values: Tensor, mask: Tensor, dims: Dims, sign: int) -> Tenso
     for dim in dims:
         extreme = extreme.amax(dim, keepdim=True)
     return sign * extreme
+
+
+def at_last_token(values: Tensor, mask: Tensor) -> Tensor:
+    """Give values of completions to their last token that counts, 0 to the others: ``[G], [G T] -> [G T]``."""
+    last = mask & ~pad(mask[..., 1:], (0, 1))
+    return values.unsqueeze(-1).where(last, 0.0)
 
 
 def is_constant(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:

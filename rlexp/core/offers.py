@@ -15,6 +15,9 @@ LETTERS = {
     "length": "L",
     "components": "K",
     "numbers": "N",
+    "places": "T+1",
+    "votes": "M",
+    "models": "E",
 }
 
 

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+GAMMA = 0x9E3779B97F4A7C15  # by which SplitMix64 steps from number to number
+
 
 class Purpose(IntEnum):
     """What the numbers are for; each purpose has streams of its own."""
@@ -30,8 +32,18 @@ class Purpose(IntEnum):
     START_SAMPLING = 22
     LOSS = 30
     SAMPLER = 31
+    REPLAY = 32
     CRITIC_WEIGHTS = 40
     REWARD_MODEL_WEIGHTS = 41
+    PAIR_PROMPTS = 42
+    PAIR_SAMPLING = 43
+    PAIR_FLIPS = 44
+    PAIR_BATCHES = 45
+    VOTES = 50
+    PERSISTENT_VOTES = 51
+    GREEDY_VOTES = 52
+    EVALUATION_VOTES = 53
+    EVALUATION_REFERENCE = 54
 
 
 def generator(seed: int, purpose: Purpose, step: int = 0, round: int = 0) -> np.random.Generator:
@@ -73,15 +85,31 @@ def hashed_uniforms(seeds: Sequence[int], purpose: Purpose, tokens: Tensor, pres
     so that no order of summation matters: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014) of each token and
     its place, summed, added to the run's key, and finalized again.
     """
+    return fractions(hashed(seeds, purpose, tokens, present))
+
+
+def hashed_streams(seeds: Sequence[int], purpose: Purpose, tokens: Tensor, present: Tensor, numbers: int) -> Tensor:
+    """Return so many of them: ``[R, ..., L], [R, ..., L] -> [R, ..., N]``, SplitMix64's stream from the hash."""
+    places = torch.arange(numbers, device=tokens.device) * signed(GAMMA)
+    return fractions(splitmix64(hashed(seeds, purpose, tokens, present).unsqueeze(-1) + places))
+
+
+def hashed(seeds: Sequence[int], purpose: Purpose, tokens: Tensor, present: Tensor) -> Tensor:
+    """Return the int64 that belongs to (seed, tokens)."""
     keys = torch.tensor([generator(seed, purpose).integers(2**63) for seed in seeds], device=tokens.device)
     places = torch.arange(tokens.shape[-1], device=tokens.device)
     total = splitmix64((tokens << 32) + places).where(present, 0).sum(-1)
-    return (splitmix64(total + keys.view(-1, *[1] * (total.dim() - 1))) >> 40 & 2**24 - 1) * 2.0**-24
+    return splitmix64(total + keys.view(-1, *[1] * (total.dim() - 1)))
+
+
+def fractions(numbers: Tensor) -> Tensor:
+    """Return the first 24 bits of int64 as float32 in [0, 1)."""
+    return (numbers >> 40 & 2**24 - 1) * 2.0**-24
 
 
 def splitmix64(numbers: Tensor) -> Tensor:
     """SplitMix64: a bijection of int64 in which every bit of the input moves about half of the output's bits."""
-    numbers = numbers + signed(0x9E3779B97F4A7C15)
+    numbers = numbers + signed(GAMMA)
     for shift, factor in (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB):
         numbers = (numbers ^ unsigned_shift(numbers, shift)) * signed(factor)
     return numbers ^ unsigned_shift(numbers, 31)

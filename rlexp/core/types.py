@@ -51,7 +51,18 @@ PlaceTokens = Int[Tensor, "*places"]
 PerPlace = Float[Tensor, "*places"]
 ReplicaIndices = Int[Tensor, "chosen"]
 
+# Two completions of a prompt, of which one is better.
+PairOfCompletions = Int[Tensor, "*replica pairs two time"]
+PairOfMasks = Bool[Tensor, "*replica pairs two time"]
+PerPair = Bool[Tensor, "*replica pairs"]
+
 # What tasks take and give: one answer for each prompt.
 PromptDraws = Float[Tensor, "*replica prompts draws"]
 Answers = Int[Tensor, "*replica prompts time"]
 AnswerMask = Bool[Tensor, "*replica prompts time"]
+
+# What worlds take and give (``tasks/world.py``): a table has a row of logits for each question and state.
+States = Int[Tensor, "*replica prompts group"]
+TableLogits = Float[Tensor, "questions states vocabulary"]
+LearnedLogits = Bool[Tensor, "states vocabulary"]
+AllCompletions = Int[Tensor, "completions time"]

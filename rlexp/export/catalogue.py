@@ -26,7 +26,12 @@ from rlexp.export.yaml_files import Choice, choices, chosen, comment, leaves, tr
 
 SECTIONS = tuple(dict.fromkeys(part.partition(".")[0] for part in PARTS))
 TABLES = {"TRL": trl.FRAMEWORK, "verl": verl.FRAMEWORK, "OpenRLHF": openrlhf.FRAMEWORK}
-YOURS = {"shaping", "start"}  # axes that frameworks leave to the user
+TABLE = {
+    "start": "STARTS",
+    "data": "DATA",
+    "critic": "CRITICS",
+}  # of what is no axis of functions, with its module in the loop
+YOURS = {"reward", "shaping", "start"}  # axes that frameworks leave to the user
 HEAD = """# Variants
 
 Every choice on every axis of the algorithm: its formula, its knobs with their defaults, where it comes from, what it is
@@ -34,8 +39,9 @@ called elsewhere and what is different there. `python -m rlexp.export.catalogue 
 `conf/`, the docstrings and the tables in `rlexp/export/`, and a test compares.
 
 What a function may ask for by name is in a table for each axis. Shapes are in the order replica, prompt, completion of
-the group, token (`R P G T`); `V` is the vocabulary, `L` the length of prompts, `K` the number of reward components. The
-update of what is remembered from step to step (`MEMORIES`) may ask for what `kl_control` may, and for itself.
+the group, token (`R P G T`); `V` is the vocabulary, `L` the length of prompts, `K` the number of reward components,
+`M` that of the numbers which votes are cast with. The update of what is remembered from step to step (`MEMORIES`) may
+ask for what `kl_control` may, and for itself.
 
 `norm=local` on the command line chooses, `norm.eps=1e-4` sets a knob, `preset=dapo` chooses on several axes at once.
 `python -m rlexp.export preset=dapo to=trl` prints all of it as settings of TRL (or `verl`, `openrlhf`), with what
@@ -50,12 +56,12 @@ says that nothing was found.
 
 def module(axis: str) -> ModuleType:
     """Return the module of an axis."""
-    return import_module("rlexp.loop.start" if axis == "start" else f"rlexp.axes.{axis}")
+    return import_module(f"rlexp.loop.{axis}" if axis in TABLE else f"rlexp.axes.{axis}")
 
 
 def functions(axis: str) -> Mapping[str, Callable]:
     """Return the functions of an axis by name."""
-    return getattr(module(axis), "STARTS" if axis == "start" else "FUNCTIONS")
+    return getattr(module(axis), TABLE.get(axis, "FUNCTIONS"))
 
 
 def paragraphs(documented: Any) -> Iterator[str]:
@@ -67,7 +73,7 @@ def paragraphs(documented: Any) -> Iterator[str]:
 
 def knobs(node: SimpleNamespace) -> str:
     """Return the knobs of a node with their defaults."""
-    pairs = {name: value for name, value in vars(node).items() if name != "name"}
+    pairs = {name: value for name, value in vars(node).items() if name not in ("name", "model")}
     return ", ".join(f"`{name}` {format_value(value)}" for name, value in pairs.items())
 
 
@@ -135,7 +141,7 @@ def uses(axis: str, name: str, config: Config) -> Iterator[str]:
 
 
 def offered(axis: str) -> list[str]:
-    """Return the table of what the functions of an axis may ask for; nothing for a start, which is no axis."""
+    """Return the table of what the functions of an axis may ask for; nothing for what is no axis of functions."""
     if axis not in axes.AXES:
         return []
     offers = {name: (offer, "") for name, offer in module(axis).OFFERED.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlexp.axes import shaping
+from rlexp.axes import reward, shaping
 from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
 from rlexp.export.rule import NOTHING, Rule, Table, when
@@ -20,8 +20,15 @@ WARM_UP = when(
     lambda node, config: config.warmup_steps > 0,
     "the warm-up begins at a learning rate of 0 there, here at lr / warmup_steps: its rates come one update later",
 )
+ENDED = [
+    when(
+        lambda node, config: node.bootstrap != 0,
+        "a cut-off completion is taken for one that has ended there, as bootstrap=0",
+    )
+]
 NO_BOUND = when(lambda node, config: config.advantage_clip is not None, "advantages have no bound there")
 NO_STOP = when(lambda node, config: config.kl_stop is not None, "updates on a rollout are never stopped there")
+OF_UPDATES = (SHUFFLED, NO_STOP)
 CHECKPOINT = Rule(notes=("start from a checkpoint that was trained so",))
 
 
@@ -31,23 +38,27 @@ def rounding(most: str) -> str:
 
 
 def in_the_reward(node: Any, config: Config) -> str:
-    """Return what a shaping does, for frameworks that leave it to the reward function."""
-    first = shaping.FUNCTIONS[node.name].__doc__.partition("\n")[0]
-    knobs = ", ".join(f"{name}={format_value(value)}" for name, value in node if name != "name")
-    return f"is for your reward function to do ({knobs}): {first}"
+    """Return what a judge or a shaping does, for frameworks that leave it to the reward function."""
+    first = (reward.FUNCTIONS | shaping.FUNCTIONS)[node.name].__doc__.partition("\n")[0]
+    knobs = ", ".join(f"{name}={format_value(value)}" for name, value in node if name not in ("name", "model"))
+    trained = ", a model that you train" if getattr(node, "model", None) else ""
+    return f"is for your reward function to do ({knobs}{trained}): {first}".replace("(, ", "(").replace(" ()", "")
 
 
 COMMON: Table = {
+    "reward": dict.fromkeys(reward.FUNCTIONS, Rule(notes=(in_the_reward,))) | {"verifier": NOTHING},
     "shaping": dict.fromkeys(shaping.FUNCTIONS, Rule(notes=(in_the_reward,))) | {"none": NOTHING},
     "filter.refill": {"none": NOTHING},
     "filter.loss": {"none": NOTHING},
     "filter.statistics": {"none": NOTHING},
+    "critic": {"none": NOTHING},
     "teacher": {"none": NOTHING},
     "kl_control": {"fixed": NOTHING},
     "reference": {"frozen": NOTHING},
     "entropy_control": {"fixed": NOTHING},
     "sampler": {"exact": NOTHING, "noisy": SIMULATED, "bf16": SIMULATED},
     "start": {"random": NOTHING, "sft": CHECKPOINT, "scaled": CHECKPOINT},
+    "data": {"fresh": NOTHING},
 }
 
 

@@ -57,6 +57,11 @@ NAMES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "hybrid_centered": {"ROLL": "`group_reward_norm(div_std_global=True)`"},
         "batch_mean_group_std": {"ROLL": "`norm_mean_type=batch, norm_std_type=group`, broken"},
         "running": {"ROLL": "`norm_mean_type=running, norm_std_type=running`"},
+        "gae_whitened": {
+            "slime": "`ppo`, whitened with `--normalize-advantages`",
+            "ROLL": "`adv_estimator=gae`, whitened with `whiten_advantages`",
+            "oat": "`critic_type=ppo`",
+        },
         "ema": {"prime-rl": "`rae`"},
         "maxrl": {"prime-rl": "`max_rl`"},
         "reinforce": {"ROLL": "`reinforce`"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlexp.export.common import CLAMPED, NO_STOP, POINTLESS, SHUFFLED, WARM_UP, over_common, rounding, stepwise
+from rlexp.export.common import CLAMPED, ENDED, OF_UPDATES, POINTLESS, WARM_UP, over_common, rounding, stepwise
 from rlexp.export.rule import NOTHING, Framework, Note, Rule, fixed, kl_in_reward, knob, off_policy, updates, when
 
 OUT_OF_REACH = 1000000  # argparse reads -1e9 as a flag
@@ -18,6 +18,30 @@ OPEN = {"--actor.policy_loss_type": "ppo", "--actor.eps_clip_low_high": [1, OUT_
 WHITENED = ["the variance is at least eps there, here eps is added to the deviation", *fixed(eps=1e-8, ddof=0)]
 KL_AFTER = kl_in_reward(
     "KL in the reward is subtracted after the group's mean there, token by token with reward to go; here before"
+)
+CRITIC = Rule(
+    {
+        "--critic.adam.lr": knob("lr"),
+        "--critic.adam.betas": [0.9, 0.999],
+        "--critic.lr_scheduler": lambda node, config: (
+            "constant_with_warmup" if node.lr_final == 1 else "cosine_with_min_lr"
+        ),
+        "--critic.min_lr_ratio": knob("lr_final"),
+        "--critic.lr_warmup_ratio": lambda node, config: min(
+            1.0, node.warmup_steps / (config.steps * node.updates * config.minibatches)
+        ),
+        "--critic.max_norm": knob("grad_clip", lambda norm: OUT_OF_REACH if norm is None else norm),
+        "--critic.value_clip": knob("clip", lambda clip: OUT_OF_REACH if clip is None else clip),
+    },
+    [
+        "it is a model of its own there, by default the reward model",
+        lambda node, config: (
+            f"the critic has --train.max_epochs passes there, as the policy; here {node.updates}"
+            if node.updates != config.inner_steps
+            else ""
+        ),
+        when(lambda node, config: node.coef != 1, "coef has no counterpart there: Adam takes it out"),
+    ],
 )
 OF_THE_SAMPLER = when(
     lambda node, config: config.clip.name == "gspo",
@@ -87,12 +111,11 @@ RUN = Rule(
             lambda node, config: config.advantage_clip is not None and config.norm.name.startswith("reinforce"),
             "--reward.clip_range bounds rewards before they are whitened there",
         ),
-        SHUFFLED,
+        *OF_UPDATES,
         when(
             lambda node, config: config.entropy_coef > 0 and config.agg.name not in BY_TOKEN,
             "the entropy bonus is a mean over tokens there, here it is aggregated as the loss",
         ),
-        NO_STOP,
         WARM_UP,
         when(lambda node, config: config.lr_final != 1, "the learning rate falls as a cosine there, here along a line"),
     ],
@@ -150,8 +173,12 @@ TABLE = over_common(
             "rloo": advantage("rloo", KL_AFTER),
             "reinforce_pp": advantage("reinforce", *WHITENED, gamma=knob("gamma")),
             "reinforce_pp_baseline": advantage("reinforce_baseline", *WHITENED, *fixed(gamma=1.0)),
+            "gae": "advantages are always whitened: norm=gae_whitened",
+            "gae_whitened": advantage("gae", *WHITENED, *ENDED, gamma=knob("gamma"), lambd=knob("lam")),
+            "value_baseline": "advantages are always whitened; gae with lambd=1",
             "none": "reinforce whitens over all tokens, and gae, the default, needs a critic",
         },
+        "critic": {"value": CRITIC},
         "clip": {
             "naive": Rule(OPEN, [off_policy("the loss is −ρA there, its gradient that of −A log π only while ρ = 1")]),
             "unclipped": Rule(OPEN, [CLAMPED]),

@@ -15,10 +15,12 @@ from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
 
 PARTS = (
+    "reward",
     "shaping",
     "filter.refill",
     "filter.loss",
     "filter.statistics",
+    "critic",
     "norm",
     "teacher",
     "clip",
@@ -30,6 +32,7 @@ PARTS = (
     "sampler",
     "mismatch",
     "start",
+    "data",
 )
 OF_THE_PENALTY = {"kl_control", "reference"}  # without a penalty they change nothing
 

@@ -128,6 +128,7 @@ TABLE = over_common(
                     "that is a product, not a mean"
                 ],
             ),
+            **dict.fromkeys(("gae", "gae_whitened", "value_baseline"), "there is no critic"),
             "gdpo": Rule(
                 {
                     "multi_objective_aggregation": "normalize_then_sum",
@@ -136,6 +137,7 @@ TABLE = over_common(
                 [*EPS, "pass one function for each of the task's reward components as reward_funcs"],
             ),
         },
+        "critic": {"value": "GRPOTrainer and RLOOTrainer have none; trl.experimental.ppo.PPOTrainer has"},
         "teacher": dict.fromkeys(("added", "alone"), "there is no teacher; trl.experimental.iw_opd has no rewards"),
         "clip": CLIP,
         "agg": {

@@ -59,6 +59,25 @@ def bounds(node: Any, config: Config) -> str:
     return f"{max(float(node.low), BELOW_ALL)}_{float(node.high)}"
 
 
+CRITIC = Rule(
+    {
+        "critic.optim.lr": knob("lr"),
+        "critic.optim.lr_scheduler_type": lambda node, config: "constant" if node.lr_final == 1 else "cosine",
+        "critic.optim.min_lr_ratio": knob("lr_final"),
+        "critic.optim.lr_warmup_steps": lambda node, config: ceil(
+            node.warmup_steps / (node.updates * config.minibatches)
+        ),
+        "critic.optim.weight_decay": 0.0,
+        "critic.optim.clip_grad": knob("grad_clip", lambda norm: OUT_OF_REACH if norm is None else norm),
+        "critic.ppo_epochs": knob("updates"),
+        "critic.cliprange_value": knob("clip", lambda clip: OUT_OF_REACH if clip is None else clip),
+        "critic.loss_agg_mode": "token-mean",
+    },
+    [
+        "it starts from critic.model.path there",
+        when(lambda node, config: node.coef != 1, "coef has no counterpart there: Adam takes it out"),
+    ],
+)
 TINY = when(
     lambda node, config: node.low < BELOW_ALL,
     f"a low bound of 0 is refused there: {format_value(BELOW_ALL)} drops nothing, the ratio is at least e^−20",
@@ -136,6 +155,7 @@ TABLE = over_common(
         "filter.statistics": dict.fromkeys(
             ("overlong", "zero_variance", "difficulty"), "every reward is in the statistics"
         ),
+        "critic": {"value": CRITIC},
         "norm": NORM,
         "teacher": dict.fromkeys(("added", "alone"), "distillation.* has losses of its own, none of them an advantage"),
         "clip": CLIP,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlexp.config.schema import Config
-from rlexp.export.common import rounding
+from rlexp.export.common import ENDED, rounding
 from rlexp.export.rule import Note, Rule, fixed, kl_in_reward, knob, when
 
 ESTIMATOR = "algorithm.adv_estimator"
@@ -88,5 +88,8 @@ NORM: Mapping[str, Rule | str] = {
             "the correction, squared, also weighs the completions of the baseline there",
         ),
     ),
+    "gae": "advantages are always whitened: norm=gae_whitened",
+    "gae_whitened": advantage("gae", *WHITENED, *ENDED, gamma=knob("gamma"), lam=knob("lam")),
+    "value_baseline": "advantages are always whitened; gae with lam=1",
     "none": "only grpo with rollout.n=1 leaves the reward as it is",
 }

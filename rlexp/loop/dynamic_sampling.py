@@ -14,12 +14,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rlexp.core.blocks import by_block
+from rlexp.core.blocks import by_block, map_tensors
 from rlexp.core.registry import call_with
 from rlexp.core.streams import Purpose
-from rlexp.core.types import Counts, PerCompletion, PromptMask, Prompts
+from rlexp.core.types import Counts, PerCompletion, PerReplica, PromptMask, Prompts
 from rlexp.loop.replicas import substate
-from rlexp.loop.rewards import score
+from rlexp.loop.rewards import Rewards, score
 from rlexp.loop.rollout import Rollout, sample
 from rlexp.loop.sampling import sample_completions
 from rlexp.loop.state import TrainState
@@ -30,7 +30,10 @@ from rlexp.models.policy import ForwardCache
 class Groups(NamedTuple):
     """The groups of a step and what they took: rounds, tokens, groups that passed the refill, those that are used.
 
-    ``forward_cache`` is what sampling them has left, None where the policy keeps none.
+    ``forward_cache`` is what sampling them has left, None where the policy keeps none. ``rewards`` are made once, in
+    the round in which a group was sampled, or where old groups are used. ``sampled`` counts the groups of all rounds.
+    Where the step trains on others than it samples (``loop.data``), ``stored`` are those that it sampled, None for
+    none, and ``age`` is how many steps ago the ones it trains on were, on average.
     """
 
     rollout: Rollout
@@ -39,12 +42,23 @@ class Groups(NamedTuple):
     passed: Counts
     used: Counts
     forward_cache: ForwardCache | None
+    rewards: Rewards
+    sampled: Counts
+    stored: Rollout | None = None
+    age: PerReplica | None = None
+
+    @property
+    def judged(self) -> Counts:
+        """How many groups were judged: those of all rounds, or old ones where they are used."""
+        used = torch.full_like(self.sampled, self.rollout.mask.shape[1])
+        return self.sampled if self.age is None else used
 
 
 class Round(NamedTuple):
-    """The groups of one round, and whether the ``refill`` of their variant keeps each."""
+    """The groups of one round, what they earn, and whether the ``refill`` of their variant keeps each."""
 
     rollout: Rollout
+    rewards: Rewards
     keep: PromptMask
 
 
@@ -73,7 +87,8 @@ def sample_groups(state: TrainState, step: int) -> Groups:
         passed[short] += more.keep.sum(-1)
     if cache is not None and (rounds > 1).any():
         cache = decode_again(cache, state, (rounds > 1).nonzero().squeeze(-1), groups.rollout)
-    return Groups(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1), cache)
+    sampled = rounds * state.prompts
+    return Groups(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1), cache, groups.rewards, sampled)
 
 
 def draw_prompts(state: TrainState, step: int, number: int) -> Prompts:
@@ -85,12 +100,13 @@ def draw_prompts(state: TrainState, step: int, number: int) -> Prompts:
 def sample_round(
     state: TrainState, prompts: Prompts, step: int, number: int, cache: ForwardCache | None = None
 ) -> Round:
-    """Sample P groups a run and look at the task's own rewards: a shaping that punishes length varies everywhere."""
+    """Sample P groups a run and look at their rewards before shaping: one that punishes length varies everywhere."""
     noise = state.uniforms(Purpose.SAMPLING, step, state.prompts, state.group, state.task.cap, round=number)
     rollout = sample_completions(state, prompts, noise, step, number, cache)
+    rewards = score(state, rollout, step, round=number)
     if all(variant.refill_rounds == 1 for variant, _ in state.blocks):
-        return Round(rollout, torch.ones_like(rollout.finished[..., 0]))
-    return Round(rollout, by_block(refill_keeps, state.blocks, rollout, score(state, rollout).total)["keep"])
+        return Round(rollout, rewards, torch.ones_like(rollout.finished[..., 0]))
+    return Round(rollout, rewards, by_block(refill_keeps, state.blocks, rollout, rewards.total)["keep"])
 
 
 def refill_keeps(variant: Variant, rollout: Rollout, rewards: PerCompletion) -> dict[str, PromptMask]:
@@ -113,8 +129,7 @@ def merge_rounds(groups: Round, short: Tensor, more: Round) -> Round:
         chosen = torch.take_along_dim(both, order.view(*order.shape, *[1] * (both.dim() - 2)), 1)
         return mine.index_copy(0, short, chosen)
 
-    rollout = Rollout(*map(merged, groups.rollout, more.rollout))
-    return Round(rollout, merged(groups.keep, more.keep))
+    return map_tensors(merged, groups, more)
 
 
 def decode_again(cache: ForwardCache, state: TrainState, replicas: Tensor, rollout: Rollout) -> ForwardCache:

@@ -1,4 +1,4 @@
-"""Held-out evaluation: greedy accuracy, sampled accuracy, pass@k; ``[R]`` each."""
+"""Held-out evaluation: greedy accuracy, sampled accuracy, pass@k; of a world everything exactly; ``[R]`` each."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ import torch
 from torch import Tensor
 
 from rlexp.core.streams import Purpose
-from rlexp.loop.rewards import score
-from rlexp.loop.rollout import most_likely, sample
+from rlexp.core.types import Prompts
+from rlexp.loop.judged.metrics import agreement, of_judged, win_rate
+from rlexp.loop.metrics import Row
+from rlexp.loop.rewards import Rewards, score, score_with
+from rlexp.loop.rollout import as_rollout, most_likely, sample
 from rlexp.loop.state import TrainState
+from rlexp.tasks import World
 
 
 def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Sequence[int]) -> dict[str, Tensor]:
     """Judge the policy on ``prompts`` held-out prompts, which stay the same through a run.
 
     ``eval/greedy_accuracy`` takes the most likely token at every step; the others use ``samples`` completions a prompt
-    at the sampling temperature. ``eval/reward`` is the weighted sum of the task's components before any shaping.
+    at the sampling temperature. ``eval/reward`` is the weighted sum of the task's components before any shaping,
+    whoever judges in training; what that judge says of the same completions is logged beside it.
     """
     task = state.task
     uniforms = state.uniforms(Purpose.EVALUATION_PROMPTS, 0, prompts, task.draws)
@@ -26,15 +31,26 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
     noise = state.uniforms(Purpose.EVALUATION_SAMPLING, step, prompts, samples, task.cap)
     greedy = sample(state.policy, task, questions, noise[:, :, :1], state.temperature, most_likely)
     sampled = sample(state.policy, task, questions, noise, state.temperature)
-    rewards = score(state, sampled)
+    rewards = score(state, sampled, step, occasion=Purpose.EVALUATION_VOTES)
     hits = rewards.correct.sum(-1)
     row = {
-        "eval/greedy_accuracy": score(state, greedy).correct.squeeze(-1).float().mean(-1),
+        "eval/greedy_accuracy": score_with(task, greedy).correct.squeeze(-1).float().mean(-1),
         "eval/sampled_accuracy": hits.float().mean(-1) / samples,
-        "eval/reward": rewards.total.nanmean(-1).nanmean(-1),
+        "eval/reward": rewards.gold.nanmean(-1).nanmean(-1),
         "eval/length": sampled.mask.float().sum(-1).mean(-1).mean(-1),
     }
-    return row | {f"eval/pass@{k}": pass_at(k, hits, samples).mean(-1) for k in ks}
+    row |= {f"eval/pass@{k}": pass_at(k, hits, samples).mean(-1) for k in ks}
+    row |= judged_evaluation(state, questions, rewards)
+    return row | exact(state, ks) if isinstance(task, World) else row
+
+
+def judged_evaluation(state: TrainState, questions: Prompts, rewards: Rewards) -> Row:
+    """What the judge of training says of the samples, and how it orders them; nothing if the task judges all runs."""
+    if not state.judged.any():
+        return {}
+    proxy, right = rewards.total.nanmean(-1).nanmean(-1), agreement(rewards.total, rewards.gold)
+    wins = win_rate(state, questions, rewards.gold)
+    return of_judged(state, {"eval/proxy": proxy, "eval/agreement": right, "eval/win_rate": wins})
 
 
 def pass_at(k: int, hits: Tensor, samples: int) -> Tensor:
@@ -44,3 +60,39 @@ def pass_at(k: int, hits: Tensor, samples: int) -> Tensor:
     """
     table = torch.tensor([1 - comb(samples - c, k) / comb(samples, k) for c in range(samples + 1)], device=hits.device)
     return table[hits]
+
+
+@torch.no_grad()
+def exact(state: TrainState, ks: Sequence[int]) -> dict[str, Tensor]:
+    """Judge the policy on all questions of a world by summing over all completions: no sampling, no error of it.
+
+    Means are over questions, of a component over those to which it applies. KL (to the reference) and entropy are in
+    nats a completion, not a token. pass@k is 1 − (1 − p)^k of each question's own p.
+    """
+    task, device = state.task, state.temperature.device
+    completions, questions = task.every_completion(device), torch.arange(task.questions, device=device)
+    prompts = (task.first_question + questions).view(1, -1, 1).expand(len(state.seeds), -1, -1)
+    given = prompts, completions.expand(len(state.seeds), task.questions, -1, -1), state.temperature
+    rollout = as_rollout(task, *given[:2], state.policy.log_probs(*given).log_probs)
+    reference = state.reference.log_probs(*given).log_probs.where(rollout.mask, 0.0).sum(-1)
+    log_p, rewards, lengths = rollout.old_log_probs.sum(-1), score_with(task, rollout), rollout.mask.float().sum(-1)
+    p, correct = log_p.exp(), rewards.correct.float()
+
+    def expected(values: Tensor) -> Tensor:
+        return (p * values).sum(-1)
+
+    def length_of(which: Tensor) -> Tensor:
+        return expected(which * lengths).sum(-1) / expected(which).sum(-1)
+
+    accuracy = expected(correct)
+    row = {f"eval/exact/pass@{k}": (1 - (1 - accuracy).clamp(min=0) ** k).mean(-1) for k in ks}
+    row |= {f"eval/exact/{name}": expected(values).nanmean(-1) for name, values in rewards.components.items()}
+    return row | {
+        "eval/exact/accuracy": accuracy.mean(-1),
+        "eval/exact/reward": expected(rewards.total).nanmean(-1),
+        "eval/exact/kl": expected(log_p - reference).mean(-1),
+        "eval/exact/entropy": -expected(log_p).mean(-1),
+        "eval/exact/length": expected(lengths).mean(-1),
+        "eval/exact/length_correct": length_of(correct),
+        "eval/exact/length_wrong": length_of(1 - correct),
+    }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from rlexp.core.blocks import by_block
+from rlexp.core.blocks import OfSome, by_block
 from rlexp.core.masked import count, is_constant, masked_extreme, masked_mean, masked_std, masked_sum
 from rlexp.core.registry import call_with
 from rlexp.core.types import PerToken, PerVocabulary
@@ -25,21 +25,19 @@ from rlexp.models.policy import entropy
 COMPLETIONS, TOKENS = (-1, -2), (-1, -2, -3)
 ROUNDING = 1e-6
 
-Row = dict[str, Tensor]
+Row = dict[str, Tensor | OfSome]
 
 
 @torch.no_grad()
-def rollout_metrics(
-    state: TrainState, groups: Groups, rewards: Rewards, reference: PerVocabulary, experience: Experience
-) -> Row:
+def rollout_metrics(state: TrainState, groups: Groups, reference: PerVocabulary, experience: Experience) -> Row:
     """Return the metrics of a rollout, of the policy before it learns from it."""
-    rollout = groups.rollout
+    rollout, rewards = groups.rollout, groups.rewards
     policy = state.policy.distributions(
         rollout.prompts, rollout.completions, state.temperature, forward_cache=groups.forward_cache
     )
     return (
         reward_metrics(rewards, experience.rewards)
-        | group_metrics(rewards.total, state.task.reward_range)
+        | group_metrics(rewards.total, state.bounds)
         | filter_metrics(groups, experience.mask)
         | advantage_metrics(experience.advantages, rollout.mask)
         | length_metrics(rollout.mask, rollout.finished, rewards.correct)
@@ -107,12 +105,12 @@ def reward_metrics(rewards: Rewards, shaped: Tensor) -> Row:
     return row
 
 
-def group_metrics(rewards: Tensor, reward_range: tuple[float, float]) -> Row:
-    """Share of groups whose rewards are all equal, split by whether they are the task's worst, best or between."""
+def group_metrics(rewards: Tensor, bounds: Tensor) -> Row:
+    """Share of groups whose rewards are all equal, split by whether they are the worst, best or between: ``[2, R]``."""
     scored = ~rewards.isnan()
     constant = is_constant(rewards, scored, (-1,)).squeeze(-1)
     level = mean(rewards, scored, (-1,))
-    worst, best = ((level - bound).abs() < ROUNDING for bound in reward_range)
+    worst, best = ((level - bound.unsqueeze(-1)).abs() < ROUNDING for bound in bounds)
 
     def of_groups(which: Tensor) -> Tensor:
         return which.to(rewards.dtype).mean(-1)
@@ -127,8 +125,7 @@ def group_metrics(rewards: Tensor, reward_range: tuple[float, float]) -> Row:
 
 def filter_metrics(groups: Groups, mask: Tensor) -> Row:
     """Rounds of sampling, groups sampled, kept by ``refill`` and used; share of the batch's tokens in the loss."""
-    prompts = groups.rollout.mask.shape[1]
-    counts = {"rounds": groups.rounds, "sampled": groups.rounds * prompts, "passed": groups.passed, "used": groups.used}
+    counts = {"rounds": groups.rounds, "sampled": groups.sampled, "passed": groups.passed, "used": groups.used}
     row = {f"filter/{name}": number.to(torch.get_default_dtype()) for name, number in counts.items()}
     return row | {"filter/tokens": mean(mask, groups.rollout.mask, TOKENS)}
 

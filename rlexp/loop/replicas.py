@@ -37,16 +37,17 @@ def select_replicas(module: nn.Module, replicas: Tensor) -> nn.Module:
 
 
 def substate(state: TrainState, replicas: Tensor) -> TrainState:
-    """Return a state of these replicas, in their order, to sample with: its policy is a copy, not to be trained.
+    """Return a state of these replicas, in their order, to sample and judge with: its networks are not to be trained.
 
     Its sampling is not compiled, whatever that of the whole state is: another number of runs would compile it again.
     """
     variants, sizes = zip(*state.blocks, strict=True)
     owners = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     counts = owners[replicas.cpu()].bincount(minlength=len(sizes)).tolist()
+    names = [name for name in state.networks if name == "policy" or name.startswith("reward_model")]
     return replace(
         state,
-        networks={"policy": Network(select_replicas(state.policy, replicas))},
+        networks={name: Network(select_replicas(state.networks[name].module, replicas)) for name in names},
         seeds=[state.seeds[replica] for replica in replicas.tolist()],
         temperature=state.temperature[replicas],
         sample=sample,

@@ -13,32 +13,31 @@ from torch import Tensor
 
 from rlexp.core.streams import Purpose, hashed_uniforms
 from rlexp.loop.dynamic_sampling import Groups
-from rlexp.loop.replicas import compute_for, replicas_where
-from rlexp.loop.rewards import Rewards, score_with
+from rlexp.loop.replicas import compute_for, replicas_where, substate
+from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout, most_likely, sample
 from rlexp.loop.state import TrainState
+from rlexp.models import scalar
 from rlexp.models.policy import Policy, entropy, gather_log_probs
-from rlexp.tasks import Task
 
 
 @torch.no_grad()
-def requested_tensors(
-    state: TrainState, step: int, groups: Groups, rewards: Rewards, reference: Tensor | None
-) -> dict[str, Tensor]:
+def requested_tensors(state: TrainState, step: int, groups: Groups, reference: Tensor | None) -> dict[str, Tensor]:
     """Return the state's memory and each requested tensor by its name in ``OFFERED``.
 
     ``reference`` are the reference's log-probabilities of the whole vocabulary, if they are known already.
     """
-    made = makers(state, step, groups, rewards)
+    made = makers(state, step, groups)
     if reference is not None:
         made["ref_log_probs"] = lambda: gather_log_probs(reference, groups.rollout.completions)
     names = state.requested | {"ref_log_probs"}
     return state.memory | {name: make() for name, make in made.items() if name in names}
 
 
-def makers(state: TrainState, step: int, groups: Groups, rewards: Rewards) -> Mapping[str, Callable[[], Tensor]]:
+def makers(state: TrainState, step: int, groups: Groups) -> Mapping[str, Callable[[], Tensor]]:
     """Return for each name the function that makes the tensor."""
-    rollout, weights = groups.rollout, {name: weight for name, weight in state.task.weights.items() if weight}
+    rollout, rewards = groups.rollout, groups.rewards
+    weights = {name: weight for name, weight in state.task.weights.items() if weight}
 
     def distributions() -> Tensor:
         return state.policy.distributions(
@@ -46,13 +45,13 @@ def makers(state: TrainState, step: int, groups: Groups, rewards: Rewards) -> Ma
         )
 
     def by_network(name: str, network: str, function: Callable) -> Tensor:
-        asking = replicas_where(state, lambda variant: name in variant.requested)
+        asking = who_ask(state, name)
         if not len(asking):
             return torch.zeros_like(rollout.old_log_probs)
         return compute_for(asking, state, state.networks[network].module, function, rollout)
 
     def greedy(policy: Policy, part: Rollout, temperature: Tensor) -> Tensor:
-        return greedy_rewards(policy, state.task, part, temperature)
+        return greedy_rewards(policy, asking_for(state, "greedy_rewards"), step, part, temperature)
 
     like = rollout.old_log_probs
     return {
@@ -66,7 +65,8 @@ def makers(state: TrainState, step: int, groups: Groups, rewards: Rewards) -> Ma
         "components": lambda: torch.stack([rewards.components[name] for name in weights], -1),
         "weights": lambda: like.new_tensor(list(weights.values())).expand(len(state.seeds), -1),
         "correct": lambda: rewards.correct.to(like.dtype),
-    }
+        "values": lambda: scalar.values(state.networks["critic"].module, rollout.prompts, rollout.completions),
+    } | ({} if rewards.per_token is None else {"token_rewards": lambda: rewards.per_token})
 
 
 def log_probs_of(policy: Policy, rollout: Rollout, temperature: Tensor) -> Tensor:
@@ -74,8 +74,19 @@ def log_probs_of(policy: Policy, rollout: Rollout, temperature: Tensor) -> Tenso
     return policy.log_probs(rollout.prompts, rollout.completions, temperature).log_probs
 
 
-def greedy_rewards(policy: Policy, task: Task, rollout: Rollout, temperature: Tensor) -> Tensor:
-    """Reward of the most likely completion of every prompt, ``[R P 1]``; 0 where it has none."""
+def who_ask(state: TrainState, name: str) -> Tensor:
+    """Return the indices of the replicas whose variant asks for a tensor."""
+    return replicas_where(state, lambda variant: name in variant.requested)
+
+
+def asking_for(state: TrainState, name: str) -> TrainState:
+    """Return the state of these replicas."""
+    asking = who_ask(state, name)
+    return state if len(asking) == len(state.seeds) else substate(state, asking)
+
+
+def greedy_rewards(policy: Policy, state: TrainState, step: int, rollout: Rollout, temperature: Tensor) -> Tensor:
+    """Reward of the most likely completion of every prompt by the judge of the run, ``[R P 1]``; 0 where none."""
     unused = torch.zeros_like(rollout.old_log_probs[:, :, :1])
-    greedy = sample(policy, task, rollout.prompts, unused, temperature, most_likely)
-    return score_with(task, greedy).total.nan_to_num(0.0)
+    greedy = sample(policy, state.task, rollout.prompts, unused, temperature, most_likely)
+    return score(state, greedy, step, occasion=Purpose.GREEDY_VOTES).total.nan_to_num(0.0)

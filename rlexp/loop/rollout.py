@@ -69,6 +69,11 @@ def sample(
             forward_cache.record(decoding.tokens)
     after = (0, uniforms.shape[-1] - len(tokens))
     tokens, log_probs = (F.pad(torch.stack(each, -1), after) for each in (tokens, log_probs))
+    return as_rollout(task, prompts, tokens, log_probs)
+
+
+def as_rollout(task: Task, prompts: Prompts, tokens: Completions, log_probs: PerToken) -> Rollout:
+    """Return a rollout of tokens that the policy itself has drawn with ``log_probs``, which end where they end."""
     ends = (tokens == task.end).long()
     mask = ends.cumsum(-1) == ends
     finished = ends.any(-1) if task.end >= 0 else torch.ones_like(mask[..., 0])

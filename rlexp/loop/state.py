@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 
-from torch import Tensor
+import torch
+from annotated_types import Ge, Le
+from torch import Tensor, nn
 
 from rlexp.core.streams import Purpose, uniforms
-from rlexp.core.types import CompletionMask, Completions, PerCompletion, PerReplica, PerToken, Prompts, TokenMask
+from rlexp.core.types import (
+    CompletionMask,
+    Completions,
+    NonNegativeInt,
+    PerCompletion,
+    PerReplica,
+    PerToken,
+    Positive,
+    PositiveInt,
+    Prompts,
+    TokenMask,
+)
 from rlexp.loop.optimizer import Adam
-from rlexp.loop.rollout import sample
+from rlexp.loop.rollout import Rollout, sample
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import Policy, TokenLogProbs
 from rlexp.tasks.task import Task
@@ -25,9 +38,42 @@ class Network:
     ``replicas`` are those that have this network, None for all; the rows of the others are never read or saved.
     """
 
-    module: Policy
+    module: nn.Module
     optimizer: Adam | None = None
     replicas: frozenset[int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Critic:
+    """A network that expects V(s_t), trained by coef · ½ mean (V − R)² over the tokens of a minibatch that count.
+
+    R are the targets of ``norm``, fixed, as are the values V_old that it was given. With ``clip`` the error is the
+    larger one of (V − R)² and (V_old + clamp(V − V_old, ±clip) − R)². ``updates`` are its passes over each rollout,
+    whatever ``inner_steps`` is; the minibatches are those of the policy. ``lr``, ``lr_final``, ``warmup_steps`` and
+    ``grad_clip`` are as those of the policy beside the axes.
+
+    Source: PPO (arXiv 1707.06347, eq. 9) with clipping as in OpenAI's ``ppo2``; verl ``compute_value_loss``, OpenRLHF
+    ``ValueLoss``, TRL's ``PPOTrainer`` (``cliprange_value``, there 0.2). All three average over tokens, as here; with
+    a network and an optimiser of its own, ``coef`` is but a scale of the gradient, which Adam takes out.
+    """
+
+    lr: Positive
+    lr_final: Annotated[float, Ge(0), Le(1)]
+    warmup_steps: NonNegativeInt
+    grad_clip: Positive | None
+    coef: Positive
+    clip: Positive | None
+    updates: PositiveInt
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Where completions come from (``loop.data``): how many rollouts are kept, and how many groups a step samples."""
+
+    slots: int
+
+    def sampled(self, prompts: int) -> int:
+        """Return how many of a step's groups are sampled anew."""
 
 
 def token_log_probs(policy: Policy, *inputs: Tensor, **options: object) -> TokenLogProbs:
@@ -39,10 +85,12 @@ def token_log_probs(policy: Policy, *inputs: Tensor, **options: object) -> Token
 class TrainState:
     """R runs that train as one batch: what they share, and what is each run's own, ``[R]``.
 
-    ``networks`` are known by name: ``policy``, ``reference`` and, where a variant asks for it, ``teacher``. ``blocks``
-    are the variants, in the order of the replicas, each with the number of replicas that it owns. ``memory`` holds what
-    runs remember from step to step, ``[R, ...]``; beside the weights it is the only part that a step changes.
-    ``sample`` and ``log_probs`` are functions of a policy, compiled where the config asks for that.
+    ``networks`` are known by name: ``policy``, ``reference`` and, where they are asked for, ``teacher``, ``critic`` and
+    ``reward_model``; ``critic`` and ``judging`` say how the last two are trained (None without them). ``blocks`` are
+    the variants, in the order of the replicas, each with the number of replicas that it owns. ``memory`` holds what
+    runs remember from step to step, ``[R, ...]``. ``data`` says where completions come from, and ``buffer`` holds
+    those that it keeps, ``[R, K, P, ...]``; None for fresh ones. A step changes weights, memory and buffer, nothing
+    else. ``sample`` and ``log_probs`` are functions of a policy, compiled where the config asks for that.
     """
 
     task: Task
@@ -55,8 +103,12 @@ class TrainState:
     group: int
     inner_steps: int
     minibatches: int
+    data: Source | None = None
+    buffer: Rollout | None = None
+    judging: object = None
     sample: Callable = sample
     log_probs: Callable = token_log_probs
+    critic: Critic | None = None
 
     @property
     def policy(self) -> Policy:
@@ -69,6 +121,11 @@ class TrainState:
         return self.networks["reference"].module
 
     @property
+    def judges(self) -> list[nn.Module]:
+        """The reward models."""
+        return [network.module for name, network in self.networks.items() if name.startswith("reward_model")]
+
+    @property
     def optimizer(self) -> Adam:
         """The policy's optimiser."""
         return self.networks["policy"].optimizer
@@ -76,6 +133,24 @@ class TrainState:
     def uniforms(self, purpose: Purpose, step: int, *shape: int, round: int = 0) -> Tensor:
         """Each run's own random numbers in [0, 1) for a purpose at a step, ``[R, *shape]``."""
         return uniforms(self.seeds, purpose, step, shape, self.temperature.device, round)
+
+    @cached_property
+    def judged(self) -> Tensor:
+        """Whether somebody else than the task judges a run, bool ``[R]``."""
+        flags = [variant.judged for variant, size in self.blocks for _ in range(size)]
+        return torch.tensor(flags, device=self.temperature.device)
+
+    @cached_property
+    def verdicts(self) -> Tensor:
+        """How often the judge of a run is asked about a completion, ``[R]``."""
+        numbers = [variant.verdicts for variant, size in self.blocks for _ in range(size)]
+        return torch.tensor(numbers, device=self.temperature.device)
+
+    @cached_property
+    def bounds(self) -> Tensor:
+        """The smallest and the largest reward of each run, ``[2, R]``: of its task, or of who judges in its place."""
+        numbers = [variant.bounds or self.task.reward_range for variant, size in self.blocks for _ in range(size)]
+        return torch.tensor(numbers, dtype=self.temperature.dtype, device=self.temperature.device).T
 
     @cached_property
     def requested(self) -> frozenset[str]:
@@ -87,7 +162,8 @@ class Experience(NamedTuple):
     """A rollout and what it was worth.
 
     ``mask`` leaves out completions and tokens filtered from the loss, ``keep`` says which completions are in the
-    statistics; ``rewards`` are those after shaping and KL in the reward, NaN where there is none.
+    statistics; ``rewards`` are those after shaping and KL in the reward, NaN where there is none. ``critic`` has the
+    ``values`` and ``returns`` ``[R P G T]`` that a critic learns from; it is empty without one.
     """
 
     prompts: Prompts
@@ -99,3 +175,4 @@ class Experience(NamedTuple):
     rewards: PerCompletion
     advantages: PerToken
     sampler_log_probs: PerToken
+    critic: dict[str, PerToken]

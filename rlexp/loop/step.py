@@ -14,17 +14,21 @@ import torch
 from torch import Tensor
 
 from rlexp.core.blocks import by_block, minibatches
-from rlexp.core.masked import count, per_token
+from rlexp.core.masked import at_last_token, count, per_token
 from rlexp.core.memory import apply_updates
 from rlexp.core.registry import call_with, requested_names
 from rlexp.core.streams import Purpose
 from rlexp.core.types import PerCompletion, PerReplica, PerToken, PerVocabulary
-from rlexp.loop import kl_stop, metrics
-from rlexp.loop.dynamic_sampling import Groups, sample_groups
+from rlexp.loop import metrics
+from rlexp.loop.critic import train_critic
+from rlexp.loop.data import gather_groups, store
+from rlexp.loop.dynamic_sampling import Groups
+from rlexp.loop.judged.bradley_terry import refresh_judges
+from rlexp.loop.judged.metrics import judged_metrics
 from rlexp.loop.requested import requested_tensors
-from rlexp.loop.rewards import Rewards, score
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.state import Experience, TrainState
+from rlexp.loop.updates import kl_stop
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import ForwardCache
 
@@ -35,7 +39,6 @@ class Collected(NamedTuple):
     """What a step learns from; ``reference`` are the reference's log-probabilities, known where it is measured."""
 
     groups: Groups
-    rewards: Rewards
     reference: PerVocabulary | None
     experience: Experience
 
@@ -44,9 +47,12 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     """Sample, score, weigh, then update the weights; return what was sampled and, if ``measure``, the metrics."""
     collected = collect(state, step, measure)
     groups, experience = collected.groups, collected.experience
-    row = {"tokens": groups.tokens, "completions": groups.rounds * state.prompts * state.group}
+    row = {"tokens": groups.tokens, "completions": groups.sampled * state.group}
+    row["verdicts"] = groups.judged * state.group * state.verdicts
     if measure:
-        row |= metrics.rollout_metrics(state, groups, collected.rewards, collected.reference, experience)
+        row |= {} if groups.age is None else {"data/age": groups.age * state.inner_steps * state.minibatches}
+        row |= metrics.rollout_metrics(state, groups, collected.reference, experience)
+        row |= judged_metrics(state, groups, collected.reference)
     mean_tokens = count(experience.mask, TOKENS, experience.advantages.dtype).squeeze(TOKENS).clamp(min=1)
     mean_tokens = mean_tokens / state.minibatches
     parts = [*minibatches(experience, state.prompts, state.minibatches)] * state.inner_steps
@@ -54,19 +60,21 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     stopped = kl_stop.nobody(state)
     rows = [update(state, parts[0], mean_tokens, measure, cache, stopped)]
     rows += [update(state, part, mean_tokens, measure, None, stopped) for part in parts[1:]]
+    row |= train_critic(state, experience, measure)
+    store(state, step, groups.stored)
     update_reference(state, step)
+    refresh_judges(state, step)
     state.memory.update(by_block(update_memory, state.blocks, state.memory, experience))
     return row | metrics.over_updates(rows) if measure else row
 
 
 def collect(state: TrainState, step: int, measure: bool = False) -> Collected:
-    """Sample completions, score them, turn rewards into advantages; learns nothing: done twice, it gives the same."""
-    groups = sample_groups(state, step)
-    rewards = score(state, groups.rollout)
+    """Sample and score completions, turn rewards into advantages; learns nothing: done twice, it gives the same."""
+    groups = gather_groups(state, step)
     reference = reference_distributions(state, groups.rollout) if measure else None
-    tensors = requested_tensors(state, step, groups, rewards, reference)
-    experience = by_block(weigh, state.blocks, groups.rollout, rewards.total, tensors)
-    return Collected(groups, rewards, reference, experience)
+    tensors = requested_tensors(state, step, groups, reference)
+    experience = by_block(weigh, state.blocks, groups.rollout, groups.rewards.total, tensors)
+    return Collected(groups, reference, experience)
 
 
 def weigh(variant: Variant, rollout: Rollout, rewards: PerCompletion, tensors: Mapping[str, Tensor]) -> Experience:
@@ -85,7 +93,8 @@ def weigh(variant: Variant, rollout: Rollout, rewards: PerCompletion, tensors: M
     offered |= {name: values.where(scored, 0.0) for name, values in parts.items()} | {"scored": scored}
     keep = call_with(variant.filter_statistics, offered) & scored
     mask = rollout.mask & per_token(call_with(variant.filter_loss, offered), rollout.mask)
-    advantages = call_with(variant.norm, offered | {"keep": keep, "token_penalties": token_penalties})
+    offered |= {"keep": keep, "token_penalties": token_penalties} | rewards_of_tokens(variant, offered, token_penalties)
+    advantages = call_with(variant.norm, offered)
     advantages = per_token(advantages, mask).where(keep.unsqueeze(-1), 0.0).expand(mask.shape)
     if variant.advantage_clip is not None:
         advantages = advantages.clamp(-variant.advantage_clip, variant.advantage_clip)
@@ -100,6 +109,7 @@ def weigh(variant: Variant, rollout: Rollout, rewards: PerCompletion, tensors: M
         rewards=final,
         advantages=advantages,
         sampler_log_probs=rollout.sampler_log_probs,
+        critic=of_critic(variant, offered),
     )
 
 
@@ -111,6 +121,28 @@ def reward_penalties(variant: Variant, rollout: Rollout, tensors: Mapping[str, T
     penalties = call_with(variant.kl, rollout._asdict() | offered)
     coef = variant.kl_in_reward * tensors["kl_factor"][..., None, None, None]
     return (coef * penalties).where(rollout.mask, 0.0)
+
+
+def rewards_of_tokens(variant: Variant, offered: Mapping[str, Tensor], token_penalties: PerToken) -> dict[str, Tensor]:
+    """Outcomes where they are due, minus the penalties, for a norm that asks; 0 where there is no reward.
+
+    A task that pays each token says where its reward is due, unless somebody else judges; what shaping has added to it,
+    and all of the outcome elsewhere, is due at the last token.
+    """
+    if "token_rewards" not in variant.requested:
+        return {}
+    nothing = torch.zeros_like(token_penalties)
+    paid = nothing if variant.judged else offered.get("token_rewards", nothing)
+    paid = paid.where(offered["mask"] & offered["scored"].unsqueeze(-1), 0.0)
+    due = paid + at_last_token(offered["outcomes"] - paid.sum(-1), offered["mask"])
+    return {"token_rewards": due - token_penalties}
+
+
+def of_critic(variant: Variant, offered: Mapping[str, Tensor]) -> dict[str, PerToken]:
+    """Return the values of tokens and what they are trained to, for a variant with a critic."""
+    if variant.value_target is None:
+        return {}
+    return {"values": offered["values"][..., :-1], "returns": call_with(variant.value_target, offered)}
 
 
 def update(

@@ -22,12 +22,16 @@ def stopped_updates(stopped: PerReplica) -> PerReplica:
 class Variant:
     """The bound functions of one choice on every axis, what they remember, and the weights of the penalties.
 
-    ``refill`` keeps or drops whole groups in up to ``refill_rounds`` rounds of sampling. ``kl`` enters the loss with
-    the weight ``kl_in_loss`` and the reward with ``kl_in_reward``, of which at most one is not 0. ``entropy_control``
-    makes the weight of the bonus of ``entropy_coef``; ``advantage_clip`` bounds what ``norm`` returns, and ``kl_stop``
-    the distance from the policy that sampled at which a rollout is done with.
+    ``reward`` is asked ``verdicts`` times about a completion. ``refill`` keeps or drops whole groups in up to
+    ``refill_rounds`` rounds of sampling. ``kl`` enters the loss with the weight ``kl_in_loss`` and the reward with
+    ``kl_in_reward``, of which at most one is not 0. ``entropy_control`` makes the weight of the bonus of
+    ``entropy_coef``; ``advantage_clip`` bounds what ``norm`` returns; ``kl_stop`` is the distance from the policy that
+    sampled at which a rollout is done with; ``value_target`` is what a critic is trained to where ``norm`` asks for
+    its values.
     """
 
+    reward: Callable
+    verdicts: int
     shaping: Callable
     filter_loss: Callable
     filter_statistics: Callable
@@ -48,6 +52,17 @@ class Variant:
     entropy_control: Callable = entropy_control.fixed
     advantage_clip: float | None = None
     kl_stop: float | None = None
+    value_target: Callable | None = None
+
+    @property
+    def judged(self) -> bool:
+        """Whether somebody else than the task judges."""
+        return not facts_of(self.reward).neutral
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The smallest and the largest reward of the judge; None: those of the task."""
+        return facts_of(self.reward).bounds
 
     @property
     def penalised(self) -> bool:
@@ -68,7 +83,8 @@ class Variant:
     def requested(self) -> frozenset[str]:
         """Names of the tensors that any of its functions asks for; a penalty without a weight asks for nothing.
 
-        The sampler, the refill and the reference are left out: they are called with what is at hand where they act.
+        The reward, the sampler, the refill and the reference are left out: they are called with what is at hand where
+        they act.
         """
         functions = [self.shaping, self.filter_loss, self.filter_statistics, self.norm, self.teacher]
         functions += [self.clip, self.mismatch, self.agg, *(memory.update for memory in self.memories.values())]

@@ -2,7 +2,14 @@
 
 from rlexp.models.gru import GRU
 from rlexp.models.positional import Positional
+from rlexp.models.tabular import Tabular
 from rlexp.models.transformer import Transformer
 from rlexp.models.transformer_plain import PlainTransformer
 
-MODELS = {"gru": GRU, "transformer": Transformer, "transformer_plain": PlainTransformer, "positional": Positional}
+MODELS = {
+    "gru": GRU,
+    "transformer": Transformer,
+    "transformer_plain": PlainTransformer,
+    "positional": Positional,
+    "tabular": Tabular,
+}

@@ -3,9 +3,10 @@
 Each run has a file of its own, so that it can be resumed alone or beside others. The file is replaced at once and the
 one before it is kept; it holds tensors and numbers only and is read without executing code:
 
-    step, tokens, completions
+    step, tokens, completions, verdicts
     networks    name -> parameters: name -> tensor; optimizer, where there is one: updates, moments: name -> tensor
     memory      name -> tensor
+    buffer      name -> tensor, where the data are not fresh
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ def save(state: TrainState, replica: int, folder: Path, step: int, sampled: Mapp
         "networks": {name: saved_network(network, replica) for name, network in networks.items()},
         "memory": {name: row(tensor, replica) for name, tensor in state.memory.items()},
     }
+    if state.buffer is not None:
+        saved["buffer"] = {name: row(tensor, replica) for name, tensor in state.buffer._asdict().items()}
     draft = folder / (LATEST + ".tmp")
     torch.save(saved, draft)
     if (folder / LATEST).exists():
@@ -77,6 +80,8 @@ def restore(state: TrainState, states: Sequence[Saved]) -> None:
             restore_network(network, replica, saved["networks"][name], f"checkpoint: {name}")
         for name, tensor in state.memory.items():
             tensor[replica] = saved["memory"].get(name, tensor[replica])
+        if state.buffer is not None:
+            copy_rows(state.buffer._asdict(), replica, saved["buffer"], "checkpoint: buffer")
 
 
 def restore_network(network: Network, replica: int, saved: Saved, place: str) -> None:

@@ -25,10 +25,11 @@ def samples(state: TrainState, step: int) -> list[list[Sample]]:
     """For each run, the first completions of the rollout that step ``step + 1`` draws, or would draw.
 
     Judged as a whole rollout, since advantages compare a completion with others. ``reward`` is before shaping,
-    ``advantage`` the mean over tokens of what the variant makes of it. Changes nothing: the same random numbers give
-    the next step the same rollout.
+    ``gold`` what the task says where another judges, ``advantage`` the mean over tokens of what the variant makes of
+    it. Changes nothing: the same random numbers give the next step the same rollout.
     """
-    groups, rewards, _, experience = collect(state, step + 1)
+    groups, _, experience = collect(state, step + 1)
+    rewards, judged = groups.rewards, state.judged.tolist()
     render, rollout, mask = state.task.render, groups.rollout, groups.rollout.mask
     advantages = masked_mean(experience.advantages, mask, (-1,)).squeeze(-1)
     return [
@@ -41,6 +42,7 @@ def samples(state: TrainState, step: int) -> list[list[Sample]]:
                 "reward": _number(rewards.total[run, p, g]),
                 "advantage": _number(advantages[run, p, g]),
             }
+            | ({"gold": _number(rewards.gold[run, p, g])} if judged[run] else {})
             for p in range(min(PROMPTS, state.prompts))
             for g in range(min(COMPLETIONS, state.group))
         ]

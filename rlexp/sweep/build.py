@@ -5,36 +5,55 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from rlexp.axes import agg, clip, entropy_control, filter, kl, mismatch, norm, reference, sampler, shaping, teacher
-from rlexp.config.nodes import axis_nodes
+from rlexp.axes import (
+    agg,
+    clip,
+    entropy_control,
+    filter,
+    kl,
+    mismatch,
+    norm,
+    reference,
+    reward,
+    sampler,
+    shaping,
+    teacher,
+)
+from rlexp.config.nodes import axis_nodes, chosen_facts
 from rlexp.config.schema import Config
 from rlexp.core import memory
-from rlexp.core.registry import bind_choice
+from rlexp.core.registry import bind_choice, bind_knobs
+from rlexp.loop.critic import CRITICS
+from rlexp.loop.data import DATA, empty_buffer
+from rlexp.loop.judged.bradley_terry import TRAININGS, BradleyTerry, make_judges, room_for_pairs
 from rlexp.loop.optimizer import Adam, Schedule
 from rlexp.loop.rollout import sample
-from rlexp.loop.state import Network, TrainState, token_log_probs
+from rlexp.loop.state import Critic, Network, TrainState, token_log_probs
 from rlexp.loop.variant import Variant
 from rlexp.models import MODELS
 from rlexp.models.layers import Init
 from rlexp.models.policy import Policy
 from rlexp.record.teachers import has_teacher, load_teachers
 from rlexp.sweep.machine import bytes_a_run, compiled, prepare
-from rlexp.tasks import TASKS
+from rlexp.tasks import TASKS, Task
 
 LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef", "entropy_control", "kl_stop")
-VARIANT = ("shaping", "filter", "norm", "advantage_clip", "teacher", "sampler", *LOSS)
+VARIANT = ("reward", "shaping", "filter", "norm", "advantage_clip", "teacher", "sampler", *LOSS)
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 
 
 def bucket_key(config: Config) -> str:
     """What jobs must share to train as one batch: everything that fixes tensor shapes or the course of the loop."""
-    return json.dumps(config.model_dump(mode="json", exclude={*VARIANT, *REPLICA, *OUTSIDE}), sort_keys=True)
+    shared = config.model_dump(mode="json", exclude={*VARIANT, *REPLICA, *OUTSIDE})
+    judges = config.model_dump(mode="json", include={"reward": {"model"}})
+    return json.dumps(shared | judges, sort_keys=True)
 
 
 def variant_key(config: Config) -> str:
@@ -46,7 +65,8 @@ def most_runs(config: Config, memory: float) -> int:
     """How many runs of a config one batch can hold in so many bytes, at least 1."""
     task = bind_choice(TASKS, config.task)()
     policy = bind_choice(MODELS, config.model)(Init([config.seed]), task)
-    return max(1, int(memory / bytes_a_run(policy, config, task.prompt_length, task.cap)))
+    networks = 1 if config.critic.name == "none" else 2
+    return max(1, int(memory / (networks * bytes_a_run(policy, config, task.prompt_length, task.cap))))
 
 
 def build(configs: Sequence[Config]) -> TrainState:
@@ -60,23 +80,51 @@ def build(configs: Sequence[Config]) -> TrainState:
         "policy": Network(policy, optimizer(policy, configs, device)),
         "reference": Network(copy.deepcopy(policy).requires_grad_(False)),
     }
+    critic = bind_choice(CRITICS, first.critic)()
+    if critic is not None:
+        networks["critic"] = critic_network(configs, critic, task, device)
     taught = frozenset(replica for replica, config in enumerate(configs) if has_teacher(config))
     if taught:
         networks["teacher"] = Network(load_teachers(policy, configs), replicas=taught)
-    return TrainState(
+    remembered = memory.initial_memory(variants)
+    training = judging(first)
+    if training is not None:
+        judges = make_judges(training, first.model, task, seeds)
+        networks |= {name: Network(judge.to(device)) for name, judge in judges.items()}
+        remembered |= room_for_pairs(training, task, len(seeds), first.steps)
+    state = TrainState(
         task=task,
         networks=networks,
         blocks=variants,
         seeds=seeds,
         temperature=each_runs(configs, "temperature", device),
-        memory={name: values.to(device) for name, values in memory.initial_memory(variants).items()},
+        memory={name: values.to(device) for name, values in remembered.items()},
         prompts=first.group_size.prompts,
         group=first.group_size.completions,
         inner_steps=first.inner_steps,
         minibatches=first.minibatches,
+        judging=training,
         sample=compiled(sample, first),
         log_probs=compiled(token_log_probs, first),
+        critic=critic,
+        data=bind_choice(DATA, first.data)(),
     )
+    return replace(state, buffer=empty_buffer(state))
+
+
+def judging(config: Config) -> BradleyTerry | None:
+    """How the reward models of a config are trained; None if it has none."""
+    return config.reward.model and bind_choice(TRAININGS, config.reward.model)()
+
+
+def critic_network(configs: Sequence[Config], critic: Critic, task: Task, device: torch.device) -> Network:
+    """Return the critics of configs that share their settings; the body is that of the policy before its start."""
+    first = configs[0]
+    module = bind_choice(MODELS, first.model)(Init([config.seed for config in configs]), task, 1).to(device)
+    numbers = (critic.lr, critic.warmup_steps, critic.lr_final, critic.grad_clip or math.inf)
+    lr, warmup, final, limit = (torch.full((len(configs),), number, device=device) for number in numbers)
+    schedule = Schedule(lr, warmup, final, first.steps * critic.updates * first.minibatches)
+    return Network(module, Adam(module, schedule, limit))
 
 
 def optimizer(policy: Policy, configs: Sequence[Config], device: torch.device) -> Adam:
@@ -103,6 +151,8 @@ def variant(config: Config) -> Variant:
     """Bind the axis functions that a config chooses."""
     weight = {config.kl.place: config.kl.coef}
     return Variant(
+        reward=bind_choice(reward.FUNCTIONS, config.reward),
+        verdicts=chosen_facts(config, "reward").calls(config.reward),
         shaping=bind_choice(shaping.FUNCTIONS, config.shaping),
         filter_loss=bind_choice(filter.FUNCTIONS, config.filter.loss),
         filter_statistics=bind_choice(filter.FUNCTIONS, config.filter.statistics),
@@ -120,10 +170,17 @@ def variant(config: Config) -> Variant:
         kl_in_loss=weight.get("loss", 0.0),
         kl_in_reward=weight.get("reward", 0.0),
         entropy_coef=config.entropy_coef,
+        value_target=value_target(config),
         entropy_control=bind_choice(entropy_control.FUNCTIONS, config.entropy_control),
         advantage_clip=config.advantage_clip,
         kl_stop=config.kl_stop,
     )
+
+
+def value_target(config: Config) -> Callable | None:
+    """Return what a critic is trained to under the chosen norm, which has its knobs; None if it asks for no critic."""
+    target = norm.TARGETS.get(config.norm.name)
+    return target and bind_knobs(target, config.norm)
 
 
 def memories(config: Config) -> dict[str, memory.Memory]:

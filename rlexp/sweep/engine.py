@@ -10,7 +10,10 @@ from typing import Any
 import torch
 
 from rlexp.core.exits import RunFailed
+from rlexp.loop.data import fill
 from rlexp.loop.evaluation import evaluate
+from rlexp.loop.judged.bradley_terry import train_judges
+from rlexp.loop.judged.metrics import of_judged
 from rlexp.loop.metrics import Row, of_others
 from rlexp.loop.state import TrainState
 from rlexp.loop.step import train_step
@@ -25,7 +28,7 @@ from rlexp.sweep.run import Run
 from rlexp.sweep.starts import apply_starts
 from rlexp.sweep.threads import Threads
 
-COUNTED = ("tokens", "completions")
+COUNTED = ("tokens", "completions", "verdicts")
 OpenProgress = Callable[[Sequence[Job], int, str], AbstractContextManager]
 
 
@@ -68,11 +71,12 @@ def train_batch(jobs: Sequence[Job], saved: Sequence[Mapping[str, Any]], open_pr
     runs = [Run.open(jobs[i], saved[i]["step"]) for i in order]
     try:
         state = build([run.job.config for run in runs])
+        counts = {name: torch.tensor([saved[i].get(name, 0) for i in order]) for name in COUNTED}
         if saved[0]["step"] >= 0:
             checkpoint.restore(state, [saved[i] for i in order])
         else:
             start(state, runs)
-        counts = {name: torch.tensor([saved[i][name] for i in order]) for name in COUNTED}
+            counts |= fill(state)
         train(state, runs, saved[0]["step"], counts, open_progress)
     except BaseException as error:
         close(runs, error)
@@ -82,8 +86,10 @@ def train_batch(jobs: Sequence[Job], saved: Sequence[Mapping[str, Any]], open_pr
 
 
 def start(state: TrainState, runs: Sequence[Run]) -> None:
-    """Put fresh runs at their starts; a run that does not get there has failed, and only this one."""
+    """Put fresh runs at their starts, train who judges them; where that fails a run has failed, and only this one."""
     problems = apply_starts(state, [run.job.config for run in runs], runs[0].job.starts)
+    if state.judging is not None:
+        problems = [first or second for first, second in zip(problems, train_judges(state), strict=True)]
     for run, problem in zip(runs, problems, strict=True):
         if problem:
             run.fail(RunFailed(problem))
@@ -101,7 +107,8 @@ def close(runs: Sequence[Run], error: BaseException) -> None:
 def train(state: TrainState, runs: Sequence[Run], done: int, counts: Row, open_progress: Callable) -> None:
     """Run the loop from after step ``done``: step, and now and then measure, evaluate, record, save.
 
-    ``counts`` are the tokens and completions that each run has sampled so far; they are counted on in place.
+    ``counts`` are the tokens and completions that each run has sampled so far and the verdicts about them; they are
+    counted on in place.
     """
     config = runs[0].job.config
     clock = Clock(runs[0].last.get("time/total", 0.0))
@@ -152,12 +159,14 @@ def save(state: TrainState, runs: Sequence[Run], step: int, counts: Row) -> None
 
 
 def record(state: TrainState, runs: Sequence[Run], step: int, row: Row, counts: Row, clock: Clock) -> None:
-    """Hand every run that is alive its column of the metrics."""
-    progress = {f"progress/{name}": count for name, count in counts.items()}
+    """Hand every run that is alive its column of the metrics, without those that are of other runs."""
+    sampled = counts | of_judged(state, {"verdicts": counts["verdicts"]})
+    progress = {f"progress/{name}": count for name, count in sampled.items()}
     columns = {name: values.tolist() for name, values in (row | progress).items()}
     elapsed = clock.elapsed()
     times = {"time/total": elapsed, "time/step": elapsed / max(step, 1)}
     for replica, (run, others) in enumerate(zip(runs, of_others(state.blocks), strict=True)):
         if run.alive:
-            own = {name: values[replica] for name, values in columns.items() if name not in others}
+            known = {name: column[replica] for name, column in columns.items() if name not in others}
+            own = {name: value for name, value in known.items() if value is not None}
             run.record(step, own | times)

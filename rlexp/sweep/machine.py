@@ -11,9 +11,12 @@ from torch import nn
 
 from rlexp.config.schema import Config
 from rlexp.core.errors import ConfigError
+from rlexp.core.registry import bind_choice
+from rlexp.loop.data import DATA
 from rlexp.sweep import cgroup
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of mallopt(3), <malloc.h>
+BYTES_A_TOKEN = 17  # of a completion that is kept: the token, two log-probabilities, whether it counts
 LARGEST = 2**31 - 1
 STATES = 5  # numbers a parameter: itself, its gradient, two moments, the reference
 PASSES = 3  # numbers a value of a layer while it trains: itself, its gradient, a temporary
@@ -77,4 +80,7 @@ def bytes_a_run(policy: nn.Module, config: Config, prompt_length: int, cap: int)
     trained = sampled * (1 + PASSES / config.minibatches)  # the forward_cache of all, the pass of a minibatch
     evaluated = config.eval.prompts * (prompt_length + config.eval.samples * cap)
     parameters = sum(parameter[0].numel() for parameter in policy.parameters())
-    return 4.0 * (STATES * parameters + values * (trained + evaluated))
+    data = bind_choice(DATA, config.data)()
+    groups = data.slots * data.sampled(config.group_size.prompts)
+    held = groups * (8 * prompt_length + BYTES_A_TOKEN * config.group_size.completions * cap)
+    return 4.0 * (STATES * parameters + values * (trained + evaluated)) + held

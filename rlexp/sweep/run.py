@@ -13,7 +13,7 @@ from rlexp.record.loggers import LOGGERS
 from rlexp.sweep.job import Job
 
 LOG = logging.getLogger(__name__)
-HEALTH = ("loss/total", "optim/grad_norm")
+HEALTH = ("loss/total", "optim/grad_norm", "value/loss")
 
 
 @dataclass

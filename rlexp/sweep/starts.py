@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlexp.config.schema import Config
 from rlexp.core.registry import bind_choice, call_with, requested_names
@@ -29,7 +29,7 @@ Weights = dict[str, Tensor]
 
 @torch.no_grad()
 def apply_starts(state: TrainState, configs: Sequence[Config], folder: Path | None) -> list[str]:
-    """Give every run of a fresh state its start, its reference too; return what went wrong for each, or "".
+    """Give every run of a fresh state its start, reference and critic too; return what went wrong for each, or "".
 
     Starts are read from ``folder`` and written there; None keeps nothing.
     """
@@ -44,11 +44,18 @@ def apply_starts(state: TrainState, configs: Sequence[Config], folder: Path | No
             weights[key], problems[key] = trained, problem
             if not problem:
                 save(folder, key, trained)
+    networks = [state.networks[name].module for name in ("policy", "reference", "critic") if name in state.networks]
     for replica, key in enumerate(keys):
-        for policy in (state.policy, state.reference) if key in wanted else ():
-            for name, parameter in policy.named_parameters():
-                parameter[replica] = weights[key][name]
+        for network in networks if key in wanted else ():
+            put(network, replica, weights[key])
     return [problems.get(key, "") for key in keys]
+
+
+def put(network: nn.Module, replica: int, weights: Weights) -> None:
+    """Give a replica of a network the weights of a start; a critic keeps its head, which has another shape."""
+    for name, parameter in network.named_parameters():
+        if parameter.shape[1:] == weights[name].shape:
+            parameter[replica] = weights[name]
 
 
 @torch.enable_grad()

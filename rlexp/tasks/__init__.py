@@ -1,11 +1,25 @@
 """Synthetic tasks: prompts, verifiers, reward components; ``task`` says what the rest of the package asks of them."""
 
+from rlexp.tasks.bandit import Bandit
+from rlexp.tasks.categorical import Categorical
+from rlexp.tasks.enumerable import Enumerable
+from rlexp.tasks.length_world import LengthWorld
 from rlexp.tasks.scoring import total_reward
 from rlexp.tasks.sort import Sort
 from rlexp.tasks.sort_lecture import SortLecture
 from rlexp.tasks.task import Scores, Task
-from rlexp.tasks.token_preference import TokenPreference
+from rlexp.tasks.token_preference import TokenPreference, TokenPreferenceDense
+from rlexp.tasks.world import World
 
-TASKS = {"sort": Sort, "sort_lecture": SortLecture, "token_preference": TokenPreference}
+TASKS = {
+    "sort": Sort,
+    "sort_lecture": SortLecture,
+    "token_preference": TokenPreference,
+    "token_preference_dense": TokenPreferenceDense,
+    "bandit": Bandit,
+    "length_world": LengthWorld,
+    "enumerable": Enumerable,
+    "categorical": Categorical,
+}
 
-__all__ = ["TASKS", "Scores", "Task", "total_reward"]
+__all__ = ["TASKS", "Scores", "Task", "World", "total_reward"]

@@ -23,11 +23,13 @@ class Scores(NamedTuple):
 
     ``components`` are parts of the reward by name, NaN where one does not apply; ``correct`` says whether a completion
     is right. ``token_rewards`` are rewards of single tokens, None where the task judges completions as wholes.
+    ``quality`` grades completions as −1, 0 or 1; None where a completion is right or wrong and no more.
     """
 
     components: dict[str, PerCompletion]
     correct: CompletionMask
     token_rewards: PerToken | None = None
+    quality: PerCompletion | None = None
 
 
 @runtime_checkable

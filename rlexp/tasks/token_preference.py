@@ -83,4 +83,19 @@ class TokenPreference:
         """Judge completions ``[R, P, G, T]``."""
         share = (completions < self.low).float().mean(-1)
         ternary = (share < self.good).float() - (share > self.bad).float()
-        return Scores({"ternary": ternary, "share": 1 - share}, ternary > 0)
+        return Scores({"ternary": ternary, "share": 1 - share}, ternary > 0, quality=ternary)
+
+
+class TokenPreferenceDense(TokenPreference):
+    """The same, and each token is paid when it is written: ``share`` by the tokens, ``ternary`` at the last one.
+
+    A token that is not low has weight / ``cap`` of ``share``; the tokens of a completion add up to its reward. Who
+    looks at rewards of completions sees no difference to ``token_preference``.
+    """
+
+    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
+        """Judge completions ``[R, P, G, T]`` and their tokens."""
+        scores = super().score(prompts, completions, mask, finished)
+        paid = (completions >= self.low).float() * (self.weights["share"] / self.cap)
+        paid[..., -1] += self.weights["ternary"] * scores.components["ternary"]
+        return scores._replace(token_rewards=paid)

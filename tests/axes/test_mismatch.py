@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from axis_choices import CLOSE, bind, choices, numbers, same_bits
 from plain_step import Recipe
-from policies import policy_of, preference_task, prompts_of, sort_task
+from policies import OF_ANY_TASK, policy_of, preference_task, prompts_of, sort_task
 from toy_state import make_state, variant
 
 from rlexp.core.streams import Purpose, normals, uniforms
@@ -18,7 +18,6 @@ from rlexp.loop import sampling, step
 from rlexp.loop.rollout import sample
 from rlexp.loop.sampling import sample_distorted
 from rlexp.loop.step import train_step
-from rlexp.models import MODELS
 from rlexp.models.policy import gather_log_probs
 
 SEEDS = (3, 8, 5)
@@ -64,7 +63,7 @@ def test_a_bf16_sampler_keeps_eight_bits():
 
 
 @pytest.mark.parametrize("task", [sort_task(), preference_task()], ids=["ends", "full"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", OF_ANY_TASK)
 def test_tokens_come_from_the_sampler_and_old_log_probs_from_the_policy(name, task):
     policy, (prompts, noise, temperature) = policy_of(name, SEEDS, task), given(task)
 

@@ -23,8 +23,8 @@ def close(actual, expected) -> bool:
 
 
 def in_another_unit(offered, scale):
-    """What is remembered of rewards, and the greedy reward, in the unit of the scaled rewards."""
-    unit = {name: scale * offered[name] for name in ("greedy_rewards", "reward_average")}
+    """What is remembered of rewards, the greedy reward and the critic's values, in the unit of the scaled rewards."""
+    unit = {name: scale * offered[name] for name in ("greedy_rewards", "reward_average", "values")}
     number, mean, squares, smallest, largest = offered["reward_moments"].unbind(-1)
     moments = number, scale * mean, scale**2 * squares, scale * smallest, scale * largest
     return unit | {"reward_moments": torch.stack(moments, -1)}

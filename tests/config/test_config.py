@@ -117,9 +117,12 @@ def test_a_wrong_value_is_one_line_with_the_key_and_what_is_allowed(override, li
 
 def test_a_group_of_one_is_refused_where_it_would_mean_no_gradient(norm_choice):
     """Which norms these are is checked in test_norm_laws."""
-    overrides = ["group_size.completions=1", f"norm={norm_choice.label}"]
+    chosen = f"norm={norm_choice.label}"
+    overrides = ["group_size.completions=1", chosen, *BESIDE.get(chosen, [])]
     if facts_of(norm_choice).compares == "group":
         assert problems(*overrides)[0].startswith(f"norm={norm_choice.name}: compares a completion with others")
+    elif norm_choice.name in ("rwr", "best_of_n"):
+        assert problems(*overrides)[0].startswith(f"norm={norm_choice.name}: chooses among the completions of a group")
     else:
         read(values(*overrides))
     if facts_of(norm_choice).compares == "batch":

@@ -65,6 +65,7 @@ RECIPES = {
         (8, 0.0),
     ),
     "opo": ("none", ALL, ("opo",), NAIVE, "token", NO_KL, (1, 0.0)),
+    "ppo": ("none", ALL, ("gae_whitened", 1.0, 0.95, 0.0, 1e-8, 1), SYMMETRIC, "token", NO_KL, (8, 0.01)),
     "prime_rl": (
         "none",
         ("none", "zero_variance"),
@@ -152,9 +153,9 @@ def test_presets_whose_samplers_are_corrected():
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_command_line_wins_over_a_recipe_on_every_axis(preset):
-    """With choices that no recipe has."""
+    """With choices that no recipe has; the norm among them asks for no critic."""
     choices = ("length_cost", "overlong_both", "max", "scheduled", "prompt", "k2_corrected")
-    chosen = [f"{axis}={choice}" for axis, choice in zip(AXES, choices, strict=True)]
+    chosen = ["critic=none", *(f"{axis}={choice}" for axis, choice in zip(AXES, choices, strict=True))]
     config, expected = compose(f"preset={preset}", *chosen), compose(*chosen)
     assert all(getattr(config, axis) == getattr(expected, axis) for axis in AXES if axis != "kl")
     assert (config.kl.name, config.kl.coef) == (expected.kl.name, expected.kl.coef)

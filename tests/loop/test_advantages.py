@@ -15,7 +15,6 @@ from toy_state import GROUP, Toy, make_state, plain, variant
 from rlexp.core.masked import per_token
 from rlexp.loop.dynamic_sampling import sample_groups
 from rlexp.loop.requested import requested_tensors
-from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.step import train_step, weigh
 
@@ -213,5 +212,5 @@ def test_nothing_is_made_that_no_variant_asks_for():
 
 def made(state, at, groups):
     """What is made for the variants' functions beyond the rollout, but for the reference's log-probabilities."""
-    tensors = requested_tensors(state, at, groups, score(state, groups.rollout), None)
+    tensors = requested_tensors(state, at, groups, None)
     return {name: values for name, values in tensors.items() if name not in {*state.memory, "ref_log_probs"}}

@@ -26,7 +26,7 @@ def test_rewards_by_component_without_those_that_do_not_apply():
     second[1] = math.nan
     total[0, 0] = math.nan
     shaped = total - 0.3
-    row = metrics.reward_metrics(Rewards(total, {"a": first, "b": second}, first > 0, None), shaped)
+    row = metrics.reward_metrics(Rewards(total, {"a": first, "b": second}, first > 0, None, total), shaped)
     check(
         row,
         {
@@ -57,9 +57,14 @@ def share_of_groups(rewards: Tensor, holds) -> float:
     return sum(holds(group[0]) for group in flat) / len(rewards)
 
 
+def bounds(*worst_and_best):
+    """The same for all runs."""
+    return torch.tensor(worst_and_best).unsqueeze(-1)
+
+
 def test_groups_without_variance_are_worst_best_or_between():
     rewards = groups()
-    row = metrics.group_metrics(rewards, (-1.0, 2.0))
+    row = metrics.group_metrics(rewards, bounds(-1.0, 2.0))
     check(
         row,
         {
@@ -77,11 +82,11 @@ def test_groups_without_variance_are_worst_best_or_between():
 def test_a_flat_group_whose_mean_is_rounded_is_still_the_best():
     """Eight float32 rewards of 0.7 have a mean of 0.70000005."""
     rewards = torch.full((1, 1, 8), 0.7, dtype=torch.float32)
-    assert metrics.group_metrics(rewards, (0.0, 0.7))["groups/all_best"] == 1
+    assert metrics.group_metrics(rewards, bounds(0.0, 0.7))["groups/all_best"] == 1
 
 
 def test_a_group_without_any_reward_is_neither_worst_nor_best():
-    row = metrics.group_metrics(torch.full((1, 1, 4), math.nan), (0.0, 1.0))
+    row = metrics.group_metrics(torch.full((1, 1, 4), math.nan), bounds(0.0, 1.0))
     assert {name: value.item() for name, value in row.items()} == {
         "groups/zero_variance": 1,
         "groups/all_worst": 0,

@@ -12,6 +12,8 @@ from toy_state import GROUP, PROMPTS, Toy, make_state, variant
 from rlexp.axes import agg, clip, filter, kl, mismatch, norm, shaping, teacher
 from rlexp.loop.state import Network
 from rlexp.loop.step import train_step
+from rlexp.models import GRU
+from rlexp.models.layers import Init
 
 # What stands for each axis in a variant, and what its function returns for tensors of a step.
 FUNCTIONS = {
@@ -26,6 +28,7 @@ FUNCTIONS = {
     "kl": (kl, lambda given: given["log_probs"] - given["ref_log_probs"]),
 }
 SIZES = {"prompts": PROMPTS, "group": GROUP, "time": Toy.cap, "components": 2, "length": Toy.prompt_length}
+SIZES["places"] = Toy.cap + 1
 
 
 def asking_for(names, answer):
@@ -46,6 +49,7 @@ def test_what_is_offered_is_there(place):
     listening = replace(variant(recipe), **{place: function})
     state = make_state([(variant(recipe), 1), (listening, 1)], [0, 1], dtype=torch.float32)
     state.networks["teacher"] = Network(state.reference)
+    state.networks["critic"] = Network(GRU(Init([0, 1]), Toy(), 1, hidden=2, layers=1))
     train_step(state, 1, False)
     assert set(given) == set(names)
     for name in names:

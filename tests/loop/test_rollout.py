@@ -8,19 +8,18 @@ import pytest
 import reference_tasks
 import torch
 import torch.nn.functional as F
-from policies import Fixed, policy_of, preference_task, prompts_of, sort_task
+from policies import OF_ANY_TASK, Fixed, policy_of, preference_task, prompts_of, sort_task
 from scipy import stats
 from torch.testing import assert_close
 
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop.rollout import Rollout, inverse_cdf, most_likely, sample
-from rlexp.models import MODELS
 
 SORT, PREFERENCE = sort_task(), preference_task()
 SEEDS = (3, 8, 5)
 # Rounding of float32 log-probabilities of order ten, of two ways to add up the same products.
 ROUNDED = dict(rtol=1e-5, atol=1e-5)
-every_model = pytest.mark.parametrize("name", MODELS)
+every_model = pytest.mark.parametrize("name", OF_ANY_TASK)
 
 
 def noise(task, prompts: int, group: int, seeds=SEEDS) -> torch.Tensor:

@@ -188,14 +188,17 @@ def test_the_reference_stays_where_it_is():
     assert all(parameter.grad is None for parameter in both.reference.parameters())
 
 
+COUNTS = {"tokens", "completions", "verdicts"}
+
+
 @pytest.mark.parametrize("name", ["default", "kl_in_reward", "mixed"])
 def test_measuring_changes_no_bit(name):
     measured, blind = runs(RECIPES[name]), runs(RECIPES[name])
     for at in range(1, STEPS + 1):
         row = train_step(measured, at, True)
-        assert set(train_step(blind, at, False)) == {"tokens", "completions"}
+        assert set(train_step(blind, at, False)) == COUNTS
     assert all(torch.equal(a, b) for a, b in zip(parameters(measured.policy), parameters(blind.policy), strict=True))
-    assert len(row) > len({"tokens", "completions"})
+    assert len(row) > len(COUNTS)
 
 
 def test_tokens_are_those_sampled_filtered_ones_included(seen):

@@ -7,16 +7,25 @@ import reference_models
 import torch
 import torch.nn.functional as F
 from axis_choices import CLOSE
-from policies import completions_of, example, policy_of, preference_task, prompts_of, shaken, sort_task, threads  # noqa: F401
+from policies import (  # noqa: F401
+    OF_ANY_TASK,
+    completions_of,
+    example,
+    policy_of,
+    preference_task,
+    prompts_of,
+    shaken,
+    sort_task,
+    threads,
+)
 from torch.testing import assert_close
 
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop.rollout import sample
-from rlexp.models import MODELS
 from rlexp.models.layers import Embedding, Init, Linear, Projection
 
 TASKS = {"padded": sort_task(), "fixed": preference_task()}
-every_model = pytest.mark.parametrize("name", MODELS)
+every_model = pytest.mark.parametrize("name", OF_ANY_TASK)
 causal_model = pytest.mark.parametrize("name", ["gru", "transformer", "transformer_plain"])
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
 

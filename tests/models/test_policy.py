@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 from axis_choices import CLOSE
-from policies import example, policy_of, preference_task, prompts_of, sort_task
+from policies import OF_ANY_TASK, example, policy_of, preference_task, prompts_of, sort_task
 from torch.testing import assert_close
 
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop.rollout import sample
-from rlexp.models import MODELS
 from rlexp.models.policy import ForwardCache, Policy, entropy
 
 TASKS = {"padded": sort_task(), "fixed": preference_task()}
 TEMPERATURE = torch.tensor([0.7, 1.3], dtype=torch.float64)
-every_model = pytest.mark.parametrize("name", MODELS)
+every_model = pytest.mark.parametrize("name", OF_ANY_TASK)
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from command import command  # noqa: F401 (a fixture)
-from small_runs import SHORT, SMALL, rows, with_choice
+from small_runs import SHORT, SMALL, rows, values
 
-from rlexp.axes import clip, entropy_control
+from rlexp.axes.clip.preference import dpo, ipo
+from rlexp.axes.entropy_control import adaptive
+from rlexp.config.schema import read
 from rlexp.core.facts import facts_of
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
@@ -17,12 +19,15 @@ from rlexp.sweep.job import Job
 pytestmark = pytest.mark.slow  # whole runs
 
 DOC = Path(__file__).parents[2] / "docs" / "metrics.md"
-SECTIONS = {"Run", "Rollout", "Updates", "Choices", "Evaluation"}
+SECTIONS = {"Run", "Rollout", "Updates", "Critic", "Choices", "Evaluation", "Judged runs", "Worlds"}
 KS = [1, 3]
 COMPONENTS = {
     "task=sort": ("exact", "graded", "lecture", "multiset", "format"),
     "task=token_preference": ("ternary", "share"),
+    "task=bandit": ("easy", "hard", "impossible"),
 }
+CRITIC = "critic=value norm=gae_whitened"
+WORLDS = [COMPONENTS["task=bandit"]]
 STEPS, LOG_EVERY, EVAL_EVERY = 5, 2, 4
 # A mean is not exactly what its parts, rounded to float32 each, add up to.
 ROUNDING = 1e-6
@@ -44,15 +49,16 @@ def keys(section: str, components=()) -> set[str]:
     names = [cells[0].strip(" |`") for cells in documented()[section]]
     assert len(names) == len(set(names))
     spelled = {name.replace("<component>", component) for name in names for component in components or [""]}
-    return {name.replace("<k>", str(k)) for name in spelled for k in KS}
+    numbered = {name.replace("<q>", str(q)) for name in spelled for q in range(1, 5)}
+    return {name.replace("<k>", str(k)) for name in numbered for k in KS}
 
 
-@pytest.fixture(params=COMPONENTS)
+@pytest.fixture(params=[*COMPONENTS, CRITIC])
 def lines(request, command, tmp_path):  # noqa: F811
     """Return the components of a task and the lines of a short run of it."""
     result = command(
         "preset=tiny",
-        request.param,
+        *request.param.split(),
         f"steps={STEPS}",
         f"log_every={LOG_EVERY}",
         f"eval={{every: {EVAL_EVERY}, prompts: 4, samples: 3, ks: {KS}}}",
@@ -61,12 +67,15 @@ def lines(request, command, tmp_path):  # noqa: F811
     )
     assert result.code == 0, result.err
     text = (tmp_path / "run" / "metrics.jsonl").read_text()
-    return COMPONENTS[request.param], [json.loads(line) for line in text.splitlines()]
+    return request.param, [json.loads(line) for line in text.splitlines()]
 
 
 def test_the_keys_of_every_line_are_those_documented_for_it(lines):
-    components, rows = lines
+    chosen, rows = lines
+    components = COMPONENTS.get(chosen, COMPONENTS["task=sort"])
     run, rollout, updates, evaluation = (keys(s, components) for s in ("Run", "Rollout", "Updates", "Evaluation"))
+    updates |= keys("Critic") if chosen == CRITIC else set()
+    evaluation |= keys("Worlds", components) if components in WORLDS else set()
     expected = {
         0: run | evaluation,
         2: run | rollout | updates,
@@ -76,26 +85,32 @@ def test_the_keys_of_every_line_are_those_documented_for_it(lines):
     assert {row["step"]: set(row) for row in rows} == expected
 
 
-def own_keys(config) -> set[str]:
-    """Return the keys that runs of a config have beside those of the default run."""
-    chosen = clip.FUNCTIONS[config.clip.name], entropy_control.FUNCTIONS[config.entropy_control.name]
-    stopped = {"kl/stopped"} if config.kl_stop else set()
-    return {name for function in chosen for name in facts_of(function).measures} | stopped
+CHOICES = {
+    "default": (),
+    "clip=dpo": set(facts_of(dpo).measures),
+    "clip=ipo": set(facts_of(ipo).measures),
+    "entropy_control=adaptive": set(facts_of(adaptive).measures),
+    "kl_stop=0.1": {"kl/stopped"},
+    "data=stale": {"data/age"},
+    "data=replay": {"data/age"},
+    "data=offline": {"data/age"},
+}
 
 
 def test_the_keys_of_choices_are_those_documented(tmp_path):
     """Runs of one batch have their own keys each."""
-    configs = {name: with_choice("clip", name, *SHORT, *SMALL) for name in ("symmetric", "dpo", "ipo")}
-    configs["stopped"] = with_choice("clip", "symmetric", *SHORT, *SMALL, "kl_stop=0.1")
-    configs["adaptive"] = with_choice("entropy_control", "adaptive", *SHORT, *SMALL)
-    jobs = [Job(config, tmp_path / name, name, name) for name, config in configs.items()]
+    jobs = [
+        Job(read(values(*SHORT, *SMALL, *name.replace("default", "").split())), tmp_path / name, name, name)
+        for name in CHOICES
+    ]
     for job in jobs:
         job.folder.mkdir()
-    train_jobs(jobs)
+    train_jobs(jobs[:5])
+    for job in jobs[5:]:
+        train_jobs([job])
     found = {job.name: rows(job.folder)[-1].keys() for job in jobs}
-    for name, config in configs.items():
-        assert found[name] - found["symmetric"] == own_keys(config)
-    assert set().union(*map(own_keys, configs.values())) == keys("Choices")
+    assert {name: each - found["default"] for name, each in found.items()} == {name: {*CHOICES[name]} for name in found}
+    assert set().union(*CHOICES.values()) == keys("Choices")
 
 
 def test_the_numbers_are_what_the_page_says_of_them(lines):
@@ -112,6 +127,32 @@ def test_the_numbers_are_what_the_page_says_of_them(lines):
         assert 0 <= row["clip/low"] + row["clip/high"] <= 1
         tokens = row["progress/tokens"] / row["progress/completions"]
         assert math.isfinite(tokens) and tokens > 0
+
+
+SHORT_TRAINING = ["reward.model.members=2", "reward.model.pairs=32", "reward.model.updates=2"]
+
+
+@pytest.mark.parametrize("choice", [["reward=prm"], ["reward=ensemble_mean", *SHORT_TRAINING]], ids=" ".join)
+def test_a_judged_run_has_the_keys_of_its_section_too(command, tmp_path, choice):  # noqa: F811
+    result = command(
+        "preset=tiny",
+        *choice,
+        "steps=2",
+        "log_every=1",
+        f"eval={{every: 2, prompts: 4, samples: 3, ks: {KS}}}",
+        "logger=none",
+        "hydra.run.dir=run",
+    )
+    assert result.code == 0, result.err
+    rows = [set(json.loads(line)) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    others = [keys(s, COMPONENTS["task=sort"]) for s in ("Run", "Rollout", "Updates", "Evaluation")]
+    run, rollout, updates, evaluation = others
+    own = keys("Judged runs") - ({"judge/disagreement"} if len(choice) == 1 else set())
+    of_evaluation = {key for key in own if key.startswith("eval/")}
+    of_rollout = own - of_evaluation - {key for key in own if key.startswith("progress/")}
+    assert rows[0] == run | evaluation | own - of_rollout
+    assert rows[1] == run | rollout | updates | own - of_evaluation
+    assert rows[2] == run | rollout | updates | evaluation | own
 
 
 def test_every_row_is_complete():

@@ -19,6 +19,7 @@ import reference_kl
 import reference_norm
 import reference_norm_pass_at_k
 import reference_norm_token
+import reference_reward
 import reference_shaping
 from reference_agg import AGG
 from reference_mismatch import MISMATCH, SAMPLER
@@ -46,6 +47,7 @@ REFERENCES: dict[str, dict[str, Callable]] = {
     "sampler": SAMPLER,
     "mismatch": MISMATCH,
     "kl": reference_kl.VALUES,
+    "reward": reference_reward.FUNCTIONS,
     "shaping": reference_shaping.FUNCTIONS,
     "filter": reference_filter.FUNCTIONS,
 }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+
+NAN = float("nan")
 
 
 def until_end(completion: list[int], end: int) -> tuple[list[int], bool]:
@@ -71,4 +74,48 @@ def token_preference(task, prompt: list[int], completion: list[int]) -> dict[str
     return {"ternary": ternary, "share": 1 - share, "correct": ternary == 1.0}
 
 
-SCORES = {"sort": sort, "sort_lecture": sort_lecture, "token_preference": token_preference}
+def bandit(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    question = prompt[0] - task.actions
+    kinds = ["easy"] * task.easy + ["hard"] * task.hard + ["impossible"] * task.impossible
+    count = {"easy": task.easy_right, "hard": task.hard_right, "impossible": 0}[kinds[question]]
+    correct = completion[0] in [(5 * question + j) % task.actions for j in range(count)]
+    parts = {kind: float(correct) if kind == kinds[question] else NAN for kind in ("easy", "hard", "impossible")}
+    return parts | {"correct": correct}
+
+
+def length_world(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    right = completion[0] == 0
+    return {"right": float(right), "exact": float(right and task.end in completion), "correct": right}
+
+
+def enumerable(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    """Strings are looked up by their place in the order of all; those with another token are the worst."""
+    legal = max(completion) < task.symbols
+    number = sum(token * task.symbols**place for place, token in enumerate(reversed(completion)))
+    tables = {"gold": task.rewards.gold.tolist(), "proxy": task.rewards.proxy.tolist()}
+    parts = {name: table[number] if legal else min(table) for name, table in tables.items()}
+    return parts | {"correct": legal and parts["gold"] >= task.good}
+
+
+def categorical(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    (answer,) = completion
+    worth = dict(enumerate(task.rewards)).get(answer, min(task.rewards))
+    return {"worth": worth, "correct": answer < len(task.rewards) and worth == max(task.rewards)}
+
+
+SCORES = {
+    "sort": sort,
+    "sort_lecture": sort_lecture,
+    "token_preference": token_preference,
+    "token_preference_dense": token_preference,
+    "bandit": bandit,
+    "length_world": length_world,
+    "enumerable": enumerable,
+    "categorical": categorical,
+}
+WORLDS = ["bandit", "length_world", "enumerable", "categorical"]
+
+
+def name_of(task) -> str:
+    """`LengthWorld()` → `length_world`."""
+    return re.sub(r"(?<=.)([A-Z])", r"_\1", type(task).__name__).lower()

@@ -14,11 +14,21 @@ from rlexp.config.schema import Config, read
 SHORT = ["steps=2", "log_every=1", "eval.every=2", "eval.prompts=6", "eval.samples=2", "eval.ks=[1,2]", "logger=none"]
 # What a choice cannot do without, or would take long without.
 BESIDE = {
+    "critic=ppo": ["norm=gae"],
+    "critic=value": ["norm=gae"],
+    "norm=gae": ["critic=value"],
+    "norm=gae_whitened": ["critic=value"],
+    "norm=value_baseline": ["critic=value"],
     "kl_control=adaptive": ["kl=k1"],
     "kl_control=ziegler": ["kl=k1"],
+    **{
+        f"reward={judge}": ["reward.model.pairs=16", "reward.model.updates=2"]
+        for judge in ("learned", "ensemble_mean", "ensemble_minimum", "ensemble_bound")
+    },
     "start=sft": ["start.accuracy=0.01"],
     "start=sharpened": ["start.accuracy=0.01"],
     "start=flattened": ["start.accuracy=0.01"],
+    "model=tabular": ["task=bandit"],
     "preset=openrlhf": ["minibatches=4"],  # eight of them need as many prompts
     "preset=prorl_v2": ["minibatches=4"],
 }

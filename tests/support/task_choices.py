@@ -9,7 +9,11 @@ from policies import preference_task, sort_task
 from pydantic import TypeAdapter
 
 from rlexp.core.registry import bind_choice, schema
-from rlexp.tasks import TASKS
+from rlexp.tasks import TASKS, World
+from rlexp.tasks.bandit import Bandit
+from rlexp.tasks.categorical import Categorical
+from rlexp.tasks.enumerable import Enumerable
+from rlexp.tasks.length_world import LengthWorld
 from rlexp.tasks.sort_lecture import POINTS, SortLecture
 
 SEEDS = (0, 1, 2)
@@ -25,6 +29,28 @@ def lecture_task(**weights) -> SortLecture:
     return SortLecture(cap=3, weights=dict.fromkeys(POINTS, 1.0) | weights, metric="x", floor=0.0)
 
 
+def bandit(**changes) -> Bandit:
+    weights = dict(easy=0.5, hard=1.0, impossible=0.25)
+    sizes = dict(actions=7, easy=2, hard=3, impossible=2, easy_right=4, hard_right=1)
+    return Bandit(**(sizes | dict(weights=weights, metric="x", floor=0.0) | changes))
+
+
+def length_world(**changes) -> LengthWorld:
+    weights = dict(right=0.5, exact=0.25)
+    sizes = dict(cap=6, right=[0.25, 0.9, 0.5], hazard=0.3, weights=weights, metric="x", floor=0.0)
+    return LengthWorld(**(sizes | changes))
+
+
+def enumerable(**changes) -> Enumerable:
+    weights = dict(gold=0.5, proxy=1.0)
+    sizes = dict(symbols=3, cap=4, world=2, spread=0.7, features=2, good=0.5, weights=weights, metric="x", floor=0.0)
+    return Enumerable(**(sizes | changes))
+
+
+def categorical(**changes) -> Categorical:
+    return Categorical(**(dict(rewards=[0.5, -1.0, 2.0], weights={"worth": 0.5}, metric="x", floor=0.0) | changes))
+
+
 CHOICES = {
     "filler": ("sort", sort_task()),
     "no_filler": ("sort", sort_task(filler=0, alphabet=3, cap=5)),
@@ -33,6 +59,14 @@ CHOICES = {
     "one_item": ("sort", sort_task(longest=1, cap=2)),
     "share": ("token_preference", preference_task(cap=10)),
     "points": ("sort_lecture", lecture_task()),
+    "lengths": ("length_world", length_world()),
+    "strings": ("enumerable", enumerable()),
+    "gold": ("enumerable", enumerable(features=3, symbols=2, cap=6, weights=dict(gold=1.0, proxy=0.0))),
+    "numbers": ("categorical", categorical()),
+    "arms": ("bandit", bandit()),
+    "all_right": ("bandit", bandit(easy=0, impossible=0, hard_right=7)),
 } | {f"conf/{path.stem}": shipped(path) for path in sorted((CONF / "task").glob("*.yaml"))}
 every_task = pytest.mark.parametrize(("name", "task"), CHOICES.values(), ids=CHOICES.keys())
 every_sort = pytest.mark.parametrize("task", [task for name, task in CHOICES.values() if name == "sort"])
+WORLDS = {key: task for key, (_, task) in CHOICES.items() if isinstance(task, World)}
+every_world = pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())

@@ -79,7 +79,8 @@ def start(jobs, folder):
 def crossed(model, tmp_path):
     """A job for every choice of the axes, in changing company, and for a KL, an entropy bonus, refills; two seeds."""
     base = compose(*SHORT, *SMALL, f"model={model}", "minibatches=2", "inner_steps=2")
-    nodes = {axis: [getattr(with_choice(axis, name), axis) for name in choices(axis)] for axis in LOSS}
+    named = {axis: [name for name in choices(axis) if f"{axis}={name}" not in BESIDE] for axis in LOSS}
+    nodes = {axis: [getattr(with_choice(axis, name), axis) for name in names] for axis, names in named.items()}
     rows = range(max(map(len, nodes.values())))
     updates = [{axis: each[row % len(each)] for axis, each in nodes.items()} for row in rows]
     updates += [{"kl": compose("kl=k3").kl}, {"kl": compose("kl=k1", "kl.place=reward").kl}, {"entropy_coef": 0.0}]
@@ -99,6 +100,21 @@ def test_every_choice_of_the_loss_gives_the_same_bits_alone_and_together(tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("model", ["gru", "transformer", "transformer_plain"])
+def test_runs_with_a_critic_have_the_same_bits_alone_and_together(tmp_path, model):
+    """Norms that ask for values, on a task that pays each token, shaped, filtered and with KL in the reward."""
+    common = ["task=token_preference_dense", f"model={model}", "critic=value", "critic.updates=2", "critic.clip=0.1"]
+    variants = {"norm=gae": [], "norm=gae_whitened": ["filter=zero_variance"], "norm=value_baseline": ["kl=k1"]}
+    jobs = [
+        job(tmp_path, *SMALL, *common, "minibatches=2", norm, *more, seed=seed, label=norm)
+        for norm, more in variants.items()
+        for seed in (3, 4)
+    ]
+    assert len({bucket_key(each.config) for each in jobs}) == 1
+    alone_and_together(jobs, tmp_path)
+
+
+@pytest.mark.slow
 def test_every_shaping_and_filter_gives_the_same_bits_alone_and_together(tmp_path):
     base = ["norm=global", "minibatches=2", "kl=k1", "kl.place=reward", "kl.coef=0.1"]
     names = [(axis, name) for axis in ("shaping", "filter") for name in choices(axis)]
@@ -112,8 +128,8 @@ def test_every_shaping_and_filter_gives_the_same_bits_alone_and_together(tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("model", choices("model"))
 def test_threads_change_no_bit(tmp_path, model):
-    task = ["task=sort_lecture", "group_size.completions=5"] if model == "positional" else ["group_size.completions=7"]
-    common = [*task, f"model={model}", "group_size.prompts=6"]
+    task = {"positional": "sort_lecture", "tabular": "bandit"}.get(model, "sort")
+    common = [f"task={task}", "group_size.completions=7", f"model={model}", "group_size.prompts=6"]
     alone = job(tmp_path, *common, "threads=3", label="alone")
     train_jobs([alone])
     for n in (1, 2, 3):

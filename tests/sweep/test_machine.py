@@ -26,6 +26,7 @@ TINY = {
     "transformer": ["model.width=8", "model.heads=2", "model.feedforward=8"],
     "transformer_plain": ["model=transformer_plain", "model.width=8", "model.heads=2", "model.feedforward=8"],
     "positional": ["task=sort_lecture", "model=positional", "model.width=8"],
+    "tabular": ["task=bandit", "model=tabular"],
 }
 
 

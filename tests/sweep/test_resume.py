@@ -50,7 +50,20 @@ def test_resumed_equals_never_stopped(tmp_path, stop_at, never_stopped, number):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "choices",
-    [("filter=dynamic", "filter.refill.rounds=3", "shaping=flips_persistent"), ("filter=top_entropy", "shaping=noise")],
+    [
+        ("filter=dynamic", "filter.refill.rounds=3", "shaping=flips_persistent"),
+        ("filter=top_entropy", "shaping=noise"),
+        ("reward=prm", "filter=dynamic"),
+        (
+            "reward=ensemble_mean",
+            "reward.model.members=2",
+            "reward.model.pairs=16",
+            "reward.model.updates=3",
+            "reward.model.refresh=4",
+            "reward.model.refresh_pairs=4",
+            "reward.model.refresh_updates=2",
+        ),
+    ],
     ids=" ".join,
 )
 def test_noise_and_dynamic_sampling_resume_where_they_stopped(tmp_path, stop_at, choices):

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from policies import preference_task, prompts_of, sort_task
-from task_choices import SEEDS, every_task, lecture_task
+from task_choices import SEEDS, bandit, categorical, enumerable, every_task, lecture_task, length_world
 from toy_state import Toy
 
 from rlexp.tasks import Scores, Task
+from rlexp.tasks.categorical import Categorical
 from rlexp.tasks.sort_lecture import POINTS
 
 
@@ -32,6 +33,13 @@ def test_rewards_of_tokens_are_none_unless_a_task_gives_them():
     assert Scores({}, correct, torch.zeros(1, 2, 3, 4)).token_rewards.shape == (1, 2, 3, 4)
 
 
+WORTH = {"enumerable": "gold", "categorical": "worth"}  # components that are no shares of something
+
+
+def task_best(task) -> float:
+    return max(task.rewards) if isinstance(task, Categorical) else task.rewards.gold.max().item()
+
+
 @every_task
 def test_the_oracle_is_right_and_ends_where_it_should(name, task):
     prompts = prompts_of(task, SEEDS, 40)
@@ -43,12 +51,15 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
     if task.end >= 0:
         assert torch.equal(answers == task.end, places == lengths - 1)
         assert (answers[~mask] == task.pad).all()
-    finished = torch.ones_like(mask[..., :1])
+    finished, possible = torch.ones_like(mask[..., :1]), mask.any(-1, keepdim=True)
     scores = task.score(prompts, answers.unsqueeze(2), mask.unsqueeze(2), finished)
-    assert scores.correct.all()
+    assert torch.equal(scores.correct, possible)
+    if name in WORTH:
+        assert torch.equal(scores.components[WORTH[name]].unique(), torch.tensor([task_best(task)]))
+        return
     best = {"ternary": 1, "distance": 3, "inclusion_ordering": 5, "multiset_ordering": 5}
     for component, values in scores.components.items():
-        assert (values == best.get(component, 1)).all(), component
+        assert (values == best.get(component, 1))[possible & ~values.isnan()].all(), component
 
 
 @pytest.mark.parametrize(
@@ -61,6 +72,16 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
         (preference_task, dict(low=9), "low=9 must be below vocabulary=9"),
         (preference_task, dict(good=0.6), "good=0.6 must not exceed bad=0.5"),
         (preference_task, dict(weights={"share": 1.0}), "weights must name ternary, share"),
+        (bandit, dict(easy=0, hard=0, impossible=0), "easy=0 hard=0 impossible=0 leave no question"),
+        (bandit, dict(easy_right=8), "easy_right=8 must not exceed actions=7"),
+        (length_world, dict(right=[]), r"right=\[\] leaves no question"),
+        (length_world, dict(weights={"right": 1.0}), "weights must name right, exact"),
+        (enumerable, dict(cap=8), "cap=8 makes 6561 strings of 3 symbols; at most 4096"),
+        (enumerable, dict(good=9.0), "good=9.0 is more than any string of world=2 has; at most"),
+        (enumerable, dict(weights={"gold": 1.0}), "weights must name gold, proxy"),
+        (categorical, dict(rewards=[1.0]), "rewards must be 2 to 16 numbers, one for each answer, and are 1"),
+        (categorical, dict(weights={}), "weights must name worth"),
+        (bandit, dict(weights={"hard": 1.0}), "weights must name easy, hard, impossible"),
         (lecture_task, dict(distanc=1.0), "weights must name distance"),
         (lecture_task, dict.fromkeys(POINTS, 0.0), "at least one of them above 0"),
     ],

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from rlexp.worked import DOCUMENTS, __main__, four_pillars, grpo_tcr, lecture17, trl_notes
+from rlexp.worked import DOCUMENTS, __main__, four_pillars, grpo_tcr, lecture17, rl_chapter, trl_notes
 from rlexp.worked.table import cell, show
 
 EXAMPLES = [(name, example) for name, examples in DOCUMENTS.items() for example in examples]
@@ -55,6 +55,14 @@ def test_s2_of_the_lecture():
 def test_s3_4_and_s3_14_of_the_notes():
     assert column(trl_notes.rewards_to_losses(), 3) == pytest.approx([0.94, 0.91, -0.06])
     assert column(trl_notes.losses_to_loss(), 1) == pytest.approx([-0.01031, -0.09261, -0.07717], abs=1e-4)
+
+
+def test_s4_2_s4_9_s4_11_and_s4_15_of_the_chapter():
+    assert [round(row[3], 3) for row in rl_chapter.returns().rows] == [-1.158, -1.158, 1.158]
+    weights = [[round(x, 4) for x in row[2:]] for row in rl_chapter.regression_weights().rows]
+    assert weights == [[0, 0, 0.3155, 0.6845], [0.25] * 4, [0.7112, 0.0963, 0.0963, 0.0963]]
+    preferences = {row[0]: row[1:] for row in rl_chapter.preferences().rows}
+    assert round(preferences["0"][0], 6) == 0.693147 and preferences["5"][2:] == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("question", trl_notes.QUESTIONS)

@@ -20,20 +20,27 @@ Not here: the shrinkage baseline (arXiv 2511.03710). Its abstract combines the m
 weights could not be verified.
 
 The families: means and deviations in ``statistics``, other baselines in ``baseline``, reward components in
-``components``, pass@k in ``pass_at_k``, reward to go in ``token``, statistics of the whole run in ``memory``, weights
-of what is imitated in ``imitation``.
+``components``, pass@k in ``pass_at_k``, reward to go in ``token``, a learned baseline in ``critic``, statistics of the
+whole run in ``memory``, weights of what is imitated in ``imitation``. ``TARGETS`` has what a critic is trained to, for
+the norms that ask for its values.
 """
 
 from __future__ import annotations
 
-from rlexp.axes.norm import baseline, components, imitation, memory, pass_at_k, statistics, token
-from rlexp.axes.offered import KEEP, SAMPLED, SHAPED
+from rlexp.axes.norm import baseline, components, critic, imitation, memory, pass_at_k, statistics, token
+from rlexp.axes.offered import KEEP, SAMPLED, SHAPED, VALUES
 from rlexp.core.offers import Offer
 from rlexp.core.registry import join_families
 from rlexp.core.types import PerToken
 
-FAMILIES = statistics, components, baseline, pass_at_k, token, memory, imitation
+FAMILIES = statistics, components, baseline, pass_at_k, token, critic, memory, imitation
 FUNCTIONS = join_families(FAMILIES, "FUNCTIONS")
 MEMORIES = join_families(FAMILIES, "MEMORIES")
-OFFERED = SAMPLED | SHAPED | KEEP
-OFFERED |= {"token_penalties": Offer(PerToken, "KL in the reward where it is due, 0 without it")}
+TARGETS = join_families(FAMILIES, "TARGETS")
+OFFERED = SAMPLED | SHAPED | KEEP | VALUES
+OFFERED |= {
+    "token_penalties": Offer(PerToken, "KL in the reward where it is due, 0 without it"),
+    "token_rewards": Offer(
+        PerToken, "outcomes where they are due, at the last token unless the task pays each, minus token_penalties"
+    ),
+}

@@ -104,8 +104,9 @@ def negative_rewards(key: str, node: Any, config: Any) -> Iterator[str]:
     lowest, _ = config.reward_range
     if lowest < 0:
         yield (
-            f"{key}={node.name}: divides by the mean reward of a group, but rewards of task={config.task.name} go down "
-            f"to {format_value(lowest)}; where the mean is not positive advantages are 0"
+            f"{key}={node.name}: divides by the mean reward of a group, but rewards of task={config.task.name} "
+            f"reward={config.reward.name} go down to {format_value(lowest)}; where the mean is not positive advantages "
+            "are 0"
         )
 
 

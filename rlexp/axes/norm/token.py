@@ -7,10 +7,9 @@ They take the reward in its two parts: ``outcomes`` ``[*R P G]``, given at the l
 from __future__ import annotations
 
 from torch import Tensor, stack
-from torch.nn.functional import pad
 
 from rlexp.core.facts import facts
-from rlexp.core.masked import GROUP, centred, is_constant, masked_std, masked_sum
+from rlexp.core.masked import GROUP, at_last_token, centred, is_constant, masked_std, masked_sum
 from rlexp.core.types import CompletionMask, Ddof, Discount, PerCompletion, PerToken, Positive, TokenMask
 
 TOKENS, SAME_STEP = (-1, -2, -3), (-2,)
@@ -94,8 +93,7 @@ def optimal_token(
 
 def token_rewards(outcomes: Tensor, token_penalties: Tensor, mask: Tensor) -> Tensor:
     """Outcome at the last token that counts, minus the penalty at each: ``[*R P G T]``."""
-    last = mask & ~pad(mask[..., 1:], (0, 1))
-    return outcomes.unsqueeze(-1).where(last, 0.0) - token_penalties
+    return at_last_token(outcomes, mask) - token_penalties
 
 
 def returns_to_go(rewards: Tensor, gamma: float) -> Tensor:

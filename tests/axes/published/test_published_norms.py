@@ -10,6 +10,7 @@ import math
 
 import pytest
 import torch
+from axis_choices import bind
 from published import TINY, advantages, close, tensor
 
 from rlexp.core.masked import is_constant
@@ -166,3 +167,28 @@ def test_claims_share_of_groups_without_signal():
     right = torch.ones(9, 8, dtype=torch.float64).tril(-1)
     constant = is_constant(right, torch.ones_like(right, dtype=torch.bool), (-1,)).squeeze(-1).double()
     close([float(binomial(p, 8) @ constant) for p in DIFFICULTIES], [0.851, 0.430, 0.058, 0.008, 0.430, 0.851], 3)
+
+
+# ---- a learned baseline
+
+
+def of_one(token_rewards, values, name="gae", finished=True, **knobs):
+    """Advantages of one completion that is all mask; ``values`` has one more entry."""
+    made, known = tensor([[token_rewards]]), tensor([[values]])
+    mask, ended = torch.ones(made.shape, dtype=torch.bool), torch.tensor([[finished]])
+    return bind("norm", name, **knobs)(made, known, mask, ended)[0, 0]
+
+
+def test_s4_4_generalised_advantages():
+    """r = [0, 0, 1], V = [.2, .4, .6], done at the end, γ .99, λ .95; a value after it counts for nothing."""
+    expected = [0.73227, 0.57020, 0.40000]
+    knobs = dict(gamma=0.99, lam=0.95, bootstrap=1.0)
+    close(of_one([0, 0, 1], [0.2, 0.4, 0.6, 9.0], **knobs), expected, 5)
+    close(of_one([0, 0, 1], [0.2, 0.4, 0.6, 0.0], **knobs), expected, 5)
+
+
+def test_error_46_a_limit_of_time_is_no_end():
+    """The source takes every end for one; cut off, the same completion is worth γ · 0.5 more at its last token."""
+    cut = [0, 0, 1], [0.2, 0.4, 0.6, 0.5]
+    close(of_one(*cut, finished=False, gamma=0.99, lam=0.95, bootstrap=1.0)[-1], 0.4 + 0.99 * 0.5, 12)
+    close(of_one(*cut, finished=False, gamma=0.99, lam=0.95, bootstrap=0.0)[-1], 0.4, 12)

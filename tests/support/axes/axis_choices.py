@@ -14,16 +14,19 @@ from omegaconf import OmegaConf
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from rlexp.axes import agg, clip, filter, kl, mismatch, norm, sampler, shaping
+from rlexp.axes import agg, clip, filter, kl, mismatch, norm, reward, sampler, shaping
+from rlexp.axes.reward.voting import NUMBERS
 from rlexp.core.errors import problem_lines
+from rlexp.core.masked import at_last_token
 from rlexp.core.registry import bind_choice, knobs, requested_names, schema
 
 CONF = Path(__file__).parents[3] / "conf"
-MODULES = (shaping, filter, norm, clip, agg, kl, sampler, mismatch)
+MODULES = (reward, shaping, filter, norm, clip, agg, kl, sampler, mismatch)
 MODULE_OF = {module.__name__.rpartition(".")[2]: module for module in MODULES}
 AXES = {name: module.FUNCTIONS for name, module in MODULE_OF.items()}
 CAP = 16  # what ${task.cap} stands for in these tests
-BESIDE_KNOBS = {"kl": {"coef", "place"}, "filter": {"rounds"}}  # keys of a node that its function does not take
+# Keys of a node that its function does not take.
+BESIDE_KNOBS = {"kl": {"coef", "place"}, "filter": {"rounds"}, "reward": {"model"}}
 
 # Rounding of a few dozen float64 operations on numbers of order ten.
 CLOSE = dict(rtol=1e-9, atol=1e-10)
@@ -94,7 +97,7 @@ class Choice:
 
 def settings_of(axis: str, path: Path) -> dict:
     """Read a YAML with its interpolations resolved against a task of ``CAP`` tokens."""
-    tree = OmegaConf.create({"task": {"cap": CAP}, axis: OmegaConf.load(path)})
+    tree = OmegaConf.create({"task": {"cap": CAP, "weights": {}}, axis: OmegaConf.load(path)})
     return OmegaConf.to_container(tree, resolve=True)[axis]
 
 
@@ -158,6 +161,8 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "outcomes": normal(*shape[:-1]),
         "adjustments": normal(*shape[:-1]),
         "token_penalties": 0.1 * normal(*shape),
+        "token_rewards": normal(*shape),
+        "values": normal(*shape[:-1], shape[-1] + 1),
         "greedy_rewards": normal(*shape[:-2], 1),
         "correct": (normal(*shape[:-1]) > 0).to(dtype),
         "components": normal(*shape[:-1], 2),
@@ -173,6 +178,11 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "drawn": normal(*shape[:-1]).frac().abs(),
         "hashed": normal(*shape[:-1]).frac().abs(),
         "entropies": normal(*shape).abs(),
+        "verified": normal(*shape[:-1]),
+        "quality": normal(*shape[:-1]).round().clamp(-1, 1),
+        "vote_draws": torch.rand((*shape[:-1], NUMBERS), generator=random, dtype=torch.float64).to(dtype),
+        "vote_hashes": torch.rand((*shape[:-1], NUMBERS), generator=random, dtype=torch.float64).to(dtype),
+        "proxies": normal(*shape[:-1], 4),
     }
     others = {name: size for name, size in memory_shapes().items() if name not in found}
     return found | {name: 1 + normal(*shape[:-3], *size).abs() for name, size in others.items()}
@@ -193,6 +203,7 @@ def norm_inputs(rewards: torch.Tensor, keep: torch.Tensor) -> dict[str, torch.Te
     offered = same_numbers(*rewards.shape, 5, dtype=rewards.dtype)
     whole = {"rewards": rewards, "outcomes": rewards, "keep": keep, "correct": (rewards > 0).to(rewards.dtype)}
     zeros = {name: torch.zeros_like(offered[name]) for name in ("token_penalties", "adjustments")}
+    zeros["token_rewards"] = at_last_token(rewards, offered["mask"])
     parts = {"components": rewards.unsqueeze(-1), "weights": torch.ones_like(offered["weights"][..., :1])}
     return offered | whole | zeros | parts | {"lengths": offered["mask"].to(rewards.dtype).sum(-1)}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from axis_choices import CONF
 from omegaconf import OmegaConf
-from small_runs import compose, settings
+from small_runs import BESIDE, compose, settings
 
 from rlexp.config.schema import Config, read
 from rlexp.export import openrlhf, trl, verl
@@ -20,6 +20,8 @@ AXES = sorted({part.partition(".")[0] for part in PARTS})
 PRESETS = sorted(f"preset={path.stem}" for path in CONF.glob("preset/*.yaml"))
 CHOICES = sorted(f"{axis}={path.stem}" for axis in AXES for path in CONF.glob(f"{axis}/*.yaml"))
 BUILT_ON_OTHERS = {"start"}  # axes with a YAML that is more than itself
+# The critic that some norms cannot do without, and a norm for it.
+CRITICAL = {choice: beside for choice, beside in BESIDE.items() if choice.startswith(("norm=", "critic="))}
 FRAMEWORKS = {"trl": trl.FRAMEWORK, "verl": verl.FRAMEWORK, "openrlhf": openrlhf.FRAMEWORK}
 
 
@@ -34,7 +36,7 @@ def configured(*overrides: str) -> Config:
         path = CONF / "preset" / f"{choice}.yaml"
         return over_default({name: label for name, label in chosen(path).items() if name not in BUILT_ON_OTHERS}, path)
     if axis in {*AXES, "group_size"} - BUILT_ON_OTHERS and not any("." in key for key, _, _ in others):
-        return over_default({axis: choice}, None, *overrides[1:])
+        return over_default({axis: choice}, None, *overrides[1:], *CRITICAL.get(overrides[0], []))
     return compose(*overrides)
 
 

@@ -18,6 +18,8 @@ from rlexp.loop.variant import Variant
 def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, Tensor]) -> Tensor:
     """Rewards and log-probs to one loss a replica by the code of a training step, the penalty in the loss."""
     variant = Variant(
+        reward=bind("reward", "verifier"),
+        verdicts=0,
         shaping=bind("shaping", "none"),
         filter_loss=bind("filter", "none"),
         filter_statistics=lambda *_: batch["keep"],

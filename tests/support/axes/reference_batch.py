@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from axis_choices import memory_shapes
 
+from rlexp.axes.reward.voting import NUMBERS
+
 R, P, G, T = 3, 4, 4, 6
 LONGEST = 20  # longer than the cap that the tests put in for ${task.cap}
 
@@ -69,6 +71,8 @@ def batch() -> dict[str, np.ndarray]:
         "outcomes": rewards + 0.1,
         "adjustments": np.where(rewards < 0, 0.0, -0.3 * rewards),
         "token_penalties": rng.normal(size=log_probs.shape),
+        "token_rewards": rng.normal(size=log_probs.shape),
+        "values": rng.normal(size=(R, P, G, T + 1)),
         "greedy_rewards": rng.normal(size=(R, P, 1)),
         "correct": (rng.random((R, P, G)) < 0.4).astype(float),
         "components": components(rng, rewards),
@@ -85,6 +89,13 @@ def batch() -> dict[str, np.ndarray]:
         "drawn": luck,
         "hashed": luck,
         "entropies": rng.exponential(size=log_probs.shape).round(2),  # some of them equal
+    }
+    found |= {
+        "verified": np.where(scored, rewards, np.nan),
+        "quality": np.sign(rewards.round()),
+        "vote_draws": rng.random((R, P, G, NUMBERS)),
+        "vote_hashes": rng.random((R, P, G, NUMBERS)),
+        "proxies": rng.normal(size=(R, P, G, 4)),
     }
     others = {name: size for name, size in memory_shapes().items() if name not in found}
     return found | {name: rng.uniform(0.5, 1.5, (R, *size)) for name, size in others.items()}

@@ -75,9 +75,9 @@ def rows(tensor: Tensor) -> Tensor:
 
 def our_loss(config, tensors: dict[str, Tensor], log_probs: Tensor, entropies: Tensor) -> Tensor:
     """The loss of a training step."""
-    names = set(Experience._fields) - {"prompts", "completions"}
+    names = set(Experience._fields) - {"prompts", "completions", "critic"}
     nothing = torch.zeros_like(tensors["mask"], dtype=torch.long)
-    part = Experience(nothing[..., 0, :], nothing, **{name: tensors[name] for name in names})
+    part = Experience(nothing[..., 0, :], nothing, **{name: tensors[name] for name in names}, critic={})
     known = {name: tensors[name] for name in ("mean_tokens", "kl_factor", "progress", "uniforms")}
     return sum(loss_terms(variant(config), log_probs, entropies, part, known).values()).sum()
 

@@ -73,6 +73,8 @@ def variant(recipe: Recipe) -> Variant:
     """Choose the functions that the recipe spells out."""
     filters = {True: bind("filter", "overlong"), False: bind("filter", "none")}
     return Variant(
+        reward=bind("reward", "verifier"),
+        verdicts=0,
         shaping=bind("shaping", "none"),
         filter_loss=filters[recipe.drop_from_loss],
         filter_statistics=filters[recipe.drop_from_statistics],

@@ -1,0 +1,15 @@
+"""The task judges."""
+
+from __future__ import annotations
+
+from rlexp.core.facts import facts
+from rlexp.core.types import PerCompletion
+
+
+@facts(neutral=True)
+def verifier(verified: PerCompletion) -> PerCompletion:
+    """Σ weight · component: the rewards of the task as they are."""
+    return verified
+
+
+FUNCTIONS = {"verifier": verifier}

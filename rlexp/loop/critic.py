@@ -1,0 +1,94 @@
+"""The critic: a network that learns what is still to come, beside the policy and with an optimiser of its own.
+
+It is a network of the sizes of ``model`` with a head of one number (``models/scalar.py``). It begins with the body of
+the policy that training starts from, as in InstructGPT (arXiv 2203.02155, there the body of the reward model) and verl,
+and with a head of its own. ``norm`` asks for its ``values``; ``TARGETS`` of ``axes/norm`` says what it is trained to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from rlexp.core.blocks import minibatches
+from rlexp.core.masked import count, masked_mean, masked_sum
+from rlexp.core.types import PerReplica, PerToken, TokenMask
+from rlexp.loop.state import Critic, Experience, TrainState
+from rlexp.models import scalar
+
+TOKENS = (-1, -2, -3)
+Row = dict[str, Tensor]
+
+
+def none() -> None:
+    """No critic."""
+
+
+CRITICS = {"none": none, "value": Critic}
+
+
+def train_critic(state: TrainState, experience: Experience, measure: bool) -> Row:
+    """Train the critic on a rollout; return its metrics if ``measure``, nothing without a critic."""
+    if state.critic is None:
+        return {}
+    rows = [update(state, part) for part in passes(state, experience)]
+    if not measure:
+        return {}
+    means = {name: torch.stack([row[name] for row in rows]).mean(0) for name in rows[0]}
+    return means | value_metrics(experience)
+
+
+def passes(state: TrainState, experience: Experience) -> Iterator[Experience]:
+    """Yield the minibatches of all passes over a rollout."""
+    for _ in range(state.critic.updates):
+        yield from minibatches(experience, state.prompts, state.minibatches)
+
+
+def update(state: TrainState, part: Experience) -> Row:
+    """One step of the critic's optimiser on a minibatch; return loss and share of clipped values before it."""
+    network, mask = state.networks["critic"], counted(part)
+    values = scalar.values(network.module, part.prompts, part.completions)[..., :-1]
+    old, returns = part.critic["values"], part.critic["returns"]
+    losses, clipped = squared_errors(values, old, returns, state.critic.clip)
+    loss = state.critic.coef * 0.5 * masked_mean(losses, mask, TOKENS).squeeze(TOKENS)
+    loss.sum().backward()
+    norms = network.optimizer.step()
+    share = masked_mean(clipped.to(losses.dtype), mask, TOKENS).squeeze(TOKENS)
+    return {"value/loss": loss.detach(), "value/clipped": share, "value/grad_norm": norms}
+
+
+def squared_errors(values: PerToken, old: PerToken, returns: PerToken, clip: float | None) -> tuple[PerToken, Tensor]:
+    """Return (V − R)², or the larger one of it and that of V kept within ``clip`` of V_old, and where that is larger.
+
+    The gradient is 0 there: V has already moved by ``clip``, and towards R.
+    """
+    errors = (values - returns).square()
+    if clip is None:
+        return errors, torch.zeros_like(errors, dtype=torch.bool)
+    kept = (old + (values - old).clamp(-clip, clip) - returns).square()
+    return torch.maximum(errors, kept), (kept > errors).detach()
+
+
+def counted(part: Experience) -> TokenMask:
+    """Return the tokens that the critic learns from: those in the loss, of completions in the statistics."""
+    return part.mask & part.keep.unsqueeze(-1)
+
+
+def value_metrics(experience: Experience) -> Row:
+    """Mean value before the rollout was learnt from, and the share of the variance of the targets that it explains.
+
+    1 − Var(R − V) / Var(R) over the tokens that count: 1 is perfect, 0 no better than a constant, NaN where all targets
+    are equal.
+    """
+    mask, values, returns = counted(experience), experience.critic["values"], experience.critic["returns"]
+    explained = 1 - variance(returns - values, mask) / variance(returns, mask)
+    mean = masked_sum(values, mask, TOKENS) / count(mask, TOKENS, values.dtype)
+    return {"value/mean": mean.squeeze(TOKENS), "value/explained_variance": explained}
+
+
+def variance(values: Tensor, mask: Tensor) -> PerReplica:
+    """Variance over the tokens that count, ``[R]``."""
+    deviations = values - masked_mean(values, mask, TOKENS)
+    return masked_mean(deviations.square(), mask, TOKENS).squeeze(TOKENS)

@@ -1,0 +1,216 @@
+"""Where the completions of a step come from: the policy as it is, as it was some steps ago, or as it started.
+
+Runs whose data are not fresh have a buffer of K rollouts, ``TrainState.buffer``, ``[R K P ...]``. Rollouts have
+numbers: n has the prompts and the noise of step n. Before the first step the policy of the start samples those up to K
+(``fill``); step s then samples number s + K, if it samples at all, with the policy as it is before its updates. Number
+n lies in slot (n − 1) mod K, in the place of n − K. So step s of stale runs has the prompts that it has in fresh ones.
+
+A rollout is kept as it was sampled: ``old_log_probs`` are those of the policy that sampled it, however long ago that
+was, so that the ratios of a policy loss are to that policy. Rewards, advantages and the log-probabilities of the
+reference are made anew whenever it is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
+
+import torch
+from annotated_types import Ge, Gt, Le, Lt
+from torch import Tensor
+
+from rlexp.core.streams import Purpose
+from rlexp.core.types import NonNegativeInt, PositiveInt
+from rlexp.loop.dynamic_sampling import Groups, sample_groups
+from rlexp.loop.rewards import score
+from rlexp.loop.rollout import Rollout
+from rlexp.loop.state import TrainState
+
+Row = dict[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fresh:
+    """Completions of the policy as it is: on-policy. Source: what all frameworks do unless they are told otherwise."""
+
+    slots: ClassVar[int] = 0
+
+    def sampled(self, prompts: int) -> int:
+        """Return how many groups of a step are sampled anew."""
+        return prompts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stale:
+    """Completions of the policy ``age`` steps ago; in the first ``age`` steps those of the policy of the start.
+
+    The age in updates is ``age`` · inner_steps · minibatches, and 0 is ``data=fresh`` to the bit. What is sampled in
+    the last ``age`` steps is not used. Source: the lag of asynchronous training (Noukhovitch et al., arXiv 2410.18252;
+    AReaL, arXiv 2505.24298, with a bound; M2PO, arXiv 2510.01161, with 256 updates).
+    """
+
+    age: Annotated[int, Ge(0), Le(256)]
+    oracle: ClassVar[int] = 0
+
+    @property
+    def slots(self) -> int:
+        """Rollouts in the buffer."""
+        return self.age
+
+    def sampled(self, prompts: int) -> int:
+        """Return how many groups of a step are sampled anew."""
+        return prompts
+
+    def gather(self, state: TrainState, step: int) -> Groups:
+        """Return the rollout of ``age`` steps ago, and the one that takes its slot."""
+        groups = sample_groups(state, step + self.age)
+        age = torch.full_like(state.temperature, min(step - 1, self.age))
+        return of_old(state, step, slot(state, step), groups._replace(stored=groups.rollout, age=age))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """A share of the step's groups is sampled anew, the others are drawn from those of the last ``capacity`` steps.
+
+    The share is ``fresh`` of the prompts of a step, rounded; the others are drawn without replacement from what the
+    buffer holds, before the step's own groups take the place of the oldest; in the beginning it holds completions of
+    the policy of the start. Fresh and old groups are shuffled, so that every minibatch has some of both. Source:
+    experience replay (Lin, 1992); for language models ReMix (arXiv 2507.06892).
+    """
+
+    capacity: PositiveInt
+    fresh: Annotated[float, Gt(0), Lt(1)]
+    oracle: ClassVar[int] = 0
+
+    @property
+    def slots(self) -> int:
+        """Rollouts in the buffer."""
+        return self.capacity
+
+    def sampled(self, prompts: int) -> int:
+        """Return how many groups of a step are sampled anew."""
+        return round(self.fresh * prompts)
+
+    def gather(self, state: TrainState, step: int) -> Groups:
+        """Return new and old groups, and the new ones for the buffer."""
+        groups = sample_groups(replace(state, prompts=self.sampled(state.prompts)), step + self.capacity)
+        new = groups.rollout.mask.shape[1]
+        chance = state.uniforms(Purpose.REPLAY, step, self.capacity * new)
+        drawn = chance.argsort(dim=-1, stable=True)[:, : state.prompts - new]
+        order = state.uniforms(Purpose.REPLAY, step, state.prompts, round=1).argsort(dim=-1, stable=True)
+        old = (rows(each.flatten(1, 2), drawn) for each in state.buffer)
+        both = (torch.cat(pair, 1) for pair in zip(groups.rollout, old, strict=True))
+        rollout = Rollout(*(rows(each, order) for each in both))
+        numbers = step + (torch.div(drawn, new, rounding_mode="floor") - (step - 1)) % self.capacity
+        ages = (step - (numbers - self.capacity).clamp(min=1)).to(state.temperature)
+        age = ages.sum(-1) / state.prompts
+        return of_old(state, step, rollout, groups._replace(stored=groups.rollout, age=age))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offline:
+    """Completions that the policy of the start sampled, ``batches`` steps' worth of them, used again and again.
+
+    The first ``oracle`` completions of every group are the task's right answer instead, with the log-probabilities
+    that the policy of the start gives it. ``filter.refill`` acts once, on what is sampled: with ``zero_variance`` all
+    groups have a pair to rank. Nothing is sampled during training. Source: DPO's data (arXiv 2305.18290, §4), sampled
+    from the reference and ranked.
+    """
+
+    batches: PositiveInt
+    oracle: NonNegativeInt
+
+    @property
+    def slots(self) -> int:
+        """Rollouts in the buffer."""
+        return self.batches
+
+    def sampled(self, prompts: int) -> int:
+        """Return how many groups of a rollout of the buffer are sampled."""
+        return prompts
+
+    def gather(self, state: TrainState, step: int) -> Groups:
+        """Return the step's rollout of the buffer; nothing is sampled."""
+        none = torch.zeros(len(state.seeds), dtype=torch.long, device=state.temperature.device)
+        age = torch.full_like(state.temperature, step - 1)
+        rollout = slot(state, step)
+        return Groups(rollout, none, none, none, none, None, score(state, rollout, step), none, age=age)
+
+
+def of_old(state: TrainState, step: int, rollout: Rollout, groups: Groups) -> Groups:
+    """Return the groups with another rollout to train on, which is judged where it is used."""
+    return groups._replace(rollout=rollout, rewards=score(state, rollout, step), forward_cache=None)
+
+
+DATA = {"fresh": Fresh, "stale": Stale, "replay": Replay, "offline": Offline}
+
+
+def gather_groups(state: TrainState, step: int) -> Groups:
+    """Return the groups that a step trains on; with a buffer also what is to be put into it, which this does not."""
+    return sample_groups(state, step) if state.buffer is None else state.data.gather(state, step)
+
+
+def rows(tensor: Tensor, chosen: Tensor) -> Tensor:
+    """Return the rows ``[R N]`` of a tensor ``[R P ...]``."""
+    return torch.take_along_dim(tensor, chosen.view(*chosen.shape, *[1] * (tensor.dim() - 2)), 1)
+
+
+def slot(state: TrainState, number: int) -> Rollout:
+    """Return a copy of what the buffer has in the slot of a rollout."""
+    place = (number - 1) % state.data.slots
+    return Rollout(*(each[:, place].clone(memory_format=torch.contiguous_format) for each in state.buffer))
+
+
+def store(state: TrainState, number: int, rollout: Rollout | None) -> None:
+    """Put a rollout into its slot of the buffer; None leaves everything as it is."""
+    for held, new in zip(state.buffer, rollout, strict=True) if rollout is not None else ():
+        held[:, (number - 1) % state.data.slots] = new
+
+
+def empty_buffer(state: TrainState) -> Rollout | None:
+    """Return a buffer without completions, as large as the data of a state need it; None for fresh ones."""
+    if not state.data.slots:
+        return None
+    task, device = state.task, state.temperature.device
+    held = len(state.seeds), state.data.slots, state.data.sampled(state.prompts)
+    tokens = *held, state.group, task.cap
+    log_probs = torch.zeros(tokens, device=device)
+    return Rollout(
+        prompts=torch.zeros(*held, task.prompt_length, dtype=torch.long, device=device),
+        completions=torch.zeros(tokens, dtype=torch.long, device=device),
+        old_log_probs=log_probs,
+        mask=torch.zeros(tokens, dtype=torch.bool, device=device),
+        finished=torch.zeros(tokens[:-1], dtype=torch.bool, device=device),
+        sampler_log_probs=log_probs.clone(),
+    )
+
+
+@torch.no_grad()
+def fill(state: TrainState) -> Row:
+    """Fill the buffer, if there is one, by the policy of a fresh state; return what each run has sampled for it."""
+    row = {name: torch.zeros(len(state.seeds), dtype=torch.long) for name in ("tokens", "completions")}
+    for number in range(1, state.data.slots + 1):
+        groups = sample_groups(replace(state, prompts=state.data.sampled(state.prompts)), number)
+        store(state, number, with_right_answers(state, groups.rollout, state.data.oracle))
+        row["tokens"] += groups.tokens.cpu()
+        row["completions"] += groups.sampled.cpu() * state.group
+    return row
+
+
+def with_right_answers(state: TrainState, rollout: Rollout, number: int) -> Rollout:
+    """Put the task's right answer in the place of the first ``number`` completions of every group."""
+    if not number:
+        return rollout
+    answers, mask = (each.unsqueeze(2) for each in state.task.oracle(rollout.prompts))
+    answers, right = answers.where(mask, max(state.task.pad, 0)), torch.arange(state.group) < number
+    right = right.to(answers.device)
+    log_probs = state.policy.log_probs(rollout.prompts, answers, state.temperature).log_probs.where(mask, 0.0)
+    tokens = right.unsqueeze(-1)
+    return Rollout(
+        prompts=rollout.prompts,
+        completions=answers.where(tokens, rollout.completions),
+        old_log_probs=log_probs.where(tokens, rollout.old_log_probs),
+        mask=mask.where(tokens, rollout.mask),
+        finished=rollout.finished | right,
+        sampler_log_probs=log_probs.where(tokens, rollout.sampler_log_probs),
+    )
