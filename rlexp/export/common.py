@@ -32,6 +32,7 @@ OTHER_OPTIMIZER = when(
     "the critic has an optimizer of its own there, AdamW; here it has that of the policy",
 )
 NO_STOP = when(lambda node, config: config.kl_stop is not None, "updates on a rollout are never stopped there")
+OF_UPDATES = (SHUFFLED, NO_STOP)
 CHECKPOINT = Rule(notes=("start from a checkpoint that was trained so",))
 
 
