@@ -118,6 +118,7 @@ class Config(StrictModel):
     grad_clip: FinitePositive | None
     entropy_coef: FiniteNonNegative
     advantage_clip: FinitePositive | None
+    kl_stop: FinitePositive | None
     temperature: FinitePositive
     log_every: PositiveInt
     checkpoint_every: PositiveInt

@@ -31,6 +31,7 @@ OTHER_OPTIMIZER = when(
     lambda node, config: not config.optimizer.name.startswith("adam"),
     "the critic has an optimizer of its own there, AdamW; here it has that of the policy",
 )
+NO_STOP = when(lambda node, config: config.kl_stop is not None, "updates on a rollout are never stopped there")
 CHECKPOINT = Rule(notes=("start from a checkpoint that was trained so",))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlexp.export.common import CLAMPED, ENDED, POINTLESS, SHUFFLED, WARM_UP, over_common, rounding, stepwise
+from rlexp.export.common import CLAMPED, ENDED, NO_STOP, POINTLESS, SHUFFLED, WARM_UP, over_common, rounding, stepwise
 from rlexp.export.openrlhf_optim import CRITIC, OPTIMIZER, OUT_OF_REACH
 from rlexp.export.rule import NOTHING, Framework, Note, Rule, fixed, kl_in_reward, knob, off_policy, updates, when
 
@@ -91,6 +91,7 @@ RUN = Rule(
             lambda node, config: config.entropy_coef > 0 and config.agg.name not in BY_TOKEN,
             "the entropy bonus is a mean over tokens there, here it is aggregated as the loss",
         ),
+        NO_STOP,
         WARM_UP,
         when(lambda node, config: config.lr_final != 1, "the learning rate falls as a cosine there, here along a line"),
     ],

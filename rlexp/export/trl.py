@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlexp.config.schema import Config
-from rlexp.export.common import NO_BOUND, SHUFFLED, WARM_UP, over_common, rounding
+from rlexp.export.common import NO_BOUND, NO_STOP, SHUFFLED, WARM_UP, over_common, rounding
 from rlexp.export.rule import Framework, Rule, fixed, knob, off_policy, updates, when
 from rlexp.export.trl_clip import CLIP
 
@@ -82,6 +82,7 @@ RUN = Rule(
             "the entropy bonus is a mean over the tokens of each update there",
         ),
         NO_BOUND,
+        NO_STOP,
         WARM_UP,
         when(
             lambda node, config: config.warmup_steps > 0 and config.lr_final != 1,

@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
-from rlexp.export.common import NO_BOUND, POINTLESS, WARM_UP, over_common, stepwise
+from rlexp.export.common import NO_BOUND, NO_STOP, POINTLESS, WARM_UP, over_common, stepwise
 from rlexp.export.rule import Framework, Note, Rule, fixed, knob, updates, when
 from rlexp.export.verl_clip import ACTOR, AGG, CLIP, OUT_OF_REACH, SEQUENCE_MEAN
 from rlexp.export.verl_norm import NORM
@@ -87,6 +87,7 @@ RUN = Rule(
     [
         "learning rate, steps and response length are those of a tiny policy",
         NO_BOUND,
+        NO_STOP,
         WARM_UP,
         when(
             lambda node, config: config.minibatches > 1,

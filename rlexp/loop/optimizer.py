@@ -67,6 +67,10 @@ class Optimizer:
         """Share of the updates of the run that are done."""
         return self.updates / self.schedule.total
 
+    def rows(self, replica: int) -> list[Tensor]:
+        """Return everything of a replica that a step changes: rows of the stacks, not copies."""
+        return [*(p.detach()[replica] for p in self.parameters), *self.kept_of(replica).values()]
+
     @torch.no_grad()
     def step(self) -> Tensor:
         """Apply the gradients, clear them, return their norms before clipping ``[R]``."""

@@ -45,8 +45,8 @@ from rlexp.record.teachers import has_teacher, load_teachers
 from rlexp.sweep.machine import bytes_a_run, compiled, prepare
 from rlexp.tasks import TASKS, Task
 
-LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef", "entropy_control", "optimizer")
-VARIANT = ("reward", "shaping", "filter", "norm", "advantage_clip", "teacher", "sampler", *LOSS)
+LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef", "entropy_control", "kl_stop")
+VARIANT = ("reward", "shaping", "filter", "norm", "advantage_clip", "teacher", "sampler", "optimizer", *LOSS)
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 
@@ -182,6 +182,7 @@ def variant(config: Config) -> Variant:
         value_target=value_target(config),
         entropy_control=bind_choice(entropy_control.FUNCTIONS, config.entropy_control),
         advantage_clip=config.advantage_clip,
+        kl_stop=config.kl_stop,
     )
 
 
