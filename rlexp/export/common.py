@@ -32,6 +32,7 @@ OTHER_OPTIMIZER = when(
     "the critic has an optimizer of its own there, AdamW; here it has that of the policy",
 )
 NO_STOP = when(lambda node, config: config.kl_stop is not None, "updates on a rollout are never stopped there")
+OF_UPDATES = (SHUFFLED, NO_STOP)
 CHECKPOINT = Rule(notes=("start from a checkpoint that was trained so",))
 
 
@@ -60,7 +61,7 @@ COMMON: Table = {
     "reference": {"frozen": NOTHING},
     "entropy_control": {"fixed": NOTHING},
     "sampler": {"exact": NOTHING, "noisy": SIMULATED, "bf16": SIMULATED},
-    "start": {"random": NOTHING, "sft": CHECKPOINT, "scaled": CHECKPOINT},
+    "start": {"random": NOTHING, "sft": CHECKPOINT, "mixture": CHECKPOINT, "scaled": CHECKPOINT},
     "data": {"fresh": NOTHING},
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlexp.export.common import CLAMPED, ENDED, NO_STOP, POINTLESS, SHUFFLED, WARM_UP, over_common, rounding, stepwise
+from rlexp.export.common import CLAMPED, ENDED, OF_UPDATES, POINTLESS, WARM_UP, over_common, rounding, stepwise
 from rlexp.export.openrlhf_optim import CRITIC, OPTIMIZER, OUT_OF_REACH
 from rlexp.export.rule import NOTHING, Framework, Note, Rule, fixed, kl_in_reward, knob, off_policy, updates, when
 
@@ -86,12 +86,11 @@ RUN = Rule(
             lambda node, config: config.advantage_clip is not None and config.norm.name.startswith("reinforce"),
             "--reward.clip_range bounds rewards before they are whitened there",
         ),
-        SHUFFLED,
+        *OF_UPDATES,
         when(
             lambda node, config: config.entropy_coef > 0 and config.agg.name not in BY_TOKEN,
             "the entropy bonus is a mean over tokens there, here it is aggregated as the loss",
         ),
-        NO_STOP,
         WARM_UP,
         when(lambda node, config: config.lr_final != 1, "the learning rate falls as a cosine there, here along a line"),
     ],

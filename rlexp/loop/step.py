@@ -19,7 +19,7 @@ from rlexp.core.memory import apply_updates
 from rlexp.core.registry import call_with, requested_names
 from rlexp.core.streams import Purpose
 from rlexp.core.types import PerCompletion, PerReplica, PerToken, PerVocabulary
-from rlexp.loop import kl_stop, metrics
+from rlexp.loop import metrics
 from rlexp.loop.critic import train_critic
 from rlexp.loop.data import gather_groups, store
 from rlexp.loop.dynamic_sampling import Groups
@@ -28,6 +28,7 @@ from rlexp.loop.judged.metrics import judged_metrics
 from rlexp.loop.requested import requested_tensors
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.state import Experience, TrainState
+from rlexp.loop.updates import kl_stop
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import ForwardCache
 

@@ -12,9 +12,10 @@ from toy_state import make_state, variant
 
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
-from rlexp.loop import kl_stop, step
+from rlexp.loop import step
 from rlexp.loop.metrics import of_others
 from rlexp.loop.step import train_step
+from rlexp.loop.updates import kl_stop
 
 PLAIN = variant(Recipe())
 UPDATES = 6  # of a rollout
