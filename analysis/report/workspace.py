@@ -7,6 +7,9 @@ from analysis.data.load import SweepData, config_section
 
 SECTIONS = {
     "Rewards": ("eval/", "reward/", "gold/", "judge/", "repetition/", "groups/"),
+    "Pairs": ("pairs/",),
+    "Values": ("value/",),
+    "Data": ("data/",),
     "KL": ("kl/",),
     "Entropy": ("policy/",),
     "Lengths": ("length/",),

@@ -174,7 +174,7 @@ def update(
     losses["loss/total"] = sum(losses.values())
     losses["loss/total"].sum().backward()
     row = {"optim/lr": optimizer.schedule.rates(optimizer.updates)}
-    with kl_stop.kept(optimizer.rows, stopped):
+    with kl_stop.kept(optimizer, stopped):
         row["optim/grad_norm"] = optimizer.step()
     if measure:
         row |= {name: loss.detach() for name, loss in losses.items()}

@@ -103,7 +103,23 @@ def categorical(task, prompt: list[int], completion: list[int]) -> dict[str, flo
     return {"worth": worth, "correct": answer < len(task.rewards) and worth == max(task.rewards)}
 
 
+def difficulty_mix(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    items = sorted(x for x in prompt[:-1] if x != task.alphabet)
+    (kind,) = [name for name, count in task.items.items() if count == len(items)]
+    correct = kind != "impossible" and until_end(completion, task.end) == (items, True)
+    return {name: float(correct) if name == kind else NAN for name in task.items} | {"correct": correct}
+
+
+def multi_solution(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    answers = [[a, a + d, a + 2 * d] for a in prompt for d in range(-task.numbers, task.numbers) if d]
+    answers = [answer for answer in answers if set(answer) <= set(prompt)]
+    correct = completion in answers
+    return {"valid": float(correct), "first": float(completion == min(answers)) if correct else NAN, "correct": correct}
+
+
 SCORES = {
+    "difficulty_mix": difficulty_mix,
+    "multi_solution": multi_solution,
     "sort": sort,
     "sort_lecture": sort_lecture,
     "token_preference": token_preference,

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import torch
 from policies import sort_task
-from task_choices import every_sort, every_task, lecture_task
+from task_choices import difficulty_mix, every_sort, every_task, lecture_task, multi_solution
 
 from rlexp.tasks.sort_lecture import PROMPTS
 
@@ -73,3 +73,45 @@ def test_separator_pad_end_and_filler_are_tokens_of_their_own(task):
 def test_lecture_prompts_come_in_turn():
     prompts = lecture_task().prompts(torch.rand(2, 7, 1), held_out=True)
     assert prompts.tolist() == [[list(PROMPTS[p % 3]) for p in range(7)]] * 2
+
+
+def made(task, held_out: bool, count: int = 4000) -> list[list[int]]:
+    return task.prompts(torch.rand(1, count, task.draws, generator=torch.Generator().manual_seed(3)), held_out)[
+        0
+    ].tolist()
+
+
+def items_of(task, prompt: list[int]) -> tuple[int, ...]:
+    return tuple(sorted(x for x in prompt if x < task.alphabet))
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_difficulties_come_in_their_shares(held_out):
+    task = difficulty_mix()
+    found = Counter(len(items_of(task, prompt)) for prompt in made(task, held_out))
+    total = sum(task.shares.values())
+    for name, share in task.shares.items():
+        wanted = share / total
+        error = 4 * (wanted * (1 - wanted) / 4000) ** 0.5
+        assert found[task.items[name]] / 4000 == pytest.approx(wanted, abs=error), name
+    lacking = difficulty_mix(shares=task.shares | {"impossible": 0.0})
+    assert task.items["impossible"] not in {len(items_of(task, prompt)) for prompt in made(lacking, held_out)}
+
+
+def test_a_mix_holds_out_what_sort_does():
+    task = difficulty_mix()
+    training, evaluation = ({items_of(task, prompt) for prompt in made(task, held)} for held in (False, True))
+    assert evaluation and not training & evaluation
+    assert all(sum(items) % task.alphabet == 0 for items in evaluation)
+
+
+def test_sets_of_numbers_have_enough_progressions_and_are_in_one_part_each():
+    task = multi_solution()
+    training, evaluation = ({tuple(p) for p in made(task, held)} for held in (False, True))
+
+    def progressions(chosen):
+        return sum(b - a == c - b for a, b, c in itertools.combinations(chosen, 3))
+
+    every = {c for c in itertools.combinations(range(8), 5) if progressions(c) >= 2}
+    assert training | evaluation == every and not training & evaluation
+    assert len(training) == 3 * len(every) // 4

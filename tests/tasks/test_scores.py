@@ -20,7 +20,7 @@ from rlexp.tasks.sort_lecture import PROMPTS
 # Rounding of float32 numbers of order one.
 ROUNDED = dict(rtol=1e-6, atol=1e-6)
 # Nobody can solve the impossible; with 64 actions nobody may hit, and with all of them right nobody can miss.
-ALIKE = {("bandit", key) for key in ("impossible", "easy", "hard", "correct")}
+ALIKE = {("bandit", key) for key in ("impossible", "easy", "hard", "correct")} | {("difficulty_mix", "impossible")}
 
 
 def written(task, answer: list[int], rng: random.Random) -> list[int]:

@@ -9,15 +9,15 @@ CleanRL's and Stable-Baselines3's PPO with this estimator (the latter stops at 1
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
 
 from rlexp.core.blocks import by_block
 from rlexp.core.masked import masked_mean
 from rlexp.core.types import PerReplica, PerToken, TokenMask
+from rlexp.loop.optimizer import Optimizer
 from rlexp.loop.state import Experience, TrainState
 from rlexp.loop.variant import Variant
 
@@ -51,14 +51,11 @@ def distance_from_old(log_probs: PerToken, old_log_probs: PerToken, mask: TokenM
 
 
 @contextmanager
-def kept(tensors: Sequence[Tensor], stopped: PerReplica | None) -> Iterator[None]:
-    """Leave the rows of stopped runs as they are, whatever happens to the tensors ``[R, ...]`` meanwhile."""
-    rows = [] if stopped is None else stopped.nonzero().squeeze(-1)
-    if not len(rows):
-        yield
-        return
-    before = [tensor.detach()[rows] for tensor in tensors]
+def kept(optimizer: Optimizer, stopped: PerReplica | None) -> Iterator[None]:
+    """Leave the weights of stopped runs, and what their optimiser knows, as they are, whatever happens meanwhile."""
+    replicas = [] if stopped is None else stopped.nonzero().squeeze(-1).tolist()
+    before = {replica: [row.clone() for row in optimizer.rows(replica)] for replica in replicas}
     yield
-    with torch.no_grad():
-        for tensor, values in zip(tensors, before, strict=True):
-            tensor[rows] = values
+    for replica, rows in before.items():
+        for row, values in zip(optimizer.rows(replica), rows, strict=True):
+            row.copy_(values)

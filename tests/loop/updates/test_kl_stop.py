@@ -30,7 +30,7 @@ def runs(*limits, seeds=None):
 
 def weights(state, replica):
     """Everything that an update changes, of one run."""
-    return [tensor.detach()[replica].clone() for tensor in state.optimizer.rows]
+    return [row.clone() for row in state.optimizer.rows(replica)]
 
 
 def same(left, right):
