@@ -11,7 +11,7 @@ SECTIONS = {
     "Values": ("value/",),
     "Data": ("data/",),
     "KL": ("kl/",),
-    "Entropy": ("policy/",),
+    "Entropy": ("policy/", "entropy/"),
     "Lengths": ("length/",),
     "Clipping": ("clip/", "ratio/"),
     "Optimisation": ("optim/", "loss/", "advantage/"),

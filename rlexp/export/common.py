@@ -61,7 +61,7 @@ COMMON: Table = {
     "reference": {"frozen": NOTHING},
     "entropy_control": {"fixed": NOTHING},
     "sampler": {"exact": NOTHING, "noisy": SIMULATED, "bf16": SIMULATED},
-    "start": {"random": NOTHING, "sft": CHECKPOINT, "scaled": CHECKPOINT},
+    "start": {"random": NOTHING, "sft": CHECKPOINT, "mixture": CHECKPOINT, "scaled": CHECKPOINT},
     "data": {"fresh": NOTHING},
 }
 

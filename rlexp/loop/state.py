@@ -134,6 +134,11 @@ class TrainState:
         """Each run's own random numbers in [0, 1) for a purpose at a step, ``[R, *shape]``."""
         return uniforms(self.seeds, purpose, step, shape, self.temperature.device, round)
 
+    @property
+    def judged_at_all(self) -> bool:
+        """Whether somebody else than the task judges any run; asks no device."""
+        return any(variant.judged for variant, _ in self.blocks)
+
     @cached_property
     def judged(self) -> Tensor:
         """Whether somebody else than the task judges a run, bool ``[R]``."""

@@ -25,9 +25,9 @@ class Variant:
     ``reward`` is asked ``verdicts`` times about a completion. ``refill`` keeps or drops whole groups in up to
     ``refill_rounds`` rounds of sampling. ``kl`` enters the loss with the weight ``kl_in_loss`` and the reward with
     ``kl_in_reward``, of which at most one is not 0. ``entropy_control`` makes the weight of the bonus of
-    ``entropy_coef``; ``advantage_clip`` bounds what ``norm`` returns; ``value_target`` is what a critic is trained
-    to where ``norm`` asks for its values; ``kl_stop`` is the distance from the policy that sampled at which a rollout
-    is done with.
+    ``entropy_coef``; ``advantage_clip`` bounds what ``norm`` returns; ``kl_stop`` is the distance from the policy that
+    sampled at which a rollout is done with; ``value_target`` is what a critic is trained to where ``norm`` asks for
+    its values.
     """
 
     reward: Callable
@@ -51,8 +51,8 @@ class Variant:
     entropy_coef: float
     entropy_control: Callable = entropy_control.fixed
     advantage_clip: float | None = None
-    value_target: Callable | None = None
     kl_stop: float | None = None
+    value_target: Callable | None = None
 
     @property
     def judged(self) -> bool:

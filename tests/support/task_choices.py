@@ -14,8 +14,10 @@ from rlexp.tasks.bandit import Bandit
 from rlexp.tasks.categorical import Categorical
 from rlexp.tasks.difficulty_mix import BUCKETS, DifficultyMix
 from rlexp.tasks.enumerable import Enumerable
+from rlexp.tasks.functions import Functions
 from rlexp.tasks.length_world import LengthWorld
 from rlexp.tasks.multi_solution import MultiSolution
+from rlexp.tasks.parity import Parity
 from rlexp.tasks.sort_lecture import POINTS, SortLecture
 
 SEEDS = (0, 1, 2)
@@ -66,6 +68,17 @@ def multi_solution(**changes) -> MultiSolution:
     return MultiSolution(**(sizes | changes))
 
 
+def parity(**changes) -> Parity:
+    weights = dict(right=1.0, chain=0.5)
+    return Parity(**(dict(bits=6, chains=0.5, cap=8, weights=weights, metric="x", floor=0.0) | changes))
+
+
+def functions(**changes) -> Functions:
+    weights = dict(atom=0.5, composed=1.0)
+    sizes = dict(alphabet=4, cap=4, atoms=0.3, shown=1, weights=weights, metric="x", floor=0.0)
+    return Functions(**(sizes | changes))
+
+
 CHOICES = {
     "filler": ("sort", sort_task()),
     "no_filler": ("sort", sort_task(filler=0, alphabet=3, cap=5)),
@@ -76,6 +89,9 @@ CHOICES = {
     "points": ("sort_lecture", lecture_task()),
     "mix": ("difficulty_mix", difficulty_mix()),
     "progressions": ("multi_solution", multi_solution()),
+    "chains": ("parity", parity()),
+    "composed": ("functions", functions()),
+    "all_shown": ("functions", functions(shown=2, alphabet=3, cap=5)),
     "lengths": ("length_world", length_world()),
     "strings": ("enumerable", enumerable()),
     "gold": ("enumerable", enumerable(features=3, symbols=2, cap=6, weights=dict(gold=1.0, proxy=0.0))),

@@ -39,7 +39,10 @@ def answered(task, group: int = 40, prompts: int = 12):
     """Prompts ``[R P L]`` and completions ``[R P G T]`` with their mask and finished, as a rollout gives them."""
     rng, questions = random.Random(6), prompts_of(task, SEEDS, prompts)
     answers, present = task.oracle(questions)
-    right = [answer[here].tolist() for answer, here in zip(answers.flatten(0, 1), present.flatten(0, 1), strict=True)]
+    right = [
+        answer[here].tolist() or answer.tolist()
+        for answer, here in zip(answers.flatten(0, 1), present.flatten(0, 1), strict=True)
+    ]
     rows = [[written(task, answer, rng) for _ in range(group)] for answer in right]
     completions = torch.tensor(rows).view(len(SEEDS), prompts, group, task.cap)
     masks = [reference_tasks.mask(c, task.end) for c in completions.flatten(0, 2).tolist()]

@@ -14,9 +14,11 @@ from task_choices import (
     difficulty_mix,
     enumerable,
     every_task,
+    functions,
     lecture_task,
     length_world,
     multi_solution,
+    parity,
 )
 from toy_state import Toy
 
@@ -44,6 +46,7 @@ def test_rewards_of_tokens_are_none_unless_a_task_gives_them():
     assert Scores({}, correct, torch.zeros(1, 2, 3, 4)).token_rewards.shape == (1, 2, 3, 4)
 
 
+NOT_SHOWN = {"functions"}  # tasks whose oracle knows more than it shows by its mask
 WORTH = {"enumerable": "gold", "categorical": "worth"}  # components that are no shares of something
 
 
@@ -64,9 +67,12 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
         assert (answers[~mask] == task.pad).all()
     finished, possible = torch.ones_like(mask[..., :1]), mask.any(-1, keepdim=True)
     scores = task.score(prompts, answers.unsqueeze(2), mask.unsqueeze(2), finished)
-    assert torch.equal(scores.correct, possible)
+    assert torch.equal(scores.correct, possible | (name in NOT_SHOWN))
     if name in WORTH:
         assert torch.equal(scores.components[WORTH[name]].unique(), torch.tensor([task_best(task)]))
+        return
+    if name == "parity":
+        assert torch.equal(scores.components["chain"].bool(), task.has_chain(prompts))
         return
     best = {"ternary": 1, "distance": 3, "inclusion_ordering": 5, "multiset_ordering": 5}
     for component, values in scores.components.items():
@@ -95,6 +101,9 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
         (multi_solution, dict(weights=dict(valid=1.0, first=1.0)), "weights.first must be 0"),
         (multi_solution, dict(items=9), "items=9 must not exceed numbers=8"),
         (multi_solution, dict(solutions=9), "solutions=9 leaves 0 prompts; at least 4 are needed"),
+        (parity, dict(cap=6), "cap=6 leaves no room for a chain of 6 bits and an end: at least 7"),
+        (parity, dict(weights={"right": 1.0}), "weights must name right, chain"),
+        (functions, dict(weights={"atom": 1.0}), "weights must name atom, composed"),
         (enumerable, dict(cap=8), "cap=8 makes 6561 strings of 3 symbols; at most 4096"),
         (enumerable, dict(good=9.0), "good=9.0 is more than any string of world=2 has; at most"),
         (enumerable, dict(weights={"gold": 1.0}), "weights must name gold, proxy"),
