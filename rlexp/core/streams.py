@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     START_PROMPTS = 20
     START_CHECKS = 21
     START_SAMPLING = 22
+    START_MIXTURE = 23
     LOSS = 30
     SAMPLER = 31
     REPLAY = 32

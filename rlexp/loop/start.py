@@ -13,7 +13,7 @@ from typing import Annotated
 
 import torch
 import torch.nn.functional as F
-from annotated_types import Gt, Le
+from annotated_types import Ge, Gt, Le
 from torch import Tensor, nn
 
 from rlexp.core.masked import masked_mean
@@ -26,8 +26,9 @@ from rlexp.models.policy import Policy, gather_log_probs
 from rlexp.models.policy import entropy as entropy_of
 from rlexp.tasks import Task
 
-Share = Annotated[float, Gt(0), Le(1)]
+Share, Part = Annotated[float, Gt(0), Le(1)], Annotated[float, Ge(0), Le(1)]
 TOKENS = (-1, -2, -3)
+TINY = 1e-6
 STEEPEST = 1.0  # norm to which a gradient of the warm-up is clipped
 WIDEST, HALVINGS, NEAR = 2.0**10, 40, 1e-3  # scales that are tried, steps to the right one, how near it must come
 
@@ -73,6 +74,53 @@ def sft(
     return [
         f"start: sampled accuracy {a:.3f} after {updates} updates, {short}" if b else ""
         for a, b in zip(reached.tolist(), below.tolist(), strict=True)
+    ]
+
+
+def mixture(
+    policy: Policy,
+    task: Task,
+    seeds: Sequence[int],
+    *,
+    accuracy: Part,
+    tolerance: Positive,
+    formed: Part,
+    lr: Positive,
+    prompts: PositiveInt,
+    every: PositiveInt,
+    checked: PositiveInt,
+    updates: PositiveInt,
+) -> list[str]:
+    """``sft`` on right answers and on wrong ones of the right form, in a share that ends at ``accuracy``.
+
+    A replica stops at the first check at which samples are right within ``tolerance`` of ``accuracy``, and at least
+    ``formed`` of them are one of the two answers to their prompt, so that an accuracy of 0 is that of a policy which
+    answers wrong, not of one that does not answer. From each check on, accuracy / (the share that are one of the two)
+    of the answers are right, at most all: so the accuracy does not pass what is wanted for good. The wrong answers are
+    the task's own, ``wrong_answers``. Source: none; a ceiling on the accuracy by wrong labels.
+    """
+    one = torch.ones(len(seeds))
+    rates = lr * one
+    adam = Adam(policy, Schedule(rates, one, one, updates), STEEPEST * one)
+    right, away = torch.zeros_like(one), torch.ones_like(one, dtype=torch.bool)
+    for update in range(updates + 1):
+        if update % every == 0:
+            checks = right_and_formed(policy, task, seeds, checked, update)
+            found, known = (new.where(away, old) for new, old in zip(checks, (right, one), strict=True))
+            right, away = found, away & (((found - accuracy).abs() > tolerance) | (known < formed))
+            share = (accuracy / known.clamp(min=TINY)).clamp(max=1)
+            adam.schedule = adam.schedule._replace(peak=rates.where(away, 0.0))
+        if update == updates or not away.any():
+            break
+        questions = task.prompts(uniforms(seeds, Purpose.START_PROMPTS, update, (prompts, task.draws)), held_out=False)
+        chosen = uniforms(seeds, Purpose.START_MIXTURE, update, (prompts, 1)) < share[:, None, None]
+        pairs = zip(task.oracle(questions), task.wrong_answers(questions), strict=True)
+        imitation_loss(policy, questions, *(a.where(chosen, b) for a, b in pairs)).sum().backward()
+        adam.step()
+    short = f"wanted {accuracy:g} ± {tolerance:g}; take more start.updates, another start.lr or a lower start.formed"
+    return [
+        f"start: sampled accuracy {a:.3f} after {updates} updates, {short}" if b else ""
+        for a, b in zip(right.tolist(), away.tolist(), strict=True)
     ]
 
 
@@ -132,6 +180,16 @@ def sampled_accuracy(policy: Policy, task: Task, seeds: Sequence[int], prompts: 
     return score_with(task, rollout).correct.float().mean(-1).mean(-1)
 
 
+def right_and_formed(policy: Policy, task: Task, seeds: Sequence[int], prompts: int, at: int) -> tuple[Tensor, Tensor]:
+    """Return the share of correct completions, and of those that are correct or the task's wrong answer, ``[R]``."""
+    rollout = answers(policy, task, seeds, prompts, at)
+    correct = score_with(task, rollout).correct[..., 0]
+    wrong, mask = task.wrong_answers(rollout.prompts)
+    wrong = wrong.where(mask, max(task.pad, 0))
+    formed = correct | (rollout.completions[:, :, 0] == wrong).all(-1) & (rollout.mask[:, :, 0] == mask).all(-1)
+    return correct.float().mean(-1), formed.float().mean(-1)
+
+
 def scale_to(entropy: float, logits: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Bisect for the scale of ``logits`` ``[R P G T V]`` with this mean entropy over tokens; return both, ``[R]``.
 
@@ -151,4 +209,4 @@ def scale_to(entropy: float, logits: Tensor, mask: Tensor) -> tuple[Tensor, Tens
     return scale, mean_entropy(scale)
 
 
-STARTS = {"random": random, "sft": sft, "scaled": scaled}
+STARTS = {"random": random, "sft": sft, "mixture": mixture, "scaled": scaled}

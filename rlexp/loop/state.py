@@ -24,7 +24,7 @@ from rlexp.core.types import (
     Prompts,
     TokenMask,
 )
-from rlexp.loop.optimizer import Adam
+from rlexp.loop.optimizer import Optimizer
 from rlexp.loop.rollout import Rollout, sample
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import Policy, TokenLogProbs
@@ -39,7 +39,7 @@ class Network:
     """
 
     module: nn.Module
-    optimizer: Adam | None = None
+    optimizer: Optimizer | None = None
     replicas: frozenset[int] | None = None
 
 
@@ -126,7 +126,7 @@ class TrainState:
         return [network.module for name, network in self.networks.items() if name.startswith("reward_model")]
 
     @property
-    def optimizer(self) -> Adam:
+    def optimizer(self) -> Optimizer:
         """The policy's optimiser."""
         return self.networks["policy"].optimizer
 

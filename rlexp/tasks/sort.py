@@ -140,6 +140,12 @@ class Sort:
         answers = items.where(place < length, self.pad).masked_fill(place == length, self.end)
         return answers, place <= length
 
+    def wrong_answers(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
+        """Answer as ``oracle`` does, but for the first item, which is the next symbol of the alphabet: never right."""
+        answers, mask = self.oracle(prompts)
+        first = torch.arange(self.cap, device=prompts.device) == 0
+        return ((answers + 1) % self.alphabet).where(first, answers), mask
+
     def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
         """Judge completions ``[R, P, G, T]``; a completion that was cut off is judged by what it has."""
         symbol = mask & (completions < self.alphabet)

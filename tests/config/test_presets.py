@@ -20,6 +20,7 @@ RECIPES = {
     # name: shaping; groups replaced, what is left out of the loss; norm and its knobs; clip and its knobs; agg; kl, its
     # weight and place; passes times minibatches and entropy bonus, None where the source leaves them open
     "aligned": ("none", ALL, ("hybrid", 1e-6, 1), HIGHER, "sequence", NO_KL, None),
+    "best_of_n": ("none", ALL, ("best_of_n",), NAIVE, "sequence", NO_KL, (1, 0.0)),
     "beyond_80_20": ("overlong", ("none", "top_entropy"), LOCAL, HIGHER, "token", NO_KL, None),
     "cispo": ("none", ALL, LOCAL, ("cispo", 0.0, 5.0), "token", NO_KL, None),
     "clip_cov": ("none", ALL, LOCAL, ("clip_cov", 0.2, 0.2, 2e-4, 1.0, 5.0), "token", NO_KL, None),
@@ -34,6 +35,7 @@ RECIPES = {
         ("k3_corrected", 0.04, "loss"),
         None,
     ),
+    "dpo": ("none", ALL, ("none",), ("dpo", 0.1, 0.0, "all"), "sequence", NO_KL, (None, 0.0)),
     "dr_grpo": ("none", ALL, ("center",), SYMMETRIC, "dr_grpo", NO_KL, None),
     "gmpo": ("none", ALL, LOCAL, ("gmpo", 0.4, 0.4), "sequence", NO_KL, None),
     "gpg": ("none", ALL, ("gpg",), NAIVE, "token", NO_KL, None),
@@ -41,6 +43,7 @@ RECIPES = {
     "grpo_four_pillars": ("none", ALL, LOCAL, SYMMETRIC, "sequence", NO_KL, None),
     "grpo_tcr": ("overlong", ALL, LOCAL, HIGHER, "token", ("k1", 0.01, "loss"), None),
     "gspo": ("none", ALL, LOCAL, ("gspo", 3e-4, 4e-4), "sequence", NO_KL, None),
+    "ipo": ("none", ALL, ("none",), ("ipo", 0.1, "all"), "sequence", NO_KL, (None, 0.0)),
     "kl_cov": ("none", ALL, LOCAL, ("kl_cov", 2e-4, 0.1), "token", NO_KL, None),
     "lite_ppo": ("none", ALL, ("hybrid", 1e-6, 1), SYMMETRIC, "token", NO_KL, None),
     "luspo": ("none", ALL, LOCAL, ("gspo", 3e-4, 4e-4), "sequence_sum", NO_KL, None),
@@ -84,6 +87,7 @@ RECIPES = {
         ("k2", 1e-4, "loss"),
         (8, 0.0),
     ),
+    "raft_pp": ("none", ALL, ("w_reinforce", 1.0, 0.0), SYMMETRIC, "token", NO_KL, (None, 0.0)),
     "reinforce": ("none", ALL, ("none",), NAIVE, "token", NO_KL, (1, None)),
     "reinforce_pp": ("none", ALL, ("reinforce_pp", 1.0, 1e-8, 1), SYMMETRIC, "token", ("k1", 0.01, "reward"), None),
     "reinforce_pp_baseline": (
@@ -97,8 +101,10 @@ RECIPES = {
     ),
     "reinforce_text": ("none", ALL, ("global", 1e-6, 1), NAIVE, "sequence_sum", NO_KL, (1, None)),
     "remax": ("none", ALL, ("remax",), NAIVE, "sequence_sum", ("k1", 0.01, "reward"), (1, None)),
+    "rft": ("none", ALL, ("w_reinforce", 1.0, 0.0), NAIVE, "token", NO_KL, (None, 0.0)),
     "rloo": ("none", ALL, ("rloo",), NAIVE, "sequence_sum", ("k1", 0.05, "reward"), (1, None)),
     "roll": ("none", ALL, LOCAL, SYMMETRIC, "sequence", NO_KL, (None, 0.0)),
+    "rwr": ("none", ALL, ("rwr", 1.0, 0.5, 1e-6, 1), NAIVE, "sequence", NO_KL, (None, 0.0)),
     "sapo": ("none", ALL, LOCAL, ("sapo", 1.0, 1.05), "sequence", NO_KL, None),
     "scale_rl": (
         "none",
@@ -148,6 +154,12 @@ def test_presets_whose_samplers_are_corrected():
     corrected = {name for name in PRESETS if compose(f"preset={name}").mismatch.name != "none"}
     assert corrected == {"open_instruct", "oat"}
     assert compose("preset=oat").mismatch.high == 2.0
+
+
+def test_presets_that_begin_at_a_start_and_whose_data_are_its_samples():
+    started = {name for name in PRESETS if compose(f"preset={name}").start.name == "sft"}
+    offline = {name for name in PRESETS if compose(f"preset={name}").data.name == "offline"}
+    assert offline == {"dpo", "ipo", "rwr", "rft"} and started == offline | {"best_of_n", "raft_pp"}
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ BESIDE = {
         for judge in ("learned", "ensemble_mean", "ensemble_minimum", "ensemble_bound")
     },
     "start=sft": ["start.accuracy=0.01"],
+    "start=mixture": ["start.formed=0.0", "start.accuracy=0.0"],
     "start=sharpened": ["start.accuracy=0.01"],
     "start=flattened": ["start.accuracy=0.01"],
     "model=tabular": ["task=bandit"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from interrupted import jobs, stop_at  # noqa: F401 (a fixture)
-from small_runs import SHORT, SMALL, rows, values, with_choice
+from small_runs import SHORT, SMALL, compose, rows, values, with_choice
 
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
@@ -79,3 +79,25 @@ def test_with_old_data_ratios_are_not_idle():
     from rlexp.config.remarks import remarks
 
     assert not list(remarks(with_choice("data", "stale", "minibatches=1")))
+
+
+@pytest.mark.slow
+def test_dpo_on_pairs_of_the_start_improves_what_is_sampled(tmp_path):
+    """Two seeds of a task that is learnt in seconds; ten of the default one are for who changes a formula."""
+    task = ["task=token_preference", "task.vocabulary=9", "task.prompt_length=3", "task.cap=6", "task.low=3"]
+    start = ["start.accuracy=0.6", "start.lr=3e-3", "start.prompts=16", "start.every=2", "start.checked=64"]
+    sizes = ["model=gru", "model.hidden=8", "group_size.completions=4", "group_size.prompts=8", "data.batches=8"]
+    length = ["steps=60", "lr=1e-2", "eval.every=60", "eval.prompts=32", "log_every=60", "logger=none"]
+    config = compose("preset=dpo", *task, *start, *sizes, *length)
+    found = []
+    for seed in (0, 1):
+        job = Job(config.model_copy(update={"seed": seed}), tmp_path / str(seed), str(seed), "dpo")
+        job.folder.mkdir()
+        found.append(job)
+    train_jobs(found)
+    for job in found:
+        first, last = rows(job.folder)[0], rows(job.folder)[-1]
+        assert last["eval/reward"] > first["eval/reward"] + 0.1
+        assert (
+            last["pairs/accuracy"] > 0.7 and last["progress/completions"] == first["progress/completions"] == 8 * 8 * 4
+        )
