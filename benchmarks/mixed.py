@@ -13,6 +13,7 @@ from benchmarks.common import Training, alternating, options, publish, shown
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 AXES = ("shaping", "filter", "norm", "clip", "agg", "kl", "kl_control", "reference", "sampler", "mismatch")
+AXES += ("entropy_control",)
 NEEDS = {  # without these a choice does nothing, or is refused
     "kl_control": ("kl=k3",),
     "reference": ("kl=k3",),

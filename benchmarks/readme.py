@@ -32,7 +32,7 @@ SWEEPS = {
 }
 STUDIES = ("clipping", "aggregation", "filtering", "group_size", "model")
 STUDIES += ("four_pillars", "trl_notes", "lecture17_solved")  # of the source documents
-STUDIES += ("grpo_tcr", "grpo_tcr_judges", "grpo_tcr_clip", "grpo_tcr_penalty")
+STUDIES += ("grpo_tcr", "grpo_tcr_judges", "grpo_tcr_clip", "grpo_tcr_penalty", "overoptimisation")
 DEFAULT = "norm=local,seed=0"  # the run of the ablation that the default recipe is
 FIGURES = ("effects.svg", "curves.svg")
 WIDTH = "92"  # characters of a line in the README's tables

@@ -7,8 +7,11 @@ from analysis.data.load import SweepData, config_section
 
 SECTIONS = {
     "Rewards": ("eval/", "reward/", "gold/", "judge/", "repetition/", "groups/"),
+    "Pairs": ("pairs/",),
+    "Values": ("value/",),
+    "Data": ("data/",),
     "KL": ("kl/",),
-    "Entropy": ("policy/",),
+    "Entropy": ("policy/", "entropy/"),
     "Lengths": ("length/",),
     "Clipping": ("clip/", "ratio/"),
     "Optimisation": ("optim/", "loss/", "advantage/"),

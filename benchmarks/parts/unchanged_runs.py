@@ -42,6 +42,8 @@ NEEDS = {
     "norm=gae": f"critic=value {SFT}",
     "norm=gae_whitened": f"critic=value {SFT}",
     "norm=value_baseline": f"critic=value {SFT}",
+    "optimizer=sgd": "lr=0.5",
+    "optimizer=momentum": "lr=0.1",
     "preset": "inner_steps=2 -minibatches",
     "reference": f"{KL} reference.every=choice(2)",  # their own is more than the steps of a run here
     "shaping": SFT,

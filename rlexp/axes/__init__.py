@@ -13,6 +13,7 @@ from rlexp.axes import (
     kl_control,
     mismatch,
     norm,
+    optimizer,
     reference,
     reward,
     sampler,
@@ -34,4 +35,5 @@ AXES = {
     "kl_control": kl_control,
     "reference": reference,
     "entropy_control": entropy_control,
+    "optimizer": optimizer,
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rlexp.axes.offered import REWARDS
 from rlexp.config.nodes import chosen_facts, chosen_function, declared
+from rlexp.core.errors import format_value
 from rlexp.core.registry import requested_names
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ def of_losses(config: Config) -> Iterator[str]:
     for axis, name in ((axis, getattr(config, axis).name) for axis in unused):
         if name != "none":
             yield f"clip={clip} {axis}={name}: this loss ranks rewards and uses no advantages; {axis}=none says so"
+    if config.inner_steps * config.minibatches == 1 and config.kl_stop is not None:
+        yield (
+            f"kl_stop={format_value(config.kl_stop)} inner_steps=1 minibatches=1: with one update on each rollout "
+            "there is nothing to stop"
+        )
     if chosen_facts(config, "sampler").neutral and not chosen_facts(config, "mismatch").neutral:
         sampler = config.sampler.name
         yield f"mismatch={config.mismatch.name}: sampler={sampler} leaves nothing to correct, every weight is 1"

@@ -18,6 +18,7 @@ from rlexp.axes import (
     kl_control,
     mismatch,
     norm,
+    optimizer,
     reference,
     reward,
     sampler,
@@ -105,6 +106,7 @@ class Config(StrictModel):
     entropy_control: axis_schema(entropy_control)
     sampler: axis_schema(sampler)
     mismatch: axis_schema(mismatch)
+    optimizer: axis_schema(optimizer)
     logger: schema(LOGGERS)
     seed: NonNegativeInt
     steps: PositiveInt
@@ -116,6 +118,7 @@ class Config(StrictModel):
     grad_clip: FinitePositive | None
     entropy_coef: FiniteNonNegative
     advantage_clip: FinitePositive | None
+    kl_stop: FinitePositive | None
     temperature: FinitePositive
     log_every: PositiveInt
     checkpoint_every: PositiveInt

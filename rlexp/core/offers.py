@@ -16,6 +16,7 @@ LETTERS = {
     "components": "K",
     "numbers": "N",
     "places": "T+1",
+    "parameters": "N",
     "votes": "M",
     "models": "E",
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Lt
 from jaxtyping import Bool, Float, Int
 from pydantic import AllowInfNan
 from torch import Tensor
@@ -35,6 +35,7 @@ NonNegativeInt = Annotated[int, Ge(0)]
 Ddof = Annotated[int, Ge(0), Le(1)]
 Discount = Annotated[float, Ge(0), Le(1)]
 Level = Annotated[float, Gt(0), Le(1)]
+Decay = Annotated[float, Ge(0), Lt(1)]
 
 # What rollouts carry beside log-probabilities.
 Counts = Int[Tensor, "*replica"]
@@ -42,6 +43,9 @@ PromptMask = Bool[Tensor, "*replica prompts"]
 
 # Scalar networks: the places of a completion are before each of its T tokens and after the last, T + 1 in all.
 PerPlaceOfCompletion = Float[Tensor, "*replica prompts group places"]
+
+# All parameters of a network side by side.
+PerParameter = Float[Tensor, "*replica parameters"]
 
 # What policies take and give. A place is a token of a completion, wherever it stands among them.
 NextTokens = Int[Tensor, "*replica prompts group"]

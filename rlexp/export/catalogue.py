@@ -73,8 +73,15 @@ def paragraphs(documented: Any) -> Iterator[str]:
 
 def knobs(node: SimpleNamespace) -> str:
     """Return the knobs of a node with their defaults."""
-    pairs = {name: value for name, value in vars(node).items() if name not in ("name", "model")}
-    return ", ".join(f"`{name}` {format_value(value)}" for name, value in pairs.items())
+    pairs = {name: value for name, value in vars(node).items() if name != "name"}
+    return ", ".join(f"`{name}` {told(value)}" for name, value in pairs.items())
+
+
+def told(value: Any) -> str:
+    """Return the value of a knob, or those of the knobs below it."""
+    if isinstance(value, dict):
+        return f"({', '.join(f'`{name}` {told(each)}' for name, each in value.items() if name != 'name')})"
+    return format_value(value).removeprefix("${").removesuffix("}")
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:

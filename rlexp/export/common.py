@@ -27,6 +27,12 @@ ENDED = [
     )
 ]
 NO_BOUND = when(lambda node, config: config.advantage_clip is not None, "advantages have no bound there")
+OTHER_OPTIMIZER = when(
+    lambda node, config: not config.optimizer.name.startswith("adam"),
+    "the critic has an optimizer of its own there, AdamW; here it has that of the policy",
+)
+NO_STOP = when(lambda node, config: config.kl_stop is not None, "updates on a rollout are never stopped there")
+OF_UPDATES = (SHUFFLED, NO_STOP)
 CHECKPOINT = Rule(notes=("start from a checkpoint that was trained so",))
 
 

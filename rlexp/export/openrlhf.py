@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlexp.export.common import CLAMPED, ENDED, POINTLESS, SHUFFLED, WARM_UP, over_common, rounding, stepwise
+from rlexp.export.common import CLAMPED, ENDED, OF_UPDATES, POINTLESS, WARM_UP, over_common, rounding, stepwise
+from rlexp.export.openrlhf_optim import CRITIC, OPTIMIZER, OUT_OF_REACH
 from rlexp.export.rule import NOTHING, Framework, Note, Rule, fixed, kl_in_reward, knob, off_policy, updates, when
 
-OUT_OF_REACH = 1000000  # argparse reads -1e9 as a flag
 ESTIMATOR = "--algo.advantage.estimator"
 COEF = "--algo.kl.init_coef"
 ROUNDING = rounding("nearly 1")
@@ -18,30 +18,6 @@ OPEN = {"--actor.policy_loss_type": "ppo", "--actor.eps_clip_low_high": [1, OUT_
 WHITENED = ["the variance is at least eps there, here eps is added to the deviation", *fixed(eps=1e-8, ddof=0)]
 KL_AFTER = kl_in_reward(
     "KL in the reward is subtracted after the group's mean there, token by token with reward to go; here before"
-)
-CRITIC = Rule(
-    {
-        "--critic.adam.lr": knob("lr"),
-        "--critic.adam.betas": [0.9, 0.999],
-        "--critic.lr_scheduler": lambda node, config: (
-            "constant_with_warmup" if node.lr_final == 1 else "cosine_with_min_lr"
-        ),
-        "--critic.min_lr_ratio": knob("lr_final"),
-        "--critic.lr_warmup_ratio": lambda node, config: min(
-            1.0, node.warmup_steps / (config.steps * node.updates * config.minibatches)
-        ),
-        "--critic.max_norm": knob("grad_clip", lambda norm: OUT_OF_REACH if norm is None else norm),
-        "--critic.value_clip": knob("clip", lambda clip: OUT_OF_REACH if clip is None else clip),
-    },
-    [
-        "it is a model of its own there, by default the reward model",
-        lambda node, config: (
-            f"the critic has --train.max_epochs passes there, as the policy; here {node.updates}"
-            if node.updates != config.inner_steps
-            else ""
-        ),
-        when(lambda node, config: node.coef != 1, "coef has no counterpart there: Adam takes it out"),
-    ],
 )
 OF_THE_SAMPLER = when(
     lambda node, config: config.clip.name == "gspo",
@@ -88,7 +64,6 @@ RUN = Rule(
         "--rollout.max_new_tokens": knob("task.cap"),
         "--rollout.temperature": knob("temperature"),
         "--actor.adam.lr": knob("lr"),
-        "--actor.adam.betas": [0.9, 0.999],
         "--actor.lr_scheduler": lambda node, config: (
             "constant_with_warmup" if config.lr_final == 1 else "cosine_with_min_lr"
         ),
@@ -111,7 +86,7 @@ RUN = Rule(
             lambda node, config: config.advantage_clip is not None and config.norm.name.startswith("reinforce"),
             "--reward.clip_range bounds rewards before they are whitened there",
         ),
-        SHUFFLED,
+        *OF_UPDATES,
         when(
             lambda node, config: config.entropy_coef > 0 and config.agg.name not in BY_TOKEN,
             "the entropy bonus is a mean over tokens there, here it is aggregated as the loss",
@@ -215,6 +190,7 @@ TABLE = over_common(
             ),
         },
         "entropy_control": {"adaptive": "entropy_coef is constant"},
+        "optimizer": OPTIMIZER,
         "mismatch": {
             "none": NOTHING,
             "token_truncate": correction("tis"),

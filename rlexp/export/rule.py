@@ -31,6 +31,7 @@ PARTS = (
     "entropy_control",
     "sampler",
     "mismatch",
+    "optimizer",
     "start",
     "data",
 )

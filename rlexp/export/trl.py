@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlexp.config.schema import Config
-from rlexp.export.common import NO_BOUND, SHUFFLED, WARM_UP, over_common, rounding
+from rlexp.export.common import NO_BOUND, NO_STOP, SHUFFLED, WARM_UP, over_common, rounding
 from rlexp.export.rule import Framework, Rule, fixed, knob, off_policy, updates, when
 from rlexp.export.trl_clip import CLIP
 
 IN_RLOO = "only RLOOTrainer has KL in the reward, as k1"
 ROUNDING = rounding("1e-3")
 EPS = fixed(eps=1e-4, ddof=1)
+ADAM = {
+    "optim": "adamw_torch_fused",
+    "adam_beta1": knob("beta1"),
+    "adam_beta2": knob("beta2"),
+    "adam_epsilon": knob("eps"),
+}
 
 
 def schedule(node: Config, config: Config) -> str:
@@ -76,6 +82,7 @@ RUN = Rule(
             "the entropy bonus is a mean over the tokens of each update there",
         ),
         NO_BOUND,
+        NO_STOP,
         WARM_UP,
         when(
             lambda node, config: config.warmup_steps > 0 and config.lr_final != 1,
@@ -190,6 +197,13 @@ TABLE = over_common(
                 },
                 ["it moves at every update there, by the exact entropy, here after each step by an estimate"],
             ),
+        },
+        "optimizer": {
+            "adam": Rule(ADAM | {"weight_decay": 0.0}),
+            "adamw": Rule(ADAM | {"weight_decay": knob("weight_decay")}, ["biases and norms do not decay there"]),
+            "sgd": Rule({"optim": "sgd", "weight_decay": 0.0}),
+            "momentum": 'optim="sgd" has no momentum; pass an optimizer of your own to the trainer',
+            "rmsprop": Rule({"optim": "rmsprop", "weight_decay": 0.0}, fixed(alpha=0.99, eps=1e-8)),
         },
         "mismatch": {
             "none": Rule(

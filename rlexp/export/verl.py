@@ -12,10 +12,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
-from rlexp.export.common import NO_BOUND, POINTLESS, WARM_UP, over_common, stepwise
+from rlexp.export.common import NO_BOUND, NO_STOP, POINTLESS, WARM_UP, over_common, stepwise
 from rlexp.export.rule import Framework, Note, Rule, fixed, knob, updates, when
 from rlexp.export.verl_clip import ACTOR, AGG, CLIP, OUT_OF_REACH, SEQUENCE_MEAN
 from rlexp.export.verl_norm import NORM
+from rlexp.export.verl_optim import CRITIC, OPTIMIZER
 
 CORRECTION = "algorithm.rollout_correction"
 OVERLONG = "+reward.reward_kwargs.overlong_buffer_cfg"
@@ -59,25 +60,6 @@ def bounds(node: Any, config: Config) -> str:
     return f"{max(float(node.low), BELOW_ALL)}_{float(node.high)}"
 
 
-CRITIC = Rule(
-    {
-        "critic.optim.lr": knob("lr"),
-        "critic.optim.lr_scheduler_type": lambda node, config: "constant" if node.lr_final == 1 else "cosine",
-        "critic.optim.min_lr_ratio": knob("lr_final"),
-        "critic.optim.lr_warmup_steps": lambda node, config: ceil(
-            node.warmup_steps / (node.updates * config.minibatches)
-        ),
-        "critic.optim.weight_decay": 0.0,
-        "critic.optim.clip_grad": knob("grad_clip", lambda norm: OUT_OF_REACH if norm is None else norm),
-        "critic.ppo_epochs": knob("updates"),
-        "critic.cliprange_value": knob("clip", lambda clip: OUT_OF_REACH if clip is None else clip),
-        "critic.loss_agg_mode": "token-mean",
-    },
-    [
-        "it starts from critic.model.path there",
-        when(lambda node, config: node.coef != 1, "coef has no counterpart there: Adam takes it out"),
-    ],
-)
 TINY = when(
     lambda node, config: node.low < BELOW_ALL,
     f"a low bound of 0 is refused there: {format_value(BELOW_ALL)} drops nothing, the ratio is at least e^−20",
@@ -98,7 +80,6 @@ RUN = Rule(
         f"{ACTOR}.optim.lr_scheduler_type": lambda node, config: "constant" if config.lr_final == 1 else "cosine",
         f"{ACTOR}.optim.min_lr_ratio": knob("lr_final"),
         f"{ACTOR}.optim.lr_warmup_steps": lambda node, config: ceil(config.warmup_steps / updates(config)),
-        f"{ACTOR}.optim.weight_decay": 0.0,
         f"{ACTOR}.optim.clip_grad": knob("grad_clip", lambda norm: OUT_OF_REACH if norm is None else norm),
         f"{ACTOR}.entropy_coeff": knob("entropy_coef"),
         "data.seed": knob("seed"),
@@ -106,6 +87,7 @@ RUN = Rule(
     [
         "learning rate, steps and response length are those of a tiny policy",
         NO_BOUND,
+        NO_STOP,
         WARM_UP,
         when(
             lambda node, config: config.minibatches > 1,
@@ -202,6 +184,7 @@ TABLE = over_common(
             ),
         },
         "entropy_control": {"adaptive": "entropy_coeff is constant"},
+        "optimizer": OPTIMIZER,
         "mismatch": {
             "none": Rule({f"{CORRECTION}.rollout_is": None}),
             "token_truncate": correction("token", knob("high"), *fixed(low=0.0)),

@@ -23,7 +23,7 @@ Row = dict[str, Tensor]
 
 
 def none() -> None:
-    """No critic."""
+    """No critic, and nobody to ask for values."""
 
 
 CRITICS = {"none": none, "value": Critic}

@@ -46,7 +46,7 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
 
 def judged_evaluation(state: TrainState, questions: Prompts, rewards: Rewards) -> Row:
     """What the judge of training says of the samples, and how it orders them; nothing if the task judges all runs."""
-    if not state.judged.any():
+    if not state.judged_at_all:
         return {}
     proxy, right = rewards.total.nanmean(-1).nanmean(-1), agreement(rewards.total, rewards.gold)
     wins = win_rate(state, questions, rewards.gold)

@@ -1,12 +1,19 @@
-"""Adam over stacked parameters ``[R, ...]``: gradient norm, clipping and learning rate are each run's own."""
+"""An optimiser of stacked parameters ``[R, ...]``: gradient norm, clipping and learning rate are each run's own.
+
+What a gradient does to the weights is said by a function of ``axes.optimizer`` for each block of runs that share one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from rlexp.axes.optimizer import MEMORIES_OF_WEIGHTS, adam
+from rlexp.core.registry import call_with, requested_names
 
 
 def flat(tensors: Iterable[Tensor]) -> Tensor:
@@ -36,25 +43,33 @@ class Schedule(NamedTuple):
         return self.peak * left * ((updates + 1) / self.warmup.clamp(min=1)).clamp(max=1)
 
 
-class Adam:
-    """Adam (Kingma and Ba, arXiv 1412.6980, algorithm 1) with β = (0.9, 0.999), ε = 1e-8, as ``torch.optim.Adam``.
+class Optimizer:
+    """Functions of ``axes.optimizer``, each for so many of the runs: ``blocks``, in the order of the replicas.
 
     Gradients whose norm exceeds ``limits`` ``[R]`` (inf: no limit) are scaled down to it, as
-    ``torch.nn.utils.clip_grad_norm_`` does. ``first`` and ``second`` ``[R, N]`` are the moments of all parameters.
+    ``torch.nn.utils.clip_grad_norm_`` does. ``kept`` has for each block what its function asks to be kept, ``[R, N]``
+    of the block.
     """
 
-    BETAS, EPS = (0.9, 0.999), 1e-8
-
-    def __init__(self, module: nn.Module, schedule: Schedule, limits: Tensor):
+    def __init__(self, module: nn.Module, schedule: Schedule, limits: Tensor, blocks: Sequence[tuple[Callable, int]]):
         self.parameters = list(module.parameters())
-        self.schedule, self.limits = schedule, limits
-        self.first, self.second = torch.zeros_like(torch.stack([flat(self.parameters)] * 2))
+        self.schedule, self.limits, self.blocks = schedule, limits, blocks
+        width = sum(p[0].numel() for p in self.parameters)
+        empty = self.parameters[0].new_zeros
+        self.kept = [
+            {name: empty(size, width) for name in requested_names(function) if name in MEMORIES_OF_WEIGHTS}
+            for function, size in blocks
+        ]
         self.updates = 0
 
     @property
     def progress(self) -> float:
         """Share of the updates of the run that are done."""
         return self.updates / self.schedule.total
+
+    def rows(self, replica: int) -> list[Tensor]:
+        """Return everything of a replica that a step changes: rows of the stacks, not copies."""
+        return [*(p.detach()[replica] for p in self.parameters), *self.kept_of(replica).values()]
 
     @torch.no_grad()
     def step(self) -> Tensor:
@@ -64,13 +79,36 @@ class Adam:
         gradient.mul_((self.limits / (norms + 1e-6)).clamp(max=1).unsqueeze(-1))
         rates = self.schedule.rates(self.updates)
         self.updates += 1
-        corrections = [1 - beta**self.updates for beta in self.BETAS]
-        self.first.mul_(self.BETAS[0]).add_(gradient, alpha=1 - self.BETAS[0])
-        self.second.mul_(self.BETAS[1]).addcmul_(gradient, gradient, value=1 - self.BETAS[1])
-        torch.div(self.second, corrections[1], out=gradient).sqrt_().add_(self.EPS)
-        torch.div(self.first, gradient, out=gradient).mul_((rates / corrections[0]).unsqueeze(-1))
+        first = 0
+        for (function, size), kept in zip(self.blocks, self.kept, strict=True):
+            self.turn_into_move(function, gradient, rates, slice(first, first + size), kept)
+            first += size
         moves = gradient.split([p[0].numel() for p in self.parameters], -1)
         for p, move in zip(self.parameters, moves, strict=True):
             p.sub_(move.view_as(p))
             p.grad = None
         return norms
+
+    def turn_into_move(
+        self, function: Callable, gradient: Tensor, rates: Tensor, rows: slice, kept: dict[str, Tensor]
+    ) -> None:
+        """Let a function overwrite the gradients of its runs with their moves."""
+        offered = {"gradient": gradient[rows], "rates": rates[rows], "updates": self.updates, **kept}
+        if "weights" in requested_names(function):
+            offered["weights"] = flat(p[rows] for p in self.parameters)
+        call_with(function, offered)
+
+    def kept_of(self, replica: int) -> dict[str, Tensor]:
+        """Return what is kept of a replica by name, ``[N]`` each: rows of this optimiser, not copies."""
+        for (_, size), kept in zip(self.blocks, self.kept, strict=True):
+            if replica < size:
+                return {name: values[replica] for name, values in kept.items()}
+            replica -= size
+        raise IndexError(replica)
+
+
+class Adam(Optimizer):
+    """Adam with β = (0.9, 0.999), ε = 1e-8 for all replicas: what warms up a start, and trains reward models."""
+
+    def __init__(self, module: nn.Module, schedule: Schedule, limits: Tensor):
+        super().__init__(module, schedule, limits, [(partial(adam, beta1=0.9, beta2=0.999, eps=1e-8), len(limits))])

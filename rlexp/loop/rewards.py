@@ -45,7 +45,7 @@ def score(
     """
     scores = scores_of(state.task, rollout)
     rewards = of_task(state.task, scores)
-    if not state.judged.any():
+    if not state.judged_at_all:
         return rewards
     draw = partial(state.uniforms, occasion, step, round=round)
     made = makers(state, rollout, scores, rewards.gold, draw)

@@ -24,7 +24,7 @@ from rlexp.core.types import (
     Prompts,
     TokenMask,
 )
-from rlexp.loop.optimizer import Adam
+from rlexp.loop.optimizer import Optimizer
 from rlexp.loop.rollout import Rollout, sample
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import Policy, TokenLogProbs
@@ -39,7 +39,7 @@ class Network:
     """
 
     module: nn.Module
-    optimizer: Adam | None = None
+    optimizer: Optimizer | None = None
     replicas: frozenset[int] | None = None
 
 
@@ -126,13 +126,18 @@ class TrainState:
         return [network.module for name, network in self.networks.items() if name.startswith("reward_model")]
 
     @property
-    def optimizer(self) -> Adam:
+    def optimizer(self) -> Optimizer:
         """The policy's optimiser."""
         return self.networks["policy"].optimizer
 
     def uniforms(self, purpose: Purpose, step: int, *shape: int, round: int = 0) -> Tensor:
         """Each run's own random numbers in [0, 1) for a purpose at a step, ``[R, *shape]``."""
         return uniforms(self.seeds, purpose, step, shape, self.temperature.device, round)
+
+    @property
+    def judged_at_all(self) -> bool:
+        """Whether somebody else than the task judges any run; asks no device."""
+        return any(variant.judged for variant, _ in self.blocks)
 
     @cached_property
     def judged(self) -> Tensor:

@@ -28,6 +28,7 @@ from rlexp.loop.judged.metrics import judged_metrics
 from rlexp.loop.requested import requested_tensors
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.state import Experience, TrainState
+from rlexp.loop.updates import kl_stop
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import ForwardCache
 
@@ -56,8 +57,9 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     mean_tokens = mean_tokens / state.minibatches
     parts = [*minibatches(experience, state.prompts, state.minibatches)] * state.inner_steps
     cache = groups.forward_cache and groups.forward_cache.slice_prompts(slice(state.prompts // state.minibatches))
-    rows = [update(state, parts[0], mean_tokens, measure, cache)]
-    rows += [update(state, part, mean_tokens, measure) for part in parts[1:]]
+    stopped = kl_stop.nobody(state)
+    rows = [update(state, parts[0], mean_tokens, measure, cache, stopped)]
+    rows += [update(state, part, mean_tokens, measure, None, stopped) for part in parts[1:]]
     row |= train_critic(state, experience, measure)
     store(state, step, groups.stored)
     update_reference(state, step)
@@ -144,12 +146,17 @@ def of_critic(variant: Variant, offered: Mapping[str, Tensor]) -> dict[str, PerT
 
 
 def update(
-    state: TrainState, part: Experience, mean_tokens: PerReplica, measure: bool, cache: ForwardCache | None = None
+    state: TrainState,
+    part: Experience,
+    mean_tokens: PerReplica,
+    measure: bool,
+    cache: ForwardCache | None = None,
+    stopped: PerReplica | None = None,
 ) -> metrics.Row:
     """One optimiser step on a minibatch; return its metrics, taken before the weights change.
 
     ``mean_tokens``: see ``agg.token``. ``cache`` is that of sampling the minibatch, while the weights are those that
-    sampled.
+    sampled. ``stopped`` is 1 for runs that are done with this rollout, and is set here for those that now are.
     """
     optimizer = state.optimizer
     bonus = any(variant.has_bonus for variant, _ in state.blocks)
@@ -160,11 +167,15 @@ def update(
     tensors["progress"] = torch.full_like(mean_tokens, optimizer.progress)
     if "uniforms" in state.requested:
         tensors["uniforms"] = state.uniforms(Purpose.LOSS, optimizer.updates, *part.mask.shape[1:])
+    if stopped is not None:
+        tensors["stopped"] = kl_stop.stop(state, stopped, log_probs, part)
     entropies = torch.zeros_like(log_probs) if entropies is None else entropies
     losses = by_block(loss_terms, state.blocks, log_probs, entropies, part, tensors)
     losses["loss/total"] = sum(losses.values())
     losses["loss/total"].sum().backward()
-    row = {"optim/lr": optimizer.schedule.rates(optimizer.updates), "optim/grad_norm": optimizer.step()}
+    row = {"optim/lr": optimizer.schedule.rates(optimizer.updates)}
+    with kl_stop.kept(optimizer, stopped):
+        row["optim/grad_norm"] = optimizer.step()
     if measure:
         row |= {name: loss.detach() for name, loss in losses.items()}
         row |= by_block(metrics.update_metrics, state.blocks, log_probs.detach(), part, tensors)

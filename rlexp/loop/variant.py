@@ -10,6 +10,12 @@ from rlexp.axes import entropy_control
 from rlexp.core.facts import facts_of
 from rlexp.core.memory import Memory
 from rlexp.core.registry import knobs, requested_names
+from rlexp.core.types import PerReplica
+
+
+def stopped_updates(stopped: PerReplica) -> PerReplica:
+    """Return 1 for an update that ``kl_stop`` has left out, 0 for one that was made."""
+    return stopped
 
 
 @dataclass(frozen=True)
@@ -19,8 +25,9 @@ class Variant:
     ``reward`` is asked ``verdicts`` times about a completion. ``refill`` keeps or drops whole groups in up to
     ``refill_rounds`` rounds of sampling. ``kl`` enters the loss with the weight ``kl_in_loss`` and the reward with
     ``kl_in_reward``, of which at most one is not 0. ``entropy_control`` makes the weight of the bonus of
-    ``entropy_coef``; ``advantage_clip`` bounds what ``norm`` returns; ``value_target`` is what a critic is trained
-    to where ``norm`` asks for its values.
+    ``entropy_coef``; ``advantage_clip`` bounds what ``norm`` returns; ``kl_stop`` is the distance from the policy that
+    sampled at which a rollout is done with; ``value_target`` is what a critic is trained to where ``norm`` asks for
+    its values.
     """
 
     reward: Callable
@@ -44,6 +51,7 @@ class Variant:
     entropy_coef: float
     entropy_control: Callable = entropy_control.fixed
     advantage_clip: float | None = None
+    kl_stop: float | None = None
     value_target: Callable | None = None
 
     @property
@@ -86,7 +94,7 @@ class Variant:
     @cached_property
     def measures(self) -> dict[str, Callable]:
         """Metrics of an update that only runs with these choices have, bound to their knobs."""
-        bound = {}
+        bound = {} if self.kl_stop is None else {"kl/stopped": stopped_updates}
         for choice in (self.clip, self.entropy_control):
             values = getattr(choice, "keywords", {})
             measures = facts_of(choice).measures.items()

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, nn
 
 from rlexp.core.exits import RunFailed
-from rlexp.loop.optimizer import Adam
 from rlexp.loop.state import Network, TrainState
 
 LOG = logging.getLogger(__name__)
@@ -51,7 +50,7 @@ def saved_network(network: Network, replica: int) -> dict[str, Any]:
     """Return one replica's parameters by name, and what its optimiser knows."""
     saved = {"parameters": {name: row(values, replica) for name, values in network.module.named_parameters()}}
     if network.optimizer is not None:
-        moments = {name: row(values, replica) for name, values in moments_of(network.optimizer).items()}
+        moments = {name: copied(values) for name, values in network.optimizer.kept_of(replica).items()}
         saved["optimizer"] = {"updates": network.optimizer.updates, "moments": moments}
     return saved
 
@@ -88,7 +87,9 @@ def restore_network(network: Network, replica: int, saved: Saved, place: str) ->
     """Put one replica of a network, and what its optimiser knew, back."""
     load_parameters(network.module, replica, saved["parameters"], place)
     if network.optimizer is not None:
-        copy_rows(moments_of(network.optimizer), replica, saved["optimizer"]["moments"], place)
+        kept, moments = network.optimizer.kept_of(replica), saved["optimizer"]["moments"]
+        refuse_differences("moments", moments.keys(), kept.keys(), place)
+        copy_rows({name: values.unsqueeze(0) for name, values in kept.items()}, 0, moments, place)
         network.optimizer.updates = saved["optimizer"]["updates"]
 
 
@@ -122,11 +123,11 @@ def has(network: Network, replica: int) -> bool:
     return network.replicas is None or replica in network.replicas
 
 
-def moments_of(optimizer: Adam) -> dict[str, Tensor]:
-    """Both moments of Adam by the names that they have in a checkpoint."""
-    return {"first": optimizer.first, "second": optimizer.second}
-
-
 def row(stack: Tensor, replica: int) -> Tensor:
     """Return a replica's own part of a stack as it can be saved."""
-    return stack[replica].detach().clone().cpu()
+    return copied(stack[replica])
+
+
+def copied(values: Tensor) -> Tensor:
+    """Return values as they can be saved."""
+    return values.detach().clone().cpu()

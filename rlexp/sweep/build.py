@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from rlexp.axes import (
     kl,
     mismatch,
     norm,
+    optimizer,
     reference,
     reward,
     sampler,
@@ -32,7 +34,7 @@ from rlexp.core.registry import bind_choice, bind_knobs
 from rlexp.loop.critic import CRITICS
 from rlexp.loop.data import DATA, empty_buffer
 from rlexp.loop.judged.bradley_terry import TRAININGS, BradleyTerry, make_judges, room_for_pairs
-from rlexp.loop.optimizer import Adam, Schedule
+from rlexp.loop.optimizer import Optimizer, Schedule
 from rlexp.loop.rollout import sample
 from rlexp.loop.state import Critic, Network, TrainState, token_log_probs
 from rlexp.loop.variant import Variant
@@ -43,8 +45,8 @@ from rlexp.record.teachers import has_teacher, load_teachers
 from rlexp.sweep.machine import bytes_a_run, compiled, prepare
 from rlexp.tasks import TASKS, Task
 
-LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef", "entropy_control")
-VARIANT = ("reward", "shaping", "filter", "norm", "advantage_clip", "teacher", "sampler", *LOSS)
+LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef", "entropy_control", "kl_stop")
+VARIANT = ("reward", "shaping", "filter", "norm", "advantage_clip", "teacher", "sampler", "optimizer", *LOSS)
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 
@@ -77,7 +79,7 @@ def build(configs: Sequence[Config]) -> TrainState:
     policy = bind_choice(MODELS, first.model)(Init(seeds), task).to(device)
     variants = blocks(configs)
     networks = {
-        "policy": Network(policy, optimizer(policy, configs, device)),
+        "policy": Network(policy, optimizer_of(policy, configs, device)),
         "reference": Network(copy.deepcopy(policy).requires_grad_(False)),
     }
     critic = bind_choice(CRITICS, first.critic)()
@@ -124,15 +126,22 @@ def critic_network(configs: Sequence[Config], critic: Critic, task: Task, device
     numbers = (critic.lr, critic.warmup_steps, critic.lr_final, critic.grad_clip or math.inf)
     lr, warmup, final, limit = (torch.full((len(configs),), number, device=device) for number in numbers)
     schedule = Schedule(lr, warmup, final, first.steps * critic.updates * first.minibatches)
-    return Network(module, Adam(module, schedule, limit))
+    return Network(module, Optimizer(module, schedule, limit, optimizer_blocks(configs)))
 
 
-def optimizer(policy: Policy, configs: Sequence[Config], device: torch.device) -> Adam:
+def optimizer_of(policy: Policy, configs: Sequence[Config], device: torch.device) -> Optimizer:
     """Return the optimiser of a policy: learning rate, schedule and clipping are each run's own."""
     first = configs[0]
     total = first.steps * first.inner_steps * first.minibatches
     rates = (each_runs(configs, key, device) for key in ("lr", "warmup_steps", "lr_final"))
-    return Adam(policy, Schedule(*rates, total), each_runs(configs, "grad_clip", device))
+    limits = each_runs(configs, "grad_clip", device)
+    return Optimizer(policy, Schedule(*rates, total), limits, optimizer_blocks(configs))
+
+
+def optimizer_blocks(configs: Sequence[Config]) -> list[tuple[Callable, int]]:
+    """Return the functions that move the weights, and how many runs each has; neighbours that share one are a block."""
+    alike = groupby(configs, key=lambda config: config.optimizer)
+    return [(bind_choice(optimizer.FUNCTIONS, node), len(list(runs))) for node, runs in alike]
 
 
 def each_runs(configs: Sequence[Config], key: str, device: torch.device) -> Tensor:
@@ -173,6 +182,7 @@ def variant(config: Config) -> Variant:
         value_target=value_target(config),
         entropy_control=bind_choice(entropy_control.FUNCTIONS, config.entropy_control),
         advantage_clip=config.advantage_clip,
+        kl_stop=config.kl_stop,
     )
 
 

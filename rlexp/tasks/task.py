@@ -60,7 +60,10 @@ class Task(Protocol):
         """Judge completions; ``mask`` covers the tokens up to the end, ``finished`` says that there is one."""
 
     def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
-        """Answer each prompt right, the end token included."""
+        """Answer each prompt right, the end token included.
+
+        The mask is empty where it shows no answer, or where none is right: a warm-up learns nothing of such prompts.
+        """
 
     def render(self, tokens: Sequence[int]) -> str:
         """Write a prompt or a completion as one line of text."""

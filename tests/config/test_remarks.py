@@ -48,6 +48,8 @@ CASES = [
     (["reference=polyak", "kl=k2_sampler"], "kl=k2_sampler reference=follow: it is about the reference"),
     (["kl_control=adaptive", "kl=k2_sampler"], "kl=k2_sampler kl_control=adaptive: it is about the reference"),
     (["kl=k2_sampler"], None),
+    (["kl_stop=0.01", "minibatches=1", "clip=naive"], "kl_stop=0.01 inner_steps=1 minibatches=1: with one update"),
+    (["kl_stop=0.01"], None),
     (["kl=k1", "norm=rloo"], None),
     (["kl=k1", "kl.place=loss"], "kl=k1 kl.place=loss: its gradient is zero in expectation"),
     (["kl=k3_plus", "kl.place=reward", "norm=rloo"], "kl=k3_plus kl.place=reward: penalties in the reward have no"),

@@ -117,7 +117,7 @@ def settings():
     ("key", "hint"),
     [
         ("nrm", "no such key; did you mean norm?"),
-        ("eps", "no such key; did you mean norm.eps?"),
+        ("eps", "no such key; did you mean norm.eps or optimizer.eps?"),
         ("completions", "no such key; did you mean group_size.completions?"),
         ("learning_rate", "no such key; learning_rate is lr here"),
         ("num_generation", "no such key; num_generations is group_size.completions here"),

@@ -14,6 +14,8 @@ from rlexp.export.rule import OF_THE_PENALTY, export, implications, kind, parts,
 
 # A key that is a setting in one framework, and of which the others say that they lack it.
 OF_OPENRLHF = "advantage_clip"
+# A key that no framework has, and of which all say so.
+OF_NONE = "kl_stop"
 # Keys of every run, each a setting in every framework; and keys that no framework is told.
 OF_A_RUN = "group_size seed inner_steps minibatches lr lr_final warmup_steps grad_clip entropy_coef temperature steps"
 OF_THIS_PROJECT = (
@@ -83,7 +85,7 @@ def test_no_knob_is_passed_over_in_silence(to, choice):
 
 
 def test_every_key_of_a_run_is_exported_or_of_this_project_alone():
-    assert set(Config.model_fields) == {*AXES, *OF_A_RUN.split(), OF_OPENRLHF, *OF_THIS_PROJECT.split()}
+    assert set(Config.model_fields) == {*AXES, *OF_A_RUN.split(), OF_OPENRLHF, OF_NONE, *OF_THIS_PROJECT.split()}
 
 
 CHANGED = dict(
@@ -105,6 +107,13 @@ def test_a_bound_of_advantages_is_a_setting_or_said_to_be_none(to):
     settings, differs, _ = export(compose().model_copy(update={OF_OPENRLHF: 2.5}), FRAMEWORKS[to])
     assert settings.get("--reward.clip_range") == ([-2.5, 2.5] if to == "openrlhf" else None)
     assert ("advantages have no bound there" in differs) == (to != "openrlhf")
+
+
+@pytest.mark.parametrize("to", FRAMEWORKS)
+def test_a_stop_is_said_to_be_missing(to):
+    text_of_stops = "updates on a rollout are never stopped there"
+    assert text_of_stops in export(compose().model_copy(update={OF_NONE: 0.1}), FRAMEWORKS[to]).differs
+    assert text_of_stops not in export(compose(), FRAMEWORKS[to]).differs
 
 
 def test_every_key_of_a_run_is_tried():

@@ -115,7 +115,7 @@ def test_the_small_number_of_clip_grad_norm_is_added_to_the_norm():
         row.grad = torch.full_like(row, 1e-6 / math.sqrt(sum(row.numel() for row in module.rows)))
     size = module.rows[0].grad[0, 0, 0].clone()
     adam.step()
-    torch.testing.assert_close(adam.first[0, 0], 0.1 * size * 1e-7 / 2e-6, **CLOSE)
+    torch.testing.assert_close(adam.kept[0]["first"][0, 0], 0.1 * size * 1e-7 / 2e-6, **CLOSE)
 
 
 def test_an_infinite_limit_leaves_gradients_alone():
@@ -124,7 +124,7 @@ def test_an_infinite_limit_leaves_gradients_alone():
     for parameter, gradient in zip(adam.parameters, every, strict=True):
         parameter.grad = gradient.clone()
     adam.step()
-    assert torch.equal(adam.first, flat(every) * (1 - 0.9))
+    assert torch.equal(adam.kept[0]["first"], flat(every) * (1 - 0.9))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

@@ -90,6 +90,7 @@ CHOICES = {
     "clip=dpo": set(facts_of(dpo).measures),
     "clip=ipo": set(facts_of(ipo).measures),
     "entropy_control=adaptive": set(facts_of(adaptive).measures),
+    "kl_stop=0.1": {"kl/stopped"},
     "data=stale": {"data/age"},
     "data=replay": {"data/age"},
     "data=offline": {"data/age"},
@@ -104,8 +105,8 @@ def test_the_keys_of_choices_are_those_documented(tmp_path):
     ]
     for job in jobs:
         job.folder.mkdir()
-    train_jobs(jobs[:4])
-    for job in jobs[4:]:
+    train_jobs(jobs[:5])
+    for job in jobs[5:]:
         train_jobs([job])
     found = {job.name: rows(job.folder)[-1].keys() for job in jobs}
     assert {name: each - found["default"] for name, each in found.items()} == {name: {*CHOICES[name]} for name in found}

@@ -49,7 +49,7 @@ def saved(state, folder, after):
 def elsewhere(state):
     """Put the state into a state of another run, reference included."""
     adam = state.optimizer
-    tensors = [*state.policy.parameters(), *state.reference.parameters(), adam.first, adam.second]
+    tensors = [*state.policy.parameters(), *state.reference.parameters(), *adam.kept[0].values()]
     with torch.no_grad():
         for number, tensor in enumerate([*tensors, *state.memory.values()]):
             tensor.add_(0.1 * (-1) ** number)

@@ -103,7 +103,54 @@ def categorical(task, prompt: list[int], completion: list[int]) -> dict[str, flo
     return {"worth": worth, "correct": answer < len(task.rewards) and worth == max(task.rewards)}
 
 
+def difficulty_mix(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    items = sorted(x for x in prompt[:-1] if x != task.alphabet)
+    (kind,) = [name for name, count in task.items.items() if count == len(items)]
+    correct = kind != "impossible" and until_end(completion, task.end) == (items, True)
+    return {name: float(correct) if name == kind else NAN for name in task.items} | {"correct": correct}
+
+
+def multi_solution(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    answers = [[a, a + d, a + 2 * d] for a in prompt for d in range(-task.numbers, task.numbers) if d]
+    answers = [answer for answer in answers if set(answer) <= set(prompt)]
+    correct = completion in answers
+    return {"valid": float(correct), "first": float(completion == min(answers)) if correct else NAN, "correct": correct}
+
+
+def parity(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    tokens, finished = until_end(completion, task.end)
+    sums = [sum(prompt[: n + 1]) % 2 for n in range(task.bits)]
+    right = finished and tokens[-1:] == sums[-1:]
+    return {"right": float(right), "chain": float(finished and tokens == sums), "correct": right}
+
+
+def applied(name: str, string: list[int], alphabet: int) -> list[int]:
+    made = {
+        "reverse": string[::-1],
+        "rotate": string[1:] + string[:1],
+        "swap": string[-1:] + string[1:-1] + string[:1],
+        "twice": (string[: (len(string) + 1) // 2] * 2)[: len(string)],
+        "next": [(x + 1) % alphabet for x in string],
+        "mirror": [alphabet - 1 - x for x in string],
+    }
+    return made[name]
+
+
+def functions(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    names = ["reverse", "rotate", "swap", "twice", "next", "mirror"]
+    string, alone = prompt[2:-1], prompt[0] == task.pad
+    for token in prompt[1:2] if alone else [prompt[1], prompt[0]]:
+        string = applied(names[token - task.alphabet], string, task.alphabet)
+    correct = completion == string
+    parts = {"atom": float(correct) if alone else NAN, "composed": NAN if alone else float(correct)}
+    return parts | {"correct": correct}
+
+
 SCORES = {
+    "parity": parity,
+    "functions": functions,
+    "difficulty_mix": difficulty_mix,
+    "multi_solution": multi_solution,
     "sort": sort,
     "sort_lecture": sort_lecture,
     "token_preference": token_preference,

@@ -12,8 +12,12 @@ from rlexp.core.registry import bind_choice, schema
 from rlexp.tasks import TASKS, World
 from rlexp.tasks.bandit import Bandit
 from rlexp.tasks.categorical import Categorical
+from rlexp.tasks.difficulty_mix import BUCKETS, DifficultyMix
 from rlexp.tasks.enumerable import Enumerable
+from rlexp.tasks.functions import Functions
 from rlexp.tasks.length_world import LengthWorld
+from rlexp.tasks.multi_solution import MultiSolution
+from rlexp.tasks.parity import Parity
 from rlexp.tasks.sort_lecture import POINTS, SortLecture
 
 SEEDS = (0, 1, 2)
@@ -51,6 +55,30 @@ def categorical(**changes) -> Categorical:
     return Categorical(**(dict(rewards=[0.5, -1.0, 2.0], weights={"worth": 0.5}, metric="x", floor=0.0) | changes))
 
 
+def difficulty_mix(**changes) -> DifficultyMix:
+    items, shares = ((1, 3, 4, 2), (1.0, 2.0, 1.0, 1.0))
+    named = {key: dict(zip(BUCKETS, numbers, strict=True)) for key, numbers in (("items", items), ("shares", shares))}
+    weights = dict.fromkeys(BUCKETS, 0.5) | {"hard": 2.0}
+    return DifficultyMix(**(dict(alphabet=5, cap=6, weights=weights, metric="x", floor=0.0) | named | changes))
+
+
+def multi_solution(**changes) -> MultiSolution:
+    weights = dict(valid=2.0, first=0.0)
+    sizes = dict(numbers=8, items=5, solutions=2, weights=weights, metric="x", floor=0.0)
+    return MultiSolution(**(sizes | changes))
+
+
+def parity(**changes) -> Parity:
+    weights = dict(right=1.0, chain=0.5)
+    return Parity(**(dict(bits=6, chains=0.5, cap=8, weights=weights, metric="x", floor=0.0) | changes))
+
+
+def functions(**changes) -> Functions:
+    weights = dict(atom=0.5, composed=1.0)
+    sizes = dict(alphabet=4, cap=4, atoms=0.3, shown=1, weights=weights, metric="x", floor=0.0)
+    return Functions(**(sizes | changes))
+
+
 CHOICES = {
     "filler": ("sort", sort_task()),
     "no_filler": ("sort", sort_task(filler=0, alphabet=3, cap=5)),
@@ -59,6 +87,11 @@ CHOICES = {
     "one_item": ("sort", sort_task(longest=1, cap=2)),
     "share": ("token_preference", preference_task(cap=10)),
     "points": ("sort_lecture", lecture_task()),
+    "mix": ("difficulty_mix", difficulty_mix()),
+    "progressions": ("multi_solution", multi_solution()),
+    "chains": ("parity", parity()),
+    "composed": ("functions", functions()),
+    "all_shown": ("functions", functions(shown=2, alphabet=3, cap=5)),
     "lengths": ("length_world", length_world()),
     "strings": ("enumerable", enumerable()),
     "gold": ("enumerable", enumerable(features=3, symbols=2, cap=6, weights=dict(gold=1.0, proxy=0.0))),

@@ -17,7 +17,7 @@ from rlexp.sweep.threads import AVAILABLE, PERIOD, Threads
 
 GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in ("study", "teacher"))
 # Groups of choices that are nothing but their YAML: no defaults, no settings elsewhere.
-LOSS = ("norm", "clip", "agg", "sampler", "mismatch")
+LOSS = ("norm", "clip", "agg", "sampler", "mismatch", "optimizer")
 PLAIN = (*LOSS, "kl", "kl_control", "reference", "shaping", "filter", "group_size")
 
 

@@ -54,6 +54,9 @@ def test_resumed_equals_never_stopped(tmp_path, stop_at, never_stopped, number):
         ("filter=dynamic", "filter.refill.rounds=3", "shaping=flips_persistent"),
         ("filter=top_entropy", "shaping=noise"),
         ("reward=prm", "filter=dynamic"),
+        ("optimizer=momentum", "lr=0.1"),
+        ("optimizer=sgd", "lr=0.5"),
+        ("optimizer=rmsprop",),
         (
             "reward=ensemble_mean",
             "reward.model.members=2",
@@ -67,7 +70,7 @@ def test_resumed_equals_never_stopped(tmp_path, stop_at, never_stopped, number):
     ids=" ".join,
 )
 def test_noise_and_dynamic_sampling_resume_where_they_stopped(tmp_path, stop_at, choices):
-    """Wrong verdicts stay wrong, rounds are counted on."""
+    """Wrong verdicts stay wrong, rounds are counted on, and so is what an optimiser keeps."""
     (whole,), (part,) = (jobs(tmp_path / name, *choices, variants=["global"], seeds=[0]) for name in ("whole", "part"))
     train_jobs([whole])
     stop_at(8)

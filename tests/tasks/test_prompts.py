@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import torch
 from policies import sort_task
-from task_choices import every_sort, every_task, lecture_task
+from task_choices import difficulty_mix, every_sort, every_task, functions, lecture_task, multi_solution, parity
 
 from rlexp.tasks.sort_lecture import PROMPTS
 
@@ -73,3 +73,69 @@ def test_separator_pad_end_and_filler_are_tokens_of_their_own(task):
 def test_lecture_prompts_come_in_turn():
     prompts = lecture_task().prompts(torch.rand(2, 7, 1), held_out=True)
     assert prompts.tolist() == [[list(PROMPTS[p % 3]) for p in range(7)]] * 2
+
+
+def made(task, held_out: bool, count: int = 4000) -> list[list[int]]:
+    return task.prompts(torch.rand(1, count, task.draws, generator=torch.Generator().manual_seed(3)), held_out)[
+        0
+    ].tolist()
+
+
+def items_of(task, prompt: list[int]) -> tuple[int, ...]:
+    return tuple(sorted(x for x in prompt if x < task.alphabet))
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_difficulties_come_in_their_shares(held_out):
+    task = difficulty_mix()
+    found = Counter(len(items_of(task, prompt)) for prompt in made(task, held_out))
+    total = sum(task.shares.values())
+    for name, share in task.shares.items():
+        wanted = share / total
+        error = 4 * (wanted * (1 - wanted) / 4000) ** 0.5
+        assert found[task.items[name]] / 4000 == pytest.approx(wanted, abs=error), name
+    lacking = difficulty_mix(shares=task.shares | {"impossible": 0.0})
+    assert task.items["impossible"] not in {len(items_of(task, prompt)) for prompt in made(lacking, held_out)}
+
+
+def test_a_mix_holds_out_what_sort_does():
+    task = difficulty_mix()
+    training, evaluation = ({items_of(task, prompt) for prompt in made(task, held)} for held in (False, True))
+    assert evaluation and not training & evaluation
+    assert all(sum(items) % task.alphabet == 0 for items in evaluation)
+
+
+def test_sets_of_numbers_have_enough_progressions_and_are_in_one_part_each():
+    task = multi_solution()
+    training, evaluation = ({tuple(p) for p in made(task, held)} for held in (False, True))
+
+    def progressions(chosen):
+        return sum(b - a == c - b for a, b, c in itertools.combinations(chosen, 3))
+
+    every = {c for c in itertools.combinations(range(8), 5) if progressions(c) >= 2}
+    assert training | evaluation == every and not training & evaluation
+    assert len(training) == 3 * len(every) // 4
+
+
+@pytest.mark.parametrize("bits", [6, 7, 10])
+def test_bits_are_in_one_part_each_and_a_share_of_them_has_a_chain(bits):
+    task = parity(bits=bits, cap=bits + 2, chains=0.25)
+    training, evaluation = ({tuple(p) for p in made(task, held, 20000)} for held in (False, True))
+    assert evaluation and not training & evaluation
+    assert len(training | evaluation) == 2**bits and len(evaluation) / 2**bits == pytest.approx(1 / 8, abs=0.07)
+    chains = task.has_chain(torch.tensor([made(task, False, 20000)])).float().mean()
+    assert chains.item() == pytest.approx(0.25, abs=0.12)  # of the few prompts of the smallest
+    assert not parity(chains=0.0).has_chain(torch.tensor([made(parity(), False)])).any()
+
+
+def test_compositions_and_strings_that_are_evaluated_are_never_trained_on():
+    task = functions()
+    training, evaluation = made(task, False), made(task, True)
+    composed = [{(p[0], p[1]) for p in each if p[0] != task.pad} for each in (training, evaluation)]
+    assert len(composed[0]) == 30 and len(composed[1]) == 6 and not composed[0] & composed[1]
+    assert all(len({pair[place] for pair in composed[1]}) == 6 for place in (0, 1))
+    strings = [{tuple(p[2:-1]) for p in each} for each in (training, evaluation)]
+    assert not strings[0] & strings[1] and len(strings[0] | strings[1]) == 4**4
+    for each in (training, evaluation):
+        assert sum(p[0] == task.pad for p in each) / len(each) == pytest.approx(task.atoms, abs=0.03)
+        assert {p[1] for p in each} == set(range(4, 10))

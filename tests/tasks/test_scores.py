@@ -20,7 +20,7 @@ from rlexp.tasks.sort_lecture import PROMPTS
 # Rounding of float32 numbers of order one.
 ROUNDED = dict(rtol=1e-6, atol=1e-6)
 # Nobody can solve the impossible; with 64 actions nobody may hit, and with all of them right nobody can miss.
-ALIKE = {("bandit", key) for key in ("impossible", "easy", "hard", "correct")}
+ALIKE = {("bandit", key) for key in ("impossible", "easy", "hard", "correct")} | {("difficulty_mix", "impossible")}
 
 
 def written(task, answer: list[int], rng: random.Random) -> list[int]:
@@ -39,7 +39,10 @@ def answered(task, group: int = 40, prompts: int = 12):
     """Prompts ``[R P L]`` and completions ``[R P G T]`` with their mask and finished, as a rollout gives them."""
     rng, questions = random.Random(6), prompts_of(task, SEEDS, prompts)
     answers, present = task.oracle(questions)
-    right = [answer[here].tolist() for answer, here in zip(answers.flatten(0, 1), present.flatten(0, 1), strict=True)]
+    right = [
+        answer[here].tolist() or answer.tolist()
+        for answer, here in zip(answers.flatten(0, 1), present.flatten(0, 1), strict=True)
+    ]
     rows = [[written(task, answer, rng) for _ in range(group)] for answer in right]
     completions = torch.tensor(rows).view(len(SEEDS), prompts, group, task.cap)
     masks = [reference_tasks.mask(c, task.end) for c in completions.flatten(0, 2).tolist()]

@@ -7,11 +7,24 @@ from types import SimpleNamespace
 import pytest
 import torch
 from policies import preference_task, prompts_of, sort_task
-from task_choices import SEEDS, bandit, categorical, enumerable, every_task, lecture_task, length_world
+from task_choices import (
+    SEEDS,
+    bandit,
+    categorical,
+    difficulty_mix,
+    enumerable,
+    every_task,
+    functions,
+    lecture_task,
+    length_world,
+    multi_solution,
+    parity,
+)
 from toy_state import Toy
 
 from rlexp.tasks import Scores, Task
 from rlexp.tasks.categorical import Categorical
+from rlexp.tasks.difficulty_mix import BUCKETS
 from rlexp.tasks.sort_lecture import POINTS
 
 
@@ -33,6 +46,7 @@ def test_rewards_of_tokens_are_none_unless_a_task_gives_them():
     assert Scores({}, correct, torch.zeros(1, 2, 3, 4)).token_rewards.shape == (1, 2, 3, 4)
 
 
+NOT_SHOWN = {"functions"}  # tasks whose oracle knows more than it shows by its mask
 WORTH = {"enumerable": "gold", "categorical": "worth"}  # components that are no shares of something
 
 
@@ -53,13 +67,17 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
         assert (answers[~mask] == task.pad).all()
     finished, possible = torch.ones_like(mask[..., :1]), mask.any(-1, keepdim=True)
     scores = task.score(prompts, answers.unsqueeze(2), mask.unsqueeze(2), finished)
-    assert torch.equal(scores.correct, possible)
+    assert torch.equal(scores.correct, possible | (name in NOT_SHOWN))
     if name in WORTH:
         assert torch.equal(scores.components[WORTH[name]].unique(), torch.tensor([task_best(task)]))
         return
+    if name == "parity":
+        assert torch.equal(scores.components["chain"].bool(), task.has_chain(prompts))
+        return
     best = {"ternary": 1, "distance": 3, "inclusion_ordering": 5, "multiset_ordering": 5}
     for component, values in scores.components.items():
-        assert (values == best.get(component, 1))[possible & ~values.isnan()].all(), component
+        applies = possible & ~values.isnan()
+        assert (values == best.get(component, 1))[applies].all(), component
 
 
 @pytest.mark.parametrize(
@@ -76,6 +94,16 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
         (bandit, dict(easy_right=8), "easy_right=8 must not exceed actions=7"),
         (length_world, dict(right=[]), r"right=\[\] leaves no question"),
         (length_world, dict(weights={"right": 1.0}), "weights must name right, exact"),
+        (difficulty_mix, dict(items=dict(easy=1, medium=1, hard=2, impossible=3)), "items must differ between buckets"),
+        (difficulty_mix, dict(shares={"easy": 1.0}), "shares must name easy, medium, hard, impossible"),
+        (difficulty_mix, dict(shares=dict.fromkeys(BUCKETS, 0.0)), "shares must not all be 0"),
+        (difficulty_mix, dict(cap=4), "cap=4 leaves no room for 4 items"),
+        (multi_solution, dict(weights=dict(valid=1.0, first=1.0)), "weights.first must be 0"),
+        (multi_solution, dict(items=9), "items=9 must not exceed numbers=8"),
+        (multi_solution, dict(solutions=9), "solutions=9 leaves 0 prompts; at least 4 are needed"),
+        (parity, dict(cap=6), "cap=6 leaves no room for a chain of 6 bits and an end: at least 7"),
+        (parity, dict(weights={"right": 1.0}), "weights must name right, chain"),
+        (functions, dict(weights={"atom": 1.0}), "weights must name atom, composed"),
         (enumerable, dict(cap=8), "cap=8 makes 6561 strings of 3 symbols; at most 4096"),
         (enumerable, dict(good=9.0), "good=9.0 is more than any string of world=2 has; at most"),
         (enumerable, dict(weights={"gold": 1.0}), "weights must name gold, proxy"),

@@ -1,7 +1,8 @@
 """Norms that give every token an advantage of its own, ``[*R P G T]``, from the reward that is still to come.
 
 They take the reward in its two parts: ``outcomes`` ``[*R P G]``, given at the last token, and ``token_penalties``
-``[*R P G T]``, KL in the reward where it is due (0 without it). Advantages outside ``mask`` are not used.
+``[*R P G T]``, KL in the reward where it is due (0 without it). Advantages outside ``mask`` are not used. What a task
+pays for single tokens reaches the norms of ``critic``; here the outcome is due as a whole.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def judged_metrics(state: TrainState, groups: Groups, reference: PerVocabulary) 
 
     ``reference`` are the reference's log-probabilities of the whole vocabulary.
     """
-    if not state.judged.any():
+    if not state.judged_at_all:
         return {}
     rewards, rollout = groups.rewards, groups.rollout
     row = summary("gold", rewards.gold, ~rewards.gold.isnan())

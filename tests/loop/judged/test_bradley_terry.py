@@ -157,7 +157,7 @@ def test_a_model_learns_the_order_and_its_numbers_are_standardised():
 
 
 def test_turned_labels_turn_the_model():
-    right, turned = (judged(pairs=200, updates=150, flips=flips) for flips in (0.0, 1.0))
+    right, turned = (judged(pairs=400, updates=300, flips=flips) for flips in (0.0, 1.0))
     for state in (right, turned):
         train_judges(state)
     pairs = pairs_of(right, wanted=200, step=99)

@@ -49,7 +49,9 @@ VERL: Mapping[str, Any] = {
     "seq-mean-token-sum-norm".split(),
     f"{ACTOR}.loss_scale_factor": int,
     f"{ACTOR}.optim.clip_grad": float,
+    f"{ACTOR}.optim.betas": is_list_of(float),
     f"{ACTOR}.optim.lr": float,
+    f"{ACTOR}.optim.optimizer": ["AdamW", "SGD", "RMSprop"],
     f"{ACTOR}.optim.lr_scheduler_type": ["constant", "cosine"],
     f"{ACTOR}.optim.lr_warmup_steps": int,
     f"{ACTOR}.optim.min_lr_ratio": lambda value: 0 <= value <= 1,
@@ -114,7 +116,9 @@ PAIR = {"type": float, "nargs": 2}
 # By flag: what ``ArgumentParser.add_argument`` is told.
 OPENRLHF: Mapping[str, Mapping[str, Any]] = {
     "--actor.adam.betas": PAIR,
+    "--actor.adam.eps": NUMBER,
     "--actor.adam.lr": NUMBER,
+    "--actor.adam.weight_decay": NUMBER,
     "--actor.dual_clip": NUMBER,
     "--actor.entropy_coef": NUMBER,
     "--actor.eps_clip_low_high": PAIR,
@@ -139,7 +143,6 @@ OPENRLHF: Mapping[str, Mapping[str, Any]] = {
     "--algo.kl.init_coef": NUMBER,
     "--algo.kl.target": NUMBER,
     "--algo.kl.use_loss": FLAG,
-    "--critic.adam.betas": PAIR,
     "--critic.adam.lr": NUMBER,
     "--critic.lr_scheduler": {"type": str},
     "--critic.lr_warmup_ratio": NUMBER,

@@ -1,0 +1,118 @@
+"""What a gradient does to the weights: ``optimizer(gradient, …, rates, updates, *, knobs) -> move``, ``[*R N]``.
+
+All N parameters of a network stand side by side; the move is taken off them. These functions work in place, as what
+they work on is as large as the network: ``gradient`` becomes the move, and of ``first``, ``second`` and ``velocity``,
+zeros at the start of a run, those that a function asks for are kept from update to update. Who asks for none needs no
+memory.
+
+The gradient is clipped already (``grad_clip``). ``lr`` is a scale of the move that means something else for each: Adam
+and RMSProp move every weight by about lr whatever its gradient is, so that a factor on all advantages changes next to
+nothing; SGD moves by lr · gradient, and such a factor is a learning rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from rlexp.core.errors import format_value
+from rlexp.core.facts import facts
+from rlexp.core.offers import Offer
+from rlexp.core.types import Decay, FiniteNonNegative, PerParameter, PerReplica, Positive
+
+MEMORIES_OF_WEIGHTS = ("first", "second", "velocity")
+LARGEST_OF_ADAM = 5e-3  # a learning rate below it is meant for Adam
+
+
+def adam(
+    gradient: PerParameter,
+    first: PerParameter,
+    second: PerParameter,
+    rates: PerReplica,
+    updates: int,
+    *,
+    beta1: Decay,
+    beta2: Decay,
+    eps: Positive,
+) -> PerParameter:
+    """lr · m / (√v + eps) with m and v the means of g and g², decayed by beta1 and beta2, over 1 − beta^updates.
+
+    Source: Adam (arXiv 1412.6980, algorithm 1), as ``torch.optim.Adam`` has it.
+    """
+    first.mul_(beta1).add_(gradient, alpha=1 - beta1)
+    second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+    torch.div(second, 1 - beta2**updates, out=gradient).sqrt_().add_(eps)
+    return torch.div(first, gradient, out=gradient).mul_((rates / (1 - beta1**updates)).unsqueeze(-1))
+
+
+def adamw(
+    gradient: PerParameter,
+    weights: PerParameter,
+    first: PerParameter,
+    second: PerParameter,
+    rates: PerReplica,
+    updates: int,
+    *,
+    beta1: Decay,
+    beta2: Decay,
+    eps: Positive,
+    weight_decay: FiniteNonNegative,
+) -> PerParameter:
+    """The move of ``adam`` + lr · weight_decay · w: the decay is beside the gradient, and is not divided by √v.
+
+    Source: AdamW (arXiv 1711.05101), as ``torch.optim.AdamW``. All weights decay, embeddings and biases too; what
+    Hugging Face trains leaves out biases and norms.
+    """
+    move = adam(gradient, first, second, rates, updates, beta1=beta1, beta2=beta2, eps=eps)
+    return move.add_(weights * (weight_decay * rates).unsqueeze(-1))
+
+
+def lr_of_adam(key: str, node: Any, config: Any) -> Iterator[str]:
+    """A learning rate that is far too small without Adam's division."""
+    if config.lr < LARGEST_OF_ADAM:
+        yield (
+            f"{key}={node.name} lr={format_value(config.lr)}: such a rate is Adam's, whose moves are about lr whatever "
+            "the gradient; here they are lr · gradient, try 0.1 to 1"
+        )
+
+
+@facts(remarks=(lr_of_adam,))
+def sgd(gradient: PerParameter, rates: PerReplica) -> PerParameter:
+    """lr · g: a step against the gradient. Source: stochastic gradient descent, as ``torch.optim.SGD``."""
+    return gradient.mul_(rates.unsqueeze(-1))
+
+
+@facts(remarks=(lr_of_adam,))
+def momentum(gradient: PerParameter, velocity: PerParameter, rates: PerReplica, *, momentum: Decay) -> PerParameter:
+    """lr · u with u = momentum · u + g: in the long run moves of lr / (1 − momentum) · g.
+
+    Source: Polyak (1964), as ``torch.optim.SGD(momentum=…)`` without dampening and Nesterov's look ahead.
+    """
+    velocity.mul_(momentum).add_(gradient)
+    return torch.mul(velocity, rates.unsqueeze(-1), out=gradient)
+
+
+def rmsprop(
+    gradient: PerParameter, second: PerParameter, rates: PerReplica, *, alpha: Decay, eps: Positive
+) -> PerParameter:
+    """lr · g / (√v + eps) with v the mean of g² decayed by alpha, from 0 and not corrected for that.
+
+    Source: Hinton (Neural Networks for Machine Learning, lecture 6e, 2012), as ``torch.optim.RMSprop``; its first moves
+    are lr / √(1 − alpha), ten times those that follow at alpha 0.99.
+    """
+    second.mul_(alpha).addcmul_(gradient, gradient, value=1 - alpha)
+    return gradient.div_(second.sqrt().add_(eps)).mul_(rates.unsqueeze(-1))
+
+
+FUNCTIONS = {"adam": adam, "adamw": adamw, "sgd": sgd, "momentum": momentum, "rmsprop": rmsprop}
+OFFERED = {
+    "gradient": Offer(PerParameter, "gradient in all parameters, clipped; becomes the move"),
+    "weights": Offer(PerParameter, "the parameters before the update, a copy"),
+    "first": Offer(PerParameter, "kept from update to update, 0 at first: of g"),
+    "second": Offer(PerParameter, "kept from update to update, 0 at first: of g²"),
+    "velocity": Offer(PerParameter, "kept from update to update, 0 at first: of moves"),
+    "rates": Offer(PerReplica, "learning rate of the update, after warm-up and descent"),
+    "updates": Offer(int, "number of the update, from 1"),
+}

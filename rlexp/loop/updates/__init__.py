@@ -1,0 +1,1 @@
+"""What decides whether a run makes the next update on a rollout."""
