@@ -1,6 +1,8 @@
 """How the reference policy follows the policy: ``follow(reference, policy, step) -> reference``, on any weights.
 
-It is asked after the updates of every step. The reference begins as a copy of the policy where training starts.
+It is asked after the updates of every step. Where the reference begins is ``reference.begin``: as a copy of the policy
+where training starts (``start``), as the random initial weights (``random``), as a policy of half the start's accuracy,
+made in the same way (``halfway``), or as the last policy of another run (``run``, whose folder is ``reference.run``).
 """
 
 from __future__ import annotations
@@ -11,14 +13,16 @@ from typing import Annotated, Any
 from annotated_types import Gt, Le
 from torch import Tensor
 
+from rlexp.axes import clip
 from rlexp.core.facts import facts
 from rlexp.core.offers import Offer
+from rlexp.core.registry import requested_names
 from rlexp.core.types import PositiveInt
 
 
 @facts(neutral=True)
 def frozen(reference: Tensor) -> Tensor:
-    """Keep the policy that training started from.
+    """Keep the policy that it began as, which is mostly the one that training started from.
 
     Source: Ziegler et al. (arXiv 1909.08593); what all frameworks do unless they are told otherwise.
     """
@@ -27,7 +31,8 @@ def frozen(reference: Tensor) -> Tensor:
 
 def unused(key: str, node: Any, config: Any) -> Iterator[str]:
     """A reference that moves, and no penalty."""
-    if config.kl.coef == 0:
+    asked = "ref_log_probs" in requested_names(clip.FUNCTIONS[config.clip.name])
+    if config.kl.coef == 0 and not asked:
         yield f"{key}={node.name}: without a kl nothing is trained against it"
 
 

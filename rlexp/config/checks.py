@@ -167,6 +167,8 @@ def start_problems(config: Any) -> Iterator[str]:
         yield f"start={start.name}: task={task} has no right answers to learn from; take start=random"
     if hasattr(start, "formed") and not hasattr(TASKS[task], "wrong_answers"):
         yield f"start={start.name}: task={task} has no wrong answers to learn from; take start=sft"
+    if config.reference.begin == "halfway" and not hasattr(start, "accuracy"):
+        yield f"reference.begin=halfway: start={start.name} is not trained; take start=sft"
     if hasattr(start, "entropy") and not list(task_problems(config)):
         guess = math.log(bind_choice(TASKS, config.task)().vocabulary)
         if start.entropy >= guess:

@@ -102,7 +102,7 @@ class Config(StrictModel):
     agg: axis_schema(agg)
     kl: axis_schema(kl, coef=FiniteNonNegative, place=Literal["loss", "reward"])
     kl_control: axis_schema(kl_control)
-    reference: axis_schema(reference)
+    reference: axis_schema(reference, begin=Literal["start", "random", "halfway", "run"], run=str | None)
     entropy_control: axis_schema(entropy_control)
     sampler: axis_schema(sampler)
     mismatch: axis_schema(mismatch)

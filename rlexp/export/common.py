@@ -49,6 +49,10 @@ def in_the_reward(node: Any, config: Config) -> str:
     return f"is for your reward function to do ({knobs}{trained}): {first}".replace("(, ", "(").replace(" ()", "")
 
 
+BEGINS_ELSEWHERE = when(
+    lambda node, config: node.begin != "start",
+    "the reference is another policy than the one that training starts from: give its checkpoint as the reference's",
+)
 COMMON: Table = {
     "reward": dict.fromkeys(reward.FUNCTIONS, Rule(notes=(in_the_reward,))) | {"verifier": NOTHING},
     "shaping": dict.fromkeys(shaping.FUNCTIONS, Rule(notes=(in_the_reward,))) | {"none": NOTHING},
@@ -58,7 +62,7 @@ COMMON: Table = {
     "critic": {"none": NOTHING},
     "teacher": {"none": NOTHING},
     "kl_control": {"fixed": NOTHING},
-    "reference": {"frozen": NOTHING},
+    "reference": {"frozen": Rule(notes=[BEGINS_ELSEWHERE])},
     "entropy_control": {"fixed": NOTHING},
     "sampler": {"exact": NOTHING, "noisy": SIMULATED, "bf16": SIMULATED},
     "start": {"random": NOTHING, "sft": CHECKPOINT, "mixture": CHECKPOINT, "scaled": CHECKPOINT},

@@ -1,4 +1,4 @@
-"""Which run is a teacher: whether its folder fits, and its policy in the stack of those whom it teaches."""
+"""Runs whose policy others take as their teacher or reference: whether the folder fits, and the policy in the stack."""
 
 from __future__ import annotations
 
@@ -28,20 +28,26 @@ def has_teacher(config: Any) -> bool:
 
 
 def problems(config: Any) -> Iterator[str]:
-    """Say what is wrong with the run that a config names as its teacher."""
-    if not has_teacher(config):
-        return
-    run, folder = config.teacher.run, Path(config.teacher.run or "")
+    """Say what is wrong with the runs that a config names as its teacher and as its reference."""
+    if has_teacher(config):
+        yield from problems_of_run(config, "teacher.run", config.teacher.run)
+    if config.reference.begin == "run":
+        yield from problems_of_run(config, "reference.run", config.reference.run)
+
+
+def problems_of_run(config: Any, key: str, run: str | None) -> Iterator[str]:
+    """Say what is wrong with a run whose last policy is wanted."""
+    folder = Path(run or "")
     if not run or not (folder / CONFIG_FILE).is_file() or not (folder / checkpoint.LATEST).is_file():
         there = f"{CONFIG_FILE} and {checkpoint.LATEST}"
-        yield f"teacher.run={format_value(run)}: must be the folder of a run, with its {there}"
+        yield f"{key}={format_value(run)}: must be the folder of a run, with its {there}"
         return
     theirs = yaml.safe_load((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-    yield from islice(differences(config, theirs, f"teacher.run={run}"), 1)
+    yield from islice(differences(config, theirs, f"{key}={run}"), 1)
 
 
 def differences(config: Any, theirs: Mapping[str, Any], key: str) -> Iterator[str]:
-    """Name the knobs of task and model in which a teacher differs from those whom it is to teach."""
+    """Name the knobs of task and model in which a run differs from those who take its policy."""
     for part in ("task", "model"):
         ours = config.model_dump(mode="json", include={part})[part]
         for knob in sorted(ours.keys() - REWARDED, key=lambda knob: (knob != "name", knob)):
@@ -56,13 +62,13 @@ def load_teachers(policy: nn.Module, configs: Sequence[Any]) -> nn.Module:
     stack = copy.deepcopy(policy).requires_grad_(False)
     for replica, config in enumerate(configs):
         if has_teacher(config):
-            load_policy(stack, replica, Path(config.teacher.run))
+            load_policy(stack, replica, "teacher.run", config.teacher.run)
     return stack
 
 
-def load_policy(stack: nn.Module, replica: int, folder: Path) -> None:
-    """Copy the last policy of the run in a folder into a row of the stack."""
-    saved = checkpoint.load(folder)
+def load_policy(stack: nn.Module, replica: int, key: str, run: str) -> None:
+    """Copy the last policy of the run in a folder, which a key of the config names, into a row of the stack."""
+    saved = checkpoint.load(Path(run))
     if saved is None:
-        raise RunFailed(f"teacher.run={folder}: its checkpoint cannot be read")
-    checkpoint.load_parameters(stack, replica, saved["networks"]["policy"]["parameters"], f"teacher.run={folder}")
+        raise RunFailed(f"{key}={run}: its checkpoint cannot be read")
+    checkpoint.load_parameters(stack, replica, saved["networks"]["policy"]["parameters"], f"{key}={run}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from itertools import groupby
@@ -20,6 +20,7 @@ from rlexp.loop.start import STARTS
 from rlexp.loop.state import TrainState
 from rlexp.models import MODELS
 from rlexp.models.layers import Init
+from rlexp.record.teachers import load_policy
 from rlexp.tasks import TASKS
 
 DEPENDS_ON = ("start", "task", "model", "matmul_precision", "seed")
@@ -33,8 +34,21 @@ def apply_starts(state: TrainState, configs: Sequence[Config], folder: Path | No
 
     Starts are read from ``folder`` and written there; None keeps nothing.
     """
-    keys = [start_key(config) for config in configs]
-    wanted = {key: config for key, config in zip(keys, configs, strict=True) if is_trained(config)}
+    halves = {replica: half_way(config) for replica, config in enumerate(configs) if begins(config) == "halfway"}
+    weights, problems = trained_starts([*configs, *halves.values()], folder)
+    networks = [state.networks[name].module for name in ("policy", "critic") if name in state.networks]
+    for replica, config in enumerate(configs):
+        key = start_key(config)
+        for network in networks if key in weights else ():
+            put(network, replica, weights[key])
+        begin_reference(state.reference, replica, halves.get(replica, config), weights)
+    found = [[start_key(config), *([start_key(halves[i])] if i in halves else [])] for i, config in enumerate(configs)]
+    return [next((problems[key] for key in keys if problems.get(key)), "") for keys in found]
+
+
+def trained_starts(configs: Sequence[Config], folder: Path | None) -> tuple[dict[str, Weights], dict[str, str]]:
+    """Read or train the starts of configs; return the weights of each by its key, and what went wrong."""
+    wanted = {start_key(config): config for config in configs if is_trained(config)}
     weights = {key: loaded for key in wanted if (loaded := load(folder, key))}
     problems = {}
     missing = sorted((key for key in wanted if key not in weights), key=lambda key: start_settings(wanted[key]))
@@ -44,11 +58,26 @@ def apply_starts(state: TrainState, configs: Sequence[Config], folder: Path | No
             weights[key], problems[key] = trained, problem
             if not problem:
                 save(folder, key, trained)
-    networks = [state.networks[name].module for name in ("policy", "reference", "critic") if name in state.networks]
-    for replica, key in enumerate(keys):
-        for network in networks if key in wanted else ():
-            put(network, replica, weights[key])
-    return [problems.get(key, "") for key in keys]
+    return weights, problems
+
+
+def begins(config: Config) -> str:
+    """Return where the reference of a run begins."""
+    return config.reference.begin
+
+
+def half_way(config: Config) -> Config:
+    """Return a config whose start is to reach half the accuracy: the same training, ended when it is half-way."""
+    half = config.start.model_copy(update={"accuracy": config.start.accuracy / 2})
+    return config.model_copy(update={"start": half})
+
+
+def begin_reference(reference: nn.Module, replica: int, config: Config, weights: Mapping[str, Weights]) -> None:
+    """Put a replica of the reference where it begins; it is the fresh policy so far. RunFailed for a run unread."""
+    if begins(config) == "run":
+        load_policy(reference, replica, "reference.run", config.reference.run)
+    elif begins(config) != "random" and start_key(config) in weights:
+        put(reference, replica, weights[start_key(config)])
 
 
 def put(network: nn.Module, replica: int, weights: Weights) -> None:

@@ -26,6 +26,7 @@ BESIDE = {
         for judge in ("learned", "ensemble_mean", "ensemble_minimum", "ensemble_bound")
     },
     "start=sft": ["start.accuracy=0.01"],
+    "reference=halfway": ["start=sft", "start.accuracy=0.02"],
     "start=mixture": ["start.formed=0.0", "start.accuracy=0.0"],
     "start=sharpened": ["start.accuracy=0.01"],
     "start=flattened": ["start.accuracy=0.01"],
@@ -34,9 +35,11 @@ BESIDE = {
     "preset=prorl_v2": ["minibatches=4"],
 }
 # They need the folder of a run: test_teacher trains and refuses them.
-TAUGHT = {"teacher=added", "teacher=alone"}
+TAUGHT = {"teacher=added", "teacher=alone", "reference=run"}
 # They need a package that may not be here.
-ABSENT = {choice for choice, package in {"logger=trackio": "trackio"}.items() if find_spec(package) is None}
+ABSENT = {"reference=run"} | {
+    choice for choice, package in {"logger=trackio": "trackio"}.items() if find_spec(package) is None
+}
 SMALL = ["group_size.completions=4", "group_size.prompts=4"]
 
 compose = cache(composed_anew)  # Hydra takes a fifth of a second; no test changes a config
