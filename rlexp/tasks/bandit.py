@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -51,11 +52,12 @@ class Bandit:
     easy_right: PositiveInt
     hard_right: PositiveInt
     weights: dict[str, NonNegative]
+    cap: Literal[1]
     metric: str
     floor: float
 
     pad = end = -1
-    prompt_length = cap = draws = states = 1
+    prompt_length = draws = states = 1
 
     def __post_init__(self):
         if not self.questions:

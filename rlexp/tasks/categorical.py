@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from pydantic import FiniteFloat
@@ -41,11 +42,12 @@ class Categorical:
 
     rewards: list[FiniteFloat]
     weights: dict[str, NonNegative]
+    cap: Literal[1]
     metric: str
     floor: float
 
     pad = end = -1
-    prompt_length = cap = draws = states = questions = 1
+    prompt_length = draws = states = questions = 1
 
     def __post_init__(self):
         if not 2 <= len(self.rewards) <= MOST:

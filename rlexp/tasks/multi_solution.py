@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from annotated_types import Ge, Le
@@ -54,11 +54,11 @@ class MultiSolution:
     items: Annotated[int, Ge(LENGTH)]
     solutions: PositiveInt
     weights: dict[str, NonNegative]
+    cap: Literal[3]
     metric: str
     floor: float
 
     pad = end = -1
-    cap = LENGTH
     draws = 1
 
     def __post_init__(self):

@@ -132,18 +132,19 @@ def applied(name: str, string: list[int], alphabet: int) -> list[int]:
         "twice": (string[: (len(string) + 1) // 2] * 2)[: len(string)],
         "next": [(x + 1) % alphabet for x in string],
         "mirror": [alphabet - 1 - x for x in string],
+        "same": string,
     }
     return made[name]
 
 
 def functions(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
-    names = ["reverse", "rotate", "swap", "twice", "next", "mirror"]
-    string, alone = prompt[2:-1], prompt[0] == task.pad
-    for token in prompt[1:2] if alone else [prompt[1], prompt[0]]:
-        string = applied(names[token - task.alphabet], string, task.alphabet)
-    correct = completion == string
+    names = ["reverse", "rotate", "swap", "twice", "next", "mirror", "same"]
+    outer, inner = (names[token - task.alphabet] for token in prompt[:2])
+    thought = applied(inner, prompt[2:-1], task.alphabet)
+    correct = completion[len(thought) :] == applied(outer, thought, task.alphabet)
+    alone = "same" in (outer, inner)
     parts = {"atom": float(correct) if alone else NAN, "composed": NAN if alone else float(correct)}
-    return parts | {"correct": correct}
+    return parts | {"steps": float(completion[: len(thought)] == thought), "correct": correct}
 
 
 SCORES = {

@@ -35,7 +35,7 @@ def lecture_task(**weights) -> SortLecture:
 
 def bandit(**changes) -> Bandit:
     weights = dict(easy=0.5, hard=1.0, impossible=0.25)
-    sizes = dict(actions=7, easy=2, hard=3, impossible=2, easy_right=4, hard_right=1)
+    sizes = dict(cap=1, actions=7, easy=2, hard=3, impossible=2, easy_right=4, hard_right=1)
     return Bandit(**(sizes | dict(weights=weights, metric="x", floor=0.0) | changes))
 
 
@@ -52,7 +52,9 @@ def enumerable(**changes) -> Enumerable:
 
 
 def categorical(**changes) -> Categorical:
-    return Categorical(**(dict(rewards=[0.5, -1.0, 2.0], weights={"worth": 0.5}, metric="x", floor=0.0) | changes))
+    return Categorical(
+        **(dict(cap=1, rewards=[0.5, -1.0, 2.0], weights={"worth": 0.5}, metric="x", floor=0.0) | changes)
+    )
 
 
 def difficulty_mix(**changes) -> DifficultyMix:
@@ -64,7 +66,7 @@ def difficulty_mix(**changes) -> DifficultyMix:
 
 def multi_solution(**changes) -> MultiSolution:
     weights = dict(valid=2.0, first=0.0)
-    sizes = dict(numbers=8, items=5, solutions=2, weights=weights, metric="x", floor=0.0)
+    sizes = dict(cap=3, numbers=8, items=5, solutions=2, weights=weights, metric="x", floor=0.0)
     return MultiSolution(**(sizes | changes))
 
 
@@ -74,8 +76,8 @@ def parity(**changes) -> Parity:
 
 
 def functions(**changes) -> Functions:
-    weights = dict(atom=0.5, composed=1.0)
-    sizes = dict(alphabet=4, cap=4, atoms=0.3, shown=1, weights=weights, metric="x", floor=0.0)
+    weights = dict(atom=1.0, composed=1.0, steps=0.5)
+    sizes = dict(alphabet=4, cap=8, atoms=0.3, shown=1, weights=weights, metric="x", floor=0.0)
     return Functions(**(sizes | changes))
 
 
@@ -91,7 +93,7 @@ CHOICES = {
     "progressions": ("multi_solution", multi_solution()),
     "chains": ("parity", parity()),
     "composed": ("functions", functions()),
-    "all_shown": ("functions", functions(shown=2, alphabet=3, cap=5)),
+    "all_shown": ("functions", functions(shown=2, alphabet=3, cap=10)),
     "lengths": ("length_world", length_world()),
     "strings": ("enumerable", enumerable()),
     "gold": ("enumerable", enumerable(features=3, symbols=2, cap=6, weights=dict(gold=1.0, proxy=0.0))),

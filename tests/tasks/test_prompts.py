@@ -131,11 +131,14 @@ def test_bits_are_in_one_part_each_and_a_share_of_them_has_a_chain(bits):
 def test_compositions_and_strings_that_are_evaluated_are_never_trained_on():
     task = functions()
     training, evaluation = made(task, False), made(task, True)
-    composed = [{(p[0], p[1]) for p in each if p[0] != task.pad} for each in (training, evaluation)]
+    same = 4 + 6
+    composed = [{(p[0], p[1]) for p in each if same not in p[:2]} for each in (training, evaluation)]
     assert len(composed[0]) == 30 and len(composed[1]) == 6 and not composed[0] & composed[1]
     assert all(len({pair[place] for pair in composed[1]}) == 6 for place in (0, 1))
     strings = [{tuple(p[2:-1]) for p in each} for each in (training, evaluation)]
     assert not strings[0] & strings[1] and len(strings[0] | strings[1]) == 4**4
     for each in (training, evaluation):
-        assert sum(p[0] == task.pad for p in each) / len(each) == pytest.approx(task.atoms, abs=0.03)
-        assert {p[1] for p in each} == set(range(4, 10))
+        for place in (0, 1):
+            assert sum(p[place] == same for p in each) / len(each) == pytest.approx(task.atoms / 2, abs=0.03)
+            assert {p[place] for p in each} == set(range(4, 11))
+        assert not [p for p in each if p[0] == p[1] == same]

@@ -207,6 +207,13 @@ def test_a_judge_is_trained_again_at_its_steps_only():
     assert not any(name.startswith("pairs_") for name in fixed.memory)
 
 
+def test_every_model_has_pairs_of_its_own():
+    state = judged(reward="ensemble_mean", members=2, updates=1, refresh=3)
+    train_judges(state)
+    first, second = state.memory["pairs_completions"][:, :, :48].unbind(1)
+    assert not (first == second).flatten(2).all(-1).any(1).all() and (first != second).any()
+
+
 def test_of_more_candidates_those_are_kept_that_the_model_is_most_wrong_about():
     state = judged(refresh=1, worst_of=4, pairs=200, updates=200, refresh_updates=1)
     train_judges(state)
