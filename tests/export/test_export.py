@@ -33,9 +33,13 @@ needs_trl = pytest.mark.skipif(
 
 def configuration(choice):
     """Compose a choice; a part of the penalty is not looked at without one, a teacher needs the folder of a run."""
+    axis, _, name = choice.partition("=")
+    if choice in TAUGHT and axis == "reference":
+        config = compose("kl=k3")
+        return config.model_copy(update={axis: config.reference.model_copy(update={"begin": name})})
     if choice in TAUGHT:
-        return compose().model_copy(update={"teacher": SimpleNamespace(name=choice.partition("=")[2])})
-    return configured(choice, *(["kl=k3"] if choice.partition("=")[0] in OF_THE_PENALTY else []))
+        return compose().model_copy(update={"teacher": SimpleNamespace(name=name)})
+    return configured(choice, *(["kl=k3"] if axis in OF_THE_PENALTY else []))
 
 
 def kind_of(config, part):
@@ -77,7 +81,7 @@ def test_no_knob_is_passed_over_in_silence(to, choice):
         if axis != choice.partition("=")[0] or any(line.startswith(f"{part}=") for line in before.missing):
             continue
         for knob, value in node:
-            if isinstance(value, str) or knob == "model" or node.name == "none" or (to, part, knob) in UNSAID:
+            if isinstance(value, str) or knob in ("model", "run") or node.name == "none" or (to, part, knob) in UNSAID:
                 continue
             changed = node.model_copy(update={knob: shifted(value)})
             changed = getattr(config, axis).model_copy(update={place: changed}) if place else changed

@@ -34,8 +34,8 @@ BESIDE = {
     "preset=openrlhf": ["minibatches=4"],  # eight of them need as many prompts
     "preset=prorl_v2": ["minibatches=4"],
 }
-# They need the folder of a run: test_teacher trains and refuses them.
-TAUGHT = {"teacher=added", "teacher=alone", "reference=run"}
+# They need the folder of a run, or a start: test_teacher and test_reference_begins train and refuse them.
+TAUGHT = {"teacher=added", "teacher=alone", "reference=run", "reference=halfway"}
 # They need a package that may not be here.
 ABSENT = {"reference=run"} | {
     choice for choice, package in {"logger=trackio": "trackio"}.items() if find_spec(package) is None
