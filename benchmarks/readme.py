@@ -31,8 +31,9 @@ SWEEPS = {
     "norms": ["study=norms"],
 }
 STUDIES = ("clipping", "aggregation", "filtering", "group_size", "model")
-STUDIES += ("four_pillars", "trl_notes", "lecture17_solved")  # of the source documents
-STUDIES += ("grpo_tcr", "grpo_tcr_judges", "grpo_tcr_clip", "grpo_tcr_penalty", "overoptimisation")
+STUDIES += ("lecture17_solved", "grpo_tcr", "grpo_tcr_judges", "grpo_tcr_clip", "grpo_tcr_penalty", "rlhf")
+STUDIES += ("overoptimisation", "overoptimisation_learned", "four_pillars", "trl_notes")
+OVER_TIME = ("overoptimisation", "overoptimisation_learned")  # of which curves say more than effects
 DEFAULT = "norm=local,seed=0"  # the run of the ablation that the default recipe is
 FIGURES = ("effects.svg", "curves.svg")
 WIDTH = "92"  # characters of a line in the README's tables
@@ -68,7 +69,8 @@ def sweep(name: str, folder: Path, results: Path) -> dict[str, object]:
         for figure in FIGURES:
             shutil.copy(next(folder.glob(f"analysis/**/{figure}")), results)
     if name in STUDIES:
-        drawn = (found for figure in FIGURES for found in folder.glob(f"analysis/**/{figure}"))
+        figures = reversed(FIGURES) if name in OVER_TIME else FIGURES
+        drawn = (found for figure in figures for found in folder.glob(f"analysis/**/{figure}"))
         shutil.copy(next(drawn), results / f"{name}.svg")
     summaries = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*/summary.json"))]
     return {

@@ -19,7 +19,7 @@ OUTSIDE = "out of scope: "
 
 def rows() -> dict[str, list[str]]:
     """Return the cells of every row by its item; one that has two rows fails."""
-    cells = [line.strip("| ").split(" | ") for line in PAGE.read_text(encoding="utf-8").splitlines()]
+    cells = [re.split(r"\s*\|\s*", line.strip()[1:-1].strip()) for line in PAGE.read_text(encoding="utf-8").splitlines()]
     found = [row for row in cells if re.fullmatch(r"(S\d\.|E)\d+", row[0])]
     names = [row[0] for row in found]
     assert len(names) == len({*names})
@@ -27,7 +27,7 @@ def rows() -> dict[str, list[str]]:
 
 
 @cache
-def tests_of(file: str) -> set[str]:
+def functions_of(file: str) -> set[str]:
     """Return the names of the functions of a file."""
     nodes = ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
     return {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
@@ -43,5 +43,5 @@ def test_what_a_row_names_exists_and_a_test_holds_it(item):
     named = re.findall(r"`((?:analysis|benchmarks|conf|docs|examples|rlexp|tests)/[^`]*)`", f"{where} {held}")
     for file, _, test in (name.partition("::") for name in named):
         assert (ROOT / file).exists(), f"{item}: {file} is gone"
-        assert not test or test in tests_of(file), f"{item}: {file} has no {test}"
+        assert not test or test in functions_of(file), f"{item}: {file} has no {test}"
     assert what and (held.startswith(OUTSIDE) or any("::" in name for name in named)), f"{item}: nothing holds it"

@@ -1,0 +1,71 @@
+"""docs/studies.md and the tour show what was measured, and their commands are taken."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from command import command  # noqa: F401 (a fixture)
+
+from benchmarks.readme import STUDIED, STUDIES
+from rlexp.launch import hooks
+from rlexp.worked import DOCUMENTS
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "studies.md"
+TOUR = sorted((ROOT / "docs" / "tour").glob("*.md"))
+RESULTS = json.loads((STUDIED / "results.json").read_text(encoding="utf-8"))
+TESTS = "\n".join(file.read_text("utf-8") for file in ROOT.glob("tests/**/test_*.py"))
+
+
+def typed(page: Path) -> list[str]:
+    """Return the training commands of a page that are written out."""
+    written = r"^python -m rlexp\.train [^`\n#]*|`python -m rlexp\.train [^`…]*`"
+    return [line.strip("` ") for line in re.findall(written, page.read_text(encoding="utf-8"), re.M)]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_has_its_table_and_figure(name):
+    table = (STUDIED / f"{name}.txt").read_text(encoding="utf-8")
+    study = yaml.safe_load((ROOT / "conf" / "study" / f"{name}.yaml").read_text(encoding="utf-8"))["study"]
+    assert RESULTS[name]["command"] == f"python -m rlexp.train study={name}" and RESULTS[name]["scores"]
+    assert " ".join(study["question"].split()) in " ".join(table.split())
+    text = PAGE.read_text(encoding="utf-8")
+    assert f"## `study={name}`" in text and f"studies/{name}.svg" in text and (STUDIED / f"{name}.svg").is_file()
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_what_the_page_quotes_was_printed(name):
+    table = (STUDIED / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    section = PAGE.read_text(encoding="utf-8").partition(f"## `study={name}`")[2].partition("\n## ")[0]
+    quoted = section.split("```")[1].strip("\n").splitlines()
+    assert quoted and [line for line in quoted if line not in table] == []
+
+
+@pytest.mark.parametrize("page", [PAGE, *TOUR], ids=lambda page: page.stem)
+def test_a_page_names_tests_and_files_that_exist(page):
+    text = page.read_text(encoding="utf-8")
+    assert [name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in TESTS] == []
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("line", sorted({line for page in [PAGE, *TOUR] for line in typed(page)}))
+def test_what_a_page_trains_passes_all_checks(command, monkeypatch, line):  # noqa: F811
+    checked = hooks.check_or_exit
+
+    def check_and_end(check, config):
+        checked(check, config)
+        sys.exit(0)
+
+    monkeypatch.setattr(hooks, "check_or_exit", check_and_end)
+    result = command(*line.replace("'", "").split()[3:])
+    assert result.code == 0, result.err
+
+
+def test_the_tour_has_a_page_for_each_document():
+    assert {page.stem for page in TOUR} == {"README", *DOCUMENTS}
