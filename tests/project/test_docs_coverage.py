@@ -19,7 +19,8 @@ OUTSIDE = "out of scope: "
 
 def rows() -> dict[str, list[str]]:
     """Return the cells of every row by its item; one that has two rows fails."""
-    cells = [re.split(r"\s*\|\s*", line.strip()[1:-1].strip()) for line in PAGE.read_text(encoding="utf-8").splitlines()]
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    cells = [re.split(r"\s*\|\s*", line.strip()[1:-1].strip()) for line in lines]
     found = [row for row in cells if re.fullmatch(r"(S\d\.|E)\d+", row[0])]
     names = [row[0] for row in found]
     assert len(names) == len({*names})
