@@ -102,6 +102,15 @@ RECIPES = {
     "reinforce_text": ("none", ALL, ("global", 1e-6, 1), NAIVE, "sequence_sum", NO_KL, (1, None)),
     "remax": ("none", ALL, ("remax",), NAIVE, "sequence_sum", ("k1", 0.01, "reward"), (1, None)),
     "rft": ("none", ALL, ("w_reinforce", 1.0, 0.0), NAIVE, "token", NO_KL, (None, 0.0)),
+    "rlhf": (
+        "none",
+        ALL,
+        ("gae_whitened", 1.0, 0.95, 0.0, 1e-8, 1),
+        SYMMETRIC,
+        "token",
+        ("k1", 0.05, "reward"),
+        (8, 0.0),
+    ),
     "rloo": ("none", ALL, ("rloo",), NAIVE, "sequence_sum", ("k1", 0.05, "reward"), (1, None)),
     "roll": ("none", ALL, LOCAL, SYMMETRIC, "sequence", NO_KL, (None, 0.0)),
     "rwr": ("none", ALL, ("rwr", 1.0, 0.5, 1e-6, 1), NAIVE, "sequence", NO_KL, (None, 0.0)),
@@ -159,7 +168,7 @@ def test_presets_whose_samplers_are_corrected():
 def test_presets_that_begin_at_a_start_and_whose_data_are_its_samples():
     started = {name for name in PRESETS if compose(f"preset={name}").start.name == "sft"}
     offline = {name for name in PRESETS if compose(f"preset={name}").data.name == "offline"}
-    assert offline == {"dpo", "ipo", "rwr", "rft"} and started == offline | {"best_of_n", "raft_pp"}
+    assert offline == {"dpo", "ipo", "rwr", "rft"} and started == offline | {"best_of_n", "raft_pp", "rlhf"}
 
 
 @pytest.mark.slow

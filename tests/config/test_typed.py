@@ -125,7 +125,7 @@ def settings():
         ("nrm.eps", "no such key; did you mean norm.eps?"),
         ("norm.epss", "no such key; did you mean eps?"),
         ("clip.zzz", "no such key; there are high, low"),
-        ("start.accuracy", "the start that is chosen has no accuracy; there is one with start=flattened, sft, "),
+        ("start.accuracy", "the start that is chosen has no accuracy; there is one with start=flattened, mixture, "),
         ("filter.loss.share", "the filter that is chosen has no loss.share; there is one with filter=top_entropy"),
     ],
 )  # fmt: skip

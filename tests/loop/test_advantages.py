@@ -12,7 +12,7 @@ from plain_step import Recipe
 from step_fixtures import CLOSE, ROUNDING, Still, float64, runs, seen  # noqa: F401 (fixtures)
 from toy_state import GROUP, Toy, make_state, plain, variant
 
-from rlexp.core.masked import per_token
+from rlexp.core.masked import at_last_token, per_token
 from rlexp.loop.dynamic_sampling import sample_groups
 from rlexp.loop.requested import requested_tensors
 from rlexp.loop.rollout import Rollout
@@ -71,16 +71,17 @@ def test_rewards_are_offered_whole_and_in_parts_that_add_up(float64):
 
 def test_no_norm_counts_the_penalty_twice(norm_choice):
     """It takes the reward whole, or its parts."""
-    whole, parts = {"rewards"}, {"outcomes", "token_penalties"}
-    taken = (whole | parts) & set(norm_choice.needs)
-    assert taken in (whole, parts) or norm_choice.name in ("gdpo", "pass_at_k", "w_reinforce")
+    whole, parts, due = {"rewards"}, {"outcomes", "token_penalties"}, {"token_rewards"}
+    taken = (whole | parts | due) & set(norm_choice.needs)
+    assert taken in (whole, parts, due) or norm_choice.name in ("gdpo", "pass_at_k", "w_reinforce")
 
 
 def test_completions_without_a_reward_have_no_advantage_and_enter_no_statistics(float64, norm_choice):
     rollout, ref, rewards = made_up()
     missing = torch.zeros_like(rewards, dtype=torch.bool)
     missing[:, :, 1], missing[0, 2] = True, True
-    extra = {name: made for name, made in numbers(*rollout.mask.shape).items() if name not in rollout._fields}
+    unknown = {*rollout._fields, "token_rewards"}  # the task pays completions
+    extra = {name: made for name, made in numbers(*rollout.mask.shape).items() if name not in unknown}
     chosen = replace(variant(Recipe()), norm=norm_choice)
     part = weigh(chosen, rollout, rewards.masked_fill(missing, math.nan), extra | {"ref_log_probs": ref})
     alike = (
@@ -88,6 +89,7 @@ def test_completions_without_a_reward_have_no_advantage_and_enter_no_statistics(
     )
     filled = rewards.masked_fill(missing, 1e6)
     alike |= {"rewards": filled, "outcomes": filled, "adjustments": torch.zeros_like(rewards), "keep": ~missing}
+    alike["token_rewards"] = at_last_token(filled, rollout.mask)
     expected = norm_choice(*(alike[name] for name in norm_choice.needs))
     assert not part.advantages[missing].any()
     assert torch.equal(part.advantages[~missing], per_token(expected, ref).expand_as(ref)[~missing])

@@ -40,6 +40,8 @@ TAUGHT = {"teacher=added", "teacher=alone", "reference=run", "reference=halfway"
 ABSENT = {"reference=run"} | {
     choice for choice, package in {"logger=trackio": "trackio"}.items() if find_spec(package) is None
 }
+# Of four completions they keep two.
+FITTING = dict.fromkeys(("filter=gfpo", "filter=gfpo_efficiency"), {"statistics": {"number": 2}})
 SMALL = ["group_size.completions=4", "group_size.prompts=4"]
 
 compose = cache(composed_anew)  # Hydra takes a fifth of a second; no test changes a config
@@ -54,7 +56,8 @@ def settings(*overrides: str) -> dict:
 @cache
 def with_choice(axis: str, choice: str, *overrides: str) -> Config:
     """``compose(f"{axis}={choice}", *overrides)`` without Hydra, for a choice that is nothing but its YAML."""
-    tree = settings(*overrides) | {axis: OmegaConf.load(CONF / axis / f"{choice}.yaml")}
+    node = OmegaConf.load(CONF / axis / f"{choice}.yaml")
+    tree = settings(*overrides) | {axis: OmegaConf.merge(node, FITTING.get(f"{axis}={choice}", {}))}
     return read(OmegaConf.to_container(OmegaConf.create(tree), resolve=True))
 
 

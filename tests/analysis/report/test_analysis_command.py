@@ -35,7 +35,7 @@ def test_the_options_are_read():
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--at", "money", "'money' is no budget; choose one of: steps  updates  rollouts  tokens  time"),
+        ("--at", "money", "'money' is no budget; choose one of: steps  updates  rollouts  tokens  verdicts  time"),
         ("--at", "tokens=many", "'many' is no number"),
         ("--matched", "0.9", "expected a metric and a value, as accuracy=0.9"),
         ("--matched", "accuracy=high", "'high' is no number"),

@@ -32,9 +32,9 @@ def configured(*overrides: str) -> Config:
     Those that follow it must not set what it chooses.
     """
     (axis, _, choice), *others = [override.partition("=") for override in overrides] or [("", "", "")]
-    if axis == "preset" and not others:
-        path = CONF / "preset" / f"{choice}.yaml"
-        return over_default({name: label for name, label in chosen(path).items() if name not in BUILT_ON_OTHERS}, path)
+    path = CONF / "preset" / f"{choice}.yaml"
+    if axis == "preset" and not others and not BUILT_ON_OTHERS & {*chosen(path)}:
+        return over_default(chosen(path), path)
     if axis in {*AXES, "group_size"} - BUILT_ON_OTHERS and not any("." in key for key, _, _ in others):
         return over_default({axis: choice}, None, *overrides[1:], *CRITICAL.get(overrides[0], []))
     return compose(*overrides)
