@@ -30,9 +30,9 @@ SWEEPS = {
     "lecture_again": ["study=lecture17_again"],
     "norms": ["study=norms"],
 }
-STUDIES = ("clipping", "aggregation", "filtering", "group_size", "model")
+STUDIES = ("clipping", "aggregation", "filtering", "group_size")
 STUDIES += ("lecture17_solved", "grpo_tcr", "grpo_tcr_judges", "grpo_tcr_clip", "grpo_tcr_penalty", "rlhf")
-STUDIES += ("overoptimisation", "overoptimisation_learned", "four_pillars", "trl_notes")
+STUDIES += ("overoptimisation", "overoptimisation_learned")
 OVER_TIME = ("overoptimisation", "overoptimisation_learned")  # of which curves say more than effects
 DEFAULT = "norm=local,seed=0"  # the run of the ablation that the default recipe is
 FIGURES = ("effects.svg", "curves.svg")
@@ -42,10 +42,10 @@ WIDTH = "92"  # characters of a line in the README's tables
 def main() -> None:
     """Train, compare, store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=[*SWEEPS, *STUDIES], help="this sweep alone")
+    parser.add_argument("--only", metavar="SWEEP", help="this sweep alone")
     chosen = parser.parse_args().only
     for name in [chosen] if chosen else SWEEPS:
-        results = STUDIED if name in STUDIES else RESULTS
+        results = RESULTS if name in SWEEPS else STUDIED
         results.mkdir(exist_ok=True)
         path = results / "results.json"
         stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -68,7 +68,7 @@ def sweep(name: str, folder: Path, results: Path) -> dict[str, object]:
         found = {"config": config_of(folder / DEFAULT), "samples": samples(folder / DEFAULT)}
         for figure in FIGURES:
             shutil.copy(next(folder.glob(f"analysis/**/{figure}")), results)
-    if name in STUDIES:
+    if name not in SWEEPS:
         figures = reversed(FIGURES) if name in OVER_TIME else FIGURES
         drawn = (found for figure in figures for found in folder.glob(f"analysis/**/{figure}"))
         shutil.copy(next(drawn), results / f"{name}.svg")
