@@ -30,7 +30,7 @@ SWEEPS = {
     "lecture_again": ["study=lecture17_again"],
     "norms": ["study=norms"],
 }
-STUDIES = ("clipping", "aggregation", "filtering", "group_size")
+STUDIES = ("clipping", "aggregation", "filtering", "group_size", "model")
 STUDIES += ("lecture17_solved", "grpo_tcr", "grpo_tcr_judges", "grpo_tcr_clip", "grpo_tcr_penalty", "rlhf")
 STUDIES += ("overoptimisation", "overoptimisation_learned")
 OVER_TIME = ("overoptimisation", "overoptimisation_learned")  # of which curves say more than effects
