@@ -39,6 +39,13 @@ def test_s0_15_overlong_keeps_all_that_ended():
     assert column(four_pillars.overlong(), 2) == [True, True, False, True, True]
 
 
+def test_s1_9_votes():
+    rows = {row[0]: [round(x, 4) for x in row[1:]] for row in grpo_tcr.votes().rows}
+    assert rows["1"] == [0.7, 0.7, 0.7]
+    assert (rows["3"], rows["5"]) == ([0.8155, 0.784, 0.784], [0.8865, 0.8369, 0.8369])
+    assert rows["21"][0] == 0.998 and rows["21"][2] == 0.9736
+
+
 def test_s1_12_s1_14_and_s1_17_of_the_notebook():
     assert [round(x, 2) for x in column(grpo_tcr.group_advantages(), 1)] == [0.78, -1.31, 0.78, -0.26]
     assert column(grpo_tcr.length_penalties(), 1) == pytest.approx([0, 0, 0, -0.25, -0.5, -0.75, -1, -1])
