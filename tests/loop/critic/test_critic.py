@@ -136,7 +136,7 @@ def test_metrics_of_values():
 
 
 def test_the_norm_is_given_rewards_where_they_are_due():
-    """Dense rewards where the task pays them, the rest of the outcome at the last token, penalties everywhere."""
+    """Dense rewards where the task pays and judges, the rest of the outcome at the last token, penalties everywhere."""
     given = {}
 
     def ask(token_rewards, outcomes, token_penalties, mask, values):
@@ -152,8 +152,13 @@ def test_the_norm_is_given_rewards_where_they_are_due():
             scores = super().score(*arguments)
             return scores._replace(token_rewards=paid.expand(arguments[1].shape))
 
-    for task, dense in ((state.task, 0 * paid), (Paying(unjudged=2), paid)):
-        collect(replace(state, task=task, blocks=[(replace(chosen, norm=ask), size)]), 1)
+    def somebody_else(verified):
+        return verified
+
+    paying, task_judges = Paying(unjudged=2), chosen.reward
+    cases = (state.task, task_judges, 0 * paid), (paying, task_judges, paid), (paying, somebody_else, 0 * paid)
+    for task, judge, dense in cases:
+        collect(replace(state, task=task, blocks=[(replace(chosen, norm=ask, reward=judge), size)]), 1)
         due = given["token_rewards"] + given["token_penalties"]
         assert_close(due.sum(-1), given["outcomes"], **ROUNDED)
         assert given["token_penalties"].any() and not due[~given["mask"]].any()
