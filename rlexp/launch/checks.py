@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from rlexp.config import typed
 from rlexp.config.compose import plain
 from rlexp.config.remarks import remarks
-from rlexp.config.schema import read
+from rlexp.config.schema import Config, read
 from rlexp.core.errors import ConfigError
 from rlexp.launch.comparisons import comparison_notes, comparison_problems, metric_problem
 from rlexp.launch.hydra_private import cache_compositions, hydra_config, job_overrides
@@ -21,8 +21,8 @@ from rlexp.launch.own_analysis import own_analysis
 from rlexp.launch.paths import relative
 from rlexp.launch.plan import folder_problem, plan_jobs
 from rlexp.launch.settings import LauncherSettings
-from rlexp.record.files import METRICS_FILE
-from rlexp.record.resume import outcome, refusal
+from rlexp.record.provenance import setting_notes
+from rlexp.record.resume import holds_run, outcome, refusal
 from rlexp.sweep.job import Job
 from rlexp.sweep.machine import device_problem
 
@@ -32,11 +32,17 @@ def check_run(composed: DictConfig) -> None:
     config = read(plain(composed))
     with hydra_config(composed):
         folder = Path(os.path.abspath(composed.hydra.run.dir))
-    values = config.model_dump(mode="json")
-    problem = other_folder(composed, "hydra.run.dir") or device_problem(config) or folder_problem(folder)
-    if problem := problem or refusal(values, folder) or metric_problem([config]):
+    if problem := other_folder(composed, "hydra.run.dir"):
         raise ConfigError([problem])
-    print_notes([*typed.remarks(composed.hydra.overrides.task), *remarks(config)])
+    check_single(config, folder, typed.remarks(composed.hydra.overrides.task))
+
+
+def check_single(config: Config, folder: Path, notes: Iterable[str] = ()) -> None:
+    """Check that a run can start in a folder; say what there is to say."""
+    problem = device_problem(config) or folder_problem(folder) or refusal(config.model_dump(mode="json"), folder)
+    if problem := problem or metric_problem([config]):
+        raise ConfigError([problem])
+    print_notes([*notes, *remarks(config), *setting_notes()])
     print_notes(earlier_runs([(folder, config.resume)]))
 
 
@@ -53,7 +59,7 @@ def check_sweep(composed: DictConfig) -> None:
     overrides = [*composed.hydra.overrides.task, *composed.hydra.overrides.hydra]
     if problems := [*islice(machine_problems(jobs, launcher), 1), *comparison_problems(jobs, overrides)]:
         raise ConfigError(problems)
-    print_notes(typed.remarks(composed.hydra.overrides.task))
+    print_notes([*typed.remarks(composed.hydra.overrides.task), *setting_notes()])
     print_notes([line for job in jobs for line in remarks(job.config)] + [*comparison_notes(jobs, overrides)])
     print_notes(earlier_runs([(job.folder, job.config.resume) for job in jobs]))
 
@@ -86,7 +92,7 @@ def machine_problems(jobs: Sequence[Job], launcher: LauncherSettings | None) -> 
 
 def earlier_runs(places: Sequence[tuple[Path, str]]) -> Iterator[str]:
     """Say what becomes of runs that are in their folders already; ``places`` are folders, each with its ``resume``."""
-    there = [(folder, outcome(folder, resume)) for folder, resume in places if (folder / METRICS_FILE).exists()]
+    there = [(folder, outcome(folder, resume)) for folder, resume in places if holds_run(folder)]
     failed = [folder for folder, result in there if isinstance(result, Exception)]
     ended = [folder for folder, result in there if result is not None and folder not in failed]
     others = [folder for folder, result in there if result is None]

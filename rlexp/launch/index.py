@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rlexp.core.exits import describe_error
+from rlexp.record.disk.durable import replace
+from rlexp.record.disk.seals import sealed_line
 from rlexp.record.files import SUMMARY_FILE
 from rlexp.sweep.job import Job
 
@@ -57,9 +58,7 @@ class Index:
     def write(self) -> None:
         """Replace the file at once, so that a reader never sees half of it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self.path.with_suffix(".tmp")
-        draft.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows), encoding="utf-8")
-        os.replace(draft, self.path)
+        replace(self.path, "".join(sealed_line(row, len(self.rows)) for row in self.rows))
 
 
 def read_index(folder: Path) -> list[dict[str, Any]]:

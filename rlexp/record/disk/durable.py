@@ -30,9 +30,9 @@ class Unreadable(RunFailed):
     """A file that is there and that the system does not let us read: it may be whole."""
 
 
-def digest(content: bytes) -> str:
-    """Return the checksum of bytes, 32 hexadecimal digits."""
-    return blake2b(content, digest_size=16).hexdigest()
+def digest(content: bytes, size: int = 16) -> str:
+    """Return the checksum of bytes in hexadecimal digits, two for each of its own bytes."""
+    return blake2b(content, digest_size=size).hexdigest()
 
 
 def content(path: Path) -> bytes | None:

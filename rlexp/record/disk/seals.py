@@ -4,6 +4,7 @@ A sealed file is read as before by whoever knows nothing of the seal: it is the 
 end of the YAML, the comment of the zip archive that torch writes. Files of before there were seals are read too.
 
     summary.json    {…, "format": 2, …, "checksum": "…"}
+    jobs.jsonl      {…, "of": 30, "check": "…"} a line
     config.yaml     format: 2 … # rlexp 0.1.0, checksum …
     *.pt            the archive's comment: rlexp checksum …
 """
@@ -30,6 +31,7 @@ JSON_SEAL = re.compile(rb',\n  "checksum": "([0-9a-f]{32})"\n}\n\Z')
 YAML_SEAL = re.compile(rb"# rlexp (\S+), checksum ([0-9a-f]{32})\n\Z")
 ZIP_SEAL = re.compile(rb"rlexp checksum ([0-9a-f]{32})\Z")
 LARGEST_CONFIG = 2**20
+BY_HAND = "changed by hand it is read without the lines `format` and `checksum`"
 END_OF_ZIP = b"PK\x05\x06"
 
 
@@ -61,6 +63,12 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return value
 
 
+def sealed_line(row: Mapping[str, Any], of: int) -> str:
+    """Return one of so many lines of an index, with a checksum as its last key."""
+    body = json.dumps({**row, "of": of}, ensure_ascii=False).removesuffix("}")
+    return f'{body}, "check": "{digest(body.encode(), 4)}"}}\n'
+
+
 def sealed_yaml(text: str) -> bytes:
     """Return YAML with its checksum as a comment."""
     body = text.encode()
@@ -74,7 +82,7 @@ def read_yaml(path: Path) -> dict[str, Any] | None:
         return None
     seal = YAML_SEAL.search(raw)
     if seal and digest(raw[: seal.start()]) != seal[2].decode():
-        raise Damaged(path, "is damaged: it is not as it was written")
+        raise Damaged(path, f"is damaged: it is not as it was written ({BY_HAND})")
     try:
         value = plain_yaml(raw)
     except (ValueError, RecursionError, yaml.YAMLError):
