@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from analysis.data.code import code_facts
 from analysis.data.errors import AnalysisError
 from analysis.data.read import read_lines, read_object, read_yaml
-from analysis.data.seals import read_index, run_damage, summary_damage
+from analysis.data.seals import lacks_index, read_index, run_damage, summary_damage
 from analysis.data.variants import DEFAULT, parse_override, split_overrides, without_seed
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ def find_jobs(folder: Path, problems: list[Problem]) -> list[dict[str, Any]]:
 
 def _indexed_jobs(folder: Path, problems: list[Problem]) -> list[dict[str, Any]]:
     """The jobs in the sweep's index; a job that was run again counts once, with its last line."""
+    if lacks_index(folder):
+        problems.append(Problem(INDEX_FILE, "is missing: its runs are found by looking"))
     if not (folder / INDEX_FILE).exists():
         return []
     rows, wrong = read_index(folder / INDEX_FILE)
@@ -138,7 +140,7 @@ def read_run(folder: Path, job: dict[str, Any], metrics: set[str] | None, proble
 
 def _config_for(path: Path, summary: dict[str, Any]) -> dict[str, Any] | None:
     """The configuration, where nothing but it says which rows there must be."""
-    if "files" in summary or summary.get("status") != "completed":
+    if "files" in summary:
         return None
     config = read_yaml(path / "config.yaml")
     return config if isinstance(config, dict) else None

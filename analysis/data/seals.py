@@ -44,7 +44,7 @@ def is_whole(raw: bytes, config: Any) -> bool:
     """Whether a configuration is as it was written, and of a format that is known."""
     seal = CONFIG_SEAL.search(raw)
     if seal:
-        return digest(raw[: seal.start()]) == seal[1].decode() and config.get("format") == FORMAT
+        return digest(raw[: seal.start(1)]) == seal[1].decode() and config.get("format") == FORMAT
     return not isinstance(config, dict) or config.get("format", 1) == 1
 
 
@@ -55,9 +55,7 @@ def run_damage(folder: Path, summary: Mapping[str, Any], config: Mapping[str, An
         return next(
             (f"{name} is not what the run wrote" for name in files if not _holds(folder / name, files[name])), None
         )
-    if summary.get("status") != "completed" or not config:
-        return None
-    return _row_damage(folder / "metrics.jsonl", config)
+    return _row_damage(folder / "metrics.jsonl", config, summary.get("status") == "completed") if config else None
 
 
 def _holds(path: Path, extent: Any) -> bool:
@@ -65,21 +63,21 @@ def _holds(path: Path, extent: Any) -> bool:
     return isinstance(extent, dict) and len(raw) == extent.get("bytes") and digest(raw) == extent.get("digest")
 
 
-def _row_damage(path: Path, config: Mapping[str, Any]) -> str | None:
-    """What is wrong with the rows of a completed run that has no checksums: first, last, order, doubles, gaps."""
+def _row_damage(path: Path, config: Mapping[str, Any], ended: bool) -> str | None:
+    """What is wrong with rows without a checksum, by the configuration: the first, the last, order, doubles, gaps."""
     try:
         last, often = config["steps"], (config["log_every"], config["eval"]["every"])
         expected = [step for step in range(last + 1) if step == last or any(step % every == 0 for every in often)]
     except (KeyError, TypeError, ZeroDivisionError):
         return None
     steps = [int(step) for step in STEP.findall(content(path))]
-    if steps == expected:
+    if steps == (expected if ended else expected[: len(steps)]):
         return None
     if len(set(steps)) < len(steps):
         return f"{path.name} has rows twice"
     if steps != sorted(steps):
         return f"{path.name} has rows out of order"
-    missing = len({*expected} - {*steps})
+    missing = len({*expected} - {*steps}) if ended else len({step for step in expected if step < steps[-1]} - {*steps})
     return f"{path.name} lacks {missing} of {len(expected)} rows" if missing else f"{path.name} has rows too many"
 
 
@@ -93,10 +91,17 @@ def read_index(path: Path) -> tuple[list[dict[str, Any]], str | None]:
     lines = [line for line in content(path).split(b"\n") if line.strip()]
     rows = [row for row in map(_index_row, lines) if row is not None]
     damaged = len(lines) - len(rows)
+    if not lines:
+        return [], f"{path.name} is empty or cannot be read: its runs are found by looking"
     missing = max((row["of"] for row in rows if type(row.get("of")) is int), default=0) - len(lines)
     if damaged:
         return rows, f"{path.name}: {damaged} damaged line{'s' * (damaged > 1)} skipped"
     return rows, f"{path.name} lacks {missing} line{'s' * (missing > 1)}" if missing > 0 else None
+
+
+def lacks_index(folder: Path) -> bool:
+    """Whether a sweep of a launcher that keeps an index has none."""
+    return not (folder / "jobs.jsonl").exists() and b"FusedLauncher" in content(folder / "multirun.yaml")
 
 
 def _index_row(line: bytes) -> dict[str, Any] | None:

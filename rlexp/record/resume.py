@@ -32,7 +32,7 @@ def holds_run(folder: Path) -> bool:
 def refusal(config: Mapping[str, Any], folder: Path) -> str | None:
     """Say why the run must not be written to ``folder``, which holds another one or one that is not to be resumed.
 
-    A config that is damaged, or that cannot be read, is the affair of its run alone: see ``last_good_state``.
+    A config that is damaged, or that cannot be read, is the affair of its run alone (``last_good_state``).
     """
     if not holds_run(folder):
         return None
@@ -40,10 +40,14 @@ def refusal(config: Mapping[str, Any], folder: Path) -> str | None:
         return f"{folder} holds a run already; choose another hydra.sweep.dir (hydra.run.dir for a single run)"
     try:
         other = next(differences(config, folder), None)
+        if not (folder / CONFIG_FILE).exists():
+            last_good_state(config, folder)
+    except Damaged:
+        return None
     except OtherFormat as error:
         return str(error)
-    except RunFailed:
-        return None
+    except RunFailed as error:
+        return None if (folder / CONFIG_FILE).exists() else str(error)
     return other and f"{folder} holds a run with another config ({other}); choose another folder or that config"
 
 
@@ -83,10 +87,12 @@ def complaint(folder: Path) -> Damaged | None:
     """Return which file of a run that has ended is not what the run wrote, if one is not; Unreadable, OtherFormat."""
     try:
         summary = read_json(folder / SUMMARY_FILE)
-        if summary is None or summary.get("status") != "completed":
+        if summary is None:
             return None
-        if "score" not in summary:
+        if not isinstance(summary.get("status"), str) or ("score" not in summary and summary["status"] == "completed"):
             return Damaged(folder / SUMMARY_FILE)
+        if summary["status"] != "completed":
+            return None
         config = read_yaml(folder / CONFIG_FILE)
     except Damaged as error:
         return error
@@ -121,14 +127,16 @@ def last_good_state(config: Mapping[str, Any], folder: Path) -> tuple[Saved | No
             continue
         if other := foreign(saved.get("identity"), config):
             raise RunFailed(f"{path} {other}")
-        if not known and "identity" not in saved:
-            raise RunFailed(
-                f"{folder / CONFIG_FILE} is gone or damaged, so whose {path.name} is is not known: move both"
-            )
+        known = known or "identity" in saved
+        if not known:
+            break
         if problem := unlike_saved(folder, config, saved):
             damages.append(problem)
             continue
         return saved, lines(damages, f"the run goes on after step {saved['step']}")
+    if not known and holds_run(folder):
+        lost = f"holds a run whose {CONFIG_FILE} is gone or damaged, and nothing else says which run it is"
+        raise RunFailed(f"{folder} {lost}: move it away, or choose another folder")
     return None, lines(damages, "the run begins again")
 
 

@@ -46,9 +46,8 @@ def foreign(theirs: Mapping[str, Any] | None, config: Mapping[str, Any]) -> str 
     if not theirs:
         return None
     if theirs.get("format") != FORMAT:
-        return (
-            f"has format {theirs.get('format')!r}, which rlexp {theirs.get('version')} reads and {__version__} does not"
-        )
+        release = f"rlexp {theirs.get('version')} wrote it, and reads it"
+        return f"has format {theirs.get('format')!r}, which rlexp {__version__} does not know: {release}"
     if theirs.get("config") != config_hash(config):
         return f"is of a run with another config (its seed is {theirs.get('seed')}): move it away"
     return None

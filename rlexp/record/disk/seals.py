@@ -71,8 +71,8 @@ def sealed_line(row: Mapping[str, Any], of: int) -> str:
 
 def sealed_yaml(text: str) -> bytes:
     """Return YAML with its checksum as a comment."""
-    body = text.encode()
-    return body + f"# rlexp {__version__}, checksum {digest(body)}\n".encode()
+    body = f"{text}# rlexp {__version__}, checksum ".encode()
+    return body + f"{digest(body)}\n".encode()
 
 
 def read_yaml(path: Path) -> dict[str, Any] | None:
@@ -81,7 +81,7 @@ def read_yaml(path: Path) -> dict[str, Any] | None:
     if raw is None:
         return None
     seal = YAML_SEAL.search(raw)
-    if seal and digest(raw[: seal.start()]) != seal[2].decode():
+    if seal and digest(raw[: seal.start(2)]) != seal[2].decode():
         raise Damaged(path, f"is damaged: it is not as it was written ({BY_HAND})")
     try:
         value = plain_yaml(raw)
