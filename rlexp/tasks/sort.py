@@ -54,6 +54,7 @@ class Sort:
     longest: PositiveInt
     cap: PositiveInt
     filler: Annotated[int, Ge(0), Le(1)]
+    prompt_set: PositiveInt | None
     weights: dict[str, NonNegative]
     metric: str
     floor: float

@@ -41,6 +41,7 @@ class TokenPreference:
     low: PositiveInt
     good: NonNegative
     bad: NonNegative
+    prompt_set: PositiveInt | None
     weights: dict[str, NonNegative]
     metric: str
     floor: float
