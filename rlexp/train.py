@@ -21,9 +21,13 @@ from rlexp.config import axis_help, typed  # noqa: F401 (the first registers a r
 from rlexp.config.compose import plain
 from rlexp.config.conf_folder import CONF
 from rlexp.core.errors import ConfigError
-from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with, silent_without_reader
+from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with
 from rlexp.core.hydra_compat import VERSION_BASE
+from rlexp.core.output import unstoppable_output
+from rlexp.launch.hydra_private import check_options
+from rlexp.record.disk.lock import released_at_the_end
 from rlexp.record.naming import variant_name
+from rlexp.sweep.interrupt import signals_as_ctrl_c
 
 
 @hydra.main(config_path=str(CONF), config_name="config", **VERSION_BASE)
@@ -56,7 +60,9 @@ def how_to_continue(arguments: list[str], place: str = "") -> list[str]:
     return [f"go on with: python -m rlexp.train {shlex.join([*others, place])}"]
 
 
-@silent_without_reader()
+@unstoppable_output()
+@signals_as_ctrl_c()
+@released_at_the_end()
 def main() -> None:
     """Let Hydra do what the command line says; end whatever is wrong with it in one line and exit code 2."""
     arguments = sys.argv[1:]
@@ -71,13 +77,12 @@ def main() -> None:
             return
         typed.check(arguments)
         with for_hydra(arguments), shown_as_typed(arguments):
+            check_options(sys.argv[1:])
             hydra_main()
     except KeyboardInterrupt as stop:
         exit_with("; ".join(["interrupted", *how_to_continue(arguments, *stop.args)]), INTERRUPTED)
     except RunFailed as error:
         exit_with(f"run failed: {describe_error(error)}", FAILED, error)
-    except BrokenPipeError:
-        raise
     except Exception as error:
         from rlexp.config.explain import explain
 
@@ -133,7 +138,7 @@ def shown_as_typed(arguments: Sequence[str]) -> Iterator[None]:
 def for_hydra(arguments: Sequence[str]) -> Iterator[None]:
     """Context in which Hydra understands the arguments, and leaves its exceptions to us."""
     before, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = [before[0], *typed.for_hydra(arguments), *mode_of(arguments)]
+    sys.argv = [before[0], *typed.options_first(typed.for_hydra(arguments)), *mode_of(arguments)]
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         yield

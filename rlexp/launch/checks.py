@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -17,12 +18,15 @@ from rlexp.config.schema import Config, read
 from rlexp.core.errors import ConfigError
 from rlexp.launch.comparisons import comparison_notes, comparison_problems, metric_problem
 from rlexp.launch.hydra_private import cache_compositions, hydra_config, job_overrides
+from rlexp.launch.orphans import SECONDS_TO_SAVE
 from rlexp.launch.own_analysis import own_analysis
 from rlexp.launch.paths import relative
 from rlexp.launch.plan import folder_problem, plan_jobs
 from rlexp.launch.settings import LauncherSettings
+from rlexp.record.disk import lock
 from rlexp.record.provenance import setting_notes
 from rlexp.record.resume import holds_run, outcome, refusal
+from rlexp.sweep.build import bucket_key, memory_problem
 from rlexp.sweep.job import Job
 from rlexp.sweep.machine import device_problem
 
@@ -39,9 +43,10 @@ def check_run(composed: DictConfig) -> None:
 
 def check_single(config: Config, folder: Path, notes: Iterable[str] = ()) -> None:
     """Check that a run can start in a folder; say what there is to say."""
-    problem = device_problem(config) or folder_problem(folder) or refusal(config.model_dump(mode="json"), folder)
+    problem = machine_problem(config) or folder_problem(folder) or refusal(config.model_dump(mode="json"), folder)
     if problem := problem or metric_problem([config]):
         raise ConfigError([problem])
+    keep_for_itself(folder)
     print_notes([*notes, *remarks(config), *setting_notes()])
     print_notes(earlier_runs([(folder, config.resume)]))
 
@@ -59,9 +64,29 @@ def check_sweep(composed: DictConfig) -> None:
     overrides = [*composed.hydra.overrides.task, *composed.hydra.overrides.hydra]
     if problems := [*islice(machine_problems(jobs, launcher), 1), *comparison_problems(jobs, overrides)]:
         raise ConfigError(problems)
+    keep_for_itself(Path(folder), [job.folder for job in jobs])
     print_notes([*typed.remarks(composed.hydra.overrides.task), *setting_notes()])
     print_notes([line for job in jobs for line in remarks(job.config)] + [*comparison_notes(jobs, overrides)])
     print_notes(earlier_runs([(job.folder, job.config.resume) for job in jobs]))
+
+
+def keep_for_itself(folder: Path, runs: Sequence[Path] = ()) -> None:
+    """Lock a folder until the program ends; ConfigError if another one writes there, or to one of the runs in it.
+
+    Workers whose launcher was killed still save for a while: they are waited for.
+    """
+    try:
+        lock.keep(folder)
+    except lock.Locked as error:
+        raise ConfigError([str(error)]) from None
+    end = time.monotonic() + 2 * SECONDS_TO_SAVE
+    for run in runs:
+        if lock.is_held(run):
+            print_notes([f"{relative(run)} is still being written by {lock.holder(run)}, which is waited for"])
+        while lock.is_held(run):
+            if time.monotonic() > end:
+                raise ConfigError([f"{relative(run)} is being written by {lock.holder(run)}: end it, or wait for it"])
+            time.sleep(lock.BETWEEN_TRIES)
 
 
 def other_folder(composed: DictConfig, key: str) -> str | None:
@@ -79,15 +104,27 @@ def launcher_problem(composed: DictConfig, launcher: LauncherSettings | None) ->
     """Say why the launcher cannot run a sweep, if it is this project's and cannot."""
     if launcher is None:
         return None
+    if isinstance(most := composed.hydra.sweeper.get("max_batch_size"), int) and most < 1:
+        return f"hydra.sweeper.max_batch_size={most}: must be at least 1, or null for all"
     if composed.hydra.job.chdir:
         return "hydra.job.chdir=true: jobs that train in one process share its folder; take hydra/launcher=basic"
     return launcher.problem()
 
 
+def machine_problem(config: Config) -> str | None:
+    """Say what a run needs that this machine does not have, if so."""
+    return device_problem(config) or memory_problem(config)
+
+
+def one_of_each_size(jobs: Sequence[Job]) -> Iterable[Job]:
+    """Return the first of all jobs that need the same of a machine."""
+    return {bucket_key(job.config): job for job in reversed(jobs)}.values()
+
+
 def machine_problems(jobs: Sequence[Job], launcher: LauncherSettings | None) -> Iterator[str]:
     """Say what jobs need that this machine does not have, if it is this one that trains them."""
     if launcher is None or not launcher.uses_other_machines:
-        yield from filter(None, (device_problem(job.config) for job in jobs))
+        yield from filter(None, (machine_problem(job.config) for job in one_of_each_size(jobs)))
 
 
 def earlier_runs(places: Sequence[tuple[Path, str]]) -> Iterator[str]:

@@ -32,7 +32,7 @@ SMALL += [
 ]
 SWEPT = ["norm=local,running", "seed=0,1"]
 STOPPED_AT = 8  # after checkpoints at steps 3 and 6
-NOT_DAMAGED = ("analysis", "train.log")
+NOT_DAMAGED = ("analysis", "train.log", ".lock")
 
 
 class Scene(NamedTuple):
