@@ -23,6 +23,7 @@ from rlexp.config.conf_folder import CONF
 from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with
 from rlexp.core.hydra_compat import VERSION_BASE
 from rlexp.core.output import unstoppable_output
+from rlexp.launch.hydra_private import check_options
 from rlexp.record.disk.lock import released_at_the_end
 from rlexp.record.naming import variant_name
 from rlexp.sweep.interrupt import signals_as_ctrl_c
@@ -73,6 +74,7 @@ def main() -> None:
     try:
         typed.check(arguments)
         with for_hydra(arguments), shown_as_typed(arguments):
+            check_options(sys.argv[1:])
             hydra_main()
     except KeyboardInterrupt as stop:
         exit_with("; ".join(["interrupted", *how_to_continue(arguments, *stop.args)]), INTERRUPTED)
@@ -117,7 +119,7 @@ def shown_as_typed(arguments: Sequence[str]) -> Iterator[None]:
 def for_hydra(arguments: Sequence[str]) -> Iterator[None]:
     """Context in which Hydra understands the arguments, and leaves its exceptions to us."""
     before, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = [before[0], *typed.for_hydra(arguments), *mode_of(arguments)]
+    sys.argv = [before[0], *typed.options_first(typed.for_hydra(arguments)), *mode_of(arguments)]
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         yield

@@ -32,8 +32,11 @@ def explain(error: BaseException, overrides: Sequence[str]) -> str:
         return unreadable(error)
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, RecursionError):
+        return "brackets are nested too deeply"
+    whole = f"{error}\n{error.__cause__ or ''}"
     for pattern, sentence in SENTENCES:
-        if match := re.search(pattern, str(error), re.DOTALL):
+        if match := re.search(pattern, whole, re.DOTALL):
             return sentence(match, overrides)
     text = flat(error)
     return text if isinstance(error, EXPECTED) else f"{type(error).__name__}: {text} (HYDRA_FULL_ERROR=1 shows where)"
@@ -47,7 +50,8 @@ def flat(error: BaseException) -> str:
 
 def first_line(error: BaseException) -> str:
     """Return a message's first line, without the one that Hydra 1.4 puts in front: `Error when parsing index…`."""
-    return re.sub(r"^Error when parsing index.*\n", "", str(error)).partition("\n")[0]
+    line = re.sub(r"^Error when parsing index.*\n", "", str(error)).partition("\n")[0]
+    return re.sub(r"^LexerNoViableAltException: .*", "a character that is not allowed there", line)
 
 
 def wrong_choice(match: re.Match, overrides: Sequence[str]) -> str:
@@ -128,7 +132,21 @@ def chosen_already(match: re.Match, overrides: Sequence[str]) -> str:
     return f"{match['key']}: is chosen already; to replace the choice write {match['key']}=... without a plus"
 
 
+def no_value(match: re.Match, overrides: Sequence[str]) -> str:
+    """`lr=${nope}`."""
+    text = next((override for override in overrides if "${" in override and match["name"] in override), None)
+    return f"{text or match['key'] or 'a key'}: takes its value from {match['name']}, which is not there"
+
+
+def null_refused(match: re.Match, overrides: Sequence[str]) -> str:
+    """`hydra.run.dir=null`."""
+    return f"{match['override']}: must not be null"
+
+
 SENTENCES = [
+    (r"(?:Interpolation key|Environment variable) '(?P<name>[^']*)' not found(?:.*full_key: (?P<key>\S+))?", no_value),
+    (r"Unsupported interpolation type (?P<name>\S+)(?:.*full_key: (?P<key>\S+))?", no_value),
+    (r"^Error merging override (?P<override>[^\n]*?)\s*field '[^']*' is not Optional", null_refused),
     (r"(?:In '(?P<parent>[^']*)': )?Could not find '(?P<config>[^']*/[^']*)'\s+Available options[^\n]*:(?P<choices>.*?)"
      r"(?:Config search path|$)", wrong_choice),
     (r"(?:Could not find|Cannot find primary config) '(?P<config>[^']*)'", missing_file),

@@ -32,7 +32,7 @@ from rlexp.config.study import Study
 from rlexp.core import memory
 from rlexp.core.errors import ConfigError, problem_lines
 from rlexp.core.registry import StrictModel, bind_choice, schema
-from rlexp.core.types import FiniteNonNegative, NonNegativeInt, PositiveInt
+from rlexp.core.types import FiniteNonNegative, NonNegativeInt, PositiveInt, Seed, Size
 from rlexp.loop.critic import CRITICS
 from rlexp.loop.data import DATA
 from rlexp.loop.judged.bradley_terry import TRAININGS
@@ -48,8 +48,8 @@ FinitePositive = Annotated[FiniteFloat, Gt(0)]
 class GroupSize(StrictModel):
     """Completions a prompt, and prompts a step."""
 
-    completions: PositiveInt
-    prompts: PositiveInt
+    completions: Size
+    prompts: Size
 
 
 def axis_schema(axis: ModuleType, **extra: object) -> object:
@@ -71,8 +71,8 @@ class Evaluation(StrictModel):
     """Held-out evaluation: how often, on how many prompts, with how many samples a prompt, and which pass@k."""
 
     every: PositiveInt
-    prompts: PositiveInt
-    samples: PositiveInt
+    prompts: Size
+    samples: Size
     ks: list[PositiveInt]
 
 
@@ -108,7 +108,7 @@ class Config(StrictModel):
     mismatch: axis_schema(mismatch)
     optimizer: axis_schema(optimizer)
     logger: schema(LOGGERS)
-    seed: NonNegativeInt
+    seed: Seed
     steps: PositiveInt
     inner_steps: PositiveInt
     minibatches: PositiveInt

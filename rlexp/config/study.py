@@ -13,7 +13,7 @@ from pydantic import Field, FiniteFloat, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from rlexp.core.registry import StrictModel
-from rlexp.core.types import FiniteNonNegative, NonNegativeInt
+from rlexp.core.types import FiniteNonNegative, Seed
 from rlexp.worked import DOCUMENTS
 
 
@@ -64,7 +64,7 @@ class Study(WrittenModel):
     minimum_effect: FiniteNonNegative | None = None  # None for 0
     best_of: list[str] | None = None  # axes such as lr, of which each arm gets its best point
     worked: Literal[tuple(DOCUMENTS)] | None = None  # document whose worked examples are printed beside the comparison
-    choose_seeds: list[NonNegativeInt] | None = None  # on which that point is chosen; None for the lower half
+    choose_seeds: list[Seed] | None = None  # on which that point is chosen; None for the lower half
     expect: list[Annotated[Difference | Level, Field(discriminator="direction")]]
 
     def variant_names(self) -> Iterator[tuple[str, str | None]]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, Transformer
+from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep, Transformer
 from hydra.errors import HydraException
 
-from rlexp.config.choices import groups, keys
+from rlexp.config.choices import choices_of, groups, keys
 from rlexp.config.compose import quote_numbers
+from rlexp.config.hints import no_such_choice
 from rlexp.core.errors import ConfigError
 from rlexp.record.naming import key_of
 
@@ -26,6 +28,7 @@ TAKING_VALUES = ("--config-path", "-cp", "--config-name", "-cn", "--config-dir",
     "--info",
     "-i",
 )
+MOST_RUNS = 100_000  # of one command
 SINGLE_CHOICE = re.compile(r"^([^=]+)=choice\(([^,()]*)\)$")
 
 
@@ -65,6 +68,15 @@ def quote_text(argument: str) -> str:
 def is_sweep(arguments: Sequence[str]) -> bool:
     """Whether the arguments say by themselves that a sweep is meant."""
     return any(argument in ("-m", "--multirun", "hydra.mode=MULTIRUN") for argument in arguments)
+
+
+def options_first(arguments: Sequence[str]) -> list[str]:
+    """`norm=local -m lr=1` → `-m norm=local lr=1`: Hydra's parser takes overrides in one stretch only."""
+    options, overrides = [], []
+    for place, argument in enumerate(arguments):
+        taken = place and arguments[place - 1] in TAKING_VALUES and not argument.startswith("-") and "=" not in argument
+        (options if argument.startswith("-") or taken else overrides).append(argument)
+    return [*options, *overrides]
 
 
 def shows_config(arguments: Sequence[str]) -> bool:
@@ -109,7 +121,8 @@ def as_typed(overrides: Iterable[str]) -> list[str]:
 
 def check(arguments: Sequence[str]) -> None:
     """Raise ConfigError, a line for each mistake that shows in the arguments alone."""
-    if problems := [*word_problems(arguments), *repeated_keys(arguments), *value_problems(arguments)]:
+    problems = [*word_problems(arguments), *repeated_keys(arguments), *value_problems(arguments)]
+    if problems := problems or [*size_problems(arguments)]:
         raise ConfigError(problems)
 
 
@@ -127,6 +140,8 @@ def word_problems(arguments: Sequence[str]) -> Iterator[str]:
             yield f"{' '.join([argument, *rest[: 1 + ('=' in rest[:1])]])}: write {argument}={after}, without spaces"
         elif equals and argument.endswith(",") and after:
             yield f"{argument} {after}: write {argument}{after}, without a space"
+        elif argument != "=" and re.fullmatch(r"[+~]*(=.*)?", argument, re.DOTALL):
+            yield f"'{argument}': has no key; write key=value, as norm=local"
 
 
 def repeated_keys(arguments: Sequence[str]) -> Iterator[str]:
@@ -148,12 +163,39 @@ def value_problems(arguments: Sequence[str]) -> Iterator[str]:
         if parsed is None:
             continue
         if key in groups() and isinstance(parsed._value, list):
-            values = ",".join(map(str, parsed._value))
-            yield f"{argument}: a run has one {key}; to compare them write -m {key}={values}"
+            yield f"{argument}: {one_choice(key, [str(value) for value in parsed._value])}"
+        if key in groups() and isinstance(parsed._value, str) and re.search(r"^/|(^|/)\.\.?(/|$)", parsed._value):
+            yield f"{argument}: a choice is a name, not a path; rlexp explain {key} lists them"
+        if key.startswith("hydra.callbacks.rlexp"):
+            yield f"{argument}: checks every run before it starts, and cannot be changed"
         if key == "study" and parsed.is_sweep_override():
             yield f"{argument}: a study is a sweep of its own; start them one after another"
         if parsed.is_choice_sweep() and (twice := repeated(parsed)):
             yield f"{argument}: {', '.join(twice)} {'is' if len(twice) == 1 else 'are'} named more than once"
+
+
+def one_choice(group: str, values: Sequence[str]) -> str:
+    """Say that a run has one choice of a group, and how several that exist are compared."""
+    unknown = [value for value in values if value not in choices_of(group)]
+    if unknown or not values:
+        return no_such_choice(group, unknown[0] if unknown else "[]", choices_of(group))
+    return f"a run has one {group}; to compare them write -m {group}={','.join(values)}"
+
+
+def size_problems(arguments: Sequence[str]) -> Iterator[str]:
+    """`seed=range(0,10000000000)`: a sweep that could not even be listed."""
+    sweeps = {argument: length(parsed) for argument in overrides_in(arguments) if (parsed := parse(argument))}
+    sweeps = {argument: number for argument, number in sweeps.items() if number > 1}
+    if (runs := math.prod(sweeps.values())) > MOST_RUNS:
+        yield f"{' '.join(sweeps)}: makes {runs} runs; at most {MOST_RUNS} in one command"
+
+
+def length(override: Override) -> int:
+    """Return how many values an override has, 1 if it is no sweep."""
+    value = override._value
+    if not isinstance(value, RangeSweep):
+        return len(value.list) if isinstance(value, ChoiceSweep) else 1
+    return max(0, math.ceil((value.stop - value.start) / value.step)) if value.step else MOST_RUNS + 1
 
 
 def repeated(sweep: Override) -> list[str]:

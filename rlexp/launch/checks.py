@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from rlexp.config import typed
 from rlexp.config.compose import plain
 from rlexp.config.remarks import remarks
-from rlexp.config.schema import read
+from rlexp.config.schema import Config, read
 from rlexp.core.errors import ConfigError
 from rlexp.launch.comparisons import comparison_notes, comparison_problems, metric_problem
 from rlexp.launch.hydra_private import cache_compositions, hydra_config, job_overrides
@@ -26,6 +26,7 @@ from rlexp.launch.settings import LauncherSettings
 from rlexp.record.disk import lock
 from rlexp.record.files import METRICS_FILE
 from rlexp.record.resume import outcome, refusal
+from rlexp.sweep.build import bucket_key, memory_problem
 from rlexp.sweep.job import Job
 from rlexp.sweep.machine import device_problem
 
@@ -36,7 +37,7 @@ def check_run(composed: DictConfig) -> None:
     with hydra_config(composed):
         folder = Path(os.path.abspath(composed.hydra.run.dir))
     values = config.model_dump(mode="json")
-    problem = other_folder(composed, "hydra.run.dir") or device_problem(config) or folder_problem(folder)
+    problem = other_folder(composed, "hydra.run.dir") or machine_problem(config) or folder_problem(folder)
     if problem := problem or refusal(values, folder) or metric_problem([config]):
         raise ConfigError([problem])
     keep_for_itself(folder)
@@ -97,15 +98,27 @@ def launcher_problem(composed: DictConfig, launcher: LauncherSettings | None) ->
     """Say why the launcher cannot run a sweep, if it is this project's and cannot."""
     if launcher is None:
         return None
+    if isinstance(most := composed.hydra.sweeper.get("max_batch_size"), int) and most < 1:
+        return f"hydra.sweeper.max_batch_size={most}: must be at least 1, or null for all"
     if composed.hydra.job.chdir:
         return "hydra.job.chdir=true: jobs that train in one process share its folder; take hydra/launcher=basic"
     return launcher.problem()
 
 
+def machine_problem(config: Config) -> str | None:
+    """Say what a run needs that this machine does not have, if so."""
+    return device_problem(config) or memory_problem(config)
+
+
+def one_of_each_size(jobs: Sequence[Job]) -> Iterable[Job]:
+    """Return the first of all jobs that need the same of a machine."""
+    return {bucket_key(job.config): job for job in reversed(jobs)}.values()
+
+
 def machine_problems(jobs: Sequence[Job], launcher: LauncherSettings | None) -> Iterator[str]:
     """Say what jobs need that this machine does not have, if it is this one that trains them."""
     if launcher is None or not launcher.uses_other_machines:
-        yield from filter(None, (device_problem(job.config) for job in jobs))
+        yield from filter(None, (machine_problem(job.config) for job in one_of_each_size(jobs)))
 
 
 def earlier_runs(places: Sequence[tuple[Path, str]]) -> Iterator[str]:

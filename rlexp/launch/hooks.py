@@ -22,7 +22,7 @@ from rlexp.config.explain import explain
 from rlexp.config.typed import as_typed
 from rlexp.core.exits import BAD_INPUT, FAILED, describe_error, exit_with
 from rlexp.launch.checks import check_run, check_sweep
-from rlexp.launch.hydra_private import error_of, logged_by_hydra, restore_overrides, set_overrides
+from rlexp.launch.hydra_private import error_of, logged_by_hydra, restore_overrides, set_overrides, typed_overrides
 from rlexp.launch.index import unfinished
 from rlexp.launch.own_analysis import own_analysis
 from rlexp.launch.paths import relative
@@ -90,7 +90,7 @@ class Hooks(Callback):
 
 def restore_values(config: DictConfig) -> None:
     """Let the config of a sweep hold values below swept choices as they were typed."""
-    read = list(config.hydra.overrides.task)
+    read = typed_overrides(config)
     if (written := as_typed(read)) != read:
         set_overrides(config, written)
 
@@ -100,7 +100,7 @@ def check_or_exit(check: Callable[[DictConfig], None], config: DictConfig) -> No
     try:
         check(config)
     except Exception as error:
-        exit_with(explain(error, list(config.hydra.overrides.task)), BAD_INPUT, error)
+        exit_with(explain(error, typed_overrides(config)), BAD_INPUT, error)
 
 
 def print_worked(study: Mapping[str, Any]) -> None:

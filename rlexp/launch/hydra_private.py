@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.hydra import Hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -35,6 +36,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from rlexp.config.compose import quote_numbers, unquote_numbers
+from rlexp.core.errors import ConfigError
 
 __all__ = ["Callbacks", "Hydra", "JobRuntime", "env_override", "setup_globals"]
 
@@ -63,6 +65,22 @@ def configure_logging(config: Mapping[str, Any], verbose: Any) -> None:
     """Configure logging as ``hydra_logging`` and ``job_logging`` are written; plain values will do."""
     config = config if isinstance(config, DictConfig) else OmegaConf.create(dict(config))
     configure_log(config, OmegaConf.create({"verbose": verbose}).verbose)
+
+
+def check_options(arguments: Sequence[str]) -> None:
+    """Raise ConfigError for options that Hydra's parser does not know: it would print a page of usage."""
+    parser = get_args_parser()
+
+    def refuse(message: str) -> NoReturn:
+        raise ConfigError([f"{message} (rlexp --help, rlexp --hydra-help)"])
+
+    parser.error = refuse
+    parser.parse_args(list(arguments))
+
+
+def typed_overrides(settings: DictConfig) -> list[str]:
+    """Return the overrides of the task as texts: one that holds ``${...}`` is not worked out, which may fail."""
+    return OmegaConf.to_container(settings.hydra.overrides.task, resolve=False)
 
 
 class FailedJob(JobReturn):
@@ -151,7 +169,7 @@ def set_overrides(settings: DictConfig, overrides: Sequence[str]) -> None:
 
 def restore_overrides(settings: DictConfig) -> None:
     """Let a config that was composed of quoted numbers hold the overrides as they were typed."""
-    quoted = list(settings.hydra.overrides.task)
+    quoted = typed_overrides(settings)
     if (typed := unquote_numbers(quoted)) != quoted:
         set_overrides(settings, typed)
 

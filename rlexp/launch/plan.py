@@ -118,11 +118,22 @@ def sweep_problems(plan: Plan) -> Iterator[tuple[str, list[str]]]:
 
 def folder_problem(folder: Path) -> str | None:
     """Say why a run cannot be written to ``folder``, if so."""
+    if problem := unwritable_name(folder):
+        return problem
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir():
         return f"cannot write to {folder}: {existing} is not a folder"
     if not os.access(existing, os.W_OK | os.X_OK):
         return f"cannot write to {folder}: no permission in {existing}"
+    return None
+
+
+def unwritable_name(folder: Path) -> str | None:
+    """Say that no file system takes the name of a folder, if so."""
+    try:
+        folder.exists()
+    except (OSError, ValueError) as error:  # too long, or with a null byte
+        return f"cannot write to {str(folder)[:200]!r}: {getattr(error, 'strerror', None) or error}"
     return None
 
 

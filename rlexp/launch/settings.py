@@ -10,6 +10,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from rlexp.core.errors import ConfigError
+
 LIBRARIES = {"local": None, "slurm": "submitit", "ray": "ray"}
 COUNTS = ("workers", "cpus", "mem_gb", "minutes")
 
@@ -30,6 +32,8 @@ class LauncherSettings:
     @classmethod
     def read(cls, config: DictConfig) -> LauncherSettings | None:
         """Return those of a composed config; None if another launcher is chosen."""
+        if config.hydra.launcher is None:
+            raise ConfigError(["hydra.launcher=null: a sweep needs one; hydra/launcher=basic is Hydra's own"])
         node = OmegaConf.to_container(config.hydra.launcher, resolve=True)
         target = node.pop("_target_")
         return cls.of(**node) if target.endswith(".FusedLauncher") else None

@@ -20,7 +20,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
 from rlexp.core.streams import Purpose
-from rlexp.core.types import NonNegativeInt, PositiveInt
+from rlexp.core.types import NonNegativeInt, Size
 from rlexp.loop.dynamic_sampling import Groups, sample_groups
 from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout
@@ -78,7 +78,7 @@ class Replay:
     experience replay (Lin, 1992); for language models ReMix (arXiv 2507.06892).
     """
 
-    capacity: PositiveInt
+    capacity: Size
     fresh: Annotated[float, Gt(0), Lt(1)]
     oracle: ClassVar[int] = 0
 
@@ -117,7 +117,7 @@ class Offline:
     from the reference and ranked.
     """
 
-    batches: PositiveInt
+    batches: Size
     oracle: NonNegativeInt
 
     @property

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from rlexp.core.masked import masked_mean
 from rlexp.core.streams import Purpose, uniforms
-from rlexp.core.types import Positive, PositiveInt
+from rlexp.core.types import Positive, PositiveInt, Size
 from rlexp.loop.optimizer import Adam, Schedule, per_replica
 from rlexp.loop.rewards import score_with
 from rlexp.loop.rollout import Rollout, sample
@@ -45,9 +45,9 @@ def sft(
     *,
     accuracy: Share,
     lr: Positive,
-    prompts: PositiveInt,
+    prompts: Size,
     every: PositiveInt,
-    checked: PositiveInt,
+    checked: Size,
     updates: PositiveInt,
 ) -> list[str]:
     """Supervised warm-up: Adam on −log π of the oracle's completions, mean over tokens, fresh ``prompts`` each time.
@@ -86,9 +86,9 @@ def mixture(
     tolerance: Positive,
     formed: Part,
     lr: Positive,
-    prompts: PositiveInt,
+    prompts: Size,
     every: PositiveInt,
-    checked: PositiveInt,
+    checked: Size,
     updates: PositiveInt,
 ) -> list[str]:
     """``sft`` on right answers and on wrong ones of the right form, in a share that ends at ``accuracy``.
@@ -132,9 +132,9 @@ def scaled(
     entropy: Positive,
     accuracy: Share,
     lr: Positive,
-    prompts: PositiveInt,
+    prompts: Size,
     every: PositiveInt,
-    checked: PositiveInt,
+    checked: Size,
     updates: PositiveInt,
 ) -> list[str]:
     """``sft``, then all logits times one number, folded into the head, that brings the mean entropy to ``entropy``.

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from rlexp.core.exact import baddbmm, sigmoid
-from rlexp.core.types import Completions, NextToken, NextTokens, PerVocabulary, PositiveInt, Prompts
+from rlexp.core.types import Completions, Depth, NextToken, NextTokens, PerVocabulary, Prompts, Size
 from rlexp.models.layers import Embedding, Init, Linear
 from rlexp.models.policy import StackedPolicy
 from rlexp.models.shapes import (
@@ -62,7 +62,7 @@ class GRULayer(nn.Module):
 class GRU(StackedPolicy):
     """Embedding, ``layers`` GRU layers, linear head; 62,820 parameters at vocabulary 100, hidden 64, two layers."""
 
-    def __init__(self, init: Init, task: Task, outputs: int | None = None, *, hidden: PositiveInt, layers: PositiveInt):
+    def __init__(self, init: Init, task: Task, outputs: int | None = None, *, hidden: Size, layers: Depth):
         super().__init__()
         self.hidden, self.pad = hidden, task.pad
         self.embedding = Embedding(init, task.vocabulary, hidden)

@@ -38,6 +38,21 @@ class Init:
         return nn.Parameter(torch.from_numpy(np.stack([draw(g) for g in self.generators]).astype(np.float32)))
 
 
+class Shapes(Init):
+    """Parameters of one replica that have a shape and take no memory: what a network would take can be counted."""
+
+    def __init__(self):
+        super().__init__([])
+
+    def normal(self, *shape: int, std: float = 1.0) -> nn.Parameter:
+        """Return a parameter ``[1, *shape]`` without numbers."""
+        return nn.Parameter(torch.empty(1, *shape, device="meta"))
+
+    def uniform(self, *shape: int, bound: float) -> nn.Parameter:
+        """Return a parameter ``[1, *shape]`` without numbers."""
+        return self.normal(*shape)
+
+
 class Projection(nn.Module):
     """x W with W from U(−1/√in, 1/√in), as ``torch.nn.Linear`` without bias."""
 

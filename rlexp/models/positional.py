@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from rlexp.core.exact import bmm
-from rlexp.core.types import Completions, NextToken, NextTokens, PerVocabulary, PositiveInt, Prompts
+from rlexp.core.types import Completions, NextToken, NextTokens, PerVocabulary, Prompts, Size
 from rlexp.models.layers import Embedding, Init
 from rlexp.models.policy import StackedPolicy
 from rlexp.models.shapes import AnswerLogits, RemainingLogits
@@ -21,7 +21,7 @@ class Positional(StackedPolicy):
 
     reads_completions = False
 
-    def __init__(self, init: Init, task: Task, *, width: PositiveInt):
+    def __init__(self, init: Init, task: Task, *, width: Size):
         super().__init__()
         self.embedding = Embedding(init, task.vocabulary, width)
         self.encoder = init.normal(task.prompt_length, width, width, std=width**-0.5)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rlexp.core.exact import Softmax, bmm
-from rlexp.core.types import Completions, NextToken, NextTokens, PerVocabulary, PositiveInt, Prompts, TokenMask
+from rlexp.core.types import Completions, Depth, NextToken, NextTokens, PerVocabulary, Prompts, Size, TokenMask
 from rlexp.models.layers import Embedding, Init, Projection, layer_norm
 from rlexp.models.policy import StackedPolicy
 from rlexp.models.shapes import AttentionBias, Sequences
@@ -70,10 +70,10 @@ class PlainTransformer(StackedPolicy):
         task: Task,
         outputs: int | None = None,
         *,
-        width: PositiveInt,
-        layers: PositiveInt,
-        heads: PositiveInt,
-        feedforward: PositiveInt,
+        width: Size,
+        layers: Depth,
+        heads: Size,
+        feedforward: Size,
     ):
         super().__init__()
         self.pad = task.pad

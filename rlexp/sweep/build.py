@@ -39,15 +39,16 @@ from rlexp.loop.rollout import sample
 from rlexp.loop.state import Critic, Network, TrainState, token_log_probs
 from rlexp.loop.variant import Variant
 from rlexp.models import MODELS
-from rlexp.models.layers import Init
+from rlexp.models.layers import Init, Shapes
 from rlexp.models.policy import Policy
 from rlexp.record.teachers import has_teacher, load_teachers
-from rlexp.sweep.machine import bytes_a_run, compiled, prepare
+from rlexp.sweep.machine import available_bytes, bytes_a_run, compiled, prepare
 from rlexp.tasks import TASKS, Task
 
 LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef", "entropy_control", "kl_stop")
 VARIANT = ("reward", "shaping", "filter", "norm", "advantage_clip", "teacher", "sampler", "optimizer", *LOSS)
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
+FAR_ABOVE = 4  # times the memory of a machine: only what can never be trained is refused
 OUTSIDE = ("logger", "score", "baseline", "study", "resume")
 
 
@@ -65,10 +66,28 @@ def variant_key(config: Config) -> str:
 
 def most_runs(config: Config, memory: float) -> int:
     """How many runs of a config one batch can hold in so many bytes, at least 1."""
+    return max(1, int(memory / bytes_of(config)))
+
+
+def bytes_of(config: Config) -> float:
+    """Estimate from above what one more run of a batch takes; nothing of that size is made."""
     task = bind_choice(TASKS, config.task)()
-    policy = bind_choice(MODELS, config.model)(Init([config.seed]), task)
+    init = Init([config.seed]) if config.model.name == "tabular" else Shapes()  # a table starts from the task's numbers
+    policy = bind_choice(MODELS, config.model)(init, task)
     networks = 1 if config.critic.name == "none" else 2
-    return max(1, int(memory / (networks * bytes_a_run(policy, config, task.prompt_length, task.cap))))
+    return networks * bytes_a_run(policy, config, task.prompt_length, task.cap)
+
+
+def memory_problem(config: Config) -> str | None:
+    """Say that not even one run fits this machine, if that is beyond doubt: the estimate is from above."""
+    needed, there = bytes_of(config), 2 * available_bytes(config.device)
+    if needed <= FAR_ABOVE * there:
+        return None
+    sizes = f"group_size.completions={config.group_size.completions} group_size.prompts={config.group_size.prompts}"
+    return (
+        f"model={config.model.name} {sizes}: one run takes about {needed / 1e9:.0f} GB and {config.device} has "
+        f"{there / 1e9:.0f}; take a smaller model or group size"
+    )
 
 
 def build(configs: Sequence[Config]) -> TrainState:

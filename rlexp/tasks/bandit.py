@@ -15,13 +15,13 @@ from rlexp.core.types import (
     Answers,
     CompletionMask,
     Completions,
+    Count,
     LearnedLogits,
     NextTokens,
     NonNegative,
-    NonNegativeInt,
-    PositiveInt,
     PromptDraws,
     Prompts,
+    Size,
     States,
     TableLogits,
     TokenMask,
@@ -31,6 +31,7 @@ from rlexp.tasks.task import Scores
 from rlexp.tasks.world import asked, barred_beyond, question_numbers
 
 DIFFICULTIES = ("easy", "hard", "impossible")
+LARGEST_TABLE = 2**24  # numbers
 APART = 5  # where the right actions of a question begin, next to those of the question before it
 
 
@@ -45,12 +46,12 @@ class Bandit:
     Nothing is held out: a table learns nothing of one question from another.
     """
 
-    actions: PositiveInt
-    easy: NonNegativeInt
-    hard: NonNegativeInt
-    impossible: NonNegativeInt
-    easy_right: PositiveInt
-    hard_right: PositiveInt
+    actions: Size
+    easy: Count
+    hard: Count
+    impossible: Count
+    easy_right: Size
+    hard_right: Size
     weights: dict[str, NonNegative]
     cap: Literal[1]
     metric: str
@@ -65,6 +66,9 @@ class Bandit:
         for name in ("easy_right", "hard_right"):
             if getattr(self, name) > self.actions:
                 raise ValueError(f"{name}={getattr(self, name)} must not exceed actions={self.actions}")
+        if self.questions * self.vocabulary > LARGEST_TABLE:
+            size = f"{self.questions} questions of {self.actions} actions"
+            raise ValueError(f"actions={self.actions} makes {size}; at most {LARGEST_TABLE} numbers in a table")
         check_weights(self.weights, DIFFICULTIES)
 
     @property

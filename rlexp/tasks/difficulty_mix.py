@@ -8,18 +8,19 @@ from functools import cached_property
 from typing import Annotated
 
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, Le
 from torch import Tensor
 
 from rlexp.core.types import (
+    LARGEST_SIZE,
     AnswerMask,
     Answers,
     CompletionMask,
     Completions,
     NonNegative,
-    PositiveInt,
     PromptDraws,
     Prompts,
+    Size,
     TokenMask,
 )
 from rlexp.tasks.scoring import check_weights
@@ -39,10 +40,10 @@ class DifficultyMix:
     prompts of the other buckets. What is held out is what ``Sort`` holds out.
     """
 
-    alphabet: Annotated[int, Ge(2)]
-    items: dict[str, PositiveInt]
+    alphabet: Annotated[int, Ge(2), Le(LARGEST_SIZE)]
+    items: dict[str, Size]
     shares: dict[str, NonNegative]
-    cap: PositiveInt
+    cap: Size
     weights: dict[str, NonNegative]
     metric: str
     floor: float
@@ -63,7 +64,9 @@ class DifficultyMix:
         """The task of sorting, whose tokens and verifier are those of all buckets."""
         lengths = dict(shortest=min(self.items.values()), longest=max(self.items.values()))
         weights = dict.fromkeys(COMPONENTS, 0.0) | {"exact": 1.0}
-        sizes = dict(alphabet=self.alphabet, cap=self.cap, filler=0, metric=self.metric, floor=self.floor)
+        sizes = dict(
+            alphabet=self.alphabet, cap=self.cap, filler=0, prompt_set=None, metric=self.metric, floor=self.floor
+        )
         return Sort(**sizes, **lengths, weights=weights)
 
     @property

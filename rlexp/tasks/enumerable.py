@@ -14,6 +14,7 @@ from pydantic import FiniteFloat
 from torch import Tensor
 
 from rlexp.core.types import (
+    LARGEST_SIZE,
     AllCompletions,
     AnswerMask,
     Answers,
@@ -62,8 +63,8 @@ class Enumerable:
     Gao et al. (arXiv 2210.10760), whose proxies are fitted to samples of comparisons; this one to all of them at once.
     """
 
-    symbols: Annotated[int, Ge(2)]
-    cap: Annotated[int, Ge(TRIGRAMS)]
+    symbols: Annotated[int, Ge(2), Le(LARGEST_SIZE)]
+    cap: Annotated[int, Ge(TRIGRAMS), Le(LARGEST_SIZE)]
     world: NonNegativeInt
     spread: FiniteNonNegative
     features: Annotated[int, Ge(1), Le(TRIGRAMS)]
@@ -79,7 +80,8 @@ class Enumerable:
         check_weights(self.weights, COMPONENTS)
         made = self.symbols**self.cap
         if made > MOST:
-            raise ValueError(f"cap={self.cap} makes {made} strings of {self.symbols} symbols; at most {MOST}")
+            many = made if made < 10**12 else "too many"
+            raise ValueError(f"cap={self.cap} makes {many} strings of {self.symbols} symbols; at most {MOST}")
         best = self.rewards.gold.max().item()
         if self.good > best:
             raise ValueError(f"good={self.good} is more than any string of world={self.world} has; at most {best:.3f}")

@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
 from rlexp.core.types import (
+    LARGEST_SIZE,
     AnswerMask,
     Answers,
     CompletionMask,
@@ -47,8 +48,8 @@ class Functions:
     read: functions, names and stages here are not its own, and there the thought is free text.
     """
 
-    alphabet: Annotated[int, Ge(2)]
-    cap: Annotated[int, Ge(4)]
+    alphabet: Annotated[int, Ge(2), Le(LARGEST_SIZE)]
+    cap: Annotated[int, Ge(4), Le(LARGEST_SIZE)]
     atoms: Annotated[float, Gt(0), Lt(1)]
     shown: Annotated[int, Ge(1), Le(2)]
     weights: dict[str, NonNegative]

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 
 from rlexp.core.types import (
+    LARGEST_SIZE,
     AllCompletions,
     AnswerMask,
     Answers,
@@ -51,7 +52,7 @@ class LengthWorld:
     completion's own length push long wrong answers less, and short right ones more.
     """
 
-    cap: Annotated[int, Ge(2)]
+    cap: Annotated[int, Ge(2), Le(LARGEST_SIZE)]
     right: list[Probability]
     hazard: Probability
     weights: dict[str, NonNegative]

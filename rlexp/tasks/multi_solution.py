@@ -13,14 +13,15 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from rlexp.core.types import (
+    LARGEST_SIZE,
     AnswerMask,
     Answers,
     CompletionMask,
     Completions,
     NonNegative,
-    PositiveInt,
     PromptDraws,
     Prompts,
+    Size,
     TokenMask,
 )
 from rlexp.tasks.scoring import check_weights
@@ -51,8 +52,8 @@ class MultiSolution:
     """
 
     numbers: Annotated[int, Ge(LENGTH), Le(16)]
-    items: Annotated[int, Ge(LENGTH)]
-    solutions: PositiveInt
+    items: Annotated[int, Ge(LENGTH), Le(LARGEST_SIZE)]
+    solutions: Size
     weights: dict[str, NonNegative]
     cap: Literal[3]
     metric: str

@@ -17,9 +17,9 @@ from rlexp.core.types import (
     CompletionMask,
     Completions,
     NonNegative,
-    PositiveInt,
     PromptDraws,
     Prompts,
+    Size,
     TokenMask,
 )
 from rlexp.tasks.scoring import check_weights
@@ -50,7 +50,7 @@ class Parity:
 
     bits: Annotated[int, Ge(6), Le(40)]
     chains: Annotated[float, Ge(0), Le(1)]
-    cap: PositiveInt
+    cap: Size
     weights: dict[str, NonNegative]
     metric: str
     floor: float

@@ -11,14 +11,15 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from rlexp.core.types import (
+    LARGEST_SIZE,
     AnswerMask,
     Answers,
     CompletionMask,
     Completions,
     NonNegative,
-    PositiveInt,
     PromptDraws,
     Prompts,
+    Size,
     TokenMask,
 )
 from rlexp.tasks.scoring import (
@@ -49,11 +50,12 @@ class Sort:
     length of every answer (``shortest`` = ``longest`` = ``cap``) there is no end token: it ends by itself.
     """
 
-    alphabet: Annotated[int, Ge(2)]
-    shortest: PositiveInt
-    longest: PositiveInt
-    cap: PositiveInt
+    alphabet: Annotated[int, Ge(2), Le(LARGEST_SIZE)]
+    shortest: Size
+    longest: Size
+    cap: Size
     filler: Annotated[int, Ge(0), Le(1)]
+    prompt_set: PositiveInt | None
     weights: dict[str, NonNegative]
     metric: str
     floor: float

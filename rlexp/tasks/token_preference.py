@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from rlexp.core.types import (
+    LARGEST_SIZE,
     AnswerMask,
     Answers,
     CompletionMask,
     Completions,
     NonNegative,
-    PositiveInt,
     PromptDraws,
     Prompts,
+    Size,
     TokenMask,
 )
 from rlexp.tasks.scoring import check_weights
@@ -35,12 +36,13 @@ class TokenPreference:
     ``share`` 1 − share of low tokens. A completion is correct if its ternary reward is +1.
     """
 
-    vocabulary: Annotated[int, Ge(2)]
-    prompt_length: PositiveInt
-    cap: PositiveInt
-    low: PositiveInt
+    vocabulary: Annotated[int, Ge(2), Le(LARGEST_SIZE)]
+    prompt_length: Size
+    cap: Size
+    low: Size
     good: NonNegative
     bad: NonNegative
+    prompt_set: PositiveInt | None
     weights: dict[str, NonNegative]
     metric: str
     floor: float

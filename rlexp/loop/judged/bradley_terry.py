@@ -24,7 +24,7 @@ from rlexp.core.blocks import map_tensors
 from rlexp.core.exact import sum_over
 from rlexp.core.registry import bind_choice, schema
 from rlexp.core.streams import Purpose
-from rlexp.core.types import FiniteNonNegative, NonNegative, NonNegativeInt, PerCompletion, Positive, PositiveInt
+from rlexp.core.types import FiniteNonNegative, NonNegative, NonNegativeInt, PerCompletion, Positive, PositiveInt, Size
 from rlexp.loop.judged.pairs import Pairs, Place, first_valid, rows_of, sample_pairs, valid_order
 from rlexp.loop.optimizer import Adam, Schedule
 from rlexp.loop.state import TrainState
@@ -51,21 +51,21 @@ class BradleyTerry:
     are taken about which the model is most wrong, which with more than 1 is adversarial retraining.
     """
 
-    members: PositiveInt
+    members: Size
     network: Sizes
-    pairs: PositiveInt
+    pairs: Size
     weights: dict[str, NonNegative]
     length_bonus: FiniteFloat
     smallest_gap: FiniteNonNegative
     largest_gap: FiniteNonNegative | None
     flips: Probability
     updates: PositiveInt
-    batch: PositiveInt
+    batch: Size
     lr: Positive
     refresh: NonNegativeInt
-    refresh_pairs: PositiveInt
+    refresh_pairs: Size
     refresh_updates: PositiveInt
-    worst_of: PositiveInt
+    worst_of: Size
 
 
 TRAININGS = {"bradley_terry": BradleyTerry}

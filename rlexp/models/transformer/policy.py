@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rlexp.core.exact import bmm
-from rlexp.core.types import Completions, NextToken, NextTokens, PerVocabulary, PositiveInt, Prompts
+from rlexp.core.types import Completions, Depth, NextToken, NextTokens, PerVocabulary, Prompts, Size
 from rlexp.models.layers import Embedding, Init, Projection, layer_norm
 from rlexp.models.policy import StackedPolicy
 from rlexp.models.transformer.attention import DecodingAttention, attention_bias
@@ -52,10 +52,10 @@ class Transformer(StackedPolicy):
         task: Task,
         outputs: int | None = None,
         *,
-        width: PositiveInt,
-        layers: PositiveInt,
-        heads: PositiveInt,
-        feedforward: PositiveInt,
+        width: Size,
+        layers: Depth,
+        heads: Size,
+        feedforward: Size,
     ):
         super().__init__()
         self.pad, self.cap = task.pad, task.cap

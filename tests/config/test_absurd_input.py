@@ -1,0 +1,81 @@
+"""Input that nobody means: it ends in one line too, before anything is written or a machine is filled."""
+
+import re
+
+import pytest
+from command import command  # noqa: F401 (a fixture)
+
+from rlexp.config import typed
+from rlexp.config.compose import compose
+from rlexp.core.errors import ConfigError
+from rlexp.sweep import engine
+from rlexp.sweep.build import bytes_of, memory_problem
+
+ABSURD = [
+    (["lr=${nope}"], "lr=${nope}: takes its value from nope, which is not there"),
+    (["-m", "lr=${nope}", "seed=0"], "lr=${nope}: takes its value from nope, which is not there"),
+    (["lr=${oc.env:NOPE}"], "lr=${oc.env:NOPE}: takes its value from NOPE, which is not there"),
+    (["lr=${nope:1}"], "lr=${nope:1}: takes its value from nope, which is not there"),
+    (["+=a b"], "'+=a b': has no key; write key=value, as norm=local"),
+    (["=a"], "'=a': has no key; write key=value, as norm=local"),
+    (["~"], "'~': has no key; write key=value, as norm=local"),
+    ([""], "'': has no key; write key=value, as norm=local"),
+    (["model=[1,2]"], "model=[1,2]: model=1: no such choice; a number is a key below it, as model.width=1"),
+    (["model=[gru,tabular]"], "a run has one model; to compare them write -m model=gru,tabular"),
+    (["task=../norm/local"], "task=../norm/local: a choice is a name, not a path; rlexp explain task lists them"),
+    (["hydra.callbacks.rlexp=null"], "checks every run before it starts, and cannot be changed"),
+    (["hydra.run.dir=null"], "hydra.run.dir=null: must not be null"),
+    (["hydra.run.dir=" + "a" * 5000], "File name too long"),
+    (["-m", "hydra.launcher=null"], "hydra.launcher=null: a sweep needs one; hydra/launcher=basic is Hydra's own"),
+    (["-m", "hydra.sweeper.max_batch_size=0"], "max_batch_size=0: must be at least 1, or null for all"),
+    (["+a=" + "[" * 2000 + "]" * 2000], "brackets are nested too deeply"),
+    (["--foo"], "unrecognized arguments: --foo (rlexp --help, rlexp --hydra-help)"),
+    (["--cfg", "typo"], "argument --cfg/-c: invalid choice: 'typo'"),
+    (["seed=100000000000000000000000"], "seed=100000000000000000000000: must be at most 9223372036854775807"),
+    (["steps=1000000000000000000000000000"], "must be at most 2147483647"),
+    (["model.width=1000000000", "model.heads=1"], "model.width=1000000000: must be at most 65536"),
+    (["group_size.completions=1000000000"], "group_size.completions=1000000000: must be at most 65536"),
+    (["group_size.completions=65536", "group_size.prompts=65536"], "one run takes about "),
+    (["-m", "group_size.completions=65536", "group_size.prompts=65536"], "one run takes about "),
+    (["model.width=65536", "model.layers=1024"], "one run takes about "),
+    (["model=tabular", "task=bandit", "task.actions=65536", "task.easy=65536"], "at most 16777216 numbers in a table"),
+    (["task=enumerable", "task.symbols=65536", "task.cap=65536"], "makes too many strings of 65536 symbols"),
+    (["-m", "seed=range(0,100000000000)"], "makes 100000000000 runs; at most 100000 in one command"),
+    (["-m", "seed=range(0,1000)", "lr=range(1,1000)"], "makes 999000 runs; at most 100000 in one command"),
+    (["-m", "seed=range(0,3,0)"], "makes 100001 runs"),
+]
+
+
+@pytest.fixture(autouse=True)
+def no_training(monkeypatch):
+    """Make a mistake that is not found fail at once, not after a whole run."""
+    monkeypatch.setattr(engine, "train_jobs", lambda jobs: pytest.fail("training started"))
+
+
+@pytest.mark.parametrize(("arguments", "text"), ABSURD, ids=[" ".join(arguments)[:60] for arguments, _ in ABSURD])
+def test_it_is_one_line_and_writes_nothing(command, tmp_path, recwarn, arguments, text):
+    result = command(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert text in result.err and result.err.count("\n") == 1
+    assert not re.search("Traceback|Error:|HYDRA_FULL_ERROR|Exception", result.err)
+    assert not any(tmp_path.iterdir()) and not [each for each in recwarn if "Callback" in str(each.message)]
+
+
+def test_options_may_stand_anywhere(command):
+    """Python's parser takes overrides in one stretch only."""
+    result = command("norm=local", "-m", "lr=-1", "seed=0")
+    assert (result.code, result.err) == (2, "lr=-1: must be above 0\n")
+    arguments = ["norm=local", "--config-dir", "here", "-m", "lr=1"]
+    assert typed.options_first(arguments) == ["--config-dir", "here", "-m", "norm=local", "lr=1"]
+
+
+def test_what_fits_is_not_refused():
+    """The estimate is from above, and only what is far above the machine is refused."""
+    assert memory_problem(compose("group_size=64", "model.width=512", "model.heads=8")) is None
+    assert bytes_of(compose("model.width=65536", "model.layers=1000")) > 1e12  # counted, not made
+
+
+def test_a_seed_may_be_as_large_as_the_streams_take():
+    assert compose("seed=9223372036854775807").seed == 2**63 - 1
+    with pytest.raises(ConfigError, match="at most"):
+        compose("seed=9223372036854775808")
