@@ -42,7 +42,7 @@ class TokenPreference:
     low: Size
     good: NonNegative
     bad: NonNegative
-    prompt_set: PositiveInt | None
+    prompt_set: Size | None
     weights: dict[str, NonNegative]
     metric: str
     floor: float

@@ -31,9 +31,9 @@ from rlexp.core.types import (
     PerKnownPrompt,
     PerReplica,
     Positive,
-    PositiveInt,
     PromptNumbers,
     Remembered,
+    Size,
 )
 
 
@@ -123,7 +123,7 @@ def spo(
     prompt_values: PerKnownPrompt,
     prompt_numbers: PromptNumbers,
     *,
-    prompts: PositiveInt | None,
+    prompts: Size | None,
     decay: Discount,
     prior: FiniteFloat,
     weight: Positive,
@@ -144,7 +144,7 @@ def spo(
     return centred(errors, keep, BATCH) / (masked_std(errors, keep, BATCH, ddof) + eps)
 
 
-def prior_values(*, prompts: PositiveInt | None, prior: FiniteFloat, weight: Positive) -> list[list[float]]:
+def prior_values(*, prompts: Size | None, prior: FiniteFloat, weight: Positive) -> list[list[float]]:
     """Return value and weight of prompts of which nothing is known."""
     return [[prior, weight]] * prompts
 
