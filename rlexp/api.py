@@ -20,7 +20,7 @@ from rlexp.config.explain import EXPECTED, explain
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from rlexp.launch.from_python import run_single, run_sweep
-from rlexp.launch.index import read_index
+from rlexp.launch.index import unfinished
 from rlexp.launch.own_analysis import own_analysis
 from rlexp.record.naming import key_of
 from rlexp.record.policies import TrainedPolicy, load_policy
@@ -52,7 +52,7 @@ def sweep(*overrides: str, seeds: Iterable[int] | None = None, folder: str | Pat
     with mistakes_as_config_errors(overrides):
         place = run_sweep(overrides, hydra_main)
     found = load(place)
-    failed = [row for row in read_index(place) if row["status"] != "completed"]
+    failed = unfinished(place)
     if failed:
         reasons = "; ".join(f"{row['name']}: {row['status']}: {row['reason']}" for row in failed)
         raise SweepFailed(f"{len(failed)} of {len(found.runs)} runs in {place} did not complete: {reasons}", found)

@@ -20,10 +20,13 @@ from rlexp import __version__
 from rlexp.config import axis_help, typed  # noqa: F401 (the first registers a resolver of the help)
 from rlexp.config.compose import plain
 from rlexp.config.conf_folder import CONF
-from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with, silent_without_reader
+from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with
 from rlexp.core.hydra_compat import VERSION_BASE
+from rlexp.core.output import unstoppable_output
 from rlexp.launch.hydra_private import check_options
+from rlexp.record.disk.lock import released_at_the_end
 from rlexp.record.naming import variant_name
+from rlexp.sweep.interrupt import signals_as_ctrl_c
 
 
 @hydra.main(config_path=str(CONF), config_name="config", **VERSION_BASE)
@@ -56,7 +59,9 @@ def how_to_continue(arguments: list[str], place: str = "") -> list[str]:
     return [f"go on with: python -m rlexp.train {shlex.join([*others, place])}"]
 
 
-@silent_without_reader()
+@unstoppable_output()
+@signals_as_ctrl_c()
+@released_at_the_end()
 def main() -> None:
     """Let Hydra do what the command line says; end whatever is wrong with it in one line and exit code 2."""
     arguments = sys.argv[1:]
@@ -75,8 +80,6 @@ def main() -> None:
         exit_with("; ".join(["interrupted", *how_to_continue(arguments, *stop.args)]), INTERRUPTED)
     except RunFailed as error:
         exit_with(f"run failed: {describe_error(error)}", FAILED, error)
-    except BrokenPipeError:
-        raise
     except Exception as error:
         from rlexp.config.explain import explain
 

@@ -1,6 +1,6 @@
 """Figures of formulas: what a clip, a length penalty, a vote or a normalisation does, whatever a policy makes of it.
 
-`python -m analysis.figures.formulas <folder>` draws the four of the documents that this project started from, with
+`python -m analysis.figures.formulas <folder>` draws the five of the documents that this project started from, with
 their numbers.
 """
 
@@ -162,16 +162,37 @@ def groups_figure(groups: int = 500, size: int = 8) -> Figure:
     return advantage_figure(values, dict(zip(values, COLOURS, strict=False)), caption, "advantage")
 
 
+def kl_figure(completions: int = 5000, tokens: int = 15, vocabulary: int = 100) -> Figure:
+    """Estimates k1 and k3 of one KL from the tokens of a completion, over many completions."""
+    random = np.random.default_rng(0)
+    logits = random.normal(size=(2, vocabulary))
+    logits[1] = logits[0] + 0.3 * logits[1]
+    policy, reference = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    drawn = random.choice(vocabulary, size=(completions, tokens), p=np.exp(policy))
+    ratios = (policy - reference)[drawn]
+    k1, k3 = ratios.mean(-1), (np.expm1(-ratios) + ratios).mean(-1)
+    values = {"k1 = log π − log π_ref": k1, "k3 = exp(−k1) − 1 + k1": k3}
+    exact = (np.exp(policy) * (policy - reference)).sum()
+    caption = (
+        f"Two estimates of KL(π‖π_ref) = {exact:.3f} nats a token, each the mean over the {tokens} tokens of a "
+        f"completion, for {completions} completions (one fixed draw): histograms, each scaled to its row. The mean of "
+        f"k1 is {k1.mean():.3f}, that of k3 {k3.mean():.3f}; {100 * (k1 < 0).mean():.0f} % of the k1 are below 0, "
+        "which no KL can be."
+    )
+    return advantage_figure(values, dict(zip(values, COLOURS, strict=False)), caption, "estimate (nats a token)")
+
+
 FIGURES = {
     "voting": voting_figure,
     "clip": clip_figure,
     "overlong": overlong_figure,
     "advantages": groups_figure,
+    "kl": kl_figure,
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line: the four figures as SVG, PDF and PNG in a folder."""
+    """Command line: the five figures as SVG, PDF and PNG in a folder."""
     parser = argparse.ArgumentParser(prog="python -m analysis.figures.formulas", description=__doc__.split("\n")[0])
     parser.add_argument("folder", help="where the figures are written")
     folder = Path(parser.parse_args(arguments).folder)

@@ -1,5 +1,6 @@
-"""What a variant pays for its score: KL divergence from the reference along x, score along y."""
+"""What KL divergence from the reference, along x, buys: the score of a variant, or gold and proxy as it is trained."""
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,9 +24,11 @@ from analysis.figures.labels import (
 from analysis.figures.layout import Point, one_panel, small_panels
 from analysis.figures.style import MAX_LINES, OTHERS, Colours, theme
 from analysis.stats.comparison import MIN_SEEDS, Comparison
+from analysis.stats.curves import learning_curves
 from analysis.stats.estimates import iqm, iqm_interval
 
 KL_METRICS = ("kl/ref_exact", "kl/ref_k3")
+GOLD, PROXY = ("gold/mean", "gold/std"), ("reward/mean", "reward/std")  # what a judged run logs of its rollouts
 SPREAD_FOR_LOG = 5  # largest over smallest KL from which the axis is logarithmic
 
 
@@ -167,3 +170,54 @@ def _small_multiples(comparison: Comparison, colours: Colours, points: FrontierP
         f" Grey dots: all other variants; with its interval: {comparison.labels[comparison.baseline]}.{selection_note}"
     )
     return small_panels(names, draw, (f"{metric} (nats a token)", comparison.metric), caption)
+
+
+def draw_proxies(inputs: FigureInputs) -> Drawing:
+    """Gold and the judge's reward against KL, where a judge stands in the place of the task."""
+    comparison = inputs.comparison
+    paths = {kind: paths_over_kl(inputs.data, comparison, *names) for kind, names in (("gold", GOLD), ("proxy", PROXY))}
+    variants = [name for name in comparison.table.index if all(name in path for path in paths.values())]
+    if not variants:
+        raise NoData("no run has a judge beside the task")
+    ends = {kind: [path[name][1][-1] for name in variants] for kind, path in paths.items()}
+    parts = [f"{comparison.labels[name]}: gold {gold:+.2g}, proxy {proxy:+.2g}"
+             for name, gold, proxy in zip(variants, *ends.values(), strict=True)]  # fmt: skip
+    figure = proxies_figure(comparison, inputs.colours, paths, variants)
+    return Drawing(PROXIES_CAPTION, f"at the last logged step, {'; '.join(parts)}", figure)
+
+
+Path = tuple[np.ndarray, np.ndarray]
+PROXIES_CAPTION = (
+    "Mean of gold (solid) and of the reward that is trained on (dashed) over the completions of a step, each as its "
+    "distance from the first logged step, in standard deviations over the completions of that step; along x, how far "
+    "the policy has moved. Both are interquartile means over seeds at each logged step. Where gold bends down while "
+    "the proxy rises, the proxy is over-optimised (Gao et al., arXiv 2210.10760)."
+)
+
+
+def paths_over_kl(data: SweepData, comparison: Comparison, mean: str, deviation: str) -> dict[str, Path]:
+    """KL and a mean, less its first value and over the first deviation, at each logged step, `[steps]` both."""
+    paths = {}
+    measured = [learning_curves(data, comparison, name) for name in (KL_METRICS[0], mean, deviation)]
+    for variant in set.intersection(*map(set, measured)):
+        kl, means, deviations = (curves[variant] for curves in measured)
+        spread = deviations.iqm[0]
+        if kl.steps.size == means.steps.size and spread > 0:
+            paths[variant] = kl.iqm, (means.iqm - means.iqm[0]) / spread
+    return paths
+
+
+def proxies_figure(
+    comparison: Comparison, colours: Colours, paths: Mapping[str, Mapping[str, Path]], variants: Sequence[str]
+) -> Figure:
+    """Two lines a variant, a panel each."""
+    shown, note = most_different(comparison, variants) if len(variants) > MAX_LINES else (list(variants), "")
+    names = list(short_names(comparison, shown, PANEL_WIDTH, 2).values())
+
+    def draw(axes: Axes, place: int) -> None:
+        for kind, line in (("gold", "-"), ("proxy", "--")):
+            axes.plot(*paths[kind][shown[place]], line, color=colours[shown[place]])
+
+    with theme():
+        labels = f"{KL_METRICS[0]} (nats a token)", "standard deviations"
+        return small_panels(names, draw, labels, PROXIES_CAPTION + note)

@@ -6,7 +6,7 @@ from analysis.figures.advantages import draw_advantages
 from analysis.figures.clips import draw_clips
 from analysis.figures.forest import draw_effects, draw_scores
 from analysis.figures.formulas import draw_overlong
-from analysis.figures.frontier import draw_frontier
+from analysis.figures.frontier import draw_frontier, draw_proxies
 from analysis.figures.heatmap import draw_heat_map
 from analysis.figures.inputs import Drawing, FigureInputs, NoData, OmittedFigure, RenderedFigure
 from analysis.figures.lines import draw_lengths, draw_metric, draw_votes
@@ -21,6 +21,7 @@ MAKERS: dict[str, tuple[str, Callable[[FigureInputs], Drawing]]] = {
     "group_sizes": ("Group size", draw_group_sizes),
     "profile": ("Performance profile over tasks", draw_profile),
     "frontier": ("Reward and KL", draw_frontier),
+    "proxies": ("Gold and proxy against KL", draw_proxies),
     "entropy": ("Entropy of the policy", draw_metric("policy/entropy")),
     "lengths": ("Length of correct and wrong answers", draw_lengths),
     "zero_variance": ("Groups whose rewards are all equal", draw_metric("groups/zero_variance")),
@@ -32,7 +33,7 @@ MAKERS: dict[str, tuple[str, Callable[[FigureInputs], Drawing]]] = {
 
 SECTIONS = {
     "Results": ("effects", "intervals", "curves", "heatmap", "group_sizes", "profile"),
-    "During training": ("frontier", "entropy", "lengths", "zero_variance", "advantages", "voting"),
+    "During training": ("frontier", "proxies", "entropy", "lengths", "zero_variance", "advantages", "voting"),
     "Losses and penalties": ("clip", "overlong"),
 }
 

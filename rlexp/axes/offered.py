@@ -16,6 +16,7 @@ from rlexp.core.types import (
     PerPrompt,
     PerReplica,
     PerToken,
+    PromptNumbers,
     Prompts,
     TokenMask,
     Weights,
@@ -48,6 +49,9 @@ SCORES = {
 }
 SAMPLED = TOKENS | FINISHED | SCORES
 
+# Which of the prompts that a run is trained on again and again (``task.prompt_set``) each prompt is.
+KNOWN = {"prompt_numbers": Offer(PromptNumbers, "place of each prompt in the set of its run; 0 without a set")}
+
 # What the verifier of the task says, whoever judges in training.
 OF_VERIFIER = {"components", "weights", "correct"}
 
@@ -69,7 +73,7 @@ VALUES = {
 # What remains of a step for its updates, and for what is remembered after it.
 REFERENCE = {"ref_log_probs": Offer(PerToken, "log π_ref of the tokens, by the reference policy")}
 KEEP = {"keep": Offer(CompletionMask, "completions in the statistics")}
-EXPERIENCE = TOKENS | REFERENCE | KEEP | ADVANTAGES
+EXPERIENCE = TOKENS | REFERENCE | KEEP | ADVANTAGES | KNOWN
 REMEMBERED = EXPERIENCE | {"rewards": Offer(PerCompletion, f"{FINAL}, 0 outside the statistics")}
 LOG_PROBS = {"log_probs": Offer(PerToken, "log π of the tokens, by the policy that is trained; carries the gradient")}
 LOSS = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -17,10 +18,12 @@ from rlexp.config.schema import Config, read
 from rlexp.core.errors import ConfigError
 from rlexp.launch.comparisons import comparison_notes, comparison_problems, metric_problem
 from rlexp.launch.hydra_private import cache_compositions, hydra_config, job_overrides
+from rlexp.launch.orphans import SECONDS_TO_SAVE
 from rlexp.launch.own_analysis import own_analysis
 from rlexp.launch.paths import relative
 from rlexp.launch.plan import folder_problem, plan_jobs
 from rlexp.launch.settings import LauncherSettings
+from rlexp.record.disk import lock
 from rlexp.record.files import METRICS_FILE
 from rlexp.record.resume import outcome, refusal
 from rlexp.sweep.build import bucket_key, memory_problem
@@ -37,6 +40,7 @@ def check_run(composed: DictConfig) -> None:
     problem = other_folder(composed, "hydra.run.dir") or machine_problem(config) or folder_problem(folder)
     if problem := problem or refusal(values, folder) or metric_problem([config]):
         raise ConfigError([problem])
+    keep_for_itself(folder)
     print_notes([*typed.remarks(composed.hydra.overrides.task), *remarks(config)])
     print_notes(earlier_runs([(folder, config.resume)]))
 
@@ -54,9 +58,29 @@ def check_sweep(composed: DictConfig) -> None:
     overrides = [*composed.hydra.overrides.task, *composed.hydra.overrides.hydra]
     if problems := [*islice(machine_problems(jobs, launcher), 1), *comparison_problems(jobs, overrides)]:
         raise ConfigError(problems)
+    keep_for_itself(Path(folder), [job.folder for job in jobs])
     print_notes(typed.remarks(composed.hydra.overrides.task))
     print_notes([line for job in jobs for line in remarks(job.config)] + [*comparison_notes(jobs, overrides)])
     print_notes(earlier_runs([(job.folder, job.config.resume) for job in jobs]))
+
+
+def keep_for_itself(folder: Path, runs: Sequence[Path] = ()) -> None:
+    """Lock a folder until the program ends; ConfigError if another one writes there, or to one of the runs in it.
+
+    Workers whose launcher was killed still save for a while: they are waited for.
+    """
+    try:
+        lock.keep(folder)
+    except lock.Locked as error:
+        raise ConfigError([str(error)]) from None
+    end = time.monotonic() + 2 * SECONDS_TO_SAVE
+    for run in runs:
+        if lock.is_held(run):
+            print_notes([f"{relative(run)} is still being written by {lock.holder(run)}, which is waited for"])
+        while lock.is_held(run):
+            if time.monotonic() > end:
+                raise ConfigError([f"{relative(run)} is being written by {lock.holder(run)}: end it, or wait for it"])
+            time.sleep(lock.BETWEEN_TRIES)
 
 
 def other_folder(composed: DictConfig, key: str) -> str | None:

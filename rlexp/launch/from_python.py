@@ -21,9 +21,11 @@ from omegaconf import DictConfig
 from rlexp.config import typed
 from rlexp.config.conf_folder import CONF
 from rlexp.core.hydra_compat import VERSION_BASE
+from rlexp.core.output import unstoppable_output
 from rlexp.launch.checks import check_run, check_sweep
 from rlexp.launch.hooks import restore_values
 from rlexp.launch.hydra_private import Callbacks, Hydra, JobRuntime, restore_overrides
+from rlexp.record.disk.lock import released_at_the_end
 
 QUIET = ("~hydra.callbacks.rlexp", "hydra/hydra_logging=none", "hydra/job_logging=none")
 
@@ -76,7 +78,7 @@ def own_hydra() -> Iterator[Hydra]:
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(CONF), **VERSION_BASE):
+        with initialize_config_dir(str(CONF), **VERSION_BASE), released_at_the_end(), unstoppable_output():
             yield GlobalHydra.instance().hydra
     finally:
         GlobalHydra.instance().hydra, HydraConfig.instance().cfg = outer, node

@@ -9,6 +9,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from rlexp.config.typed import as_typed
 from rlexp.core.exits import BAD_INPUT, FAILED, describe_error, exit_with
 from rlexp.launch.checks import check_run, check_sweep
 from rlexp.launch.hydra_private import error_of, logged_by_hydra, restore_overrides, set_overrides, typed_overrides
-from rlexp.launch.index import read_index
+from rlexp.launch.index import unfinished
 from rlexp.launch.own_analysis import own_analysis
 from rlexp.launch.paths import relative
 from rlexp.worked import DOCUMENTS
@@ -60,7 +61,7 @@ class Hooks(Callback):
             return
         path = OmegaConf.select(config, "hydra.job_logging.handlers.file.filename")
         if (error := error_of(job_return)) and path:
-            with open(path, "a", encoding="utf-8") as log:
+            with suppress(OSError), open(path, "a", encoding="utf-8") as log:
                 log.writelines(traceback.format_exception(error))
 
     def on_run_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
@@ -81,7 +82,7 @@ class Hooks(Callback):
         print_worked(config.get("study") or {})
         page = write_page(folder, config.get("baseline"))
         compare(folder, config.get("baseline"), page)
-        failed = [row for row in read_index(folder) if row["status"] != "completed"]
+        failed = unfinished(folder)
         print(relative(folder), flush=True)
         if failed:
             exit_with("\n".join(f"{row['name']}: {row['status']}: {row['reason']}" for row in failed), FAILED)

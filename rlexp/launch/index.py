@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rlexp.core.exits import describe_error
-from rlexp.record.files import SUMMARY_FILE
+from rlexp.record.disk.troubles import unwritable
+from rlexp.record.files import SUMMARY_FILE, replace
 from rlexp.sweep.job import Job
 
+LOG = logging.getLogger(__name__)
 INDEX_FILE = "jobs.jsonl"
+
+_of_this_process: dict[Path, Index] = {}  # by the sweep's folder; a file may be another process's
 
 
 class Index:
@@ -21,6 +26,7 @@ class Index:
     def __init__(self, folder: Path):
         self.path = folder / INDEX_FILE
         self.rows: list[dict[str, Any]] = []
+        _of_this_process[folder.resolve()] = self
 
     def add(self, jobs: Sequence[Job]) -> None:
         """List jobs that are about to start."""
@@ -37,7 +43,8 @@ class Index:
             }
             for job in jobs
         )
-        self.write()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        replace(self.path, lines(self.rows))
 
     def record(self, job: Job, result: float | Exception) -> None:
         """Enter what became of a job; its own summary knows whether it failed or diverged."""
@@ -55,17 +62,32 @@ class Index:
         self.write()
 
     def write(self) -> None:
-        """Replace the file at once, so that a reader never sees half of it."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self.path.with_suffix(".tmp")
-        draft.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows), encoding="utf-8")
-        os.replace(draft, self.path)
+        """Replace the file at once, so that a reader never sees half of it; what a full disk allows of that, else."""
+        try:
+            replace(self.path, lines(self.rows))
+        except OSError as error:
+            self.write_in_place(error)
+
+    def write_in_place(self, error: OSError) -> None:
+        """Write over the file in the room that it has, without what is longest in it where that is too little."""
+        short = [row | {"overrides": [], "reason": row["reason"] and "see the run's log"} for row in self.rows]
+        for rows in (self.rows, short):
+            with suppress(OSError), open(self.path, "r+b") as file:
+                file.write(lines(rows).encode())
+                file.truncate()
+                break
+        LOG.warning("%s", unwritable(error, self.path))
 
 
-def read_index(folder: Path) -> list[dict[str, Any]]:
-    """Return the rows of jobs.jsonl; none if another launcher ran."""
-    path = folder / INDEX_FILE
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+def lines(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as they stand in the file."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def unfinished(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of the jobs that this process has launched and that did not complete; none of other launchers."""
+    index = _of_this_process.pop(folder.resolve(), None)
+    return [row for row in index.rows if row["status"] != "completed"] if index else []
 
 
 def failure_in(folder: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from rlexp.launch.paths import relative
 from rlexp.launch.plan import Plan, environment_of, plan_jobs
 from rlexp.launch.settings import LauncherSettings
 from rlexp.launch.worker import surroundings
+from rlexp.record.disk import lock
+from rlexp.record.disk.troubles import unwritable
 from rlexp.sweep.buckets import into_batches
-from rlexp.sweep.interrupt import sigterm_as_ctrl_c
+from rlexp.sweep.interrupt import signals_as_ctrl_c
 from rlexp.sweep.job import Batch, Job, Results
 
 LOG = logging.getLogger(__name__)
@@ -39,13 +42,18 @@ class SweepLauncher:
         """Train jobs, the first of which has the number ``first``; one JobReturn each, in order."""
         setup_globals()
         self.configure_logs()
+        with lock.locked(self.index.path.parent), signals_as_ctrl_c():
+            return self.train(overrides, first)
+
+    def train(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
+        """Do that as the only one who writes to the sweep's folder."""
         plan = plan_jobs(self.hydra.config_loader, self.config, overrides, first)
         hydra_jobs = {
             number: HydraJob(settings, self.hydra, self.task_function) for number, settings in plan.composed.items()
         }
         executor = import_module(f"rlexp.launch.executors.{self.settings.executor}")
         folder = self.index.path.parent
-        with executor.open_pool(folder.absolute(), **self.settings.knobs) as pool, sigterm_as_ctrl_c():
+        with executor.open_pool(folder.absolute(), **self.settings.knobs) as pool:
             workers = pool.workers_for(plan.jobs, self.settings.max_replicas)
             batches = into_batches(plan.jobs, self.settings.max_replicas, workers)
             self.index.add(plan.jobs)
@@ -73,13 +81,28 @@ class SweepLauncher:
             if len(batches) > 1:
                 LOG.info("batch %d of %d: %d runs", number, len(batches), len(jobs))
             title = "rlexp" if self.settings.executor == "local" else f"batch {number} of {len(batches)}"
-            batch = Batch(tuple(jobs), title, environment_of(plan.composed[jobs[0].number]))
-            for job in jobs:
-                hydra_jobs[job.number].write_files()
+            sweep = self.index.path.parent.absolute()
+            environment = environment_of(plan.composed[jobs[0].number])
+            batch = Batch(tuple(jobs), title, environment, sweep, lock.text(sweep))
+            batch = self.with_files(batch, hydra_jobs)
             with surroundings(batch):
-                for job in jobs:
+                for job in batch.jobs:
                     hydra_jobs[job.number].on_start()
-            yield batch
+            if batch.jobs:
+                yield batch
+
+    def with_files(self, batch: Batch, hydra_jobs: dict[int, HydraJob]) -> Batch:
+        """Make the folders of jobs and what Hydra writes there; return the batch without those where that fails."""
+        failed = {}
+        for job in batch.jobs:
+            try:
+                hydra_jobs[job.number].write_files()
+            except OSError as error:
+                failed[job.number] = unwritable(error, job.folder / ".hydra")
+        without = tuple(job for job in batch.jobs if job.number in failed)
+        if without:
+            self.finish_batch(replace(batch, jobs=without), list(failed.values()), hydra_jobs)
+        return replace(batch, jobs=tuple(job for job in batch.jobs if job.number not in failed))
 
     def finish_batch(self, batch: Batch, results: Results, hydra_jobs: dict[int, HydraJob]) -> None:
         """Record what came out, and do for the jobs of a batch what Hydra does after it has run one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rlexp.launch.hydra_private import configure_logging
 from rlexp.sweep.job import Job
@@ -27,7 +27,7 @@ class BatchLog(logging.Handler):
         """Append the record."""
         job = getattr(record, "job", None)
         for path in [self.paths[job]] if job in self.paths else self.paths.values():
-            with open(path, "a", encoding="utf-8") as file:
+            with suppress(OSError), open(path, "a", encoding="utf-8") as file:  # logs stop no run
                 file.write(self.format(record) + "\n")
 
 
@@ -39,7 +39,7 @@ def logging_to(jobs: Sequence[Job]) -> Iterator[None]:
     """
     settings = [job.logs.config for job in jobs if job.logs]
     files = [each["handlers"].get("file") for each in settings]
-    if len(files) < len(jobs) or not settings[0].get("root") or not all(files):
+    if not jobs or len(files) < len(jobs) or not settings[0].get("root") or not all(files):
         yield
         return
     config = copy.deepcopy(dict(settings[0]))

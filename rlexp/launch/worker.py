@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rlexp.core.exits import INTERRUPTED, RunFailed, describe_error
+from rlexp.core.output import unstoppable_output
 from rlexp.launch.hydra_private import env_override
 from rlexp.launch.logs import logging_to
+from rlexp.launch.orphans import ending_with_its_sweep
+from rlexp.sweep.interrupt import signals_as_ctrl_c
 from rlexp.sweep.job import Batch, Results
 
 NO_RESULT = "its worker ended without a result (killed, or out of memory or time)"
@@ -45,15 +47,16 @@ def train_in_worker(batch: Batch, cores: int, *progress: Any) -> Results:
     from rlexp.sweep import threads
 
     threads.limit(cores)
-    results = train_batch(batch, *progress)
+    with unstoppable_output(), ending_with_its_sweep(batch):
+        results = train_batch(batch, *progress)
     return [picklable(result) if isinstance(result, Exception) else result for result in results]
 
 
 def train_until_terminated(batch: Batch, cores: int) -> Results:
     """Do the same, but take a SIGTERM (of ``scancel``, too) as a Ctrl-C: runs then save and record that."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return train_in_worker(batch, cores)
+        with signals_as_ctrl_c():
+            return train_in_worker(batch, cores)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from rlexp.core.blocks import by_block, map_tensors
 from rlexp.core.registry import call_with
 from rlexp.core.streams import Purpose
-from rlexp.core.types import Counts, PerCompletion, PerReplica, PromptMask, Prompts
+from rlexp.core.types import Counts, PerCompletion, PerReplica, PromptMask, PromptNumbers, Prompts
 from rlexp.loop.replicas import substate
 from rlexp.loop.rewards import Rewards, score
 from rlexp.loop.rollout import Rollout, sample
@@ -94,7 +94,27 @@ def sample_groups(state: TrainState, step: int) -> Groups:
 def draw_prompts(state: TrainState, step: int, number: int) -> Prompts:
     """Return the prompts of a round, ``[R, P, L]``."""
     uniforms = state.uniforms(Purpose.PROMPTS, step, state.prompts, state.task.draws, round=number)
-    return state.task.prompts(uniforms, held_out=False)
+    known = prompt_set(state)
+    if known is None:
+        return state.task.prompts(uniforms, held_out=False)
+    places = (uniforms[..., :1] * known.shape[1]).long()
+    return known.gather(1, places.expand(-1, -1, known.shape[-1]))
+
+
+def prompt_set(state: TrainState) -> Prompts | None:
+    """Return the prompts that each run is trained on again and again, ``[R, N, L]``; None where they are new ones."""
+    size = getattr(state.task, "prompt_set", None)
+    if size is None:
+        return None
+    return state.task.prompts(state.uniforms(Purpose.PROMPT_SET, 0, size, state.task.draws), held_out=False)
+
+
+def prompt_numbers(state: TrainState, prompts: Prompts) -> PromptNumbers:
+    """Return the place of each prompt in the set of its run, ``[R, P]``, the first of equal ones; 0 without a set."""
+    known = prompt_set(state)
+    if known is None:
+        return torch.zeros_like(prompts[..., 0])
+    return (prompts.unsqueeze(2) == known.unsqueeze(1)).all(-1).long().argmax(-1)
 
 
 def sample_round(

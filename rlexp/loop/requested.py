@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rlexp.core.streams import Purpose, hashed_uniforms
-from rlexp.loop.dynamic_sampling import Groups
+from rlexp.loop.dynamic_sampling import Groups, prompt_numbers
 from rlexp.loop.replicas import compute_for, replicas_where, substate
 from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout, most_likely, sample
@@ -30,7 +30,7 @@ def requested_tensors(state: TrainState, step: int, groups: Groups, reference: T
     made = makers(state, step, groups)
     if reference is not None:
         made["ref_log_probs"] = lambda: gather_log_probs(reference, groups.rollout.completions)
-    names = state.requested | {"ref_log_probs"}
+    names = state.requested | {"ref_log_probs", "prompt_numbers"}
     return state.memory | {name: make() for name, make in made.items() if name in names}
 
 
@@ -53,6 +53,10 @@ def makers(state: TrainState, step: int, groups: Groups) -> Mapping[str, Callabl
     def greedy(policy: Policy, part: Rollout, temperature: Tensor) -> Tensor:
         return greedy_rewards(policy, asking_for(state, "greedy_rewards"), step, part, temperature)
 
+    def numbers() -> Tensor:
+        asked = "prompt_numbers" in state.requested
+        return prompt_numbers(state, rollout.prompts) if asked else torch.zeros_like(rollout.prompts[..., 0])
+
     like = rollout.old_log_probs
     return {
         "ref_log_probs": lambda: by_network("ref_log_probs", "reference", log_probs_of),
@@ -60,6 +64,7 @@ def makers(state: TrainState, step: int, groups: Groups) -> Mapping[str, Callabl
         "greedy_rewards": lambda: by_network("greedy_rewards", "policy", greedy),
         "entropies": lambda: entropy(distributions()),
         "sum_pi_squared": lambda: distributions().exp().square().sum(-1),
+        "prompt_numbers": numbers,
         "drawn": lambda: state.uniforms(Purpose.VERDICTS, step, state.prompts, state.group),
         "hashed": lambda: hashed_uniforms(state.seeds, Purpose.PERSISTENT_VERDICTS, *rollout.pairs),
         "components": lambda: torch.stack([rewards.components[name] for name in weights], -1),

@@ -21,6 +21,7 @@ from rlexp.core.types import (
     PerToken,
     Positive,
     PositiveInt,
+    PromptNumbers,
     Prompts,
     TokenMask,
 )
@@ -180,4 +181,5 @@ class Experience(NamedTuple):
     rewards: PerCompletion
     advantages: PerToken
     sampler_log_probs: PerToken
+    prompt_numbers: PromptNumbers
     critic: dict[str, PerToken]

@@ -109,6 +109,7 @@ def weigh(variant: Variant, rollout: Rollout, rewards: PerCompletion, tensors: M
         rewards=final,
         advantages=advantages,
         sampler_log_probs=rollout.sampler_log_probs,
+        prompt_numbers=tensors["prompt_numbers"],
         critic=of_critic(variant, offered),
     )
 

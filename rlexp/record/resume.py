@@ -67,8 +67,8 @@ def outcome(folder: Path, resume: str) -> float | Exception | None:
 
 
 def restarts(folder: Path) -> bool:
-    """Whether the run in the folder failed and therefore begins again, from nothing."""
-    return summary_in(folder).get("status") in FAILED
+    """Whether the run in the folder diverged and therefore begins again, from nothing."""
+    return summary_in(folder).get("status") == "diverged"
 
 
 def summary_in(folder: Path) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any
 
@@ -18,17 +19,24 @@ from rlexp.loop.metrics import Row, of_others
 from rlexp.loop.state import TrainState
 from rlexp.loop.step import train_step
 from rlexp.record import checkpoint
+from rlexp.record.disk.lock import LOCK_FILE, locked
+from rlexp.record.disk.troubles import unwritable
+from rlexp.record.files import SAMPLES_FILE
 from rlexp.record.progress import Progress
 from rlexp.record.resume import outcome, restarts
 from rlexp.record.samples import moments, samples
 from rlexp.sweep.build import build, variant_key
 from rlexp.sweep.interrupt import Clock, Interrupt
 from rlexp.sweep.job import Job, Results
+from rlexp.sweep.machine import is_out_of_memory, release_memory
 from rlexp.sweep.run import Run
 from rlexp.sweep.starts import apply_starts
 from rlexp.sweep.threads import Threads
 
+LOG = logging.getLogger(__name__)
 COUNTED = ("tokens", "completions", "verdicts")
+SMALLER = "take a smaller group_size, model or eval.prompts, or more minibatches; resume=failed then goes on"
+Saved = Mapping[str, Any]
 OpenProgress = Callable[[Sequence[Job], int, str], AbstractContextManager]
 
 
@@ -44,17 +52,41 @@ def train_jobs(jobs: Sequence[Job], title: str = "rlexp", open_progress: OpenPro
     checkpoint; jobs that stand at the same step train as one batch. ``title`` is what their progress is called, which
     ``open_progress`` shows.
     """
-    progress = partial(open_progress, title=title)
-    results = {place: outcome(job.folder, job.config.resume) for place, job in enumerate(jobs)}
-    saved = {place: checkpoint_of(jobs[place]) for place, result in results.items() if result is None}
-    for step in sorted({state["step"] for state in saved.values()}):
-        places = [place for place, state in saved.items() if state["step"] == step]
-        try:
-            trained = train_batch([jobs[place] for place in places], [saved[place] for place in places], progress)
-        except Exception as error:
-            trained = [error] * len(places)
-        results |= dict(zip(places, trained, strict=True))
+    with ExitStack() as locks:
+        results = {place: locked_outcome(job, locks) for place, job in enumerate(jobs)}
+        saved = {place: checkpoint_of(jobs[place]) for place, result in results.items() if result is None}
+        for step in sorted({state["step"] for state in saved.values()}):
+            places = [place for place, state in saved.items() if state["step"] == step]
+            batch, states = [jobs[place] for place in places], [saved[place] for place in places]
+            results |= dict(zip(places, train_fitting(batch, states, title, open_progress), strict=True))
     return [results[place] for place in range(len(jobs))]
+
+
+def locked_outcome(job: Job, locks: ExitStack) -> float | Exception | None:
+    """Return how a run has ended, or why nobody may train it; None if this process is the one that trains it now."""
+    ended = outcome(job.folder, job.config.resume)
+    if ended is not None:
+        return ended
+    try:
+        locks.enter_context(locked(job.folder))
+    except (RunFailed, OSError) as error:
+        return unwritable(error, job.folder / LOCK_FILE)
+    return outcome(job.folder, job.config.resume)  # another process may have trained it meanwhile
+
+
+def train_fitting(jobs: Sequence[Job], saved: Sequence[Saved], title: str, open_progress: OpenProgress) -> Results:
+    """Train jobs as one batch or, if memory does not hold that, as two halves, which go on from where it came to."""
+    try:
+        return train_batch(jobs, saved, partial(open_progress, title=title))
+    except Exception as error:
+        if not is_out_of_memory(error):
+            return [error] * len(jobs)
+    release_memory()
+    if len(jobs) == 1:
+        return [RunFailed(f"{jobs[0].name} does not fit into memory, even alone: {SMALLER}")]
+    LOG.warning("%d runs do not fit into memory at once: they are trained as two batches", len(jobs))
+    middle = (len(jobs) + 1) // 2
+    return [*train_jobs(jobs[:middle], title, open_progress), *train_jobs(jobs[middle:], title, open_progress)]
 
 
 def checkpoint_of(job: Job) -> dict[str, Any]:
@@ -63,7 +95,7 @@ def checkpoint_of(job: Job) -> dict[str, Any]:
     return saved or {"step": -1, **dict.fromkeys(COUNTED, 0)}
 
 
-def train_batch(jobs: Sequence[Job], saved: Sequence[Mapping[str, Any]], open_progress: Callable) -> Results:
+def train_batch(jobs: Sequence[Job], saved: Sequence[Saved], open_progress: Callable) -> Results:
     """Train jobs that stand at the same step as one batch; return for each its score or its error."""
     torch.set_num_threads(1)  # until the steps choose; one run, or the start of one, has other bits with several
     keys = [variant_key(job.config) for job in jobs]
@@ -97,11 +129,12 @@ def start(state: TrainState, runs: Sequence[Run]) -> None:
 
 def close(runs: Sequence[Run], error: BaseException) -> None:
     """Close the runs that an error of the whole batch, or the user, has interrupted."""
-    failed = isinstance(error, Exception)
+    by_user = not isinstance(error, Exception)
+    halved = is_out_of_memory(error) and len(runs) > 1
     for run in runs:
         if run.alive:
-            run.error = error if failed else RuntimeError("interrupted by the user")
-            run.finish("failed" if failed else "interrupted")
+            run.error = RuntimeError("interrupted by the user") if by_user else error
+            run.finish("interrupted" if by_user or halved else "failed")
 
 
 def train(state: TrainState, runs: Sequence[Run], done: int, counts: Row, open_progress: Callable) -> None:
@@ -165,7 +198,8 @@ def write_samples(state: TrainState, runs: Sequence[Run], step: int) -> None:
         return
     for run, rows in zip(runs, samples(state, step), strict=True):
         if run.alive:
-            run.recorder.write_samples(rows)
+            with run.writing(SAMPLES_FILE):
+                run.recorder.write_samples(rows)
 
 
 def save(state: TrainState, runs: Sequence[Run], step: int, counts: Row) -> None:
@@ -173,7 +207,8 @@ def save(state: TrainState, runs: Sequence[Run], step: int, counts: Row) -> None
     for replica, run in enumerate(runs):
         if run.alive:
             sampled = {name: int(count[replica]) for name, count in counts.items()}
-            checkpoint.save(state, replica, run.job.folder, step, sampled)
+            with run.writing(checkpoint.LATEST):
+                checkpoint.save(state, replica, run.job.folder, step, sampled)
 
 
 def record(state: TrainState, runs: Sequence[Run], step: int, row: Row, counts: Row, clock: Clock) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ENDING = (signal.SIGTERM, signal.SIGHUP)  # the second is of a terminal that closes, a connection that breaks
+SIGNALS = (signal.SIGINT, *ENDING)
 
 
 class Clock:
@@ -28,23 +29,34 @@ def in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
+def is_ignored(number: int) -> bool:
+    """Whether this process is to ignore a signal, as ``nohup`` wants of SIGHUP."""
+    return signal.getsignal(number) is signal.SIG_IGN
+
+
 @contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Context in which a SIGTERM raises KeyboardInterrupt: a process that has started others must stop them first."""
+def signals_as_ctrl_c() -> Iterator[None]:
+    """Context in which SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does: then all is recorded that has to be.
+
+    One that this process is to ignore stays ignored.
+    """
     if not in_main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    handled = [number for number in ENDING if not is_ignored(number)]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in handled}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Interrupt:
-    """Context in which a first Ctrl-C or SIGTERM only sets ``requested``, and a second one does what it always does.
+    """Context in which a first Ctrl-C, SIGTERM or SIGHUP only sets ``requested``; a second does what it always does.
 
-    Signals reach the main thread only; elsewhere nothing changes. One that this process is to ignore stays ignored.
+    A second of another kind is another first one, as who ends a session sends one of each at once. Signals reach the
+    main thread only; elsewhere nothing changes. One that this process is to ignore stays ignored.
     """
 
     def __init__(self):
@@ -53,7 +65,7 @@ class Interrupt:
 
     def __enter__(self) -> Interrupt:
         if in_main_thread():
-            handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            handled = [number for number in SIGNALS if not is_ignored(number)]
             self.handlers = {number: signal.signal(number, self.request) for number in handled}
         return self
 
@@ -62,6 +74,6 @@ class Interrupt:
             signal.signal(number, handler)
 
     def request(self, number: int, frame: FrameType | None) -> None:
-        """Handle a first signal, and put the handlers back that were there before."""
+        """Handle a first signal, and put the handler back that was there before."""
         self.requested = True
-        self.__exit__()
+        signal.signal(number, self.handlers.pop(number))

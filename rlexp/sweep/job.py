@@ -48,8 +48,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Batch:
-    """Jobs that train together, what their progress is called, and the environment variables that they see."""
+    """Jobs that train together, what their progress is called, and the environment variables that they see.
+
+    A worker ends when the lock of the folder ``sweep`` no longer says ``owner``.
+    """
 
     jobs: tuple[Job, ...]
     title: str = "rlexp"
     environment: Mapping[str, str] = field(default_factory=dict)
+    sweep: Path | None = None
+    owner: str = ""

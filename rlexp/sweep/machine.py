@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
+import resource
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 from torch import nn
@@ -18,6 +21,8 @@ from rlexp.sweep import cgroup
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of mallopt(3), <malloc.h>
 BYTES_A_TOKEN = 17  # of a completion that is kept: the token, two log-probabilities, whether it counts
 LARGEST = 2**31 - 1
+MOST_FILES = 2**16  # a limit of a billion slows programs that close them all
+NO_MEMORY = "can't allocate memory|not enough memory|out of memory|Cannot allocate memory"
 STATES = 5  # numbers a parameter: itself, its gradient, two moments, the reference
 PASSES = 3  # numbers a value of a layer while it trains: itself, its gradient, a temporary
 
@@ -71,6 +76,30 @@ def available_bytes(device: str) -> float:
         return torch.cuda.mem_get_info()[1] / 2
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min(memory, cgroup.memory() or memory) / 2
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory has run out, the machine's or its device's."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and bool(re.search(NO_MEMORY, str(error)))
+
+
+def release_memory() -> None:
+    """Give back what a batch that has ended took of its device."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def open_files() -> int:
+    """Allow this process as many open files as the system lets it have; return how many that are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return MOST_FILES if soft == resource.RLIM_INFINITY else soft
 
 
 def bytes_a_run(policy: nn.Module, config: Config, prompt_length: int, cap: int) -> float:

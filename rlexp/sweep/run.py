@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from rlexp.core.exits import RunFailed
 from rlexp.core.registry import bind_choice
-from rlexp.record.files import Recorder, collapsed, score
+from rlexp.record.disk.troubles import unwritable
+from rlexp.record.files import METRICS_FILE, SUMMARY_FILE, Recorder, collapsed, score
 from rlexp.record.gradient import gradient_curves
 from rlexp.record.loggers import LOGGERS
 from rlexp.sweep.job import Job
@@ -55,9 +59,20 @@ class Run:
         if any(key.startswith("eval/") for key in row):
             self.evaluations.append(row)
 
+    @contextmanager
+    def writing(self, name: str) -> Iterator[None]:
+        """Context in which it ends the run, and only this one, that a file of it cannot be written."""
+        try:
+            yield
+        except (OSError, RuntimeError, RunFailed) as error:  # the second is of torch's own writer
+            self.fail(unwritable(error, self.job.folder / name))
+
     def record(self, step: int, row: dict[str, float]) -> None:
         """Write a row everywhere; a loss that is not a number ends the run, and only this one."""
-        self.recorder.write_row(step, row)
+        with self.writing(METRICS_FILE):
+            self.recorder.write_row(step, row)
+        if not self.alive:
+            return
         self.log(step, row)
         if evaluated := [f"{key} {value:.3f}" for key, value in row.items() if key.startswith("eval/")]:
             self.tell(f"step {step}", *evaluated)
@@ -72,7 +87,7 @@ class Run:
         self.finish(status)
 
     def finish(self, status: str) -> None:
-        """Write the summary and close everything."""
+        """Write the summary and close everything. A run without summary has not ended: it can be gone on with."""
         settings = self.job.config.score
         final = score(self.evaluations, settings.metric, settings.share) if status == "completed" else None
         summary = {
@@ -86,7 +101,11 @@ class Run:
             "final": self.last,
             "gradient": gradient_curves(self.job.config.clip),
         }
-        self.recorder.finish(status, str(self.error) if self.error else None, **summary)
+        try:
+            self.recorder.finish(status, str(self.error) if self.error else None, **summary)
+        except (OSError, RunFailed) as error:
+            self.error = self.error or unwritable(error, self.job.folder / SUMMARY_FILE)
+            LOG.error("%s %s", self.job.name, unwritable(error, self.job.folder / SUMMARY_FILE))
         self.tell(status, f"step {self.step}", f"{settings.metric} {final}", f"{summary['wall_time_s']:.1f} s")
         self.logger.finish(status, summary)
 

@@ -64,7 +64,9 @@ class DifficultyMix:
         """The task of sorting, whose tokens and verifier are those of all buckets."""
         lengths = dict(shortest=min(self.items.values()), longest=max(self.items.values()))
         weights = dict.fromkeys(COMPONENTS, 0.0) | {"exact": 1.0}
-        sizes = dict(alphabet=self.alphabet, cap=self.cap, filler=0, metric=self.metric, floor=self.floor)
+        sizes = dict(
+            alphabet=self.alphabet, cap=self.cap, filler=0, prompt_set=None, metric=self.metric, floor=self.floor
+        )
         return Sort(**sizes, **lengths, weights=weights)
 
     @property

@@ -55,6 +55,7 @@ class Sort:
     longest: Size
     cap: Size
     filler: Annotated[int, Ge(0), Le(1)]
+    prompt_set: PositiveInt | None
     weights: dict[str, NonNegative]
     metric: str
     floor: float

@@ -40,6 +40,9 @@ class Task(Protocol):
     numbers that a prompt takes. Tokens: ``pad`` fills a prompt on the left and a completion behind its end, ``end`` is
     a completion's last one; −1 if there is none. ``weights`` are those of the components in the reward, which lies in
     ``reward_range``. ``metric`` scores a run that is not told otherwise; one that ends below ``floor`` has collapsed.
+
+    A task may have a ``prompt_set``: a run is then trained on so many prompts of its own, drawn from the same numbers
+    as all others, again and again (None: new ones at every step). What is held out stays what it is.
     """
 
     vocabulary: int

@@ -42,6 +42,7 @@ class TokenPreference:
     low: Size
     good: NonNegative
     bad: NonNegative
+    prompt_set: PositiveInt | None
     weights: dict[str, NonNegative]
     metric: str
     floor: float

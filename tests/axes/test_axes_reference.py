@@ -138,7 +138,7 @@ def test_every_knob_is_obeyed(any_choice, batch):
 def knobs_of_update(choice) -> set[str]:
     """Return the knobs that only what is remembered for the next step depends on."""
     memory = getattr(axes.AXES[choice.axis], "MEMORIES", {}).get(choice.name)
-    return {*knobs(memory.update)} if memory else set()
+    return {*knobs(memory.update), *knobs(memory.start)} if memory else set()
 
 
 def another(value):

@@ -26,6 +26,9 @@ def in_another_unit(offered, scale):
     """What is remembered of rewards, the greedy reward and the critic's values, in the unit of the scaled rewards."""
     unit = {name: scale * offered[name] for name in ("greedy_rewards", "reward_average", "values")}
     number, mean, squares, smallest, largest = offered["reward_moments"].unbind(-1)
+    unit["prompt_values"] = torch.stack(
+        [scale * offered["prompt_values"][..., 0], offered["prompt_values"][..., 1]], -1
+    )
     moments = number, scale * mean, scale**2 * squares, scale * smallest, scale * largest
     return unit | {"reward_moments": torch.stack(moments, -1)}
 
@@ -168,7 +171,11 @@ def permuted(norm, batch, axis, order):
     moved = {
         name: values.index_select(axis, order) if values.dim() >= 2 and values.shape[axis] == size else values
         for name, values in norm_inputs(*batch).items()
+        if name not in ("prompt_numbers", "prompt_values")
     }
+    offered = norm_inputs(*batch)
+    numbers, values = offered["prompt_numbers"], offered["prompt_values"]
+    moved |= {"prompt_numbers": numbers[order] if axis == 0 else numbers, "prompt_values": values}
     return advantages_of(norm, moved)
 
 

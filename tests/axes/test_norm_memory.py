@@ -78,6 +78,33 @@ def test_a_moving_average_is_scored_before_it_moves_and_waits_where_nothing_coun
     torch.testing.assert_close(states[-1]["reward_average"], average)
 
 
+def beta_counts(steps, replica, known, decay, prior, weight):
+    """verl-recipe ``spo``: α ← ρα + r, β ← ρβ + 1 − r of each prompt, r the mean of what a step has of it."""
+    counts = {number: [prior * weight, (1 - prior) * weight] for number in range(known)}
+    for each in steps:
+        for number in counts:
+            rows = each["prompt_numbers"][replica] == number
+            earned = each["rewards"][replica][rows][each["keep"][replica][rows]].double()
+            if len(earned):
+                r = earned.mean().item()
+                counts[number] = [decay * counts[number][0] + r, decay * counts[number][1] + 1 - r]
+    return torch.tensor([[a / (a + b), a + b] for a, b in counts.values()])
+
+
+def test_values_of_prompts_are_those_of_beta_counts_and_wait_where_nothing_counts():
+    known, knobs = 4, dict(decay=0.75, prior=0.25, weight=2.0)
+    settings = [f"norm.{name}={value}" for name, value in knobs.items()]
+    having = Having(**memories("spo", "task=sort", f"task.prompt_set={known}", *settings))
+    steps = course()
+    for at, each in enumerate(steps):
+        each["rewards"] = (each["rewards"] > 3).float()
+        each["prompt_numbers"] = torch.tensor([[0, 2, 0], [at % known, 1, 2]])  # one twice, one of the first run never
+    for at, state in enumerate(run(having, steps)):
+        expected = torch.stack([beta_counts(steps[:at], replica, known, **knobs) for replica in range(2)])
+        # float32 against float64, a handful of operations on numbers of order one
+        torch.testing.assert_close(state["prompt_values"].double(), expected.double(), rtol=1e-6, atol=1e-6)
+
+
 def test_variants_keep_to_their_own_memories():
     """Beside others a run's memory is what it is alone, and one that it does not have stays empty."""
     blocks = remembering("running", None, "ema")

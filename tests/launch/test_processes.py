@@ -24,7 +24,7 @@ from sweep_files import rows
 
 from rlexp.launch.executors import processes
 from rlexp.launch.worker import picklable
-from rlexp.sweep.interrupt import sigterm_as_ctrl_c
+from rlexp.sweep.interrupt import signals_as_ctrl_c
 from rlexp.sweep.job import Batch, Job
 
 pytestmark = pytest.mark.usefixtures("no_comparison")
@@ -81,12 +81,13 @@ def test_ctrl_c_waits_for_a_process_and_a_second_one_does_not(monkeypatch):
     assert told[1] and not told[3] and second < 1.0
 
 
-def test_a_sigterm_while_workers_train_is_a_ctrl_c():
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), sigterm_as_ctrl_c():
-        os.kill(os.getpid(), signal.SIGTERM)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_while_workers_train_is_a_ctrl_c(number):
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), signals_as_ctrl_c():
+        os.kill(os.getpid(), number)
         time.sleep(1)
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(number) is before
 
 
 @pytest.mark.slow

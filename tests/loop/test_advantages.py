@@ -18,7 +18,7 @@ from rlexp.loop.requested import requested_tensors
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.step import train_step, weigh
 
-UNIT = {"kl_factor": torch.ones(2, dtype=torch.float64)}
+UNIT = {"kl_factor": torch.ones(2, dtype=torch.float64), "prompt_numbers": torch.zeros(2, 3, dtype=torch.long)}
 
 
 def made_up(shape=(2, 3, 4, 5)):
@@ -215,4 +215,8 @@ def test_nothing_is_made_that_no_variant_asks_for():
 def made(state, at, groups):
     """What is made for the variants' functions beyond the rollout, but for the reference's log-probabilities."""
     tensors = requested_tensors(state, at, groups, None)
-    return {name: values for name, values in tensors.items() if name not in {*state.memory, "ref_log_probs"}}
+    return {
+        name: values
+        for name, values in tensors.items()
+        if name not in {*state.memory, "ref_log_probs", "prompt_numbers"}
+    }

@@ -228,6 +228,15 @@ def norm_ema(rewards, reward_average, *, decay):
     return per_completion(rewards.shape, lambda p, g: rewards[p][g] - float(reward_average))
 
 
+def norm_spo(rewards, keep, prompt_values, prompt_numbers, *, prompts, decay, prior, weight, eps, ddof):
+    """SPO, arXiv 2509.13232; verl-recipe ``spo``: r − v of the prompt, then whitened over the batch."""
+    errors = per_completion(rewards.shape, lambda p, g: rewards[p][g] - prompt_values[prompt_numbers[p]][0])
+    counted = [errors[p][g] for p, g in np.ndindex(*rewards.shape) if keep[p][g]]
+    if not varies(counted):
+        return np.zeros(rewards.shape)
+    return (errors - mean(counted)) / (deviation(counted, ddof) + eps)
+
+
 FUNCTIONS = {
     name.removeprefix("norm_"): function for name, function in list(globals().items()) if name.startswith("norm_")
 }

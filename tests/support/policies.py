@@ -27,13 +27,17 @@ OF_ANY_TASK = [name for name in MODELS if name != "tabular"]  # a table needs a 
 def sort_task(**changes) -> Sort:
     """Return a sorting task of small sizes; every component has a weight of its own."""
     weights = dict(zip(COMPONENTS, (1.0, 0.5, 0.25, 0.125, 2.0), strict=True))
-    settings = dict(alphabet=5, shortest=1, longest=4, cap=7, filler=1, weights=weights, metric="x", floor=0.0)
+    settings = dict(
+        alphabet=5, shortest=1, longest=4, cap=7, filler=1, prompt_set=None, weights=weights, metric="x", floor=0.0
+    )
     return Sort(**(settings | changes))
 
 
 def preference_task(**changes):
     """Return a task whose tokens are all alike: no pad, no end."""
-    settings = dict(vocabulary=9, prompt_length=3, cap=6, low=3, good=0.3, bad=0.5, metric="x", floor=0.0)
+    settings = dict(
+        vocabulary=9, prompt_length=3, cap=6, low=3, good=0.3, bad=0.5, prompt_set=None, metric="x", floor=0.0
+    )
     return TASKS["token_preference"](**(settings | {"weights": {"ternary": 1.0, "share": 0.5}} | changes))
 
 

@@ -16,6 +16,7 @@ SHORT = ["steps=2", "log_every=1", "eval.every=2", "eval.prompts=6", "eval.sampl
 BESIDE = {
     "critic=ppo": ["norm=gae"],
     "critic=value": ["norm=gae"],
+    "norm=spo": ["task.prompt_set=8"],
     "norm=gae": ["critic=value"],
     "norm=gae_whitened": ["critic=value"],
     "norm=value_baseline": ["critic=value"],

@@ -17,8 +17,7 @@ penalties.
 ``asymre`` moves its baseline away from the mean, and equal rewards away from zero with it.
 
 Not here: the shrinkage baseline (arXiv 2511.03710). Its abstract combines the means of a prompt and of all prompts; the
-weights could not be verified. Nor SPO (arXiv 2509.13232): its values belong to prompts that come again, and the prompts
-of these tasks hardly ever do.
+weights could not be verified.
 
 The families: means and deviations in ``statistics``, other baselines in ``baseline``, reward components in
 ``components``, pass@k in ``pass_at_k``, reward to go in ``token``, a learned baseline in ``critic``, statistics of the
@@ -29,7 +28,7 @@ the norms that ask for its values.
 from __future__ import annotations
 
 from rlexp.axes.norm import baseline, components, critic, imitation, memory, pass_at_k, statistics, token
-from rlexp.axes.offered import KEEP, SAMPLED, SHAPED, VALUES
+from rlexp.axes.offered import KEEP, KNOWN, SAMPLED, SHAPED, VALUES
 from rlexp.core.offers import Offer
 from rlexp.core.registry import join_families
 from rlexp.core.types import PerToken
@@ -38,7 +37,7 @@ FAMILIES = statistics, components, baseline, pass_at_k, token, critic, memory, i
 FUNCTIONS = join_families(FAMILIES, "FUNCTIONS")
 MEMORIES = join_families(FAMILIES, "MEMORIES")
 TARGETS = join_families(FAMILIES, "TARGETS")
-OFFERED = SAMPLED | SHAPED | KEEP | VALUES
+OFFERED = SAMPLED | SHAPED | KEEP | VALUES | KNOWN
 OFFERED |= {
     "token_penalties": Offer(PerToken, "KL in the reward where it is due, 0 without it"),
     "token_rewards": Offer(

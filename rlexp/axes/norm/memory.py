@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
+from typing import Any
 
+from pydantic import FiniteFloat
 from torch import Tensor, stack
+from torch.nn.functional import one_hot
 
+from rlexp.core.exact import sum_over
 from rlexp.core.facts import facts
-from rlexp.core.masked import BATCH, count, masked_extreme, masked_mean, masked_sum
+from rlexp.core.masked import (
+    BATCH,
+    GROUP,
+    centred,
+    count,
+    masked_extreme,
+    masked_mean,
+    masked_std,
+    masked_sum,
+)
 from rlexp.core.memory import Memory
-from rlexp.core.types import CompletionMask, Ddof, Discount, PerCompletion, PerReplica, Positive, Remembered
+from rlexp.core.types import (
+    CompletionMask,
+    Ddof,
+    Discount,
+    PerCompletion,
+    PerKnownPrompt,
+    PerReplica,
+    Positive,
+    PositiveInt,
+    PromptNumbers,
+    Remembered,
+)
 
 
 @facts(laws=("scale",))
@@ -79,12 +104,76 @@ def move_average(
     return moved.where(keep.any(-1).any(-1), reward_average)
 
 
+def without_prompt_set(key: str, node: Any, config: Any) -> Iterator[str]:
+    """Values of prompts that hardly ever come again, or of others than those that do."""
+    size = getattr(config.task, "prompt_set", None)
+    if size is None:
+        yield (
+            f"{key}={node.name}: remembers the value of each prompt, so they must come again: take task=sort or "
+            "token_preference with task.prompt_set=64 or the like"
+        )
+    elif size != node.prompts:
+        yield f"{key}.prompts={node.prompts}: must be task.prompt_set={size}"
+
+
+@facts(compares="batch", laws=("scale", "zero batch sum"), breaks=("equal",), problems=(without_prompt_set,))
+def spo(
+    rewards: PerCompletion,
+    keep: CompletionMask,
+    prompt_values: PerKnownPrompt,
+    prompt_numbers: PromptNumbers,
+    *,
+    prompts: PositiveInt | None,
+    decay: Discount,
+    prior: FiniteFloat,
+    weight: Positive,
+    eps: Positive,
+    ddof: Ddof,
+) -> PerCompletion:
+    """A = (e − mean_batch e) / (std_batch e + eps) with e = r − v, v the value of the prompt before this step.
+
+    A prompt's value v is a mean of its earlier rewards that forgets: a reward weighs 1, what was known before it
+    ``decay`` as much as then. It begins as ``prior`` with the weight ``weight``. Source: single-stream policy
+    optimization (SPO, arXiv 2509.13232) with a constant decay; verl-recipe ``spo``, α ← ρα + r, β ← ρβ + 1 − r,
+    v = α / (α + β), written so that rewards need not be 0 or 1, and ``rho.type=constant``. The paper's own decay
+    follows how far the policy has moved; its values begin at what eight completions of the start policy say. There a
+    prompt has one completion a step; here the mean of all that a step has of a prompt is one observation.
+    """
+    values = prompt_values[..., 0].gather(-1, prompt_numbers).unsqueeze(-1)
+    errors = rewards - values
+    return centred(errors, keep, BATCH) / (masked_std(errors, keep, BATCH, ddof) + eps)
+
+
+def prior_values(*, prompts: PositiveInt | None, prior: FiniteFloat, weight: Positive) -> list[list[float]]:
+    """Return value and weight of prompts of which nothing is known."""
+    return [[prior, weight]] * prompts
+
+
+def move_values(
+    prompt_values: PerKnownPrompt,
+    rewards: PerCompletion,
+    keep: CompletionMask,
+    prompt_numbers: PromptNumbers,
+    *,
+    decay: Discount,
+) -> PerKnownPrompt:
+    """Return values and weights after a step; those of prompts that have no completion in it that counts stay."""
+    known = one_hot(prompt_numbers, prompt_values.shape[-2]).to(rewards.dtype)
+    counted = count(keep, GROUP, rewards.dtype) * known
+    earned = masked_sum(rewards, keep, GROUP) * known
+    number, total = (sum_over(each, (-2,)).squeeze(-2) for each in (counted, earned))
+    value, weight = prompt_values.unbind(-1)
+    more = decay * weight + 1
+    moved = stack([value + (total / number.clamp(min=1) - value) / more, more], -1)
+    return moved.where(number.unsqueeze(-1) > 0, prompt_values)
+
+
 def squeeze_batch(values: Tensor) -> Tensor:
     """Drop the two axes that a reduction over the batch leaves with size 1."""
     return values.squeeze(BATCH)
 
 
-FUNCTIONS = {"running": running, "ema": ema}
+FUNCTIONS = {"running": running, "ema": ema, "spo": spo}
 MEMORIES = {
     "running": Memory(
         "reward_moments",
@@ -93,4 +182,10 @@ MEMORIES = {
         "number, mean, Σ (r − mean)², smallest and largest of the run's rewards before this step",
     ),
     "ema": Memory("reward_average", zero_average, move_average, "moving average of the rewards of earlier steps"),
+    "spo": Memory(
+        "prompt_values",
+        prior_values,
+        move_values,
+        "value of each prompt of the run's set before this step, and the weight of what it is the mean of",
+    ),
 }

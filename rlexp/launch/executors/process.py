@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -12,6 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from rlexp.core.exits import INTERRUPTED
+from rlexp.launch.orphans import SECONDS_TO_SAVE, interrupt_main_thread
 from rlexp.launch.worker import train_in_worker
 from rlexp.sweep.job import Job
 
@@ -36,8 +38,12 @@ class Report:
 
 
 def work(connection: Connection, outputs: Sequence[Connection], cores: int) -> None:
-    """Train batches with so many cores, until there are no more. A Ctrl-C is the parent's, which then says STOP."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Train batches with so many cores, until there are no more.
+
+    A Ctrl-C and the end of a terminal are the parent's, which then says STOP.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for number, output in enumerate(outputs, 1):
         os.dup2(output.fileno(), number)
@@ -53,25 +59,31 @@ def work(connection: Connection, outputs: Sequence[Connection], cores: int) -> N
 
 
 def listen(connection: Connection, batches: SimpleQueue) -> None:
-    """Pass batches on. STOP, or the end of the parent, is for the runs what a Ctrl-C is: they save and stop."""
+    """Pass batches on. STOP, or the end of the parent, is for the runs what a Ctrl-C is: they save and stop.
+
+    Nobody waits for a process without parent: that ends soon, saved or not.
+    """
     told = False
     try:
         while message := connection.recv():
             if message == STOP:
                 told = True
-                interrupt_main_thread()
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
             else:
                 batches.put(message)
     except (EOFError, OSError):
-        if not told:
-            interrupt_main_thread()
+        batches.put(None)
+        end_without_parent(told)
     finally:
         batches.put(None)
 
 
-def interrupt_main_thread() -> None:
-    """Send a SIGTERM to the thread that trains: the first lets it save, a second is a KeyboardInterrupt."""
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+def end_without_parent(told: bool) -> None:
+    """Let the runs save, once, and end this process."""
+    if told:
+        time.sleep(SECONDS_TO_SAVE)
+        os._exit(INTERRUPTED)
+    interrupt_main_thread(signal.SIGTERM, threading.Event())
 
 
 def send(connection: Connection, *message: Any) -> None:

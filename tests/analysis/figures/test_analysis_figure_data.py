@@ -6,6 +6,7 @@ from report_fixtures import CASES, figure_inputs, write_case, write_report_sweep
 
 from analysis.data.load import load
 from analysis.figures import frontier, heatmap, profiles, scaling
+from analysis.figures.inputs import NoData
 from analysis.stats.answer import Question, answer
 from analysis.stats.comparison import compare
 
@@ -72,3 +73,17 @@ def test_frontier_pairs_each_run_with_its_own_kl_and_keeps_who_is_not_beaten(tmp
         "b",
     ]
     assert frontier.pareto_front(points, None) == []
+
+
+def test_gold_and_proxy_against_kl_are_distances_from_the_first_step_in_its_deviations(tmp_path):
+    inputs = figure_inputs(write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 4))
+    with pytest.raises(NoData, match="no run has a judge"):
+        frontier.draw_proxies(inputs)
+    kl = inputs.data.metrics["kl/ref_exact"]
+    numbers = {"gold/mean": 5 - kl, "gold/std": 0.5, "reward/mean": 2 + 2 * kl, "reward/std": 4.0}
+    inputs = inputs._replace(data=inputs.data._replace(metrics=inputs.data.metrics.assign(**numbers)))
+    for names, slope in ((frontier.GOLD, -2.0), (frontier.PROXY, 0.5)):
+        for x, y in frontier.paths_over_kl(inputs.data, inputs.comparison, *names).values():
+            np.testing.assert_allclose(y, slope * (x - x[0]), rtol=1e-9, atol=1e-12)
+    lines = frontier.draw_proxies(inputs).figure.axes[0].lines
+    assert [line.get_linestyle() for line in lines] == ["-", "--"]

@@ -42,6 +42,6 @@ def test_advantages_of_the_worked_example():
     assert (formulas.normalised(rewards)[1] == 0).all()
 
 
-def test_the_four_figures_of_formulas_are_one_command(tmp_path):
+def test_the_five_figures_of_formulas_are_one_command(tmp_path):
     assert formulas.main([str(tmp_path / "out")]) == 0
-    assert len(list((tmp_path / "out").iterdir())) == 12
+    assert len(list((tmp_path / "out").iterdir())) == 15

@@ -20,7 +20,7 @@ SEEDS, STEPS = [0, 1, 2], 7
 # Rounding of one forward pass in float32.
 ROUNDING = dict(rtol=1e-5, atol=1e-5)
 WEIGHTS = {"exact": 1.0, "graded": 0.0, "lecture": 0.0, "multiset": 0.0, "format": 0.0}
-SORT = Sort(alphabet=3, shortest=1, longest=3, cap=4, filler=0, weights=WEIGHTS, metric="", floor=0.0)
+SORT = Sort(alphabet=3, shortest=1, longest=3, cap=4, filler=0, prompt_set=None, weights=WEIGHTS, metric="", floor=0.0)
 
 
 def state_with(data, task=None):

@@ -25,6 +25,7 @@ MODULES = (reward, shaping, filter, norm, clip, agg, kl, sampler, mismatch)
 MODULE_OF = {module.__name__.rpartition(".")[2]: module for module in MODULES}
 AXES = {name: module.FUNCTIONS for name, module in MODULE_OF.items()}
 CAP = 16  # what ${task.cap} stands for in these tests
+KNOWN = 3  # and ${task.prompt_set}
 # Keys of a node that its function does not take.
 BESIDE_KNOBS = {"kl": {"coef", "place"}, "filter": {"rounds"}, "reward": {"model"}}
 
@@ -97,7 +98,7 @@ class Choice:
 
 def settings_of(axis: str, path: Path) -> dict:
     """Read a YAML with its interpolations resolved against a task of ``CAP`` tokens."""
-    tree = OmegaConf.create({"task": {"cap": CAP, "weights": {}}, axis: OmegaConf.load(path)})
+    tree = OmegaConf.create({"task": {"cap": CAP, "prompt_set": KNOWN, "weights": {}}, axis: OmegaConf.load(path)})
     return OmegaConf.to_container(tree, resolve=True)[axis]
 
 
@@ -183,6 +184,7 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "vote_draws": torch.rand((*shape[:-1], NUMBERS), generator=random, dtype=torch.float64).to(dtype),
         "vote_hashes": torch.rand((*shape[:-1], NUMBERS), generator=random, dtype=torch.float64).to(dtype),
         "proxies": normal(*shape[:-1], 4),
+        "prompt_numbers": torch.arange(shape[-3]).expand(shape[:-2]) % KNOWN,
     }
     others = {name: size for name, size in memory_shapes().items() if name not in found}
     return found | {name: 1 + normal(*shape[:-3], *size).abs() for name, size in others.items()}

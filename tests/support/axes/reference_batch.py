@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from axis_choices import memory_shapes
+from axis_choices import KNOWN, memory_shapes
 
 from rlexp.axes.reward.voting import NUMBERS
 
@@ -96,6 +96,7 @@ def batch() -> dict[str, np.ndarray]:
         "vote_draws": rng.random((R, P, G, NUMBERS)),
         "vote_hashes": rng.random((R, P, G, NUMBERS)),
         "proxies": rng.normal(size=(R, P, G, 4)),
+        "prompt_numbers": rng.integers(KNOWN, size=(R, P)),
     }
     others = {name: size for name, size in memory_shapes().items() if name not in found}
     return found | {name: rng.uniform(0.5, 1.5, (R, *size)) for name, size in others.items()}

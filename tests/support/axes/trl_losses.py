@@ -167,6 +167,7 @@ def ours(case: Case, model, tensors, entropy_bonus: float = 0.0, tokens: float =
         rewards=stacked(tensors["advantages"]),
         advantages=stacked(tensors["advantages"].unsqueeze(-1).expand(mask.shape)),
         sampler_log_probs=stacked(tensors["sampling_per_token_logps"]),
+        prompt_numbers=stacked(prompts)[:, :, 0, 0],
         critic={},
     )
     recipe = Recipe(kl_in_loss=case.kl, entropy_bonus=entropy_bonus)

@@ -75,9 +75,10 @@ def rows(tensor: Tensor) -> Tensor:
 
 def our_loss(config, tensors: dict[str, Tensor], log_probs: Tensor, entropies: Tensor) -> Tensor:
     """The loss of a training step."""
-    names = set(Experience._fields) - {"prompts", "completions", "critic"}
+    names = set(Experience._fields) - {"prompts", "completions", "prompt_numbers", "critic"}
     nothing = torch.zeros_like(tensors["mask"], dtype=torch.long)
-    part = Experience(nothing[..., 0, :], nothing, **{name: tensors[name] for name in names}, critic={})
+    beside = dict(prompt_numbers=nothing[..., 0, 0], critic={})
+    part = Experience(nothing[..., 0, :], nothing, **{name: tensors[name] for name in names}, **beside)
     known = {name: tensors[name] for name in ("mean_tokens", "kl_factor", "progress", "uniforms")}
     return sum(loss_terms(variant(config), log_probs, entropies, part, known).values()).sum()
 

@@ -1,0 +1,1 @@
+"""How files are written so that nothing is lost, and read so that nothing lies."""

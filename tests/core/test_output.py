@@ -1,0 +1,47 @@
+"""Where nobody reads what is printed, the program goes on."""
+
+import subprocess
+import sys
+
+import pytest
+
+SAYS = """
+import sys
+from rlexp.core.output import unstoppable_output
+with unstoppable_output():
+    for number in range(20000):
+        print("a line", number)
+        print("a line", number, file=sys.stderr)
+open(sys.argv[1], "w").write("through")
+"""
+READERS = {
+    "a reader who leaves": "2>&1 | head -1",
+    "closed errors": "2>&- > /dev/null",
+    "closed both": ">&- 2>&-",
+    "all closed": "<&- >&- 2>&-",
+    "a full terminal": "2> /dev/full > /dev/full",
+    "a full file": "> /dev/full 2> /dev/null",
+}
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_the_program_comes_to_its_end(tmp_path, reader):
+    command = f'"{sys.executable}" -c "$0" "$1" {reader}; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", command, SAYS, tmp_path / "file"], capture_output=True, text=True)
+    assert (done.returncode, (tmp_path / "file").read_text()) == (0, "through")
+    assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+
+
+def test_a_file_is_not_taken_for_the_closed_terminal(tmp_path):
+    """The first file that is opened would get its number, and whatever is printed."""
+    says = SAYS.replace("    for", "    file = open(sys.argv[1] + '2', 'w'); assert file.fileno() > 2\n    for")
+    command = f'"{sys.executable}" -c "$0" "$1" <&- >&- 2>&-'
+    assert subprocess.run(["bash", "-c", command, says, tmp_path / "file"]).returncode == 0
+    assert (tmp_path / "file2").read_text() == ""
+
+
+def test_a_full_file_is_said_where_somebody_reads():
+    command = f'"{sys.executable}" -c "$0" /dev/null > /dev/full'
+    done = subprocess.run(["bash", "-c", command, SAYS.replace("20000", "2")], capture_output=True, text=True)
+    said = "note: no more can be printed (No space left on device); everything else goes on"
+    assert done.stderr.splitlines().count(said) == 1
