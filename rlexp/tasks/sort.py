@@ -17,6 +17,7 @@ from rlexp.core.types import (
     CompletionMask,
     Completions,
     NonNegative,
+    PositiveInt,
     PromptDraws,
     Prompts,
     Size,

@@ -16,6 +16,7 @@ from rlexp.core.types import (
     CompletionMask,
     Completions,
     NonNegative,
+    PositiveInt,
     PromptDraws,
     Prompts,
     Size,
