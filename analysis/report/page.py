@@ -56,7 +56,7 @@ def write_report(
     path = Path(out) if out else Path(folder) / "analysis" / "report.html"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         raise AnalysisError(f"cannot write to '{path}': {error.strerror or error}") from error
     return ReportPage(path, result, figures, omitted)
