@@ -11,10 +11,10 @@ from markupsafe import Markup, escape
 
 from analysis.data.configs import common_settings, differing_settings, variant_configs
 from analysis.data.errors import AnalysisError
-from analysis.data.gradients import Gradient, variant_gradients
+from analysis.data.kept.gradients import Gradient, variant_gradients
+from analysis.data.kept.samples import Records, read_samples
 from analysis.data.load import SweepData, load
 from analysis.data.runs import UNFINISHED
-from analysis.data.samples import Records, read_samples
 from analysis.figures.gallery import SECTIONS, gallery
 from analysis.figures.inputs import FigureInputs, OmittedFigure, RenderedFigure
 from analysis.figures.layout import CAPTION, TITLE
