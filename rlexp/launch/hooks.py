@@ -136,8 +136,12 @@ def write_page(folder: Path, baseline: str | None) -> Path | None:
         page = write_report(folder, baseline=baseline)
         path = page.path
         print(f"page: {relative(path.absolute())}", flush=True)
-        if mirrored(page.answer.data):
-            log_aggregate(page.answer.data, page.answer.comparisons, page.figures)
     except Exception as error:
         print(f"no report: {describe_error(error)} (rlexp report {relative(folder)})", file=sys.stderr)
+        return path
+    try:
+        if mirrored(page.answer.data):
+            log_aggregate(page.answer.data, page.answer.comparisons, page.figures)
+    except Exception as error:  # its process has died: the tables are on disk
+        print(f"no comparison on Weights & Biases: {describe_error(error)}; the page has all of it", file=sys.stderr)
     return path

@@ -44,9 +44,10 @@ def train_batch(batch: Batch, *progress: Any) -> Results:
 
 def train_in_worker(batch: Batch, cores: int, *progress: Any) -> Results:
     """Train a batch in a process of its own that may use so many cores; its errors can be pickled."""
-    from rlexp.sweep import threads
+    from rlexp.sweep import machine, threads
 
     threads.limit(cores)
+    machine.allow_open_files()
     with unstoppable_output(), ending_with_its_sweep(batch):
         results = train_batch(batch, *progress)
     return [picklable(result) if isinstance(result, Exception) else result for result in results]

@@ -9,13 +9,16 @@ from math import ceil
 from rlexp.config.schema import Config
 from rlexp.sweep.build import bucket_key, most_runs, variant_key
 from rlexp.sweep.job import Job
-from rlexp.sweep.machine import available_bytes
+from rlexp.sweep.machine import allow_open_files, available_bytes
+
+FILES_A_RUN, OTHER_FILES = 4, 100  # open at once: a lock, rows, a logger and one to spare; of the program itself
 
 
 def into_batches(jobs: Sequence[Job], most: int | None, workers: int = 1) -> list[list[Job]]:
     """Group the jobs that can be trained as one batch, at most ``most`` in each, and so that no worker is idle.
 
-    Without ``most`` it is as many as the memory of this machine holds, an equal share of it for each worker.
+    Without ``most`` it is as many as the memory of this machine holds, an equal share of it for each worker, and never
+    more than have room among the files that a process may have open.
 
     The larger buckets are cut first, always into equal batches, and runs of a variant stay together where they can. A
     run's numbers do not depend on its neighbours: cutting changes none.
@@ -35,7 +38,9 @@ def by_shape(jobs: Sequence[Job]) -> dict[str, list[Job]]:
 
 def pieces_of(buckets: Mapping[str, Sequence[Job]], most: int | None, workers: int) -> dict[str, int]:
     """Return into how many batches each bucket is cut."""
-    pieces = {key: ceil(len(bucket) / (most or fitting(bucket[0].config, workers))) for key, bucket in buckets.items()}
+    files = max(1, (allow_open_files() - OTHER_FILES) // FILES_A_RUN)
+    sizes = {key: min(files, most or fitting(bucket[0].config, workers)) for key, bucket in buckets.items()}
+    pieces = {key: ceil(len(bucket) / sizes[key]) for key, bucket in buckets.items()}
     while sum(pieces.values()) < min(workers, sum(map(len, buckets.values()))):
         pieces[max(buckets, key=lambda key: len(buckets[key]) / pieces[key])] += 1
     return pieces

@@ -204,9 +204,27 @@ def train(state: TrainState, runs: Sequence[Run], done: int, counts: Row, open_p
                 break
             if stopping and step < config.steps:
                 raise KeyboardInterrupt
-    for run in runs:
-        if run.alive:
+    finish(state, runs)
+
+
+def finish(state: TrainState, runs: Sequence[Run]) -> None:
+    """End the runs that are alive after their last step: completed, or diverged in it, which no row shows."""
+    for run, problem in zip(runs, blown_up(state), strict=True):
+        if run.alive and problem:
+            run.fail(FloatingPointError(f"diverged in the last update: {problem}"), "diverged")
+        elif run.alive:
             run.finish("completed")
+
+
+def blown_up(state: TrainState) -> list[str]:
+    """Say for each run which of its networks has weights that are no numbers, else ""."""
+    problems = [""] * len(state.seeds)
+    for name, network in state.networks.items():
+        trained = network.module.parameters() if network.optimizer is not None else ()
+        for weights in trained:
+            for replica in torch.nonzero(~weights.isfinite().flatten(1).all(1)).flatten().tolist():
+                problems[replica] = f"weights of the {name} are not finite"
+    return problems
 
 
 def write_samples(state: TrainState, runs: Sequence[Run], step: int) -> None:

@@ -91,7 +91,7 @@ def release_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def open_files() -> int:
+def allow_open_files() -> int:
     """Allow this process as many open files as the system lets it have; return how many that are."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)

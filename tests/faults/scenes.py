@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from analysis.data.kept.samples import advantages, read_samples
 from analysis.data.load import load
-from analysis.data.samples import advantages, read_samples
 from analysis.stats.answer import Question, answer
 from rlexp.api import sweep
 from rlexp.config.schema import load as load_config

@@ -19,9 +19,11 @@ from rlexp.core.exits import describe_error
 from rlexp.launch.executors.combined import CombinedProgress
 from rlexp.launch.executors.process import STOP, work
 from rlexp.launch.worker import NO_RESULT, failed_results
+from rlexp.sweep.interrupt import Interrupt
 from rlexp.sweep.job import Batch, Job, Results
 
 SECONDS_TO_END, SECONDS_TO_EXIT = 5.0, 30.0  # after a second Ctrl-C; of an interpreter that has nothing to do
+SECONDS_BETWEEN_LOOKS = 0.2  # at whether there was a signal
 SPAWN = get_context("spawn")
 
 
@@ -122,13 +124,16 @@ class Processes:
         pending = iter(batches)
         with CombinedProgress(jobs) as self.progress:
             try:
-                yield from self.begin(pending, self.count)
-                while self.workers:
-                    for batch, results in self.events():
-                        self.progress.end(batch, results)
-                        yield batch, results
-                        yield from self.begin(pending, 1)
-                    self.dismiss_idle()
+                with Interrupt() as interrupt:  # not in the middle of a message, or of the start of a process
+                    yield from self.begin(pending, self.count)
+                    while self.workers and not interrupt.requested:
+                        for batch, results in self.events(SECONDS_BETWEEN_LOOKS):
+                            self.progress.end(batch, results)
+                            yield batch, results
+                            yield from self.begin(pending, 0 if interrupt.requested else 1)
+                        self.dismiss_idle()
+                if interrupt.requested:
+                    raise KeyboardInterrupt
             finally:
                 self.stop()
 
@@ -169,7 +174,7 @@ class Processes:
         """Take what a process sends: how far it is, or the results of its batch. One that is gone has failed ones."""
         try:
             kind, *content = worker.connection.recv()
-        except (EOFError, OSError):
+        except Exception:  # it is gone, or a second Ctrl-C has cut its message
             self.workers.remove(worker)
             reason = worker.close()
             return (worker.batch, failed_results(worker.batch, reason)) if worker.batch else None
@@ -182,18 +187,15 @@ class Processes:
 
     def stop(self) -> None:
         """Let the runs save after the step that they are in, however long it takes; a second Ctrl-C ends them soon."""
-        seconds = [None, SECONDS_TO_END]
-        while self.workers:
-            try:
-                for worker in self.workers:
-                    worker.send(STOP)
-                end = time.monotonic() + limit if (limit := seconds.pop(0)) else None
-                while self.workers and (end is None or time.monotonic() < end):
-                    list(self.events(end and max(0.0, end - time.monotonic())))
-            except KeyboardInterrupt:
-                pass
-            if not seconds:
-                break
+        try:
+            for worker in self.workers:
+                worker.send(STOP)
+            while self.workers:
+                list(self.events())
+        except KeyboardInterrupt:
+            end = time.monotonic() + SECONDS_TO_END
+            for worker in self.workers:
+                worker.process.join(max(0.0, end - time.monotonic()))
         for worker in self.workers:
             worker.process.kill()
         for worker in [*self.workers, *self.leaving]:
