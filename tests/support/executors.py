@@ -15,6 +15,7 @@ from command import CONF
 from sweep_files import rows, untimed
 
 from rlexp.record import checkpoint
+from rlexp.record.disk.lock import LOCK_FILE
 
 TINY = ("-m", "preset=tiny")
 STARTS = ("start=flattened", "start.accuracy=0.01", "start.checked=8", "start.prompts=4")
@@ -57,8 +58,8 @@ def kill_who_writes(path: Path) -> threading.Thread:
 
 
 def writers(path: Path) -> list[int]:
-    """Return the processes that have a file open, but this one."""
-    found = []
+    """Return the processes that write to the folder of a file, which hold its lock, but this one."""
+    found, path = [], path.with_name(LOCK_FILE)
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         try:
             if os.readlink(link) == str(path) and int(link.parts[2]) != os.getpid():
