@@ -1,0 +1,33 @@
+"""What the fault-injection scripts share: their options, and the file that says what they found."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs" / "reliability"
+
+
+def options(doc: str | None, **defaults: int | str) -> argparse.Namespace:
+    """Read ``--name value`` for each default, and where the JSON goes."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON file")
+    return parser.parse_args()
+
+
+def store(name: str, found: Mapping[str, Any], folder: Path = RESULTS) -> None:
+    """Write what a script found, with its command and the machine."""
+    command = " ".join(["python", "-m", f"tests.faults.{name}", *sys.argv[1:]])
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"command": command, "machine": machine, **found}, indent=2, ensure_ascii=False)
+    (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
