@@ -1,19 +1,24 @@
 """What one run of another variant costs a batch of plain runs, in units of what it costs alone.
 
 For every choice of the axes that a batch may mix: a step of the plain runs, of the choice alone, and of both together.
-Up to 1.0 of its own cost, the others are not slowed by it.
+Up to 1.0 of its own cost, the others are not slowed by it. A choice that cannot be in a batch with plain runs, as it
+needs a critic or other data, is named and left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
 from benchmarks.common import Training, alternating, options, publish, shown
+from rlexp.config.compose import compose
+from rlexp.core.errors import ConfigError
+from rlexp.sweep.build import bucket_key
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 AXES = ("shaping", "filter", "norm", "clip", "agg", "kl", "kl_control", "reference", "sampler", "mismatch")
-AXES += ("entropy_control",)
+AXES += ("entropy_control", "reward", "optimizer")
 NEEDS = {  # without these a choice does nothing, or is refused
     "kl_control": ("kl=k3",),
     "reference": ("kl=k3",),
@@ -26,9 +31,22 @@ def choices(axes: str) -> list[tuple[str, str]]:
     return [(axis, path.stem) for axis in axes.split(",") for path in sorted((CONF / axis).glob("*.yaml"))]
 
 
+def overrides_of(axis: str, name: str) -> tuple[str, ...]:
+    """Return the overrides of a choice, and of what it does nothing without."""
+    return (*NEEDS.get(axis, ()), *NEEDS.get(name, ()), f"{axis}={name}")
+
+
+def trains_apart(overrides: Sequence[str]) -> bool:
+    """Whether a run with these overrides cannot train in a batch with plain ones, or not without more of them."""
+    try:
+        return bucket_key(compose(*overrides)) != bucket_key(compose())
+    except ConfigError:
+        return True
+
+
 def measure(axis: str, name: str, runs: int, steps: int, repetitions: int) -> dict[str, list[float]]:
     """Return the seconds a step of the plain runs, of the choice alone, and of both, measured in turn."""
-    chosen = (*NEEDS.get(axis, ()), *NEEDS.get(name, ()), f"{axis}={name}")
+    chosen = overrides_of(axis, name)
     batches = {"plain": Training(runs), "alone": Training(1, *chosen), "both": Training(runs, beside=chosen)}
     return alternating({which: lambda b=batch: b.seconds(steps) for which, batch in batches.items()}, repetitions)
 
@@ -37,7 +55,8 @@ def main() -> None:
     """Measure every choice, print, write."""
     arguments = options(__doc__, repetitions=5, steps=4, runs=10, axes=",".join(AXES))
     rows, data = [], {}
-    for axis, name in choices(arguments.axes):
+    apart = [choice for choice in choices(arguments.axes) if trains_apart(overrides_of(*choice))]
+    for axis, name in (choice for choice in choices(arguments.axes) if choice not in apart):
         seconds = measure(axis, name, arguments.runs, arguments.steps, arguments.repetitions)
         data[f"{axis}={name}"] = seconds
         added = [both - plain for both, plain in zip(seconds["both"], seconds["plain"], strict=True)]
@@ -50,7 +69,9 @@ def main() -> None:
             }
         )
     slowest = max(median(row) for row in map(added_share, data.values()))
-    publish("mixed", rows, arguments, seconds=data, largest_median_share=slowest)
+    left_out = [f"{axis}={name}" for axis, name in apart]
+    print(f"not in a batch with plain runs: {', '.join(left_out) or 'none'}")
+    publish("mixed", rows, arguments, seconds=data, largest_median_share=slowest, left_out=left_out)
 
 
 def added_share(seconds: dict[str, list[float]]) -> list[float]:

@@ -20,6 +20,7 @@ from rlexp import __version__
 from rlexp.config import axis_help, typed  # noqa: F401 (the first registers a resolver of the help)
 from rlexp.config.compose import plain
 from rlexp.config.conf_folder import CONF
+from rlexp.core.errors import ConfigError
 from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with
 from rlexp.core.hydra_compat import VERSION_BASE
 from rlexp.core.output import unstoppable_output
@@ -72,6 +73,8 @@ def main() -> None:
     if "--version" in arguments:
         return print(versions())
     try:
+        if start_again(arguments):
+            return
         typed.check(arguments)
         with for_hydra(arguments), shown_as_typed(arguments):
             check_options(sys.argv[1:])
@@ -84,6 +87,22 @@ def main() -> None:
         from rlexp.config.explain import explain
 
         exit_with(explain(error, [argument for argument in arguments if "=" in argument]), BAD_INPUT, error)
+
+
+def start_again(arguments: Sequence[str]) -> bool:
+    """Do what `--from <folder>` asks for, if it is there; ConfigError for Hydra's own ways to another config."""
+    if any(argument.partition("=")[0] == "--from" for argument in arguments):
+        from rlexp.launch.repeat import repeat
+
+        repeat(arguments)
+        return True
+    for place, argument in enumerate(arguments):
+        name, _, value = argument.partition("=")
+        if name.startswith(("--config-p", "--config-n", "-cp", "-cn")):
+            folder = value or next(iter(arguments[place + 1 :]), "")
+            run = folder if Path(folder, "config.yaml").is_file() else "<folder>"
+            raise ConfigError([f"{argument}: no other config is read; rlexp --from {run} repeats the run of a folder"])
+    return False
 
 
 def mode_of(arguments: Sequence[str]) -> list[str]:

@@ -1,27 +1,51 @@
-"""Which code trained the runs, by what their summaries say, and a note where it was not the same."""
+"""Which code and machine trained the runs, by what their summaries say, and a note where they were not the same."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
+SETTINGS = ("MKL_CBWR", "ATEN_CPU_CAPABILITY")
 SHORT = 8  # characters of a hash
 
 
 def code_facts(summary: Mapping[str, Any]) -> dict[str, str | None]:
     """`code`: the hash of the package's files, those of a run that other code went on with joined by "+"; `commit`.
 
-    A commit ends in "+" where the files were not as committed. None where the summary does not say.
+    A commit ends in "+" where the files were not as committed. `machine`: what else the bits depend on. None where the
+    summary does not say.
     """
     listed = summary.get("code")
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     hashes = [str(entry.get("files"))[:SHORT] for entry in entries]
     named = [entry for entry in entries if entry.get("commit")]
     commits = [str(entry["commit"])[:SHORT] + "+" * bool(entry.get("dirty")) for entry in named]
-    return {"code": "+".join(hashes) or None, "commit": ", ".join(commits) or None}
+    machines = list(dict.fromkeys(_machine(entry) for entry in entries if entry.get("cpu")))
+    known = {
+        "code": "+".join(files for files, _ in groupby(hashes)),
+        "commit": ", ".join(commits),
+        "machine": ", then ".join(machines),
+    }
+    return {key: text or None for key, text in known.items()}
+
+
+def _machine(entry: Mapping[str, Any]) -> str:
+    """`Intel … AVX2, MKL_CBWR=AUTO,STRICT`."""
+    settings = [f"{key}={entry[key]}" for key in SETTINGS if entry.get(key)]
+    return ", ".join([" ".join(str(entry.get(key) or "") for key in ("cpu", "vectors")), *settings])
+
+
+def machine_note(runs: pd.DataFrame) -> str:
+    """Say that completed runs were trained on different machines, or settings; "" if they were not, or do not say."""
+    known = runs[(runs["status"] == "completed") & runs["machine"].notna()]
+    if known["machine"].nunique() < 2 and not known["machine"].str.contains(", then ", regex=False).any():
+        return ""
+    texts = [f"{machine}: {n} run{'s' * (n > 1)}" for machine, n in known.groupby("machine", sort=False).size().items()]
+    return f"The runs were trained on different machines, so their bits may differ: {'; '.join(texts)}."
 
 
 def code_note(runs: pd.DataFrame) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from analysis.data.seals import content, is_whole
+
 
 def read_lines(path: Path, containing: Collection[str] = ()) -> tuple[list[dict[str, Any]], str | None]:
     """The objects of a JSON-lines file, and what is wrong with it (a killed process leaves a cut last line).
@@ -62,11 +64,15 @@ def read_object(path: Path) -> tuple[dict[str, Any], str | None]:
 
 
 def read_yaml(path: Path) -> Any:
-    """The value of a YAML file; None if it is missing or damaged."""
+    """The value of a YAML file, its format left out; None if it is missing or damaged."""
     import yaml  # only needed for a study's question or a folder without an index
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return yaml.load(path.read_text(encoding="utf-8", errors="replace"), Loader=loader)
-    except (OSError, yaml.YAMLError):
+        raw = content(path)
+        value = yaml.load(raw.decode("utf-8", errors="replace"), Loader=loader) if raw else None
+    except (yaml.YAMLError, RecursionError):
         return None
+    if not is_whole(raw, value):
+        return None
+    return {key: item for key, item in value.items() if key != "format"} if isinstance(value, dict) else value

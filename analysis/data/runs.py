@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from analysis.data.code import code_facts
 from analysis.data.errors import AnalysisError
 from analysis.data.read import read_lines, read_object, read_yaml
+from analysis.data.seals import lacks_index, read_index, run_damage, summary_damage
 from analysis.data.variants import DEFAULT, parse_override, split_overrides, without_seed
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 METRICS_FILE, SUMMARY_FILE, INDEX_FILE = "metrics.jsonl", "summary.json", "jobs.jsonl"
 RUN_COLUMNS = ["name", "variant", "seed", "status", "reason", "score", "collapsed"]
-RUN_COLUMNS += ["completions", "tokens", "wall_time_s", "sweep", "folder", "score_metric", "code", "commit"]
+RUN_COLUMNS += ["completions", "tokens", "wall_time_s", "sweep", "folder", "score_metric", "code", "commit", "machine"]
 UNFINISHED = ("running", "interrupted")
 SILENT_MINUTES = 15  # a sweep whose runs write nothing for so long has no process any more
 NUMBERS = ("completions", "tokens", "wall_time_s")
@@ -53,9 +54,11 @@ def find_jobs(folder: Path, problems: list[Problem]) -> list[dict[str, Any]]:
 
 def _indexed_jobs(folder: Path, problems: list[Problem]) -> list[dict[str, Any]]:
     """The jobs in the sweep's index; a job that was run again counts once, with its last line."""
+    if lacks_index(folder):
+        problems.append(Problem(INDEX_FILE, "is missing: its runs are found by looking"))
     if not (folder / INDEX_FILE).exists():
         return []
-    rows, wrong = read_lines(folder / INDEX_FILE)
+    rows, wrong = read_index(folder / INDEX_FILE)
     if wrong:
         problems.append(Problem(INDEX_FILE, wrong))
     jobs = {str(row["name"]): row for row in rows if row.get("name") and "\0" not in str(row["name"])}
@@ -106,11 +109,14 @@ def read_run(folder: Path, job: dict[str, Any], metrics: set[str] | None, proble
 
     path = folder / job["name"]
     summary, no_summary = read_object(path / SUMMARY_FILE)
+    damage = summary_damage(path / SUMMARY_FILE, summary)
+    summary = {} if damage else summary
+    damage = damage or run_damage(path, summary, _config_for(path, summary))
     score_metric = _text(summary.get("score_metric"))
     containing = () if metrics is None or not score_metric else {*metrics, score_metric}
     rows, wrong_rows = read_lines(path / METRICS_FILE, containing)
-    columns = run_columns(rows)
-    status, reason = _status(job, summary, no_summary)
+    columns = run_columns([] if damage else rows)
+    status, reason = ("damaged", damage) if damage else _status(job, summary, no_summary)
     if status == "running":
         reason = f"at step {columns['step'][-1]}" if len(columns["step"]) else "not started"
     overrides = _overrides(job, summary)
@@ -122,7 +128,7 @@ def read_run(folder: Path, job: dict[str, Any], metrics: set[str] | None, proble
     complaints = [
         f"{status}: {reason}" if reason else status if status != "completed" else None,
         "completed, but has no score" if status == "completed" and score is None else None,
-        wrong_rows if summary or rows else None,
+        wrong_rows if not damage and (summary or rows) else None,
     ]
     problems += [Problem(path.resolve().name, complaint) for complaint in complaints if complaint]
     facts = dict.fromkeys(RUN_COLUMNS) | {key: _number(summary.get(key)) for key in NUMBERS}
@@ -130,6 +136,14 @@ def read_run(folder: Path, job: dict[str, Any], metrics: set[str] | None, proble
     facts |= {"folder": str(path), **code_facts(summary)}
     facts |= {"collapsed": collapsed if isinstance(collapsed, bool) else None, "score_metric": score_metric}
     return Run(facts, overrides, _version(summary), columns)
+
+
+def _config_for(path: Path, summary: dict[str, Any]) -> dict[str, Any] | None:
+    """The configuration, where nothing but it says which rows there must be."""
+    if "files" in summary:
+        return None
+    config = read_yaml(path / "config.yaml")
+    return config if isinstance(config, dict) else None
 
 
 def _text(value: Any) -> str | None:

@@ -26,7 +26,7 @@ def run_command(folder: Path) -> str | None:
     if isinstance(overrides, list):
         return _line(PROGRAM, overrides)
     if (folder / "config.yaml").exists():
-        return f"{PROGRAM} --config-path {shlex.quote(str(folder.resolve()))} --config-name config"
+        return f"{PROGRAM} --from {shlex.quote(str(folder.resolve()))}"
     return None
 
 

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from analysis.data.code import code_note
+from analysis.data.code import code_note, machine_note
 from analysis.data.load import SweepData
 from analysis.data.runs import UNFINISHED
 from analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
@@ -187,7 +187,7 @@ def _without_score(data: SweepData, comparison: Comparison) -> str:
 
 
 def _code(data: SweepData, comparison: Comparison) -> str:
-    return code_note(data.runs)
+    return " ".join(filter(None, [code_note(data.runs), machine_note(data.runs)]))
 
 
 def compared_variants(comparison: Comparison) -> list[str]:

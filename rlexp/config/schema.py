@@ -38,6 +38,7 @@ from rlexp.loop.data import DATA
 from rlexp.loop.judged.bradley_terry import TRAININGS
 from rlexp.loop.start import STARTS
 from rlexp.models import MODELS
+from rlexp.record.files import saved_config
 from rlexp.record.loggers import LOGGERS
 from rlexp.tasks import TASKS
 
@@ -151,7 +152,7 @@ def read(values: Mapping[str, Any]) -> Config:
 
 def load(path: str | Path) -> Config:
     """Read the config.yaml that a run left behind."""
-    return read(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
+    return read(saved_config(Path(path)))
 
 
 def to_yaml(config: Config) -> str:

@@ -24,8 +24,8 @@ from rlexp.launch.paths import relative
 from rlexp.launch.plan import folder_problem, plan_jobs
 from rlexp.launch.settings import LauncherSettings
 from rlexp.record.disk import lock
-from rlexp.record.files import METRICS_FILE
-from rlexp.record.resume import outcome, refusal
+from rlexp.record.provenance import setting_notes
+from rlexp.record.resume import holds_run, outcome, refusal
 from rlexp.sweep.build import bucket_key, memory_problem
 from rlexp.sweep.job import Job
 from rlexp.sweep.machine import device_problem
@@ -36,12 +36,18 @@ def check_run(composed: DictConfig) -> None:
     config = read(plain(composed))
     with hydra_config(composed):
         folder = Path(os.path.abspath(composed.hydra.run.dir))
-    values = config.model_dump(mode="json")
-    problem = other_folder(composed, "hydra.run.dir") or machine_problem(config) or folder_problem(folder)
-    if problem := problem or refusal(values, folder) or metric_problem([config]):
+    if problem := other_folder(composed, "hydra.run.dir"):
+        raise ConfigError([problem])
+    check_single(config, folder, typed.remarks(composed.hydra.overrides.task))
+
+
+def check_single(config: Config, folder: Path, notes: Iterable[str] = ()) -> None:
+    """Check that a run can start in a folder; say what there is to say."""
+    problem = machine_problem(config) or folder_problem(folder) or refusal(config.model_dump(mode="json"), folder)
+    if problem := problem or metric_problem([config]):
         raise ConfigError([problem])
     keep_for_itself(folder)
-    print_notes([*typed.remarks(composed.hydra.overrides.task), *remarks(config)])
+    print_notes([*notes, *remarks(config), *setting_notes()])
     print_notes(earlier_runs([(folder, config.resume)]))
 
 
@@ -59,7 +65,7 @@ def check_sweep(composed: DictConfig) -> None:
     if problems := [*islice(machine_problems(jobs, launcher), 1), *comparison_problems(jobs, overrides)]:
         raise ConfigError(problems)
     keep_for_itself(Path(folder), [job.folder for job in jobs])
-    print_notes(typed.remarks(composed.hydra.overrides.task))
+    print_notes([*typed.remarks(composed.hydra.overrides.task), *setting_notes()])
     print_notes([line for job in jobs for line in remarks(job.config)] + [*comparison_notes(jobs, overrides)])
     print_notes(earlier_runs([(job.folder, job.config.resume) for job in jobs]))
 
@@ -123,7 +129,7 @@ def machine_problems(jobs: Sequence[Job], launcher: LauncherSettings | None) -> 
 
 def earlier_runs(places: Sequence[tuple[Path, str]]) -> Iterator[str]:
     """Say what becomes of runs that are in their folders already; ``places`` are folders, each with its ``resume``."""
-    there = [(folder, outcome(folder, resume)) for folder, resume in places if (folder / METRICS_FILE).exists()]
+    there = [(folder, outcome(folder, resume)) for folder, resume in places if holds_run(folder)]
     failed = [folder for folder, result in there if isinstance(result, Exception)]
     ended = [folder for folder, result in there if result is not None and folder not in failed]
     others = [folder for folder, result in there if result is None]

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from rlexp.core.exits import describe_error
+from rlexp.record.disk.durable import replace
+from rlexp.record.disk.seals import sealed_line
 from rlexp.record.disk.troubles import unwritable
-from rlexp.record.files import SUMMARY_FILE, replace
+from rlexp.record.files import SUMMARY_FILE
 from rlexp.sweep.job import Job
 
 LOG = logging.getLogger(__name__)
@@ -81,7 +83,7 @@ class Index:
 
 def lines(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as they stand in the file."""
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return "".join(sealed_line(row, len(rows)) for row in rows)
 
 
 def unfinished(folder: Path) -> list[dict[str, Any]]:

@@ -1,19 +1,21 @@
 """A run's state on disk: its networks by name, memory, position. Random numbers need no state.
 
 Each run has a file of its own, so that it can be resumed alone or beside others. The file is replaced at once and the
-one before it is kept; it holds tensors and numbers only and is read without executing code:
+one before it is kept; it holds tensors and numbers only, is read without executing code, and has a checksum:
 
     step, tokens, completions, verdicts
     networks    name -> parameters: name -> tensor; optimizer, where there is one: updates, moments: name -> tensor
     memory      name -> tensor
     buffer      name -> tensor, where the data are not fresh
+    identity    whose state it is
+    files       name -> bytes, digest: how the run's rows began when it was saved
 """
 
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +24,18 @@ from torch import Tensor, nn
 
 from rlexp.core.exits import RunFailed
 from rlexp.loop.state import Network, TrainState
+from rlexp.record.disk import durable
+from rlexp.record.disk.durable import AT_ONCE, Damaged, side_by_side, write_draft
+from rlexp.record.disk.seals import packed, read_state
+from rlexp.record.files import Recorder
 
 LOG = logging.getLogger(__name__)
 LATEST, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 Saved = Mapping[str, Any]
 
 
-def save(state: TrainState, replica: int, folder: Path, step: int, sampled: Mapping[str, int]) -> None:
-    """Write the state of one replica after ``step`` steps, and how much it has sampled."""
+def content(state: TrainState, replica: int, step: int, sampled: Mapping[str, int]) -> dict[str, Any]:
+    """Return the state of one replica after ``step`` steps, and how much it has sampled, as it is saved."""
     networks = {name: network for name, network in state.networks.items() if has(network, replica)}
     saved = {
         "step": step,
@@ -39,11 +45,37 @@ def save(state: TrainState, replica: int, folder: Path, step: int, sampled: Mapp
     }
     if state.buffer is not None:
         saved["buffer"] = {name: row(tensor, replica) for name, tensor in state.buffer._asdict().items()}
-    draft = folder / (LATEST + ".tmp")
-    torch.save(saved, draft)
+    return saved
+
+
+def save(saved: Iterable[tuple[Recorder, Saved]]) -> list[Exception | None]:
+    """Write the states of runs, some side by side, each once its rows are on the disk; return what went wrong.
+
+    ``saved`` is drawn from as they are written: not all of them need be in memory.
+    """
+    states, problems = iter(saved), []
+    while some := [writer(recorder, state) for recorder, state in islice(states, AT_ONCE)]:
+        problems += side_by_side(some)
+    return problems
+
+
+def writer(recorder: Recorder, saved: Saved) -> Callable[[], None]:
+    """Return what writes the state of one run."""
+    whole = packed({**saved, "identity": recorder.identity, "files": recorder.extents()})
+
+    def write() -> None:
+        recorder.sync()
+        put(recorder.folder, whole)
+
+    return write
+
+
+def put(folder: Path, whole: bytes) -> None:
+    """Make bytes the latest checkpoint, and the latest the previous one."""
+    draft = write_draft(folder / LATEST, whole)
     if (folder / LATEST).exists():
-        os.replace(folder / LATEST, folder / PREVIOUS)
-    os.replace(draft, folder / LATEST)
+        durable.put(folder / LATEST, folder / PREVIOUS)
+    durable.put(draft, folder / LATEST)
 
 
 def saved_network(network: Network, replica: int) -> dict[str, Any]:
@@ -56,31 +88,49 @@ def saved_network(network: Network, replica: int) -> dict[str, Any]:
 
 
 def load(folder: Path) -> dict[str, Any] | None:
-    """Read the last state that is whole, with a warning for one that is not; None if there is none."""
-    for path in filter(Path.exists, (folder / LATEST, folder / PREVIOUS)):
+    """Read the latest state that is whole; None if there is none. Unreadable where that cannot be known."""
+    for path in (folder / LATEST, folder / PREVIOUS):
         try:
-            return torch.load(path, weights_only=True)
-        except Exception:  # a damaged file makes the unpickler raise anything
-            LOG.warning("%s is damaged: the run goes on from before it", path)
+            saved = read_state(path)
+        except Damaged as error:
+            LOG.warning("%s: the one before it is taken", error)
+            continue
+        if saved is not None:
+            return saved
     return None
 
 
 @torch.no_grad()
-def restore(state: TrainState, states: Sequence[Saved]) -> None:
+def restore(state: TrainState, states: Sequence[Saved]) -> list[str]:
     """Put saved states, one a replica and all after the same number of updates, into a fresh state.
 
-    A memory that a run was saved without is one that only its new neighbours have: it stays empty. RunFailed, with what
-    differs, if a saved state has other networks, names or shapes.
+    A memory that a run was saved without is one that only its new neighbours have: it stays empty. Returns for each
+    what differs if it has other networks, names or shapes, or "".
     """
-    for replica, saved in enumerate(states):
-        networks = {name: network for name, network in state.networks.items() if has(network, replica)}
-        refuse_differences("networks", saved.get("networks", {}).keys(), networks.keys(), "checkpoint")
-        for name, network in networks.items():
-            restore_network(network, replica, saved["networks"][name], f"checkpoint: {name}")
-        for name, tensor in state.memory.items():
-            tensor[replica] = saved["memory"].get(name, tensor[replica])
-        if state.buffer is not None:
-            copy_rows(state.buffer._asdict(), replica, saved["buffer"], "checkpoint: buffer")
+    return [restored(state, replica, saved) for replica, saved in enumerate(states)]
+
+
+def restored(state: TrainState, replica: int, saved: Saved) -> str:
+    """Put one saved state into a replica; return what is wrong with it, or ""."""
+    try:
+        restore_run(state, replica, saved)
+    except RunFailed as error:
+        return str(error)
+    return ""
+
+
+def restore_run(state: TrainState, replica: int, saved: Saved) -> None:
+    """Put one saved state into a replica; RunFailed, with what differs, if it is of another kind."""
+    networks = {name: network for name, network in state.networks.items() if has(network, replica)}
+    refuse_differences("networks", saved.get("networks", {}).keys(), networks.keys(), "checkpoint")
+    for name, network in networks.items():
+        restore_network(network, replica, saved["networks"][name], f"checkpoint: {name}")
+    remembered = {name: tensor for name, tensor in state.memory.items() if name in saved["memory"]}
+    copy_rows(remembered, replica, saved["memory"], "checkpoint: memory")
+    if state.buffer is not None:
+        buffer = state.buffer._asdict()
+        refuse_differences("columns", saved.get("buffer", {}).keys(), buffer.keys(), "checkpoint: buffer")
+        copy_rows(buffer, replica, saved["buffer"], "checkpoint: buffer")
 
 
 def restore_network(network: Network, replica: int, saved: Saved, place: str) -> None:
@@ -101,11 +151,13 @@ def load_parameters(module: nn.Module, replica: int, saved: Mapping[str, Tensor]
 
 
 def copy_rows(stacks: Mapping[str, Tensor], replica: int, saved: Mapping[str, Tensor], place: str) -> None:
-    """Copy saved tensors into a replica's rows of stacks ``[R, ...]``; RunFailed for another shape."""
+    """Copy saved tensors into a replica's rows of stacks ``[R, ...]``; RunFailed for another shape or type."""
     for name, stack in stacks.items():
         if saved[name].shape != stack.shape[1:]:
             there, here = list(saved[name].shape), list(stack.shape[1:])
             raise RunFailed(f"{place}: {name} is {there} there and {here} here")
+        if saved[name].dtype != stack.dtype:
+            raise RunFailed(f"{place}: {name} is {saved[name].dtype} there and {stack.dtype} here")
         stack.data[replica] = saved[name]
 
 

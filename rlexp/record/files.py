@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,14 +14,24 @@ import torch
 import yaml
 
 from rlexp import __version__
+from rlexp.core.errors import ConfigError
+from rlexp.core.exits import RunFailed
 from rlexp.record import provenance
+from rlexp.record.disk.durable import content, digest, remove_drafts, replace, replace_unsynced, sync
+from rlexp.record.disk.identity import identity
+from rlexp.record.disk.rows import Extent, Rows
+from rlexp.record.disk.seals import FORMAT, read_yaml, sealed_json, sealed_yaml
 
 CONFIG_FILE, METRICS_FILE, SUMMARY_FILE = "config.yaml", "metrics.jsonl", "summary.json"
 SAMPLES_FILE = "samples.jsonl"
 
 
 class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):
-    """Quotes text such as 1e3: PyYAML reads it as text, Hydra as a number. libyaml's, if it is there."""
+    """Quotes text such as 1e3: PyYAML reads it as text, Hydra as a number. libyaml's, if it is there. No anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write what occurs twice twice: a config with anchors is not read again."""
+        return True
 
 
 def represent_text(dumper: Dumper, text: str) -> yaml.ScalarNode:
@@ -52,43 +61,83 @@ class Recorder:
 
     def __init__(self, folder: Path, config: Mapping[str, Any], facts: Mapping[str, Any], step: int = -1):
         """Write the config and open the rows."""
-        self.folder, self.facts = Path(folder), dict(facts)
-        rows = lines_until(self.folder / METRICS_FILE, step)
-        samples = lines_until(self.folder / SAMPLES_FILE, step)
+        self.folder, self.facts, self.identity = Path(folder), dict(facts), identity(config)
+        rows = beginning(self.folder / METRICS_FILE, step)
+        samples = beginning(self.folder / SAMPLES_FILE, step)
         self.code = provenance.trained_by(self.folder, step, provenance.code())
-        (self.folder / SAMPLES_FILE).unlink(missing_ok=True)
+        remove_drafts(self.folder)
         (self.folder / SUMMARY_FILE).unlink(missing_ok=True)
-        replace(self.folder / CONFIG_FILE, to_yaml(config))
-        replace(self.folder / provenance.CODE_FILE, "".join(dumps(entry) + "\n" for entry in self.code))
-        replace(self.folder / METRICS_FILE, "".join(rows))
-        if samples:
-            replace(self.folder / SAMPLES_FILE, "".join(samples))
-        self.earlier_rows = [json.loads(line) for line in rows]
-        self._rows = (self.folder / METRICS_FILE).open("a", encoding="utf-8")
+        self.config = sealed_yaml(to_yaml({"format": FORMAT, **config}))
+        rewrite(self.folder / CONFIG_FILE, self.config)
+        rewrite(self.folder / provenance.CODE_FILE, "".join(dumps(entry) + "\n" for entry in self.code).encode())
+        self._unsynced = [self.folder / CONFIG_FILE, self.folder / provenance.CODE_FILE]
+        self.metrics = Rows(self.folder / METRICS_FILE, rows)
+        self.samples = Rows(self.folder / SAMPLES_FILE, samples, always=False)
+        self.earlier_rows = [json.loads(line) for line in rows.splitlines()]
 
     def write_row(self, step: int, metrics: Mapping[str, int | float]) -> None:
         """Append the metrics after ``step`` updates. A float is written as its ``repr``: equal text is equal bits."""
-        self._rows.write(dumps({"step": step, **metrics}) + "\n")
-        self._rows.flush()
+        self.metrics.append(dumps({"step": step, **metrics}) + "\n")
 
     def write_samples(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append completions as text, each with its step."""
-        with (self.folder / SAMPLES_FILE).open("a", encoding="utf-8") as file:
-            file.writelines(dumps(row) + "\n" for row in rows)
+        self.samples.append("".join(dumps(row) + "\n" for row in rows))
+
+    def sync(self) -> None:
+        """Wait until the disk has what a checkpoint relies on."""
+        for path in self._unsynced:
+            sync(path)
+        self._unsynced = []
+        self.metrics.sync()
+        self.samples.sync()
+
+    def extents(self) -> dict[str, Extent]:
+        """How much the files of rows hold by now, with checksums."""
+        return {rows.path.name: rows.extent for rows in (self.metrics, self.samples)}
 
     def finish(self, status: str, reason: str | None = None, **summary: Any) -> None:
-        """Write the summary, whole or not at all, and close the rows."""
-        self._rows.close()
+        """Write the summary, whole or not at all, with what the other files hold."""
+        files = self.extents() | {CONFIG_FILE: {"bytes": len(self.config), "digest": digest(self.config)}}
         facts = {"status": status, "reason": reason, **self.facts, **summary, "versions": versions(), "code": self.code}
-        replace(self.folder / SUMMARY_FILE, dumps(facts, indent=2) + "\n")
+        facts |= {"format": FORMAT, "identity": self.identity, "files": files}
+        replace(self.folder / SUMMARY_FILE, sealed_json(dumps(facts, indent=2) + "\n"))
 
 
-def lines_until(path: Path, step: int) -> list[str]:
+def saved_config(path: Path) -> dict[str, Any]:
+    """Read a config.yaml as plain values, its format left out; ConfigError if there is none, or none that is whole."""
+    try:
+        values = read_yaml(path)
+    except RunFailed as error:
+        raise ConfigError([str(error)]) from None
+    if values is None:
+        raise ConfigError([f"{path.parent} is not the folder of a run: it has no {path.name}"])
+    return values
+
+
+def rewrite(path: Path, wanted: bytes) -> None:
+    """Make a file hold this; one that does is left alone."""
+    if content(path) != wanted:
+        replace_unsynced(path, wanted)
+
+
+def beginning(path: Path, step: int) -> bytes:
     """Return the lines of a file up to those of ``step``, as they stand there; none if there is no file."""
-    if step < 0 or not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+    kept = b""
+    for line in (content(path) or b"").splitlines(keepends=True) if step >= 0 else ():
+        number = step_in(line)
+        if number is None or number > step:
+            break
+        kept += line
+    return kept
+
+
+def step_in(line: bytes) -> int | None:
+    """Return the step of a line; None for one that is cut or damaged."""
+    try:
+        number = json.loads(line)["step"] if line.endswith(b"\n") else None
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return None
+    return number if type(number) is int else None
 
 
 def score(rows: Sequence[Mapping[str, Any]], metric: str, share: float) -> float | None:
@@ -111,13 +160,6 @@ def collapsed(final: float | None, floor: float) -> bool | None:
 def dumps(value: Any, indent: int | None = None) -> str:
     """JSON that every reader accepts: numbers that are not finite become null."""
     return json.dumps(finite_or_null(value), indent=indent, allow_nan=False, ensure_ascii=False)
-
-
-def replace(path: Path, text: str) -> None:
-    """Write a file so that a reader, or whoever comes after a kill, finds the old text or the new one, no half."""
-    unfinished = path.with_name(path.name + ".tmp")
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, path)
 
 
 def versions() -> dict[str, str]:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
 from rlexp.core.errors import ConfigError, problem_lines
+from rlexp.core.exits import RunFailed
 from rlexp.core.registry import bind_choice, schema
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop.rewards import score_with
@@ -21,7 +21,8 @@ from rlexp.models import MODELS
 from rlexp.models.layers import Init
 from rlexp.models.policy import Policy
 from rlexp.record import checkpoint
-from rlexp.record.files import CONFIG_FILE
+from rlexp.record.disk.identity import foreign
+from rlexp.record.files import CONFIG_FILE, saved_config
 from rlexp.tasks import TASKS, Task
 
 
@@ -92,22 +93,24 @@ class TrainedPolicy:
 def load_policy(folder: str | Path) -> TrainedPolicy:
     """Load the last policy of the run in a folder; ConfigError, one line, if it holds none."""
     folder = Path(folder)
-    settings, saved = read_settings(folder), checkpoint.load(folder)
+    values = saved_config(folder / CONFIG_FILE)
+    settings = checked(values, folder)
+    try:
+        saved = checkpoint.load(folder)
+    except RunFailed as error:
+        raise ConfigError([str(error)]) from None
     if saved is None:
         raise ConfigError([f"{folder}: has no {checkpoint.LATEST} that can be read"])
+    if other := foreign(saved.get("identity"), values):
+        raise ConfigError([f"{folder}: {checkpoint.LATEST} {other}"])
     task = bind_choice(TASKS, settings.task)()
     network = bind_choice(MODELS, settings.model)(Init([settings.seed]), task).requires_grad_(False)
     checkpoint.load_parameters(network, 0, saved["networks"]["policy"]["parameters"], str(folder))
     return TrainedPolicy(network, task, saved["step"], settings.seed, settings.temperature)
 
 
-def read_settings(folder: Path) -> PolicySettings:
-    """Read task and model of a run; ConfigError if there is none, or one of another version."""
-    try:
-        values = yaml.safe_load((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError([f"{folder}: is not the folder of a run, its {CONFIG_FILE} cannot be read"]) from error
-    values = values if isinstance(values, Mapping) else {}
+def checked(values: Mapping[str, Any], folder: Path) -> PolicySettings:
+    """Return task and model of a config; ConfigError if it is one of another version."""
     try:
         return PolicySettings.model_validate(values)
     except ValidationError as error:

@@ -1,6 +1,7 @@
-"""Which code trains a run: version and hash of its files and, in a git checkout, commit and what differs from it.
+"""What trains a run: version and hash of its files, commit and what differs from it, and what else fixes its bits.
 
-    {"version": "0.1.0", "files": "8b1f0c2d9e4a7f36", "commit": "…", "dirty": true, "diff": "…"}
+    {"version": "0.1.0", "files": "8b1f0c2d9e4a7f36", "commit": "…", "dirty": true, "diff": "…",
+     "torch": "2.13.0", "cpu": "…", "vectors": "AVX2", "MKL_CBWR": "AUTO,STRICT", "ATEN_CPU_CAPABILITY": null}
 
 ``files`` says whether two runs had the same code, wherever it was installed: it is a hash of all Python files of the
 package. ``commit``, ``dirty`` and ``diff`` are null where the package is no part of a git checkout. YAML files count as
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
@@ -19,11 +21,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rlexp import __version__
+import torch
+
+from rlexp import MKL_MODE, __version__
 
 CODE_FILE = "code.jsonl"
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ("rlexp", "hydra_plugins/rlexp_launcher", "conf")  # below ROOT; an installed one has conf in rlexp
+BITS_DEPEND_ON = ("files", "torch", "cpu", "vectors", "MKL_CBWR", "ATEN_CPU_CAPABILITY")
+SETTINGS = {"MKL_CBWR": MKL_MODE, "ATEN_CPU_CAPABILITY": None}  # and what they are unless someone sets them
 LONGEST_DIFF = 20_000  # characters
 SECONDS_FOR_GIT = 10.0
 OF_ANOTHER_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"}
@@ -34,7 +40,34 @@ Code = dict[str, Any]
 @cache
 def code() -> Code:
     """Return what is known of the code of this process, as it was when this was first asked."""
-    return {"version": __version__, "files": files_hash(ROOT), **checkout(ROOT)}
+    return {"version": __version__, "files": files_hash(ROOT), **checkout(ROOT), **machine()}
+
+
+def machine() -> Code:
+    """Return what of this machine and its settings the bits of a run depend on."""
+    vectors = torch.backends.cpu.get_cpu_capability()
+    return {"torch": str(torch.__version__), "cpu": cpu(), "vectors": vectors} | {
+        key: os.environ.get(key) for key in SETTINGS
+    }
+
+
+def cpu() -> str:
+    """Return the model of the processor, as the system calls it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def setting_notes() -> list[str]:
+    """Say which settings of this process give runs other bits than they have without them."""
+    return [
+        f"{key}={os.environ[key]} is set: the bits of a run are others than without it"
+        for key, usual in SETTINGS.items()
+        if os.environ.get(key) not in (None, usual)
+    ]
 
 
 def files_hash(root: Path) -> str:
@@ -95,8 +128,22 @@ def trained_by(folder: Path, step: int, now: Code) -> list[Code]:
     That of a step whose rows are trained anew is forgotten; code that was there already is not listed twice.
     """
     earlier = [entry for entry in history(folder) if entry["step"] < step]
-    same = earlier and earlier[-1]["files"] == now["files"]
+    same = earlier and not changes(earlier[-1], now)
     return earlier if same else [*earlier, {"step": max(step, 0), **now}]
+
+
+def changes(before: Code, now: Code) -> list[str]:
+    """Name what the bits of a run depend on and was otherwise; what was not written down then was the same."""
+    pairs = {key: (before.get(key, now.get(key)), now.get(key)) for key in BITS_DEPEND_ON}
+    return [f"{key} {there} before and {here} now" for key, (there, here) in pairs.items() if there != here]
+
+
+def change_note(code: Sequence[Code], step: int) -> str:
+    """Say that a run that goes on after ``step`` is half from other code or another machine; "" if it is not."""
+    if len(code) < 2 or code[-1]["step"] != step:
+        return ""
+    differing = "; ".join(changes(code[-2], code[-1]))
+    return f"goes on after step {step} on other code or another machine ({differing}): its bits may be those of neither"
 
 
 def history(folder: Path) -> list[Code]:

@@ -21,9 +21,9 @@ from rlexp.loop.step import train_step
 from rlexp.record import checkpoint
 from rlexp.record.disk.lock import LOCK_FILE, locked
 from rlexp.record.disk.troubles import unwritable
-from rlexp.record.files import SAMPLES_FILE
+from rlexp.record.files import METRICS_FILE, SAMPLES_FILE
 from rlexp.record.progress import Progress
-from rlexp.record.resume import outcome, restarts
+from rlexp.record.resume import last_good_state, outcome, promote, restarts
 from rlexp.record.samples import moments, samples
 from rlexp.sweep.build import build, variant_key
 from rlexp.sweep.interrupt import Clock, Interrupt
@@ -55,6 +55,8 @@ def train_jobs(jobs: Sequence[Job], title: str = "rlexp", open_progress: OpenPro
     with ExitStack() as locks:
         results = {place: locked_outcome(job, locks) for place, job in enumerate(jobs)}
         saved = {place: checkpoint_of(jobs[place]) for place, result in results.items() if result is None}
+        results |= {place: state for place, state in saved.items() if isinstance(state, Exception)}
+        saved = {place: state for place, state in saved.items() if results[place] is None}
         for step in sorted({state["step"] for state in saved.values()}):
             places = [place for place, state in saved.items() if state["step"] == step]
             batch, states = [jobs[place] for place in places], [saved[place] for place in places]
@@ -89,10 +91,19 @@ def train_fitting(jobs: Sequence[Job], saved: Sequence[Saved], title: str, open_
     return [*train_jobs(jobs[:middle], title, open_progress), *train_jobs(jobs[middle:], title, open_progress)]
 
 
-def checkpoint_of(job: Job) -> dict[str, Any]:
-    """Return the saved state of a job, or that of a fresh one (step −1: nothing, not even evaluated)."""
-    saved = None if restarts(job.folder) else checkpoint.load(job.folder)
-    return saved or {"step": -1, **dict.fromkeys(COUNTED, 0)}
+def checkpoint_of(job: Job) -> dict[str, Any] | Exception:
+    """Return the saved state of a job, that of a fresh one (step −1: nothing, not even evaluated), or an error."""
+    fresh = {"step": -1, **dict.fromkeys(COUNTED, 0)}
+    try:
+        if restarts(job.folder):
+            return fresh
+        saved, said = last_good_state(job.config.model_dump(mode="json"), job.folder)
+        for line in said:
+            LOG.warning(line, extra={"job": job.name})
+        promote(job.folder, saved["step"] if saved else -1)
+    except Exception as error:
+        return error
+    return saved or fresh
 
 
 def train_batch(jobs: Sequence[Job], saved: Sequence[Saved], open_progress: Callable) -> Results:
@@ -100,12 +111,32 @@ def train_batch(jobs: Sequence[Job], saved: Sequence[Saved], open_progress: Call
     torch.set_num_threads(1)  # until the steps choose; one run, or the start of one, has other bits with several
     keys = [variant_key(job.config) for job in jobs]
     order = sorted(range(len(jobs)), key=lambda i: (keys.index(keys[i]), i))
-    runs = [Run.open(jobs[i], saved[i]["step"]) for i in order]
+    opened = {i: opened_run(jobs[i], saved[i]["step"]) for i in order}
+    results: dict[int, float | Exception] = {i: run for i, run in opened.items() if isinstance(run, Exception)}
+    order = [i for i in order if i not in results]
+    if order:
+        trained = train_runs([opened[i] for i in order], [saved[i] for i in order], open_progress)
+        results |= dict(zip(order, trained, strict=True))
+    return [results[i] for i in range(len(jobs))]
+
+
+def opened_run(job: Job, step: int) -> Run | Exception:
+    """Open the files of a run; return why that cannot be done."""
+    try:
+        return Run.open(job, step)
+    except OSError as error:
+        return unwritable(error, job.folder / METRICS_FILE)
+    except Exception as error:
+        return error
+
+
+def train_runs(runs: Sequence[Run], saved: Sequence[Mapping[str, Any]], open_progress: Callable) -> Results:
+    """Train runs, in the order of their variants, from their saved states; return for each its score or its error."""
     try:
         state = build([run.job.config for run in runs])
-        counts = {name: torch.tensor([saved[i].get(name, 0) for i in order]) for name in COUNTED}
+        counts = {name: torch.tensor([each.get(name, 0) for each in saved]) for name in COUNTED}
         if saved[0]["step"] >= 0:
-            checkpoint.restore(state, [saved[i] for i in order])
+            fail_those_with(checkpoint.restore(state, saved), runs)
         else:
             start(state, runs)
             counts |= fill(state)
@@ -113,8 +144,14 @@ def train_batch(jobs: Sequence[Job], saved: Sequence[Saved], open_progress: Call
     except BaseException as error:
         close(runs, error)
         raise
-    results = dict(zip(order, (run.result for run in runs), strict=True))
-    return [results[i] for i in range(len(jobs))]
+    return [run.result for run in runs]
+
+
+def fail_those_with(problems: Sequence[str], runs: Sequence[Run]) -> None:
+    """End the runs that have a problem, and only these."""
+    for run, problem in zip(runs, problems, strict=True):
+        if problem:
+            run.fail(RunFailed(problem))
 
 
 def start(state: TrainState, runs: Sequence[Run]) -> None:
@@ -122,9 +159,7 @@ def start(state: TrainState, runs: Sequence[Run]) -> None:
     problems = apply_starts(state, [run.job.config for run in runs], runs[0].job.starts)
     if state.judging is not None:
         problems = [first or second for first, second in zip(problems, train_judges(state), strict=True)]
-    for run, problem in zip(runs, problems, strict=True):
-        if problem:
-            run.fail(RunFailed(problem))
+    fail_those_with(problems, runs)
 
 
 def close(runs: Sequence[Run], error: BaseException) -> None:
@@ -185,12 +220,14 @@ def write_samples(state: TrainState, runs: Sequence[Run], step: int) -> None:
 
 
 def save(state: TrainState, runs: Sequence[Run], step: int, counts: Row) -> None:
-    """Write a checkpoint for every run that is alive."""
-    for replica, run in enumerate(runs):
-        if run.alive:
-            sampled = {name: int(count[replica]) for name, count in counts.items()}
-            with run.writing(checkpoint.LATEST):
-                checkpoint.save(state, replica, run.job.folder, step, sampled)
+    """Write a checkpoint for every run that is alive; one that cannot be written ends its run."""
+    alive = [(replica, run) for replica, run in enumerate(runs) if run.alive]
+    sampled = [{name: int(count[replica]) for name, count in counts.items()} for replica, _ in alive]
+    states = (checkpoint.content(state, replica, step, each) for (replica, _), each in zip(alive, sampled, strict=True))
+    recorders = [run.recorder for _, run in alive]
+    for (_, run), error in zip(alive, checkpoint.save(zip(recorders, states, strict=True)), strict=True):
+        if error is not None:
+            run.fail(unwritable(error, run.job.folder / checkpoint.LATEST))
 
 
 def record(state: TrainState, runs: Sequence[Run], step: int, row: Row, counts: Row, clock: Clock) -> None:

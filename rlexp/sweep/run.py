@@ -14,6 +14,7 @@ from rlexp.record.disk.troubles import unwritable
 from rlexp.record.files import METRICS_FILE, SUMMARY_FILE, Recorder, collapsed, score
 from rlexp.record.gradient import gradient_curves
 from rlexp.record.loggers import LOGGERS
+from rlexp.record.provenance import change_note
 from rlexp.sweep.job import Job
 
 LOG = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ class Run:
         run = cls(job, recorder, bind_choice(LOGGERS, job.config.logger)(job))
         for row in recorder.earlier_rows:
             run.log(row.pop("step"), {key: math.nan if value is None else value for key, value in row.items()})
+        if note := change_note(recorder.code, step):
+            LOG.warning("%s %s", job.name, note, extra={"job": job.name})
         run.tell("starts" if step < 0 else f"goes on after step {step}", f"{job.config.steps} steps in {job.folder}")
         return run
 

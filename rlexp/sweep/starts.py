@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from itertools import groupby
@@ -15,14 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from rlexp.config.schema import Config
+from rlexp.core.exits import RunFailed
 from rlexp.core.registry import bind_choice, call_with, requested_names
 from rlexp.loop.start import STARTS
 from rlexp.loop.state import TrainState
 from rlexp.models import MODELS
 from rlexp.models.layers import Init
+from rlexp.record.disk.durable import Damaged, Unreadable, replace
+from rlexp.record.disk.seals import packed, read_state
 from rlexp.record.teachers import load_policy
 from rlexp.tasks import TASKS
 
+LOG = logging.getLogger(__name__)
 DEPENDS_ON = ("start", "task", "model", "matmul_precision", "seed")
 PACKAGE = Path(__file__).parents[1]
 Weights = dict[str, Tensor]
@@ -36,28 +39,46 @@ def apply_starts(state: TrainState, configs: Sequence[Config], folder: Path | No
     """
     halves = {replica: half_way(config) for replica, config in enumerate(configs) if begins(config) == "halfway"}
     weights, problems = trained_starts([*configs, *halves.values()], folder)
+    unread: dict[int, str] = {}
     networks = [state.networks[name].module for name in ("policy", "critic") if name in state.networks]
     for replica, config in enumerate(configs):
         key = start_key(config)
         for network in networks if key in weights else ():
             put(network, replica, weights[key])
-        begin_reference(state.reference, replica, halves.get(replica, config), weights)
+        try:
+            begin_reference(state.reference, replica, halves.get(replica, config), weights)
+        except RunFailed as error:
+            unread[replica] = str(error)
     found = [[start_key(config), *([start_key(halves[i])] if i in halves else [])] for i, config in enumerate(configs)]
-    return [next((problems[key] for key in keys if problems.get(key)), "") for keys in found]
+    of_starts = [next((problems[key] for key in keys if problems.get(key)), "") for keys in found]
+    return [problem or unread.get(replica, "") for replica, problem in enumerate(of_starts)]
 
 
 def trained_starts(configs: Sequence[Config], folder: Path | None) -> tuple[dict[str, Weights], dict[str, str]]:
     """Read or train the starts of configs; return the weights of each by its key, and what went wrong."""
     wanted = {start_key(config): config for config in configs if is_trained(config)}
-    weights = {key: loaded for key in wanted if (loaded := load(folder, key))}
-    problems = {}
-    missing = sorted((key for key in wanted if key not in weights), key=lambda key: start_settings(wanted[key]))
+    weights, problems = read_starts(folder, wanted)
+    missing = sorted(wanted.keys() - weights.keys() - problems.keys(), key=lambda key: start_settings(wanted[key]))
     for _, group in groupby(missing, key=lambda key: start_settings(wanted[key])):
         group = list(group)
         for key, trained, problem in zip(group, *train_starts([wanted[key] for key in group]), strict=True):
             weights[key], problems[key] = trained, problem
             if not problem:
                 save(folder, key, trained)
+    return weights, problems
+
+
+def read_starts(folder: Path | None, keys: Iterable[str]) -> tuple[dict[str, Weights], dict[str, str]]:
+    """Return the weights of the starts that are there, by their keys, and what is wrong with those that are unread."""
+    weights, problems = {}, {}
+    for key in keys:
+        try:
+            found = load(folder, key)
+        except Unreadable as error:
+            problems[key] = str(error)
+            continue
+        if found is not None:
+            weights[key] = found
     return weights, problems
 
 
@@ -83,7 +104,7 @@ def begin_reference(reference: nn.Module, replica: int, config: Config, weights:
 def put(network: nn.Module, replica: int, weights: Weights) -> None:
     """Give a replica of a network the weights of a start; a critic keeps its head, which has another shape."""
     for name, parameter in network.named_parameters():
-        if parameter.shape[1:] == weights[name].shape:
+        if parameter.shape[1:] == weights[name].shape:  # nothing is broadcast
             parameter[replica] = weights[name]
 
 
@@ -129,15 +150,22 @@ def save(folder: Path | None, key: str, weights: Weights) -> None:
     """Write a start; others who write the same one at the same time write the same bits."""
     if folder is None:
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=".tmp", delete=False) as draft:
-        torch.save(weights, draft)
-    os.replace(draft.name, folder / f"{key}.pt")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace(folder / f"{key}.pt", packed({"start": key, "weights": weights}))
+    except OSError as error:
+        LOG.warning("%s: the start is not kept, other runs make it again (%s)", folder, error.strerror or error)
 
 
 def load(folder: Path | None, key: str) -> Weights | None:
-    """Read a start; None if there is none that is whole."""
+    """Read a start; None if there is none that is whole and this one: it is then made again. Unreadable."""
+    path = (folder or Path()) / f"{key}.pt"
     try:
-        return torch.load(folder / f"{key}.pt", weights_only=True) if folder else None
-    except Exception:  # a damaged file makes the unpickler raise anything, a KeyError for one
+        saved = read_state(path) if folder else None
+    except Damaged as error:
+        LOG.warning("%s: the start is made again", error)
         return None
+    if saved is not None and saved.get("start") != key:
+        LOG.warning("%s is another start than its name says: the start is made again", path)
+        return None
+    return saved and saved["weights"]

@@ -52,7 +52,10 @@ MISTAKES = [
         ["hydra.sweep.dir=x"],
         "hydra.sweep.dir=x: is the folder of a sweep (-m), and this is a single run; write hydra.run.dir=x",
     ),
-    (["--config-name", "typo"], "typo: no such config file"),
+    (
+        ["--config-name", "typo"],
+        "--config-name: no other config is read; rlexp --from <folder> repeats the run of a folder",
+    ),
     (["hydra/launcher=typo"], "hydra/launcher=typo: no such choice; there are basic, fused, processes, ray, slurm"),
     (["-m", "nrm=local"], "nrm=local: no such key; did you mean norm?"),
     (["-m", "seed=range(1,0)"], "seed=range(1,0): a sweep over nothing"),
@@ -124,7 +127,7 @@ def test_a_run_is_never_overwritten(command, tmp_path, arguments):
     (tmp_path / "old" / "metrics.jsonl").write_text("{}\n")
     result = command(*arguments, "seed=0")
     assert result.code == 2
-    assert "old holds a run with another config" in result.err
+    assert "old holds a run whose config.yaml is gone or damaged" in result.err
     assert (tmp_path / "old" / "metrics.jsonl").read_text() == "{}\n"
 
 

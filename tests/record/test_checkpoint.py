@@ -12,10 +12,10 @@ from toy_state import make_state, variant
 from rlexp.axes import norm
 from rlexp.config.compose import compose
 from rlexp.core import memory
-from rlexp.core.exits import RunFailed
 from rlexp.core.registry import bind_choice
 from rlexp.loop.step import train_step
 from rlexp.record import checkpoint
+from rlexp.record.disk.seals import packed
 
 SEEDS = [0, 1, 2]
 RUNNING = compose("norm=running").norm
@@ -43,7 +43,7 @@ def saved(state, folder, after):
     for replica in range(len(state.seeds)):
         place = folder / str(state.seeds[replica])
         place.mkdir(parents=True)
-        checkpoint.save(state, replica, place, after, {"tokens": 0, "completions": 0})
+        checkpoint.put(place, packed(checkpoint.content(state, replica, after, {"tokens": 0, "completions": 0})))
 
 
 def elsewhere(state):
@@ -64,7 +64,8 @@ def test_a_state_of_any_numbers_becomes_the_one_that_was_saved(tmp_path, chosen)
     saved(whole, tmp_path, after=2)
     expected = trained(whole, [3, 4])
     other = elsewhere(runs(chosen))
-    checkpoint.restore(other, [checkpoint.load(tmp_path / str(seed)) for seed in chosen])
+    problems = checkpoint.restore(other, [checkpoint.load(tmp_path / str(seed)) for seed in chosen])
+    assert problems == [""] * len(chosen)
     for name, values in trained(other, [3, 4]).items():
         same(values, expected[name][:, chosen])
 
@@ -104,8 +105,20 @@ def test_a_checkpoint_of_other_names_or_shapes_is_refused_with_the_difference(tm
     }
     for text, other in changed.items():
         networks = written["networks"] | {"policy": written["networks"]["policy"] | {"parameters": other}}
-        with pytest.raises(RunFailed) as failure:
-            checkpoint.restore(runs([0]), [written | {"networks": networks}])
-        assert str(failure.value) == text
-    with pytest.raises(RunFailed, match="checkpoint lacks the networks policy, reference"):
-        checkpoint.restore(runs([0]), [{key: value for key, value in written.items() if key != "networks"}])
+        assert checkpoint.restore(runs([0]), [written | {"networks": networks}]) == [text]
+    (lacking,) = checkpoint.restore(runs([0]), [{key: value for key, value in written.items() if key != "networks"}])
+    assert lacking == "checkpoint lacks the networks policy, reference"
+
+
+def test_what_would_be_broadcast_or_cast_is_refused_and_harms_no_neighbour(tmp_path):
+    whole = runs()
+    trained(whole, [1, 2])
+    saved(whole, tmp_path, after=2)
+    states = [checkpoint.load(tmp_path / str(seed)) for seed in SEEDS]
+    moments = states[2]["memory"]["reward_moments"]
+    for other, text in ((moments[:1], "is [1] there and"), (moments.double(), "is torch.float64 there and")):
+        state, remembered = runs(), states[2]["memory"] | {"reward_moments": other}
+        problems = checkpoint.restore(state, [*states[:2], states[2] | {"memory": remembered}])
+        assert problems[:2] == ["", ""] and problems[2].startswith(f"checkpoint: memory: reward_moments {text}")
+        for ours, theirs in zip(state.policy.parameters(), whole.policy.parameters(), strict=True):
+            same(ours[:2], theirs[:2])

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
+from rlexp.record.disk.identity import identity
 from rlexp.record.files import Recorder, collapsed, score
 from rlexp.record.provenance import code
 
@@ -45,7 +46,7 @@ def test_rows_are_in_the_file_before_the_run_ends(recorder, tmp_path):
 
 @pytest.mark.parametrize("read", [yaml.safe_load, lambda text: OmegaConf.to_container(OmegaConf.create(text))])
 def test_the_config_reads_back(recorder, tmp_path, read):
-    assert read((tmp_path / "config.yaml").read_text()) == CONFIG
+    assert read((tmp_path / "config.yaml").read_text()) == {"format": 2} | CONFIG
 
 
 def test_the_summary_has_the_facts_and_the_versions(recorder, tmp_path):
@@ -53,6 +54,8 @@ def test_the_summary_has_the_facts_and_the_versions(recorder, tmp_path):
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert set(summary.pop("versions")) == {"rlexp", "torch", "python"}
     assert summary.pop("code") == [{"step": 0, **code()}]
+    assert summary.pop("format") == 2 and summary.pop("identity") == identity(CONFIG) and summary.pop("checksum")
+    assert set(summary.pop("files")) == {"metrics.jsonl", "samples.jsonl", "config.yaml"}
     ending = {"status": "completed", "reason": None, "score": 0.5, "collapsed": False, "final": {"reward/mean": None}}
     assert summary == FACTS | ending
 

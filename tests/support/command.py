@@ -27,7 +27,8 @@ def command(tmp_path, monkeypatch, capsys):
     handlers, level = root.handlers[:], root.level
 
     def run(*arguments: str) -> Result:
-        monkeypatch.setattr(sys, "argv", ["rlexp", "--config-dir", str(CONF), *arguments])
+        choices = [] if any(each.startswith("--from") for each in arguments) else ["--config-dir", str(CONF)]
+        monkeypatch.setattr(sys, "argv", ["rlexp", *choices, *arguments])
         try:
             train.main()
             code = 0

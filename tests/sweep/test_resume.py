@@ -109,8 +109,9 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, stop_at, ca
     for damaged in (content[:1000], b"", b"\x80\x02}q\x00h\x07." + bytes(1000)):
         latest.write_bytes(damaged)
         assert checkpoint.load(part.folder)["step"] == 3
-        assert caplog.messages[-1] == f"{latest} is damaged: the run goes on from before it"
+        assert caplog.messages[-1] == f"{latest} is damaged: the one before it is taken"
     train_jobs([part])
+    assert f"{latest} is damaged: the run goes on after step 3" in caplog.messages
     assert rows(part.folder) == rows(whole.folder)
 
 

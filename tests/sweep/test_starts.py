@@ -120,7 +120,19 @@ def test_a_damaged_file_is_made_again(tmp_path, trained, damage):
         file.write_bytes(left)
         assert same(weights_of(begun([config("sft")], tmp_path)), weights_of(whole))
     assert len(trained) == 3
-    assert torch.load(file, weights_only=True).keys() == dict(whole.policy.named_parameters()).keys()
+    assert torch.load(file, weights_only=True)["weights"].keys() == dict(whole.policy.named_parameters()).keys()
+
+
+def test_a_flipped_bit_and_the_start_of_another_seed_are_made_again(tmp_path, trained, caplog):
+    one, other = (begun([config("sft", seed=seed)], tmp_path / str(seed)) for seed in (0, 1))
+    (file,), (theirs,) = ((tmp_path / name).iterdir() for name in "01")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    for left, text in ((bytes(content), "is damaged"), (theirs.read_bytes(), "is another start than its name says")):
+        file.write_bytes(left)
+        assert same(weights_of(begun([config("sft")], tmp_path / "0")), weights_of(one))
+        assert caplog.messages[-1] == f"{file} {text}: the start is made again"
+    assert len(trained) == 4 and not same(weights_of(one), weights_of(other))
 
 
 def jobs(folder, *overrides, starts=None):

@@ -1,0 +1,101 @@
+"""`rlexp --from <folder>`: train the run of a folder again, from its config.yaml alone.
+
+The file is read as plain YAML: no node of Hydra, no resolver, no `_target_`, no environment, so that one that somebody
+else has written can do no more than a run can. Where the new run goes and whether it goes on there is checked as ever.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlexp.config.conf_folder import CONF
+from rlexp.config.schema import Config, read
+from rlexp.core.errors import ConfigError
+from rlexp.core.exits import RunFailed, describe_error
+from rlexp.launch.checks import check_single
+from rlexp.launch.logs import logging_to
+from rlexp.launch.paths import relative
+from rlexp.record.disk.seals import read_json
+from rlexp.record.files import CONFIG_FILE, SUMMARY_FILE, saved_config
+from rlexp.record.naming import folder_name
+from rlexp.sweep.job import Job, LogSettings
+
+OPTION = "--from"
+KEYS = ("hydra.run.dir", "resume", "threads", "checkpoint_every")  # none changes what the run computes
+HOW = f"write {OPTION} <folder of a run>, and where wanted hydra.run.dir=<folder>, resume=…, threads=…"
+
+
+def repeat(arguments: Sequence[str]) -> None:
+    """Train a run again and print its score and folder; ConfigError before anything is written, RunFailed after."""
+    source, changes = parse(arguments)
+    place = changes.pop("hydra.run.dir", None)
+    config = read(saved_config(source / CONFIG_FILE) | {key: yaml.safe_load(text) for key, text in changes.items()})
+    folder = Path(os.path.abspath(place or new_folder(source)))
+    check_single(config, folder)
+    score = train_single(job_of(config, folder, source))
+    print(f"{config.score.metric} {score:.3f}")
+    print(relative(folder))
+
+
+def parse(arguments: Sequence[str]) -> tuple[Path, dict[str, str]]:
+    """Return the folder and the changes; ConfigError for what has no place beside them."""
+    words = [word for argument in arguments for word in split_option(argument)]
+    place = words.index(OPTION)
+    source, others = words[place + 1 : place + 2], words[:place] + words[place + 2 :]
+    if not source or source[0].startswith("-") or not source[0]:
+        raise ConfigError([f"{OPTION}: names no folder; {HOW}"])
+    changes = dict(word.partition("=")[::2] for word in others)
+    if refused := [word for word in others if "=" not in word or word.partition("=")[0] not in KEYS]:
+        raise ConfigError([f"{refused[0]}: {OPTION} repeats a run as it was; {HOW}"])
+    return Path(source[0]), changes
+
+
+def split_option(argument: str) -> list[str]:
+    """`--from=x` → `--from`, `x`."""
+    return list(argument.split("=", 1)) if argument.startswith(f"{OPTION}=") else [argument]
+
+
+def new_folder(source: Path) -> Path:
+    """Return a folder that is new, as that of a single run is."""
+    return Path("runs", f"{datetime.now():%Y-%m-%d_%H-%M-%S.%f}", folder_name(source.resolve().name))
+
+
+def job_of(config: Config, folder: Path, source: Path) -> Job:
+    """Return the job; it has the name of the variant that it repeats, and logs as a single run does."""
+    try:
+        variant = (read_json(source / SUMMARY_FILE) or {}).get("variant")
+    except RunFailed:
+        variant = None
+    return Job(
+        config, folder, folder.name, variant if isinstance(variant, str) else "default", logs=log_settings(folder)
+    )
+
+
+def log_settings(folder: Path) -> LogSettings:
+    """Return the log of a single run: train.log in its folder, warnings on stderr."""
+    settings: dict[str, Any] = yaml.safe_load((CONF / "hydra/job_logging/rlexp.yaml").read_text(encoding="utf-8"))
+    settings["handlers"]["file"]["filename"] = str(folder / "train.log")
+    return LogSettings(settings)
+
+
+def train_single(job: Job) -> float:
+    """Train one run by itself; return its score. RunFailed, or KeyboardInterrupt with how to go on."""
+    from rlexp.sweep.engine import train_jobs
+
+    job.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with logging_to([job]):
+            (result,) = train_jobs([job], job.name)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"hydra.run.dir={relative(job.folder)}") from None
+    except Exception as error:
+        result = error
+    if isinstance(result, Exception):
+        raise RunFailed(f"{describe_error(result)} (see {relative(job.folder)})") from result
+    return result

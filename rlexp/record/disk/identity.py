@@ -1,0 +1,53 @@
+"""Whose a file is: a hash of the config as far as results depend on it, the seed, the format, the code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlexp import __version__
+from rlexp.record import provenance
+from rlexp.record.disk.durable import digest
+from rlexp.record.disk.seals import FORMAT
+from rlexp.record.naming import WITHOUT_EFFECT
+
+Identity = dict[str, Any]
+
+
+def identity(config: Mapping[str, Any]) -> Identity:
+    """Return what a file says of the run that it is of; ``config`` is of plain values."""
+    whose = {"format": FORMAT, "config": config_hash(config), "seed": config.get("seed")}
+    return whose | {"version": __version__, "files": provenance.code()["files"]}
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """Return a hash of the part of a config that results depend on; a key that is null counts as one that is absent."""
+    known = {key: value for key, value in leaves(with_effect(config)) if value is not None}
+    return digest(json.dumps(known, sort_keys=True).encode())
+
+
+def with_effect(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a config that results depend on."""
+    return {key: value for key, value in config.items() if key not in WITHOUT_EFFECT | {"study", "format"}}
+
+
+def leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """`{"a": {"b": 1}}` → `("a.b", 1)`."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def foreign(theirs: Mapping[str, Any] | None, config: Mapping[str, Any]) -> str | None:
+    """Say that a file is of another run than that of a config, if so. None, too, for one that does not say."""
+    if not theirs:
+        return None
+    if theirs.get("format") != FORMAT:
+        release = f"rlexp {theirs.get('version')} wrote it, and reads it"
+        return f"has format {theirs.get('format')!r}, which rlexp {__version__} does not know: {release}"
+    if theirs.get("config") != config_hash(config):
+        return f"is of a run with another config (its seed is {theirs.get('seed')}): move it away"
+    return None
