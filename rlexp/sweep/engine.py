@@ -204,6 +204,13 @@ def train(state: TrainState, runs: Sequence[Run], done: int, counts: Row, open_p
                 break
             if stopping and step < config.steps:
                 raise KeyboardInterrupt
+    complete(runs)
+    if interrupt.requested:  # in the last step: nothing else is to begin
+        raise KeyboardInterrupt
+
+
+def complete(runs: Sequence[Run]) -> None:
+    """End the runs that nothing has ended."""
     for run in runs:
         if run.alive:
             run.finish("completed")
