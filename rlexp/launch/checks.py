@@ -21,9 +21,10 @@ from rlexp.launch.hydra_private import cache_compositions, hydra_config, job_ove
 from rlexp.launch.orphans import SECONDS_TO_SAVE
 from rlexp.launch.own_analysis import own_analysis
 from rlexp.launch.paths import relative
-from rlexp.launch.plan import folder_problem, plan_jobs
+from rlexp.launch.plan import folder_problem, plan_jobs, starts_of
 from rlexp.launch.settings import LauncherSettings
 from rlexp.record.disk import lock
+from rlexp.record.disk.durable import remove_drafts
 from rlexp.record.provenance import setting_notes
 from rlexp.record.resume import holds_run, outcome, refusal
 from rlexp.sweep.build import bucket_key, memory_problem
@@ -87,6 +88,8 @@ def keep_for_itself(folder: Path, runs: Sequence[Path] = ()) -> None:
             if time.monotonic() > end:
                 raise ConfigError([f"{relative(run)} is being written by {lock.holder(run)}: end it, or wait for it"])
             time.sleep(lock.BETWEEN_TRIES)
+    for place in (folder, starts_of(folder)):
+        remove_drafts(place)
 
 
 def other_folder(composed: DictConfig, key: str) -> str | None:

@@ -80,12 +80,15 @@ class Hooks(Callback):
             return
         folder = Path(config.hydra.sweep.dir)
         print_worked(config.get("study") or {})
-        page = write_page(folder, config.get("baseline"))
-        compare(folder, config.get("baseline"), page)
+        problems: list[str] = []
+        page = write_page(folder, config.get("baseline"), problems)
+        compare(folder, config.get("baseline"), page, problems)
         failed = unfinished(folder)
         print(relative(folder), flush=True)
         if failed:
             exit_with("\n".join(f"{row['name']}: {row['status']}: {row['reason']}" for row in failed), FAILED)
+        if problems:
+            raise SystemExit(FAILED)
 
 
 def restore_values(config: DictConfig) -> None:
@@ -110,10 +113,10 @@ def print_worked(study: Mapping[str, Any]) -> None:
 
 
 @own_analysis()
-def compare(folder: Path, baseline: str | None, page: Path | None) -> None:
+def compare(folder: Path, baseline: str | None, page: Path | None, problems: list[str]) -> None:
     """Print and write the comparison; results are on disk already, so a failure here is one line.
 
-    page: where the notes are, if it could be written.
+    page: where the notes are, if it could be written. problems: gets that line.
     """
     logging.getLogger().setLevel(logging.WARNING)  # the font library logs every glyph
     try:
@@ -121,12 +124,11 @@ def compare(folder: Path, baseline: str | None, page: Path | None) -> None:
 
         report(folder, baseline=baseline, page=page)
     except Exception as error:
-        program = f"rlexp compare {relative(folder)}"
-        print(f"no comparison: {describe_error(error)} ({program})", file=sys.stderr)
+        complain(problems, f"no comparison: {describe_error(error)} (rlexp compare {relative(folder)})")
 
 
 @own_analysis()
-def write_page(folder: Path, baseline: str | None) -> Path | None:
+def write_page(folder: Path, baseline: str | None, problems: list[str]) -> Path | None:
     """Write the sweep's page, say where it is, mirror it if the runs are mirrored. A failure here is one line too."""
     path = None
     try:
@@ -137,7 +139,7 @@ def write_page(folder: Path, baseline: str | None) -> Path | None:
         path = page.path
         print(f"page: {relative(path.absolute())}", flush=True)
     except Exception as error:
-        print(f"no report: {describe_error(error)} (rlexp report {relative(folder)})", file=sys.stderr)
+        complain(problems, f"no report: {describe_error(error)} (rlexp report {relative(folder)})")
         return path
     try:
         if mirrored(page.answer.data):
@@ -145,3 +147,9 @@ def write_page(folder: Path, baseline: str | None) -> Path | None:
     except Exception as error:  # its process has died: the tables are on disk
         print(f"no comparison on Weights & Biases: {describe_error(error)}; the page has all of it", file=sys.stderr)
     return path
+
+
+def complain(problems: list[str], line: str) -> None:
+    """Say what went wrong after all runs, and remember that."""
+    print(line, file=sys.stderr)
+    problems.append(line)

@@ -12,7 +12,6 @@ from typing import Any
 from rlexp.core.exits import describe_error
 from rlexp.record.disk.durable import replace
 from rlexp.record.disk.seals import sealed_line
-from rlexp.record.disk.troubles import unwritable
 from rlexp.record.files import SUMMARY_FILE
 from rlexp.sweep.job import Job
 
@@ -64,21 +63,22 @@ class Index:
         self.write()
 
     def write(self) -> None:
-        """Replace the file at once, so that a reader never sees half of it; what a full disk allows of that, else."""
+        """Replace the file at once, so that a reader never sees half of it; on a full disk write in the room it has."""
         try:
             replace(self.path, lines(self.rows))
         except OSError as error:
-            self.write_in_place(error)
+            if not self.written_over():
+                LOG.warning("%s lacks what became of the jobs: %s", self.path, error.strerror or error)
 
-    def write_in_place(self, error: OSError) -> None:
-        """Write over the file in the room that it has, without what is longest in it where that is too little."""
-        short = [row | {"overrides": [], "reason": row["reason"] and "see the run's log"} for row in self.rows]
+    def written_over(self) -> bool:
+        """Write over the file; where that is too little room, what became of the jobs alone. Whether all is there."""
+        short = [row | {"overrides": [], "reason": None, "score": None} for row in self.rows]
         for rows in (self.rows, short):
             with suppress(OSError), open(self.path, "r+b") as file:
                 file.write(lines(rows).encode())
                 file.truncate()
-                break
-        LOG.warning("%s", unwritable(error, self.path))
+                return rows is self.rows
+        return False
 
 
 def lines(rows: Sequence[Mapping[str, Any]]) -> str:

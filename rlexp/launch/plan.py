@@ -90,9 +90,14 @@ def job_of(settings: DictConfig) -> Job:
         variant=variant_name(overrides),
         number=node.job.num,
         overrides=overrides,
-        starts=folder.parent / "starts",
+        starts=starts_of(folder.parent),
         logs=logs,
     )
+
+
+def starts_of(sweep: Path) -> Path:
+    """Return where the runs of a sweep keep what they start from."""
+    return sweep / "starts"
 
 
 def environment_of(settings: DictConfig) -> dict[str, str]:

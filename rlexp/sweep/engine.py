@@ -166,6 +166,8 @@ def train(state: TrainState, runs: Sequence[Run], done: int, counts: Row, open_p
             if stopping and step < config.steps:
                 raise KeyboardInterrupt
     finish(state, runs)
+    if interrupt.requested:  # in the last step: nothing else is to begin
+        raise KeyboardInterrupt
 
 
 def finish(state: TrainState, runs: Sequence[Run]) -> None:

@@ -1,4 +1,4 @@
-"""What a batch begins from: whose turn each run is, the state that it goes on from, its files."""
+"""Before a run trains: whether it is to, whether this process may, from which state, with which files."""
 
 from __future__ import annotations
 

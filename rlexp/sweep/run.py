@@ -32,6 +32,7 @@ class Run:
     last: dict[str, float] = field(default_factory=dict)
     step: int = 0
     error: Exception | None = None
+    ended: bool = False
 
     @classmethod
     def open(cls, job: Job, step: int) -> Run:
@@ -53,7 +54,7 @@ class Run:
     @property
     def alive(self) -> bool:
         """Whether nothing has ended the run so far."""
-        return self.error is None
+        return self.error is None and not self.ended
 
     def log(self, step: int, row: dict[str, float]) -> None:
         """Hand on a row that is in the run's file, and remember what the summary needs of it."""
@@ -67,7 +68,7 @@ class Run:
         """Context in which it ends the run, and only this one, that a file of it cannot be written."""
         try:
             yield
-        except (OSError, RuntimeError, RunFailed) as error:  # the second is of torch's own writer
+        except (OSError, RunFailed) as error:
             self.fail(unwritable(error, self.job.folder / name))
 
     def record(self, step: int, row: dict[str, float]) -> None:
@@ -91,6 +92,7 @@ class Run:
 
     def finish(self, status: str) -> None:
         """Write the summary and close everything. A run without summary has not ended: it can be gone on with."""
+        self.ended = True
         settings = self.job.config.score
         final = score(self.evaluations, settings.metric, settings.share) if status == "completed" else None
         summary = {

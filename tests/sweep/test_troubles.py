@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import signal
 
 import pytest
 from interrupted import jobs
@@ -12,7 +13,7 @@ from small_runs import rows
 from rlexp.core.exits import RunFailed
 from rlexp.record import checkpoint
 from rlexp.record.files import Recorder
-from rlexp.sweep import engine
+from rlexp.sweep import engine, opening
 from rlexp.sweep.engine import train_jobs
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -83,16 +84,17 @@ def test_a_full_disk_ends_the_run_and_resume_failed_goes_on(tmp_path, monkeypatc
 
 def test_a_checkpoint_that_cannot_be_written_ends_its_run_and_leaves_the_one_before(tmp_path, monkeypatch, undisturbed):
     whole, scores = undisturbed
-    parts, put, written = jobs(tmp_path, variants=["local"]), checkpoint.put, []
+    parts, write, calls = jobs(tmp_path, variants=["local"]), checkpoint.write_draft, []
 
-    def full(folder, content):
-        written.extend([folder] * (folder == parts[0].folder))
-        if folder == parts[0].folder and len(written) == 2:
-            raise OSError(28, "No space left on device")
-        put(folder, content)
+    def full(path, whole):
+        calls.append(path)
+        if path.parent == parts[0].folder and calls.count(path) == 2:
+            raise FULL
+        return write(path, whole)
 
-    monkeypatch.setattr(checkpoint, "put", full)
-    failed, score = train_jobs(parts)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "write_draft", full)
+        failed, score = train_jobs(parts)
     assert isinstance(failed, RunFailed) and str(failed).startswith(f"{parts[0].folder / 'checkpoint.pt'} cannot be")
     assert "make room" in str(failed)
     assert score == scores[1] and checkpoint.load(parts[0].folder)["step"] == 3
@@ -154,9 +156,18 @@ def test_a_run_that_does_not_fit_alone_says_what_takes_less(tmp_path, at_step):
     assert status(job) == "failed" and isinstance(*train_jobs([again(job)]), float)
 
 
+def test_a_ctrl_c_in_the_last_step_lets_the_run_complete_and_nothing_else_begin(tmp_path, at_step):
+    first, second = jobs(tmp_path, variants=["local"])
+    at_step(12, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        train_jobs([first])
+    assert status(first) == "completed"
+    assert isinstance(*train_jobs([second]), float)
+
+
 def test_what_has_diverged_begins_again_and_nothing_else(tmp_path):
     (job,) = jobs(tmp_path, variants=["local"], seeds=[0])
     train_jobs([job])
     for fate, step in (("failed", 12), ("diverged", -1), ("interrupted", 12)):
         (job.folder / "summary.json").write_text(json.dumps({"status": fate, "reason": "x"}))
-        assert engine.checkpoint_of(job)["step"] == step
+        assert opening.checkpoint_of(job)["step"] == step

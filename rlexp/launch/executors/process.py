@@ -15,6 +15,7 @@ from typing import Any
 from rlexp.core.exits import INTERRUPTED
 from rlexp.launch.orphans import SECONDS_TO_SAVE, interrupt_main_thread
 from rlexp.launch.worker import train_in_worker
+from rlexp.sweep.interrupt import SIGNALS
 from rlexp.sweep.job import Job
 
 STOP = "stop"
@@ -50,6 +51,7 @@ def work(connection: Connection, outputs: Sequence[Connection], cores: int) -> N
         output.close()
     batches: SimpleQueue = SimpleQueue()
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         threading.Thread(target=listen, args=(connection, batches), daemon=True).start()
         while batch := batches.get():
             results = train_in_worker(batch, cores, lambda jobs, steps, title: Report(connection, jobs))

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from signal import Signals
 from types import ModuleType
 from typing import Any
 
-from rlexp.core.exits import describe_error
+from rlexp.core.exits import INTERRUPTED, describe_error
 from rlexp.launch.executors.combined import CombinedProgress
 from rlexp.launch.executors.process import STOP, work
 from rlexp.launch.worker import NO_RESULT, failed_results
-from rlexp.sweep.interrupt import Interrupt
+from rlexp.sweep.interrupt import SIGNALS, Interrupt
 from rlexp.sweep.job import Batch, Job, Results
 
 SECONDS_TO_END, SECONDS_TO_EXIT = 5.0, 30.0  # after a second Ctrl-C; of an interpreter that has nothing to do
@@ -63,7 +63,8 @@ class Worker:
         ours, theirs = SPAWN.Pipe()
         readers, writers = zip(*(SPAWN.Pipe(duplex=False) for _ in range(2)), strict=True)
         process = SPAWN.Process(target=work, args=(theirs, writers, cores), daemon=True)
-        with without_main():
+        resource_tracker.ensure_running()  # which else lets the signals through when it starts
+        with without_main(), signals_held():
             process.start()
         for end in (theirs, *writers):
             end.close()
@@ -97,7 +98,9 @@ class Worker:
         for end in (self.connection, *(each.pipe for each in self.outputs)):
             end.close()
         code = self.process.exitcode
-        return f"{NO_RESULT}: {Signals(-code).name if code and code < 0 else f'exit code {code}'}"
+        if code == INTERRUPTED:
+            time.sleep(SECONDS_BETWEEN_LOOKS)  # for the same signal to this process
+        return f"{NO_RESULT}: {signal.Signals(-code).name if code and code < 0 else f'exit code {code}'}"
 
 
 @contextmanager
@@ -108,6 +111,16 @@ def without_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Context in which signals wait, and for good in a new process, which lets them through when it is prepared."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @dataclass
@@ -128,9 +141,11 @@ class Processes:
                     yield from self.begin(pending, self.count)
                     while self.workers and not interrupt.requested:
                         for batch, results in self.events(SECONDS_BETWEEN_LOOKS):
+                            if interrupt.requested:  # whoever ends everything may have ended the worker first
+                                break
                             self.progress.end(batch, results)
                             yield batch, results
-                            yield from self.begin(pending, 0 if interrupt.requested else 1)
+                            yield from self.begin(pending, 1)
                         self.dismiss_idle()
                 if interrupt.requested:
                     raise KeyboardInterrupt
