@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from analysis.data.errors import AnalysisError, CommandParser
+from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from analysis.data.load import SweepData, load
 from analysis.data.run_values import BUDGETS, Budget, Target
 from analysis.data.runs import Problem
@@ -185,15 +185,12 @@ def _print_json(folders: Sequence[str], out: str | None, wide: str | None, **cho
     return found
 
 
+@ends_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0: all runs are good, 1: some are not, or have not ended (listed), 2: nothing could be compared."""
-    try:
-        options = parse(arguments)
-        found = _print_json(**options) if options.pop("json") else report(**options)
-        return found.exit_code
-    except AnalysisError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    options = parse(arguments)
+    found = _print_json(**options) if options.pop("json") else report(**options)
+    return found.exit_code
 
 
 if __name__ == "__main__":

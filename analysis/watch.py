@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from analysis.data.errors import AnalysisError, CommandParser
+from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from analysis.data.load import SweepData, config_section, load
 from analysis.data.run_values import late_means
 from analysis.data.runs import SUMMARY_FILE
@@ -92,6 +92,7 @@ def watch(
             time.sleep(every)
 
 
+@ends_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0: the sweep has ended or Ctrl-C, 2: there is no such folder."""
     parser = CommandParser(prog="rlexp watch", description=__doc__)

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.data.errors import AnalysisError, CommandParser
+from analysis.data.errors import CommandParser, ends_in_a_line
 from analysis.data.load import load
 from analysis.report.workspace import push, to_json, workspace
 
 
+@ends_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0: written (and pushed), 2: not."""
     parser = CommandParser(prog="rlexp dashboard", description=__doc__.split("\n")[0])
@@ -20,16 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--push", action="store_true", help="also save it on the server, after `wandb login`")
     options = parser.parse_args(arguments)
     path = Path(options.out) if options.out else Path(options.folder) / "analysis" / "workspace.json"
-    try:
-        view = workspace(load(options.folder))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(to_json(view) + "\n", encoding="utf-8")
-        print(path)
-        if options.push:
-            print(push(view))
-    except (AnalysisError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    view = workspace(load(options.folder))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(to_json(view) + "\n", encoding="utf-8")
+    print(path)
+    if options.push:
+        print(push(view))
     return 0
 
 

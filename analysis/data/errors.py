@@ -1,7 +1,14 @@
-"""The errors of this package, and the parser of its commands, which says them in one line."""
+"""The errors of this package, the parser of its commands, and how they end: in one line."""
 
 import argparse
+import functools
+import os
+import sys
+import traceback
+from collections.abc import Callable
 from typing import NoReturn
+
+NOBODY_READS = 141  # as of a program that SIGPIPE ends
 
 
 class AnalysisError(ValueError):
@@ -18,3 +25,39 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End the process."""
         self.exit(2, f"error: {message} ({self.prog} --help)\n")
+
+
+def ends_in_a_line(main: Callable[..., int]) -> Callable[..., int]:
+    """Let a command end in one line, whatever goes wrong; HYDRA_FULL_ERROR=1 shows where it did.
+
+    2: what was asked cannot be answered, or the output cannot be written; 141: nobody reads the output any more.
+    """
+
+    @functools.wraps(main)
+    def command(*arguments: object) -> int:
+        try:
+            code = main(*arguments)
+            sys.stdout.flush()
+            return code
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
+            return NOBODY_READS
+        except Exception as error:
+            if os.environ.get("HYDRA_FULL_ERROR") == "1":
+                traceback.print_exception(error)
+            print(f"error: {in_a_line(error)}", file=sys.stderr)
+            if isinstance(error, OSError) and not error.filename:  # the output itself: Python would try it once more
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 2
+
+    return command
+
+
+def in_a_line(error: Exception) -> str:
+    """What is wrong, in one line: as it is said, or of what nobody has foreseen the kind too."""
+    if isinstance(error, AnalysisError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"cannot write to '{error.filename or 'the output'}': {error.strerror or error}"
+    text = " ".join(str(error).split())[:300]
+    return f"{type(error).__name__}: {text} (HYDRA_FULL_ERROR=1 shows where)"

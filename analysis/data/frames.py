@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.data.read import LARGEST
+
 Records = list[dict[str, Any]]
 Columns = dict[str, np.ndarray]
 IDENTITY = ("name", "variant")
@@ -15,7 +17,7 @@ TEXT_COLUMNS = ["name", "variant", "status", "reason", "sweep", "folder", "score
 
 def runs_frame(facts: Sequence[Mapping], choices: Sequence[Mapping[str, str]], keys: Iterable[str]) -> pd.DataFrame:
     """One row per run: its facts, then one column per override key that varies (numbers if all values are numbers)."""
-    frame = pd.DataFrame(facts)
+    frame = pd.DataFrame(facts, dtype=object)  # text that is no UTF-8, as of a folder's name, is left alone
     frame[TEXT_COLUMNS] = frame[TEXT_COLUMNS].astype(object)
     frame["seed"] = pd.to_numeric(frame["seed"], errors="coerce").astype("Int64")
     frame["collapsed"] = frame["collapsed"].astype("boolean")
@@ -47,6 +49,8 @@ def run_columns(rows: Records) -> Columns:
         values = _floats([list(unique_rows[place].values()) for place in places])
         for column, key in enumerate(keys):
             columns[key][places] = values[:, column]
+    for values in columns.values():
+        values[~(np.abs(values) <= LARGEST)] = np.nan
     return columns | {"step": np.array(list(by_step), dtype=np.int64)}
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.data.configs import equal_variants
 from analysis.data.errors import AnalysisError
-from analysis.data.read import read_yaml
+from analysis.data.read import printable, read_yaml
 from analysis.data.runs import SUMMARY_FILE, Problem, Run, find_jobs, read_run
 from analysis.data.variants import in_order, parse_override, short_labels, varying_keys
 
@@ -90,7 +90,8 @@ def load(folders: str | Path | Sequence[str | Path], metrics: Collection[str] | 
 def _sweep_names(paths: Sequence[Path]) -> list[str]:
     """The folders' own names, or their paths where two have the same name."""
     names = [path.resolve().name for path in paths]
-    return names if len(set(names)) == len(names) else [str(path) for path in paths]
+    distinct = names if len(set(names)) == len(names) else [str(path) for path in paths]
+    return [printable(name) for name in distinct]
 
 
 def _in_sweep(run: Run, sweep: str, several: bool) -> Run:

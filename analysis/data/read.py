@@ -1,13 +1,48 @@
-"""Files to plain Python values. Nothing here raises for a damaged file: what is wrong comes back in words."""
+"""Files to plain Python values. Nothing here raises for a damaged file: what is wrong comes back in words.
+
+Only regular files are opened: a pipe would be waited for, a device never ends. Texts come back without what a terminal
+or a page would obey.
+"""
 
 import json
+import re
 from collections.abc import Collection
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import orjson
 
 from analysis.data.seals import content, is_whole
+
+LARGEST = 1e100  # what is larger is no measurement, and its square no number
+MOST_NODES = 200_000  # of a YAML, its aliases written out: a few lines of them can make billions
+SUSPICIOUS = re.compile(r"\\u|[^\x20-\x7e\s]|[\x1c-\x1f]")  # a text without these is printable as it stands
+
+
+def read_text(path: Path) -> str:
+    """The text of a regular file; OSError for anything else."""
+    if not S_ISREG(path.stat().st_mode):
+        raise OSError(0, "is no regular file")
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def printable(text: str) -> str:
+    """The text with control characters, lone surrogates and direction marks as their codes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else f"\\u{ord(c):04x}" for c in text)
+
+
+def printable_values(value: Any) -> Any:
+    """The value with all of its texts printable, those of keys too."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list):
+        return [printable_values(item) for item in value]
+    if isinstance(value, dict):
+        return {printable_values(key): printable_values(item) for key, item in value.items()}
+    return value
 
 
 def read_lines(path: Path, containing: Collection[str] = ()) -> tuple[list[dict[str, Any]], str | None]:
@@ -16,9 +51,10 @@ def read_lines(path: Path, containing: Collection[str] = ()) -> tuple[list[dict[
     With `containing`, only the lines in which one of these texts occurs; the others are not even parsed.
     """
     try:
-        lines = [line for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if line.strip()]
+        text = read_text(path)
     except OSError as error:
         return [], _unreadable(path, error)
+    lines = [line for line in text.split("\n") if line.strip()]
     if containing:
         lines = [line for line in lines if _contains_any(line, containing) or not _looks_whole(line)]
     try:
@@ -28,6 +64,8 @@ def read_lines(path: Path, containing: Collection[str] = ()) -> tuple[list[dict[
     if len(rows) != len(lines):  # also where two broken lines make one whole object
         rows = [_parse(line) for line in lines]
     objects = [row for row in rows if isinstance(row, dict)]
+    if SUSPICIOUS.search(text):
+        objects = printable_values(objects)
     damaged = len(rows) - len(objects)
     return objects, f"{path.name}: {damaged} damaged line{'s' * (damaged > 1)} skipped" if damaged else None
 
@@ -55,7 +93,7 @@ def _parse(line: str) -> Any:
 def read_object(path: Path) -> tuple[dict[str, Any], str | None]:
     """The object of a JSON file, and what is wrong with it."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        value = printable_values(json.loads(read_text(path)))
     except OSError as error:
         return {}, _unreadable(path, error)
     except (ValueError, RecursionError):
@@ -71,8 +109,20 @@ def read_yaml(path: Path) -> Any:
     try:
         raw = content(path)
         value = yaml.load(raw.decode("utf-8", errors="replace"), Loader=loader) if raw else None
-    except (yaml.YAMLError, RecursionError):
+    except (yaml.YAMLError, ValueError, RecursionError):  # a date or a number can be a ValueError
         return None
-    if not is_whole(raw, value):
+    if not is_whole(raw, value) or _nodes(value, {}) > MOST_NODES:
         return None
+    value = printable_values(value)
     return {key: item for key, item in value.items() if key != "format"} if isinstance(value, dict) else value
+
+
+def _nodes(value: Any, known: dict[int, int]) -> int:
+    """How many values there are with every alias written out; one that holds itself counts as endless."""
+    if not isinstance(value, list | dict):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = MOST_NODES + 1  # while it is counted
+        items = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_nodes(item, known) for item in items)
+    return known[id(value)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.data.code import code_facts
 from analysis.data.errors import AnalysisError
-from analysis.data.read import read_lines, read_object, read_yaml
+from analysis.data.read import LARGEST, printable, printable_values, read_lines, read_object, read_yaml
 from analysis.data.seals import lacks_index, read_index, run_damage, summary_damage
 from analysis.data.variants import DEFAULT, parse_override, split_overrides, without_seed
 
@@ -61,7 +60,7 @@ def _indexed_jobs(folder: Path, problems: list[Problem]) -> list[dict[str, Any]]
     rows, wrong = read_index(folder / INDEX_FILE)
     if wrong:
         problems.append(Problem(INDEX_FILE, wrong))
-    jobs = {str(row["name"]): row for row in rows if row.get("name") and "\0" not in str(row["name"])}
+    jobs = {str(row["name"]): printable_values(row) for row in rows if row.get("name") and "\0" not in str(row["name"])}
     stopped = {} if _is_alive(folder) else {"status": "interrupted", "reason": "it wrote nothing for a while"}
     return [{**job, **(stopped if job.get("status") == "running" else {}), "name": name} for name, job in jobs.items()]
 
@@ -127,13 +126,13 @@ def read_run(folder: Path, job: dict[str, Any], metrics: set[str] | None, proble
     collapsed = summary.get("collapsed")
     complaints = [
         f"{status}: {reason}" if reason else status if status != "completed" else None,
-        "completed, but has no score" if status == "completed" and score is None else None,
+        _no_score(summary.get("score")) if status == "completed" and score is None else None,
         wrong_rows if not damage and (summary or rows) else None,
     ]
-    problems += [Problem(path.resolve().name, complaint) for complaint in complaints if complaint]
+    problems += [Problem(printable(path.resolve().name), complaint) for complaint in complaints if complaint]
     facts = dict.fromkeys(RUN_COLUMNS) | {key: _number(summary.get(key)) for key in NUMBERS}
-    facts |= {"name": job["name"], "variant": variant, "seed": seed, "status": status, "reason": reason, "score": score}
-    facts |= {"folder": str(path), **code_facts(summary)}
+    facts |= {"variant": variant, "seed": seed, "status": status, "reason": reason, "score": score}
+    facts |= {"name": printable(job["name"]), "folder": str(path), **code_facts(summary)}
     facts |= {"collapsed": collapsed if isinstance(collapsed, bool) else None, "score_metric": score_metric}
     return Run(facts, overrides, _version(summary), columns)
 
@@ -144,6 +143,11 @@ def _config_for(path: Path, summary: dict[str, Any]) -> dict[str, Any] | None:
         return None
     config = read_yaml(path / "config.yaml")
     return config if isinstance(config, dict) else None
+
+
+def _no_score(value: Any) -> str:
+    huge = isinstance(value, int | float) and abs(value) > LARGEST
+    return "completed, but its score is too large to be one" if huge else "completed, but has no score"
 
 
 def _text(value: Any) -> str | None:
@@ -181,4 +185,4 @@ def _seed(job: dict[str, Any]) -> int | None:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and abs(value) <= sys.float_info.max else None
+    return float(value) if isinstance(value, int | float) and abs(value) <= LARGEST else None

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.data.samples import advantages
+from analysis.data.kept.samples import advantages
 from analysis.figures.inputs import Drawing, FigureInputs, NoData
 from analysis.figures.labels import require_spread, wrap_labels
 from analysis.figures.layout import GAP, LINE, fit_caption, write_caption

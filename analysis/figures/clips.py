@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.data.gradients import Gradient
+from analysis.data.kept.gradients import Gradient
 from analysis.figures.inputs import Drawing, FigureInputs, NoData
 from analysis.figures.labels import PANEL_WIDTH, wrap_labels
 from analysis.figures.layout import GAP, LINE, Look, add_text, small_panels, two_panels

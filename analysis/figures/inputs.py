@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from analysis.data.gradients import Gradient
+from analysis.data.kept.gradients import Gradient
+from analysis.data.kept.samples import Records
 from analysis.data.load import SweepData
-from analysis.data.samples import Records
 from analysis.figures.style import Colours
 from analysis.stats.comparison import Comparison
 

@@ -1,5 +1,6 @@
 """The one theme of all figures: sizes in inches, fonts in points, the Okabe-Ito colours, the formats to save in."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,7 +68,8 @@ THEME = {
 @contextmanager
 def theme() -> Iterator[None]:
     """For drawing and for saving; unlike `seaborn.set_theme` it leaves the process's own settings alone."""
-    with rc_context(THEME):
+    with rc_context(THEME), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # SVG and the page hold it as text
         yield
 
 

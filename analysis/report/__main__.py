@@ -4,10 +4,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.data.errors import AnalysisError, CommandParser
+from analysis.data.errors import CommandParser, ends_in_a_line
 from analysis.report.page import save_figures, write_report
 
 
+@ends_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0: written, 1: written, and some runs failed or are damaged, 2: nothing could be compared."""
     parser = CommandParser(prog="rlexp report", description=__doc__)
@@ -17,13 +18,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", help="the page; <folder>/analysis/report.html unless named")
     parser.add_argument("--figures", metavar="FOLDER", help="also save every figure as SVG, PDF and PNG here")
     options = parser.parse_args(arguments)
-    try:
-        page = write_report(options.folder, options.baseline, options.metric, options.out)
-        if options.figures:
-            save_figures(page.figures, Path(options.figures))
-    except AnalysisError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    page = write_report(options.folder, options.baseline, options.metric, options.out)
+    if options.figures:
+        save_figures(page.figures, Path(options.figures))
     for omitted in page.omitted:
         print(f"left out: {omitted.title}: {omitted.reason}")
     print(page.path)

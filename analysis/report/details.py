@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from analysis.data.kept.samples import Records
 from analysis.data.load import SweepData
-from analysis.data.samples import Records
 from analysis.report.inline import colour_of, sparkline
 from analysis.report.reproduce import run_command
 from analysis.stats.formatting import DASH, format_number, yes_no

@@ -12,7 +12,7 @@ from analysis.data.load import SweepData
 from analysis.data.runs import Problem
 from analysis.report.as_json import JSON_FILE, answer_json, written_files
 from analysis.report.grids import WIDE_CELLS, interaction_table, long_table, wide_frame, wide_text
-from analysis.report.tables import TextTable, comparison_table, latex, markdown, verdict_table
+from analysis.report.tables import TextTable, comparison_table, csv_text, latex, markdown, markdown_text, verdict_table
 from analysis.stats.answer import Answer
 from analysis.stats.comparison import Comparison
 from analysis.stats.verdict import Verdict
@@ -26,18 +26,18 @@ def write_files(out: Path, result: Answer, wide: str | None = None) -> list[Path
         **_interactions(result),
         **_flips(result),
         **_verdicts(result.verdicts),
-        "runs.csv": result.data.runs.to_csv(index=False),
+        "runs.csv": csv_text(result.data.runs, index=False),
     }
     try:
         out.mkdir(parents=True, exist_ok=True)
         earlier = written_files(out)
         for name, text in texts.items():
-            (out / name).write_text(text, encoding="utf-8")
+            (out / name).write_text(text, encoding="utf-8", errors="replace")
         files = [out / name for name in texts] + _write_figures(out, result)
         for path in earlier - set(files):
             path.unlink(missing_ok=True)
         files.append(out / JSON_FILE)
-        files[-1].write_text(answer_json(result, files) + "\n", encoding="utf-8")
+        files[-1].write_text(answer_json(result, files) + "\n", encoding="utf-8", errors="replace")
         return files
     except OSError as error:
         raise AnalysisError(f"cannot write to '{out}': {error.strerror or error}") from error
@@ -52,8 +52,8 @@ def _long(result: Answer, problems: Sequence[Problem]) -> dict[str, str]:
     remarks = [*result.notes, *(f"{problem.run}: {problem.reason}" for problem in problems)]
     parts = [_titled(comparison_table(comparison), comparison.stratum) for comparison in comparisons]
     return {
-        "table.csv": stacked({comparison.stratum: comparison.table for comparison in comparisons}).to_csv(),
-        "table.md": "\n".join(parts) + "".join(f"\n- {remark}" for remark in remarks) + "\n",
+        "table.csv": csv_text(stacked({comparison.stratum: comparison.table for comparison in comparisons})),
+        "table.md": "\n".join(parts) + "".join(f"\n- {markdown_text(remark)}" for remark in remarks) + "\n",
         "table.tex": latex(long_table(comparisons)),
     }
 
@@ -73,7 +73,7 @@ def _wide(comparisons: Sequence[Comparison], across: str | None) -> dict[str, st
     if None in tables.values():
         return {}
     numbers = {column: wide_frame(comparisons, column, across) for column in ("iqm", "difference", "p_holm")}
-    texts = {"wide.csv": pd.concat(numbers, axis=1, names=["number"]).to_csv()}
+    texts = {"wide.csv": csv_text(pd.concat(numbers, axis=1, names=["number"]))}
     texts["wide.md"] = "\n".join(_titled(table, what) for what, table in tables.items())
     return texts | {f"wide_{what}.tex": latex(table) for what, table in tables.items()}
 
@@ -84,7 +84,7 @@ def _interactions(result: Answer) -> dict[str, str]:
     if not frames:
         return {}
     tables = {stratum: interaction_table(table) for stratum, table in frames.items()}
-    texts = {"interactions.csv": stacked(frames).to_csv()}
+    texts = {"interactions.csv": csv_text(stacked(frames))}
     texts["interactions.md"] = "\n".join(_titled(table, stratum) for stratum, table in tables.items())
     return texts | {"interactions.tex": "\n".join(map(latex, tables.values()))}
 
@@ -92,14 +92,14 @@ def _interactions(result: Answer) -> dict[str, str]:
 def _flips(result: Answer) -> dict[str, str]:
     pairs = zip(result.comparisons, result.flips, strict=True)
     frames = {comparison.stratum: flips.rename_axis("seeds") for comparison, flips in pairs if len(flips)}
-    return {"fewer_seeds.csv": stacked(frames).to_csv()} if frames else {}
+    return {"fewer_seeds.csv": csv_text(stacked(frames))} if frames else {}
 
 
 def _verdicts(verdicts: Sequence[Verdict]) -> dict[str, str]:
     if not verdicts:
         return {}
     frame = pd.DataFrame(verdicts)
-    return {"verdicts.csv": frame.to_csv(index=False), "verdicts.md": markdown(verdict_table(verdicts))}
+    return {"verdicts.csv": csv_text(frame, index=False), "verdicts.md": markdown(verdict_table(verdicts))}
 
 
 def _write_figures(out: Path, result: Answer) -> list[Path]:

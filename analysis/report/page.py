@@ -11,10 +11,10 @@ from markupsafe import Markup, escape
 
 from analysis.data.configs import common_settings, differing_settings, variant_configs
 from analysis.data.errors import AnalysisError
-from analysis.data.gradients import Gradient, variant_gradients
+from analysis.data.kept.gradients import Gradient, variant_gradients
+from analysis.data.kept.samples import Records, read_samples
 from analysis.data.load import SweepData, load
 from analysis.data.runs import UNFINISHED
-from analysis.data.samples import Records, read_samples
 from analysis.figures.gallery import SECTIONS, gallery
 from analysis.figures.inputs import FigureInputs, OmittedFigure, RenderedFigure
 from analysis.figures.layout import CAPTION, TITLE
@@ -56,7 +56,7 @@ def write_report(
     path = Path(out) if out else Path(folder) / "analysis" / "report.html"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         raise AnalysisError(f"cannot write to '{path}': {error.strerror or error}") from error
     return ReportPage(path, result, figures, omitted)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from analysis.data.read import printable
 from analysis.stats.comparison import Comparison, can_be_significant
 from analysis.stats.formatting import (
     DASH,
@@ -106,8 +107,33 @@ def select_columns(table: TextTable, headers: Iterable[str]) -> TextTable:
 
 def markdown(table: TextTable) -> str:
     """A GitHub table."""
-    lines = [table.headers, ["---"] + ["---:"] * (len(table.headers) - 1), *table.rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines) + "\n"
+    rule = ["---"] + ["---:"] * (len(table.headers) - 1)
+    headers, *rows = (list(map(markdown_text, line)) for line in (table.headers, *table.rows))
+    return "\n".join("| " + " | ".join(line) + " |" for line in (headers, rule, *rows)) + "\n"
+
+
+def markdown_text(text: str) -> str:
+    """A text in one line that is shown as it is: no HTML, no link, no new cell."""
+    line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
+    return line.replace("](", r"]\(").replace("|", r"\|")
+
+
+def csv_text(frame: pd.DataFrame, index: bool = True) -> str:
+    """A frame as CSV in which no text is a formula to a spreadsheet: one that begins as such gets an apostrophe."""
+    texts = frame.map(_no_formula)
+    if index:
+        texts.index = frame.index.map(
+            lambda key: tuple(map(_no_formula, key)) if isinstance(key, tuple) else _no_formula(key)
+        )
+        texts.index.names = frame.index.names
+    return texts.rename(columns=_no_formula).to_csv(index=index)
+
+
+def _no_formula(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def latex(table: TextTable) -> str:

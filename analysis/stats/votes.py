@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from analysis.data.kept.samples import Records
 from analysis.data.load import SweepData
-from analysis.data.samples import Records
 from analysis.stats.comparison import Comparison
 from analysis.stats.curves import Curves, curves_by_variant
 

@@ -18,12 +18,13 @@ from typing import Any
 from rlexp.config.choices import choices_of, choices_with, comment_of, groups, groups_with, keys, values_of
 from rlexp.config.conf_folder import CONF
 from rlexp.core.errors import ConfigError, format_value
-from rlexp.core.exits import BAD_INPUT, exit_with
+from rlexp.core.exits import BAD_INPUT, exit_with, silent_without_reader
 
 NARROWEST = 60
 RECIPES = ("preset", "study")  # groups whose choices are differences on other axes
 
 
+@silent_without_reader()
 def main(arguments: list[str]) -> None:
     """Print what is known of axes, choices and keys; of all axes if none is named. An unknown name ends with code 2."""
     try:

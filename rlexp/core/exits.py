@@ -26,15 +26,28 @@ def exit_with(text: str, code: int, error: BaseException | None = None) -> None:
 
 @contextmanager
 def silent_without_reader() -> Iterator[None]:
-    """End without a word where the reader of the output has left, as `rlexp explain clip | head` does."""
+    """End without a word where the reader of the output has left, as `rlexp explain clip | head` does.
+
+    Where the output cannot be written, as to a full disk, say so in a line.
+    """
     try:
         try:
             yield
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
+        drop_output()
         raise SystemExit(NOBODY_READS) from None
+    except OSError as error:
+        if error.filename:  # of a file: whoever wrote it knows more
+            raise
+        drop_output()
+        exit_with(f"cannot write the output: {error.strerror or error}", FAILED, error)
+
+
+def drop_output() -> None:
+    """Let what is printed from here on, and what Python flushes at its end, go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def describe_error(error: BaseException) -> str:

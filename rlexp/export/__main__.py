@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rlexp.core.exits import BAD_INPUT, exit_with
+from rlexp.core.exits import BAD_INPUT, exit_with, silent_without_reader
 
 HELP = """\
 A configuration in the settings of another framework, what differs there and what cannot be expressed there.
@@ -21,6 +21,7 @@ example:
   python -m rlexp.export preset=lite_ppo clip=higher lr=5e-4 to=trl"""
 
 
+@silent_without_reader()
 def main(arguments: list[str]) -> None:
     """Print the settings; end whatever is wrong with the arguments in one line and exit code 2."""
     from rlexp.config.compose import compose

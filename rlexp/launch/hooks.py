@@ -138,10 +138,14 @@ def write_page(folder: Path, baseline: str | None, problems: list[str]) -> Path 
         page = write_report(folder, baseline=baseline)
         path = page.path
         print(f"page: {relative(path.absolute())}", flush=True)
-        if mirrored(page.answer.data):
-            log_aggregate(page.answer.data, page.answer.comparisons, page.figures)
     except Exception as error:
         complain(problems, f"no report: {describe_error(error)} (rlexp report {relative(folder)})")
+        return path
+    try:
+        if mirrored(page.answer.data):
+            log_aggregate(page.answer.data, page.answer.comparisons, page.figures)
+    except Exception as error:  # its process has died: the tables are on disk
+        print(f"no comparison on Weights & Biases: {describe_error(error)}; the page has all of it", file=sys.stderr)
     return path
 
 

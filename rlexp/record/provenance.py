@@ -23,13 +23,14 @@ from typing import Any
 
 import torch
 
-from rlexp import MKL_MODE, __version__
+import rlexp
+from rlexp import __version__
 
 CODE_FILE = "code.jsonl"
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ("rlexp", "hydra_plugins/rlexp_launcher", "conf")  # below ROOT; an installed one has conf in rlexp
 BITS_DEPEND_ON = ("files", "torch", "cpu", "vectors", "MKL_CBWR", "ATEN_CPU_CAPABILITY")
-SETTINGS = {"MKL_CBWR": MKL_MODE, "ATEN_CPU_CAPABILITY": None}  # and what they are unless someone sets them
+SETTINGS = {"MKL_CBWR": rlexp.MKL_MODE, "ATEN_CPU_CAPABILITY": None}  # and what they are unless someone sets them
 LONGEST_DIFF = 20_000  # characters
 SECONDS_FOR_GIT = 10.0
 OF_ANOTHER_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -93,8 +94,9 @@ def open_wandb(
         job_type="train",
         config=run_settings(job),
     )
-    run.define_metric("step")
-    run.define_metric("*", step_metric="step")
+    with _ignoring_lost_connection():
+        run.define_metric("step")
+        run.define_metric("*", step_metric="step")
     return Wandb(run, job)
 
 
@@ -112,7 +114,16 @@ def _open(mode: str, **options: Any) -> Any:
             _unreachable.append(error)
             warn_once(f"wandb is not reachable ({_first_line(error)}): logging offline; `wandb sync` uploads later")
             options["id"] += "-offline"  # the id itself stays taken by the run that did not connect
-    return wandb.init(mode="offline" if mode == "online" else mode, **options)
+    offline = "offline" if mode == "online" else mode
+    try:
+        return wandb.init(mode=offline, **options)
+    except Exception:  # its process has died since the last run was opened, or cannot start
+        _leave()
+    try:
+        return wandb.init(mode=offline, **options)
+    except Exception as error:
+        warn_once(f"wandb does not start ({_first_line(error)}): training goes on, metrics.jsonl has all rows")
+        return wandb.init(mode="disabled", **options)
 
 
 _unreachable: list[Exception] = []
@@ -120,12 +131,24 @@ _unreachable: list[Exception] = []
 
 @contextmanager
 def _ignoring_lost_connection() -> Iterator[None]:
-    """Train on without wandb when its process has died (as when memory runs out): the run's own files are complete."""
+    """Train on without wandb when its process has died (as when memory runs out): the run's own files are complete.
+
+    Whatever it raises then: a mirror never stops a run.
+    """
     try:
         yield
-    except ConnectionError as error:
+    except Exception as error:
+        atexit.register(_leave)  # before wandb's own, which would show a traceback
         warn_once(f"wandb has stopped ({_first_line(error)}): training goes on, metrics.jsonl has all rows")
 
 
+def _leave() -> None:
+    """End what is left of wandb in this process, so that it starts anew when it is asked for again."""
+    import wandb
+
+    with suppress(Exception, SystemExit):
+        wandb.teardown()
+
+
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    return str(error).partition("\n")[0] or type(error).__name__

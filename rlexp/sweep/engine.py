@@ -19,22 +19,20 @@ from rlexp.loop.metrics import Row, of_others
 from rlexp.loop.state import TrainState
 from rlexp.loop.step import train_step
 from rlexp.record import checkpoint
-from rlexp.record.disk.lock import LOCK_FILE, locked
 from rlexp.record.disk.troubles import unwritable
-from rlexp.record.files import METRICS_FILE, SAMPLES_FILE
+from rlexp.record.files import SAMPLES_FILE
 from rlexp.record.progress import Progress
-from rlexp.record.resume import last_good_state, outcome, promote, restarts
 from rlexp.record.samples import moments, samples
 from rlexp.sweep.build import build, variant_key
 from rlexp.sweep.interrupt import Clock, Interrupt
 from rlexp.sweep.job import Job, Results
 from rlexp.sweep.machine import is_out_of_memory, release_memory
+from rlexp.sweep.opening import COUNTED, checkpoint_of, locked_outcome, opened_run
 from rlexp.sweep.run import Run
 from rlexp.sweep.starts import apply_starts
 from rlexp.sweep.threads import Threads
 
 LOG = logging.getLogger(__name__)
-COUNTED = ("tokens", "completions", "verdicts")
 SMALLER = "take a smaller group_size, model or eval.prompts, or more minibatches; resume=failed then goes on"
 Saved = Mapping[str, Any]
 OpenProgress = Callable[[Sequence[Job], int, str], AbstractContextManager]
@@ -64,18 +62,6 @@ def train_jobs(jobs: Sequence[Job], title: str = "rlexp", open_progress: OpenPro
     return [results[place] for place in range(len(jobs))]
 
 
-def locked_outcome(job: Job, locks: ExitStack) -> float | Exception | None:
-    """Return how a run has ended, or why nobody may train it; None if this process is the one that trains it now."""
-    ended = outcome(job.folder, job.config.resume)
-    if ended is not None:
-        return ended
-    try:
-        locks.enter_context(locked(job.folder))
-    except (RunFailed, OSError) as error:
-        return unwritable(error, job.folder / LOCK_FILE)
-    return outcome(job.folder, job.config.resume)  # another process may have trained it meanwhile
-
-
 def train_fitting(jobs: Sequence[Job], saved: Sequence[Saved], title: str, open_progress: OpenProgress) -> Results:
     """Train jobs as one batch or, if memory does not hold that, as two halves, which go on from where it came to."""
     try:
@@ -91,21 +77,6 @@ def train_fitting(jobs: Sequence[Job], saved: Sequence[Saved], title: str, open_
     return [*train_jobs(jobs[:middle], title, open_progress), *train_jobs(jobs[middle:], title, open_progress)]
 
 
-def checkpoint_of(job: Job) -> dict[str, Any] | Exception:
-    """Return the saved state of a job, that of a fresh one (step −1: nothing, not even evaluated), or an error."""
-    fresh = {"step": -1, **dict.fromkeys(COUNTED, 0)}
-    try:
-        if restarts(job.folder):
-            return fresh
-        saved, said = last_good_state(job.config.model_dump(mode="json"), job.folder)
-        for line in said:
-            LOG.warning(line, extra={"job": job.name})
-        promote(job.folder, saved["step"] if saved else -1)
-    except Exception as error:
-        return error
-    return saved or fresh
-
-
 def train_batch(jobs: Sequence[Job], saved: Sequence[Saved], open_progress: Callable) -> Results:
     """Train jobs that stand at the same step as one batch; return for each its score or its error."""
     torch.set_num_threads(1)  # until the steps choose; one run, or the start of one, has other bits with several
@@ -118,16 +89,6 @@ def train_batch(jobs: Sequence[Job], saved: Sequence[Saved], open_progress: Call
         trained = train_runs([opened[i] for i in order], [saved[i] for i in order], open_progress)
         results |= dict(zip(order, trained, strict=True))
     return [results[i] for i in range(len(jobs))]
-
-
-def opened_run(job: Job, step: int) -> Run | Exception:
-    """Open the files of a run; return why that cannot be done."""
-    try:
-        return Run.open(job, step)
-    except OSError as error:
-        return unwritable(error, job.folder / METRICS_FILE)
-    except Exception as error:
-        return error
 
 
 def train_runs(runs: Sequence[Run], saved: Sequence[Mapping[str, Any]], open_progress: Callable) -> Results:
@@ -204,16 +165,29 @@ def train(state: TrainState, runs: Sequence[Run], done: int, counts: Row, open_p
                 break
             if stopping and step < config.steps:
                 raise KeyboardInterrupt
-    complete(runs)
+    finish(state, runs)
     if interrupt.requested:  # in the last step: nothing else is to begin
         raise KeyboardInterrupt
 
 
-def complete(runs: Sequence[Run]) -> None:
-    """End the runs that nothing has ended."""
-    for run in runs:
-        if run.alive:
+def finish(state: TrainState, runs: Sequence[Run]) -> None:
+    """End the runs that are alive after their last step: completed, or diverged in it, which no row shows."""
+    for run, problem in zip(runs, blown_up(state), strict=True):
+        if run.alive and problem:
+            run.fail(FloatingPointError(f"diverged in the last update: {problem}"), "diverged")
+        elif run.alive:
             run.finish("completed")
+
+
+def blown_up(state: TrainState) -> list[str]:
+    """Say for each run which of its networks has weights that are no numbers, else ""."""
+    problems = [""] * len(state.seeds)
+    for name, network in state.networks.items():
+        trained = network.module.parameters() if network.optimizer is not None else ()
+        for weights in trained:
+            for replica in torch.nonzero(~weights.isfinite().flatten(1).all(1)).flatten().tolist():
+                problems[replica] = f"weights of the {name} are not finite"
+    return problems
 
 
 def write_samples(state: TrainState, runs: Sequence[Run], step: int) -> None:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from analysis.data.kept.samples import advantages, read_samples
 from analysis.data.load import load
-from analysis.data.samples import advantages, read_samples
 from analysis.stats.answer import Question, answer
 from rlexp.api import sweep
 from rlexp.config.schema import load as load_config
@@ -155,7 +155,7 @@ def compared(folder: Path) -> Outcome:
     table = found.comparisons[0].table.drop(columns=["wall_time_s"], errors="ignore")
     times = [column for column in data.metrics if column.startswith("time/")]
     ended = data.runs.loc[data.runs["status"] == "completed", "name"]
-    shown = data.metrics[data.metrics["name"].isin(ended)].drop(columns=times)
+    shown = data.metrics[data.metrics["name"].isin(ended)].drop(columns=times).dropna(axis=1, how="all")
     numbers = {"table": json.loads(table.to_json()), "metrics": shown.to_csv(index=False)}
     numbers["advantages"] = {name: values.tolist() for name, values in advantages(data, read_samples(data)).items()}
     return Outcome(numbers, [*(f"{run}: {reason}" for run, reason in data.problems), *found.notes])

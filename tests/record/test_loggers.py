@@ -137,15 +137,37 @@ def test_a_server_that_does_not_answer_is_asked_once(tmp_path, monkeypatch, capl
     assert len(messages) == 1 and "(refused): logging offline" in messages[0]
 
 
-def test_training_outlives_wandb(caplog):
+@pytest.mark.parametrize("error", [ConnectionResetError("Connection lost"), RuntimeError("Connection lost")])
+def test_training_outlives_wandb(caplog, monkeypatch, error):
     def gone(*_, **__):
-        raise ConnectionResetError("Connection lost")
+        raise error
+
+    monkeypatch.setattr(wandb_logger.atexit, "register", lambda _: None)
 
     runs = [Wandb(SimpleNamespace(log=gone, finish=gone, summary={})) for _ in range(2)]
     for logger in runs:
         logger.log(1, {})
         logger.finish("completed", {})
     assert len(caplog.records) == 1
+
+
+@pytest.mark.slow
+def test_a_killed_wandb_is_started_anew_for_the_next_runs(tmp_path):
+    script = (
+        "import os, subprocess, sys, time; sys.path[:0] = sys.argv[1].split(os.pathsep)\n"
+        "from pathlib import Path; from test_loggers import OFFLINE, job, open_wandb, row\n"
+        "first = open_wandb(job(Path(sys.argv[2]), seed=0), **OFFLINE); first.log(0, row(0, 0))\n"
+        "core = subprocess.run(['pgrep', '-P', str(os.getpid()), '-f', 'wandb-core'], capture_output=True, text=True)\n"
+        "os.kill(int(core.stdout.split()[0]), 9); time.sleep(0.5)\n"
+        "first.log(1, row(1, 0)); first.finish('completed', {})\n"
+        "second = open_wandb(job(Path(sys.argv[2]), seed=1), **OFFLINE); second.log(0, row(0, 0))\n"
+        "second.finish('completed', {})"
+    )
+    command = [sys.executable, "-c", script, os.pathsep.join([str(Path(__file__).parent), *sys.path]), str(tmp_path)]
+    own = {key: value for key, value in os.environ.items() if key != "WANDB_SERVICE"}  # not the process of other tests
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=own)
+    assert done.returncode == 0 and done.stderr.count("\n") == 1 and "wandb has stopped" in done.stderr
+    assert finished(job(tmp_path, seed=1).folder).exit_code == 0
 
 
 def test_disabled_and_none_leave_no_files(tmp_path):

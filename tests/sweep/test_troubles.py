@@ -13,7 +13,7 @@ from small_runs import rows
 from rlexp.core.exits import RunFailed
 from rlexp.record import checkpoint
 from rlexp.record.files import Recorder
-from rlexp.sweep import engine
+from rlexp.sweep import engine, opening
 from rlexp.sweep.engine import train_jobs
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -170,4 +170,4 @@ def test_what_has_diverged_begins_again_and_nothing_else(tmp_path):
     train_jobs([job])
     for fate, step in (("failed", 12), ("diverged", -1), ("interrupted", 12)):
         (job.folder / "summary.json").write_text(json.dumps({"status": fate, "reason": "x"}))
-        assert engine.checkpoint_of(job)["step"] == step
+        assert opening.checkpoint_of(job)["step"] == step

@@ -10,6 +10,7 @@ from interrupted import jobs
 from analysis import compare as command
 from analysis.data import seals
 from analysis.data.load import load
+from analysis.report.reproduce import run_command
 from analysis.stats.answer import Question, answer
 from rlexp.record.disk import seals as written
 from rlexp.sweep.engine import train_jobs
@@ -55,6 +56,12 @@ def test_a_changed_file_is_named_and_its_run_left_out(sweep, file):
     assert data.runs.set_index("name").loc["local0", ["status"]].item() == "damaged"
     assert data.runs["score"].notna().tolist() == [False, True] and set(data.metrics["name"]) == {"local1"}
     assert command.main([str(sweep), "--out", str(sweep / "out")]) == 1
+
+
+def test_a_run_without_its_overrides_is_repeated_from_its_folder(tmp_path):
+    assert run_command(tmp_path) is None
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    assert run_command(tmp_path) == f"python -m rlexp.train --from {tmp_path}"
 
 
 @pytest.mark.slow

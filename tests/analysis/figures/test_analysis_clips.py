@@ -7,7 +7,7 @@ import pytest
 from figure_checks import check
 from report_fixtures import CASES, figure_inputs, ppo_gradient, write_report_sweep
 
-from analysis.data.gradients import Gradient, parse_gradient, variant_gradients
+from analysis.data.kept.gradients import Gradient, parse_gradient, variant_gradients
 from analysis.data.load import load
 from analysis.figures import clips
 from analysis.figures.inputs import NoData

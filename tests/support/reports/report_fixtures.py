@@ -11,9 +11,9 @@ import yaml
 from analysis_fixtures import METRIC, random_scores, write_lines, write_sweep
 
 from analysis.data.configs import variant_configs
-from analysis.data.gradients import variant_gradients
+from analysis.data.kept.gradients import variant_gradients
+from analysis.data.kept.samples import read_samples
 from analysis.data.load import load
-from analysis.data.samples import read_samples
 from analysis.data.variants import split_overrides
 from analysis.figures.inputs import FigureInputs
 from analysis.figures.style import variant_colours
