@@ -11,6 +11,8 @@ from rlexp.sweep.build import bucket_key, most_runs, variant_key
 from rlexp.sweep.job import Job
 from rlexp.sweep.machine import available_bytes
 
+ENOUGH = 250  # runs: larger batches are no faster a run, and take memory and open files for each
+
 
 def into_batches(jobs: Sequence[Job], most: int | None, workers: int = 1) -> list[list[Job]]:
     """Group the jobs that can be trained as one batch, at most ``most`` in each, and so that no worker is idle.
@@ -42,8 +44,8 @@ def pieces_of(buckets: Mapping[str, Sequence[Job]], most: int | None, workers: i
 
 
 def fitting(config: Config, workers: int) -> int:
-    """How many runs of a config fit into the memory of one of ``workers`` workers."""
-    return most_runs(config, available_bytes(config.device) / workers)
+    """How many runs of a config fit into the memory of one of ``workers`` workers, at most ``ENOUGH``."""
+    return min(ENOUGH, most_runs(config, available_bytes(config.device) / workers))
 
 
 def cut(bucket: Sequence[Job], pieces: int) -> list[list[Job]]:
