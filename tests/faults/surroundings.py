@@ -115,7 +115,10 @@ def clock(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def server(answer: Callable[[Handler], bool] | None) -> Iterator[str]:
-    """A server's address; ``answer`` says before each answer whether there is one, and may take its time. None: gone."""
+    """A server's address; ``answer`` says before each answer whether there is one, and may take its time.
+
+    None: there is no server.
+    """
     if answer is None:
         yield "http://127.0.0.1:9"
         return
@@ -187,13 +190,25 @@ def problems(found: dict[str, Any], expected: dict[str, list]) -> list[str]:
     return wrong + ([f"says: {noise[0][:200]}"] if noise else [])
 
 
+def others_can_run() -> bool:
+    """Whether this process may become another user, and that one may run this Python with what it imports."""
+    if os.geteuid() != 0:
+        return False
+    try:
+        command = [sys.executable, "-c", "import hydra, torch"]
+        return subprocess.run(command, user=NOBODY, group=NOBODY, capture_output=True, cwd="/").returncode == 0
+    except OSError:
+        return False
+
+
 def look(names: list[str], place: Path) -> dict[str, dict[str, Any]]:
     """Each scene by its name: seconds, exit code, and what is wrong."""
     place.chmod(0o755)
     expected = sweep(place / "plain", environment(), "logger=none")["rows"]
     found = {}
     for number, name in enumerate(names):
-        if name == "another user" and os.geteuid() != 0:
+        if name == "another user" and not others_can_run():
+            print(f"{name:20} left out: only root can try that, where others may read this Python")
             continue
         result = SCENES[name](place / str(number))
         wrong = problems(result, expected)
