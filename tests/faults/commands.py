@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-LITTLE = "steps=12 log_every=1 checkpoint_every=2 eval.every=4 eval.prompts=6 eval.samples=2 eval.ks=[1,2]"
+LITTLE = "steps=24 log_every=1 checkpoint_every=2 eval.every=4 eval.prompts=6 eval.samples=2 eval.ks=[1,2]"
 BASE = f"{LITTLE} logger=none threads=1 group_size.completions=4 group_size.prompts=4".split()
 GRU = "model=gru model.hidden=8".split()
 TRANSFORMER = "model=transformer model.width=16 model.layers=1 model.heads=2 model.feedforward=16".split()

@@ -86,7 +86,9 @@ def attempt(kind: str, whole: Whole, folder: Path, disk: Path, chance: random.Ra
     code = forked.wait(forked.start(words, folder, kind != "analysis", prepare=prepare), SECONDS_TO_END)
     filled, text = (disk / "filler").exists(), forked.said(folder)
     found = [f"a traceback: {text.partition('Traceback')[2][:1500]}"] if "Traceback" in text else []
-    if filled and (code in (0, None) or "No space left on device" not in text):
+    if filled and code == 0:  # then everything had been written, and still is
+        found += differences(whole.lines, lines_in(disk / "x")) + leftovers(disk / "x")
+    elif filled and (code is None or "No space left on device" not in text):
         found += [f"exit code {code}, saying {text[-1000:]}"]
     found += [f"jobs.jsonl says {row}" for row in index(disk / "x") if row["status"] == "running"]
     (disk / "filler").unlink(missing_ok=True)

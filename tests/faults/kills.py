@@ -17,13 +17,14 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from tests.faults import commands, common, forked
 
 SIGNALS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")
 SECONDS_TO_END, SECONDS_TO_BE_GONE, LONGEST_GAP = 120.0, 30.0, 0.5
-AT_LEAST_LEFT = 0.2  # of the rows' files of a sweep, a share of its time
+SHARE_WHILE_TRAINING = 0.7  # of the kills; composing takes longer than so little training, and has less to lose
 
 
 @dataclass
@@ -32,6 +33,8 @@ class Whole:
 
     lines: dict[str, list[str]]
     seconds: float
+    training: float
+    """Seconds from the first row on."""
 
 
 @dataclass
@@ -60,11 +63,26 @@ def undisturbed(name: str, folder: Path, teacher: Path) -> Whole:
     for each in [commands.alone(words), words] if commands.alone(words) != words else [words]:
         shutil.rmtree(folder, ignore_errors=True)
         started = time.monotonic()
-        code = forked.wait(forked.start(each, folder, quick(name)), SECONDS_TO_END)
-        seconds, lines = time.monotonic() - started, lines_in(folder / "x")
+        process = forked.start(each, folder, quick(name))
+        wait_for_rows(process, folder)
+        trains = time.monotonic()
+        code = forked.wait(process, SECONDS_TO_END)
+        seconds, training, lines = time.monotonic() - started, time.monotonic() - trains, lines_in(folder / "x")
         if code != 0:
             raise SystemExit(f"{name}: exit code {code}: {forked.said(folder)}")
-    return Whole(lines, seconds)
+    return Whole(lines, seconds, training)
+
+
+def wait_for_rows(process: BaseProcess, folder: Path) -> None:
+    """Wait until a run of a command has more rows than before, or the command has ended."""
+    before = number_of_rows(folder)
+    while process.exitcode is None and number_of_rows(folder) <= before:
+        process.join(0.01)
+
+
+def number_of_rows(folder: Path) -> int:
+    """Return how many rows the runs of a folder have."""
+    return sum(path.read_bytes().count(b"\n") for path in (folder / "x").rglob("metrics.jsonl"))
 
 
 def quick(name: str) -> bool:
@@ -91,7 +109,11 @@ def attempt(name: str, whole: Whole, folder: Path, teacher: Path, chance: random
 def disturb(result: Attempt, words: list[str], whole: Whole, folder: Path, chance: random.Random) -> None:
     """Start the command and send its signals after a random time."""
     process = forked.start(words, folder, quick(result.command))
-    process.join(chance.uniform(0, whole.seconds))
+    if chance.random() < SHARE_WHILE_TRAINING:
+        wait_for_rows(process, folder)
+        process.join(chance.uniform(0, whole.training))
+    else:
+        process.join(chance.uniform(0, whole.seconds))
     if process.exitcode is not None:
         result.phases.append("over")
         return

@@ -1,10 +1,19 @@
 """Where the batches of a sweep are trained changes no number, and a dead worker takes only its own runs with it."""
 
 import pytest
-from clusters import ray_address, slurm_cluster  # noqa: F401 (fixtures)
+from clusters import ray_address, slurm_cluster, until  # noqa: F401 (fixtures)
 from command import command, no_comparison  # noqa: F401 (fixtures)
-from executors import TINY, same_as_inline, saves_at_ctrl_c, survives_a_kill  # noqa: F401 (fixtures)
+from executors import (  # noqa: F401 (some are fixtures)
+    TINY,
+    assert_saved,
+    endless,
+    same_as_inline,
+    saves_at_ctrl_c,
+    survives_a_kill,
+)
 from sweep_files import rows
+
+from rlexp.record.disk import lock
 
 pytestmark = pytest.mark.usefixtures("no_comparison")
 RAY = ("hydra/launcher=ray", "hydra.launcher.workers=2")
@@ -27,6 +36,30 @@ def test_a_killed_slurm_job_takes_only_its_runs_with_it(slurm_cluster, survives_
 @pytest.mark.slurm
 def test_ctrl_c_lets_slurm_jobs_save(slurm_cluster, saves_at_ctrl_c):  # noqa: F811
     saves_at_ctrl_c(*SLURM, "hydra.launcher.workers=1")
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_slurm_jobs_whose_sweep_is_killed_save_and_end(slurm_cluster, tmp_path):  # noqa: F811
+    saves_when_its_sweep_is_killed(tmp_path, *SLURM, "hydra.launcher.workers=1")
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_tasks_of_a_ray_cluster_whose_sweep_is_killed_end(ray_address, tmp_path):  # noqa: F811
+    """Ray itself ends the tasks of a driver that is gone, which leaves no time to save."""
+    parent, metrics = endless(tmp_path, *RAY, f"hydra.launcher.address='{ray_address}'")
+    parent.kill()
+    parent.wait()
+    until(lambda: not any(lock.is_held(path.parent) for path in metrics), "nobody trains on: the end", 30)
+
+
+def saves_when_its_sweep_is_killed(folder, *launcher):
+    parent, metrics = endless(folder, *launcher)
+    parent.kill()
+    parent.wait()
+    until(lambda: not any(lock.is_held(path.parent) for path in metrics), "nobody trains on: the end", 30)
+    assert_saved(metrics)
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def same_as_inline(command, tmp_path, tmp_path_factory):
 
 
 def kill_who_writes(path: Path) -> threading.Thread:
-    """Start a thread that waits for a process to open a file, and kills it."""
+    """Start a thread that waits for a process to write a run's file, and kills it."""
 
     def kill():
         while not (path.exists() and path.stat().st_size and (pids := writers(path))):
@@ -58,11 +58,11 @@ def kill_who_writes(path: Path) -> threading.Thread:
 
 
 def writers(path: Path) -> list[int]:
-    """Return the processes that write to the folder of a file, which hold its lock, but this one."""
-    found, path = [], path.with_name(LOCK_FILE)
+    """Return the processes that hold the lock of the run of a file, but this one."""
+    found, lock = [], str(path.parent / LOCK_FILE)
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         try:
-            if os.readlink(link) == str(path) and int(link.parts[2]) != os.getpid():
+            if os.readlink(link) == lock and int(link.parts[2]) != os.getpid():
                 found.append(int(link.parts[2]))
         except OSError:
             continue
