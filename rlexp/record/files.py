@@ -55,15 +55,21 @@ class Recorder:
     """Writes what a run leaves behind. Each row is on its way to the disk before ``write_row`` returns.
 
     ``config`` is the complete resolved config; ``facts`` (name, variant, seed, …) open the summary. Of what an earlier
-    run left in the folder, only the rows up to ``step`` stay, and which code wrote them. Without a summary, a folder is
-    a run that has not ended.
+    run left in the folder, only the rows up to ``step`` stay (``extents``, where these are known), and which code wrote
+    them. Without a summary, a folder is a run that has not ended.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], facts: Mapping[str, Any], step: int = -1):
+    def __init__(
+        self,
+        folder: Path,
+        config: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        step: int = -1,
+        extents: Mapping[str, Extent] | None = None,
+    ):
         """Write the config and open the rows."""
         self.folder, self.facts, self.identity = Path(folder), dict(facts), identity(config)
-        rows = beginning(self.folder / METRICS_FILE, step)
-        samples = beginning(self.folder / SAMPLES_FILE, step)
+        rows, samples = (beginning(self.folder / name, step, extents) for name in (METRICS_FILE, SAMPLES_FILE))
         self.code = provenance.trained_by(self.folder, step, provenance.code())
         remove_drafts(self.folder)
         (self.folder / SUMMARY_FILE).unlink(missing_ok=True)
@@ -120,10 +126,13 @@ def rewrite(path: Path, wanted: bytes) -> None:
         replace_unsynced(path, wanted)
 
 
-def beginning(path: Path, step: int) -> bytes:
-    """Return the lines of a file up to those of ``step``, as they stand there; none if there is no file."""
+def beginning(path: Path, step: int, extents: Mapping[str, Extent] | None) -> bytes:
+    """Return what a file held after ``step`` steps: as much as is known, else its lines up to those of that step."""
+    there = (content(path) or b"") if step >= 0 else b""
+    if extents is not None and path.name in extents:
+        return there[: extents[path.name]["bytes"]]
     kept = b""
-    for line in (content(path) or b"").splitlines(keepends=True) if step >= 0 else ():
+    for line in there.splitlines(keepends=True):
         number = step_in(line)
         if number is None or number > step:
             break

@@ -82,7 +82,7 @@ def train_batch(jobs: Sequence[Job], saved: Sequence[Saved], open_progress: Call
     torch.set_num_threads(1)  # until the steps choose; one run, or the start of one, has other bits with several
     keys = [variant_key(job.config) for job in jobs]
     order = sorted(range(len(jobs)), key=lambda i: (keys.index(keys[i]), i))
-    opened = {i: opened_run(jobs[i], saved[i]["step"]) for i in order}
+    opened = {i: opened_run(jobs[i], saved[i]) for i in order}
     results: dict[int, float | Exception] = {i: run for i, run in opened.items() if isinstance(run, Exception)}
     order = [i for i in order if i not in results]
     if order:

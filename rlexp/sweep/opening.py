@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -45,10 +46,10 @@ def checkpoint_of(job: Job) -> dict[str, Any] | Exception:
     return saved or fresh
 
 
-def opened_run(job: Job, step: int) -> Run | Exception:
+def opened_run(job: Job, saved: Mapping[str, Any]) -> Run | Exception:
     """Open the files of a run; return why that cannot be done."""
     try:
-        return Run.open(job, step)
+        return Run.open(job, saved["step"], saved.get("files"))
     except OSError as error:
         return unwritable(error, job.folder / METRICS_FILE)
     except Exception as error:

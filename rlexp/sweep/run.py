@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rlexp.core.exits import RunFailed
 from rlexp.core.registry import bind_choice
+from rlexp.record.disk.rows import Extent
 from rlexp.record.disk.troubles import unwritable
 from rlexp.record.files import METRICS_FILE, SUMMARY_FILE, Recorder, collapsed, score
 from rlexp.record.gradient import gradient_curves
@@ -35,10 +36,10 @@ class Run:
     ended: bool = False
 
     @classmethod
-    def open(cls, job: Job, step: int) -> Run:
-        """Start the files and the logger of a run, or go on with them after ``step`` steps."""
+    def open(cls, job: Job, step: int, extents: Mapping[str, Extent] | None = None) -> Run:
+        """Start the files and the logger of a run, or go on with them after ``step`` steps, where they ended then."""
         facts = {"name": job.name, "variant": job.variant, "seed": job.config.seed}
-        recorder = Recorder(job.folder, job.config.model_dump(mode="json"), facts, step)
+        recorder = Recorder(job.folder, job.config.model_dump(mode="json"), facts, step, extents)
         run = cls(job, recorder, bind_choice(LOGGERS, job.config.logger)(job))
         for row in recorder.earlier_rows:
             run.log(row.pop("step"), {key: math.nan if value is None else value for key, value in row.items()})

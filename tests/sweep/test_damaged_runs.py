@@ -39,9 +39,16 @@ def lose_last_row_before(step, path):
     path.write_text("".join(line for line in lines if json.loads(line)["step"] != step))
 
 
+def double_last_line(path):
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines, lines[-1]]))
+
+
 DAMAGES = {
     "a row is gone": (lambda folder: lose_last_row_before(2, folder / "metrics.jsonl"), "metrics.jsonl", None),
     "a late row is gone": (lambda folder: lose_last_row_before(6, folder / "metrics.jsonl"), "metrics.jsonl", 3),
+    "the last row twice": (lambda folder: double_last_line(folder / "metrics.jsonl"), "", 6),
+    "the last sample twice": (lambda folder: double_last_line(folder / "samples.jsonl"), "", 6),
     "no rows": (lambda folder: (folder / "metrics.jsonl").write_text(""), "metrics.jsonl", None),
     "no file of rows": (lambda folder: (folder / "metrics.jsonl").unlink(), "metrics.jsonl", None),
     "a bad line": (lambda folder: (folder / "metrics.jsonl").write_text("{\n"), "metrics.jsonl", None),
@@ -62,6 +69,7 @@ def test_the_run_goes_back_to_its_last_good_state(whole, stopped, caplog, what):
     assert train_jobs(stopped) == scores
     for one, other in zip(expected, stopped, strict=True):
         assert rows(one.folder) == rows(other.folder)
+        assert (one.folder / "samples.jsonl").read_text() == (other.folder / "samples.jsonl").read_text()
         assert resume.complaint(other.folder) is None
     then = f"the run goes on after step {step}" if step else "the run begins again"
     lines = [line for line in caplog.messages if str(stopped[0].folder) in line]
@@ -80,7 +88,8 @@ def test_a_finished_run_whose_files_were_changed_is_mended(tmp_path, whole, capl
     assert train_jobs(found) == scores
     assert all(rows(one.folder) == rows(other.folder) for one, other in zip(expected, found, strict=True))
     assert resume.complaint(found[0].folder) is None
-    assert what == "a bad checkpoint" or any((named or "config.yaml") in line for line in caplog.messages)
+    files = [named] if named else ["config.yaml", "metrics.jsonl", "samples.jsonl"]
+    assert what == "a bad checkpoint" or any(file in line for file in files for line in caplog.messages)
 
 
 def unreadable(monkeypatch, path):
