@@ -19,7 +19,7 @@ UV := $(shell command -v uv)
 PIP := $(if $(UV),uv pip install --python $(BIN)/python --index-strategy unsafe-best-match,$(BIN)/python -m pip install) --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help install ablation test bench sync dashboard lint constraints clean
+.PHONY: help install ablation test bench sync dashboard lint constraints audit versions clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -51,6 +51,18 @@ lint: $(READY) ## check the style
 constraints: ## write the newest versions that hold on every Python from 3.11 into constraints.txt; needs uv
 	uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --no-annotate \
 	  --custom-compile-command "make constraints" pyproject.toml --output-file constraints.txt
+
+audit: $(READY) ## look the pinned dependencies up in a database of known vulnerabilities; needs the network
+	@$(BIN)/python -m venv --clear $(VENV)/.audit && $(VENV)/.audit/bin/python -m pip install --quiet pip-audit
+	@sed 's/ *;.*//' constraints.txt > $(VENV)/.audit/pinned.txt; \
+	$(VENV)/.audit/bin/pip-audit --no-deps --disable-pip --progress-spinner off -r $(VENV)/.audit/pinned.txt \
+	  2> $(VENV)/.audit/said.txt; code=$$?; \
+	if grep -qiE "ConnectionError|NameResolution|timed out|Max retries|ServiceError|ProxyError" $(VENV)/.audit/said.txt; then \
+	  echo "the database of vulnerabilities cannot be reached from here: nothing was looked up" >&2; exit 2; fi; \
+	cat $(VENV)/.audit/said.txt >&2; exit $$code
+
+versions: $(READY) ## run the quick suite on Python 3.11 to 3.13 and on the lowest and highest dependencies; hours
+	$(BIN)/python -m tests.faults.versions $(ARGS)
 
 clean: ## remove the virtual environment and caches, never runs/
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

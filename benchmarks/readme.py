@@ -32,7 +32,7 @@ SWEEPS = {
 }
 STUDIES = ("clipping", "aggregation", "filtering", "group_size", "model")
 STUDIES += ("lecture17_solved", "grpo_tcr", "grpo_tcr_judges", "grpo_tcr_clip", "grpo_tcr_penalty", "rlhf")
-STUDIES += ("overoptimisation", "overoptimisation_learned", "trl_notes")
+STUDIES += ("overoptimisation", "overoptimisation_learned", "trl_notes", "critic")
 OVER_TIME = ("overoptimisation", "overoptimisation_learned")  # of which curves say more than effects
 DEFAULT = "norm=local,seed=0"  # the run of the ablation that the default recipe is
 FIGURES = ("effects.svg", "curves.svg")

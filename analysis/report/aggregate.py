@@ -20,6 +20,7 @@ QUIET = {
     "disable_git": True,
     "disable_code": True,
     "disable_job_creation": True,
+    "symlink": False,
     "x_disable_stats": True,
     "x_disable_meta": True,
     "x_save_requirements": False,

@@ -28,6 +28,8 @@ def explain(error: BaseException, overrides: Sequence[str]) -> str:
     if isinstance(error, yaml.MarkedYAMLError):
         place = error.problem_mark
         return f"{place.name}, line {place.line + 1}: {error.problem}"
+    if isinstance(error, yaml.YAMLError | UnicodeDecodeError):
+        return f"a YAML file cannot be read: {flat(error)}"
     if isinstance(error, OverrideParseException):
         return unreadable(error)
     if isinstance(error, OSError) and error.filename:

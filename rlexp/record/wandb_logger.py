@@ -31,6 +31,7 @@ SETTINGS = {
     "disable_git": True,
     "disable_code": True,
     "disable_job_creation": True,
+    "symlink": False,  # of its logs, three a run
     "x_disable_stats": True,
     "x_disable_meta": True,
     "x_save_requirements": False,  # reading them takes two thirds of the time to open a run

@@ -13,6 +13,8 @@ from rlexp.sweep.machine import allow_open_files, available_bytes
 
 FILES_A_RUN, OTHER_FILES = 4, 100  # open at once: a lock, rows, a logger and one to spare; of the program itself
 
+ENOUGH = 250  # runs: larger batches are no faster a run, and take memory and open files for each
+
 
 def into_batches(jobs: Sequence[Job], most: int | None, workers: int = 1) -> list[list[Job]]:
     """Group the jobs that can be trained as one batch, at most ``most`` in each, and so that no worker is idle.
@@ -47,8 +49,8 @@ def pieces_of(buckets: Mapping[str, Sequence[Job]], most: int | None, workers: i
 
 
 def fitting(config: Config, workers: int) -> int:
-    """How many runs of a config fit into the memory of one of ``workers`` workers."""
-    return most_runs(config, available_bytes(config.device) / workers)
+    """How many runs of a config fit into the memory of one of ``workers`` workers, at most ``ENOUGH``."""
+    return min(ENOUGH, most_runs(config, available_bytes(config.device) / workers))
 
 
 def cut(bucket: Sequence[Job], pieces: int) -> list[list[Job]]:

@@ -1,4 +1,4 @@
-"""Before a run trains: whether it is to, whether this process may, from which state, with which files."""
+"""What a batch begins from: whose turn each run is, the state that it goes on from, its files."""
 
 from __future__ import annotations
 

@@ -1,0 +1,16 @@
+"""A small sweep through the measurement of large ones."""
+
+import json
+
+import pytest
+
+from tests.faults import size
+
+
+@pytest.mark.slow
+def test_forty_runs_are_resumed_and_compared(tmp_path):
+    found, wrong = size.look(40, 80, "none", tmp_path)
+    assert wrong == [] and found["statuses"] == {"completed": 40}
+    assert 5 < found["files_a_run"] <= size.MOST_FILES and found["steps"].keys() >= {"train", "resume", "compare_many"}
+    table = json.loads((tmp_path / "large" / "analysis" / "comparison.json").read_text())
+    assert len(table["runs"]) == 80
