@@ -20,8 +20,13 @@ def exit_with(text: str, code: int, error: BaseException | None = None) -> None:
     """End the process with a text on stderr."""
     if error is not None and TRACEBACKS:
         traceback.print_exception(error)
-    print(text, file=sys.stderr)
+    print(printable(text), file=sys.stderr)
     raise SystemExit(code)
+
+
+def printable(text: str) -> str:
+    """Return a text with its lines as they are, and what a terminal would obey or break a line at as its code."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ class Wandb:
             if self.job and (table := completions(self.job)):
                 self._log_completions(table)
             self.run.summary.update({**plain_values(summary), "status": status})
-            self.run.finish(exit_code=int(status != "completed"))
+            _finish(self.run, int(status != "completed"))
 
     def _log_completions(self, table: Table) -> None:
         """Log a table in a row of its own, as no step takes a second one."""
@@ -125,6 +126,27 @@ def _open(mode: str, **options: Any) -> Any:
     except Exception as error:
         warn_once(f"wandb does not start ({_first_line(error)}): training goes on, metrics.jsonl has all rows")
         return wandb.init(mode="disabled", **options)
+
+
+def _finish(run: Any, exit_code: int) -> None:
+    """Close a run; once the server did not take one in time, the others are waited for beside each other, at the end.
+
+    Each would wait a minute, one after another.
+    """
+    if not _unreachable:
+        run.finish(exit_code=exit_code)
+        if getattr(run, "_finish_timed_out", False):
+            _unreachable.append(TimeoutError())
+            warn_once("wandb's server takes no more rows: the next runs log offline; `wandb sync` uploads later")
+    elif getattr(run, "offline", True):
+        run.finish(exit_code=exit_code)
+    else:
+        threading.Thread(target=_finish_quietly, args=(run, exit_code)).start()  # Python waits for it before its end
+
+
+def _finish_quietly(run: Any, exit_code: int) -> None:
+    with suppress(Exception):
+        run.finish(exit_code=exit_code)
 
 
 _unreachable: list[Exception] = []

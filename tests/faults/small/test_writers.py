@@ -13,7 +13,7 @@ from tests.faults.forked import phase_of
 from tests.faults.kills import differences
 
 pytestmark = pytest.mark.slow  # dozens of runs
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def found(name, folder, *options):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.faults import fuzz
+from tests.faults import fuzz, in_process
 
 
 @pytest.mark.slow
@@ -29,14 +29,14 @@ def test_no_input_ends_in_a_traceback(tmp_path):
 )
 def test_an_end_that_does_not_help_is_a_finding(tmp_path, monkeypatch, code, said):
     monkeypatch.chdir(tmp_path)
-    assert fuzz.judge(code, said).kind == "finding"
+    assert in_process.judge(code, said).kind == "finding"
 
 
 def test_a_line_is_a_refusal_unless_something_was_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert fuzz.judge(2, "note: x\nlr=-1: must be above 0\n") == ("refused", "lr=-1: must be above 0")
+    assert in_process.judge(2, "note: x\nlr=-1: must be above 0\n") == ("refused", "lr=-1: must be above 0")
     (tmp_path / "left").touch()
-    assert fuzz.judge(2, "lr=-1: must be above 0").kind == "finding"
+    assert in_process.judge(2, "lr=-1: must be above 0").kind == "finding"
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_a_line_is_a_refusal_unless_something_was_written(tmp_path, monkeypatch)
     ],
 )
 def test_a_value_that_was_ignored_is_seen(there, typed, choices, equal):
-    assert fuzz.same(there, typed, choices) is equal
+    assert in_process.same(there, typed, choices) is equal
