@@ -28,6 +28,7 @@ TAKING_VALUES = ("--config-path", "-cp", "--config-name", "-cn", "--config-dir",
     "--info",
     "-i",
 )
+FLAGS = ("-m", "--multirun", "--resolve")
 MOST_RUNS = 100_000  # of one command
 SINGLE_CHOICE = re.compile(r"^([^=]+)=choice\(([^,()]*)\)$")
 
@@ -72,11 +73,7 @@ def is_sweep(arguments: Sequence[str]) -> bool:
 
 def options_first(arguments: Sequence[str]) -> list[str]:
     """`norm=local -m lr=1` → `-m norm=local lr=1`: Hydra's parser takes overrides in one stretch only."""
-    options, overrides = [], []
-    for place, argument in enumerate(arguments):
-        taken = place and arguments[place - 1] in TAKING_VALUES and not argument.startswith("-") and "=" not in argument
-        (options if argument.startswith("-") or taken else overrides).append(argument)
-    return [*options, *overrides]
+    return sorted(arguments, key=lambda argument: argument not in FLAGS)
 
 
 def shows_config(arguments: Sequence[str]) -> bool:

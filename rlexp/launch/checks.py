@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from rlexp.config import typed
 from rlexp.config.compose import plain
@@ -37,7 +37,7 @@ def check_run(composed: DictConfig) -> None:
     config = read(plain(composed))
     with hydra_config(composed):
         folder = Path(os.path.abspath(composed.hydra.run.dir))
-    if problem := other_folder(composed, "hydra.run.dir"):
+    if problem := unchosen(composed) or other_folder(composed, "hydra.run.dir"):
         raise ConfigError([problem])
     check_single(config, folder, typed.remarks(composed.hydra.overrides.task))
 
@@ -58,7 +58,7 @@ def check_sweep(composed: DictConfig) -> None:
     loader = cache_compositions()
     folder = composed.hydra.sweep.dir  # fixes `${now:}` for all jobs, which copy what is resolved here
     launcher = LauncherSettings.read(composed)
-    problem = other_folder(composed, "hydra.sweep.dir") or folder_problem(Path(folder).absolute())
+    problem = unchosen(composed) or other_folder(composed, "hydra.sweep.dir") or folder_problem(Path(folder).absolute())
     if problem := problem or launcher_problem(composed, launcher):
         raise ConfigError([problem])
     jobs = plan_jobs(loader, composed, job_overrides(composed)).jobs
@@ -90,6 +90,13 @@ def keep_for_itself(folder: Path, runs: Sequence[Path] = ()) -> None:
             time.sleep(lock.BETWEEN_TRIES)
     for place in (folder, starts_of(folder)):
         remove_drafts(place)
+
+
+def unchosen(composed: DictConfig) -> str | None:
+    """Say that a group of Hydra's own has no choice, as after `~hydra/job_logging`: it would fail in a made folder."""
+    groups = ("job_logging", "hydra_logging", "launcher", "sweeper")
+    missing = [group for group in groups if OmegaConf.is_missing(composed.hydra, group)]
+    return f"hydra/{missing[0]}: nothing is chosen; leave it, or choose one" if missing else None
 
 
 def other_folder(composed: DictConfig, key: str) -> str | None:

@@ -75,7 +75,9 @@ def check_options(arguments: Sequence[str]) -> None:
         raise ConfigError([f"{message} (rlexp --help, rlexp --hydra-help)"])
 
     parser.error = refuse
-    parser.parse_args(list(arguments))
+    chosen = parser.parse_args(list(arguments))
+    if chosen.package and not chosen.cfg:
+        refuse(f"--package {chosen.package}: is of --cfg, and would be ignored without it")
 
 
 def typed_overrides(settings: DictConfig) -> list[str]:

@@ -26,10 +26,13 @@ ABSURD = [
     (["hydra.callbacks.rlexp=null"], "checks every run before it starts, and cannot be changed"),
     (["hydra.run.dir=null"], "hydra.run.dir=null: must not be null"),
     (["hydra.run.dir=" + "a" * 5000], "File name too long"),
+    (["~hydra/job_logging"], "hydra/job_logging: nothing is chosen; leave it, or choose one"),
     (["-m", "hydra.launcher=null"], "hydra.launcher=null: a sweep needs one; hydra/launcher=basic is Hydra's own"),
     (["-m", "hydra.sweeper.max_batch_size=0"], "max_batch_size=0: must be at least 1, or null for all"),
     (["+a=" + "[" * 2000 + "]" * 2000], "brackets are nested too deeply"),
     (["--foo"], "unrecognized arguments: --foo (rlexp --help, rlexp --hydra-help)"),
+    (["-p", "lr=1"], "--package lr=1: is of --cfg, and would be ignored without it"),
+    (["lr=1", "-p"], "argument --package/-p: expected one argument"),
     (["--cfg", "typo"], "argument --cfg/-c: invalid choice: 'typo'"),
     (["seed=100000000000000000000000"], "seed=100000000000000000000000: must be at most 9223372036854775807"),
     (["steps=1000000000000000000000000000"], "must be at most 2147483647"),
@@ -65,8 +68,8 @@ def test_options_may_stand_anywhere(command):
     """Python's parser takes overrides in one stretch only."""
     result = command("norm=local", "-m", "lr=-1", "seed=0")
     assert (result.code, result.err) == (2, "lr=-1: must be above 0\n")
-    arguments = ["norm=local", "--config-dir", "here", "-m", "lr=1"]
-    assert typed.options_first(arguments) == ["--config-dir", "here", "-m", "norm=local", "lr=1"]
+    arguments = ["norm=local", "-m", "lr=1", "--config-dir", "here", "-p"]
+    assert typed.options_first(arguments) == ["-m", "norm=local", "lr=1", "--config-dir", "here", "-p"]
 
 
 def test_what_fits_is_not_refused():

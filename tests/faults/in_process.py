@@ -157,4 +157,6 @@ def same(there: Any, typed: Any, choices: Sequence[str]) -> bool:
         return isinstance(there, dict) and all(same(there.get(str(key)), item, ()) for key, item in typed.items())
     if isinstance(typed, list):
         return isinstance(there, list) and len(there) == len(typed) and all(map(same, there, typed, [()] * len(typed)))
+    if isinstance(there, float) and isinstance(typed, int):
+        return there == float(typed)
     return there == typed or format_value(there) == format_value(typed)
