@@ -69,8 +69,9 @@ def sweep(name: str, folder: Path, results: Path) -> dict[str, object]:
         for figure in FIGURES:
             shutil.copy(next(folder.glob(f"analysis/**/{figure}")), results)
     if name not in SWEEPS:
-        figures = reversed(FIGURES) if name in OVER_TIME else FIGURES
-        drawn = (found for figure in figures for found in folder.glob(f"analysis/**/{figure}"))
+        figures = reversed(FIGURES) if name in OVER_TIME else FIGURES  # of several strata the first
+        patterns = [figure.replace(".svg", "*.svg") for figure in figures]
+        drawn = (found for pattern in patterns for found in sorted(folder.glob(f"analysis/**/{pattern}")))
         shutil.copy(next(drawn), results / f"{name}.svg")
     summaries = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*/summary.json"))]
     return {
