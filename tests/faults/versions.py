@@ -16,8 +16,10 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+from urllib.request import Request, urlopen
 
 from tests.faults.common import ROOT, options, store
 
@@ -51,7 +53,7 @@ def bounds() -> dict[str, str]:
 
 def places(pythons: list[str]) -> Iterator[Place]:
     """The pinned versions on every Python, then on the first one each package at its lowest and its highest."""
-    yield from (Place(Path(python).name, python) for python in pythons)
+    yield from (Place(python, python) for python in pythons)
     for name, bound in bounds().items():
         lowest = re.search(r">=([\w.]+)", bound)[1]
         yield Place(f"{name} lowest", pythons[0], (f"{name}=={lowest}", *BESIDE.get(name, ())))
@@ -69,12 +71,23 @@ def constraints(place: Place, folder: Path) -> Path:
     return path
 
 
+@cache
+def torch_index() -> list[str]:
+    """Where torch without CUDA comes from, if that answers: pip would wait for it for a quarter of an hour."""
+    try:
+        with urlopen(Request(f"{TORCH}/torch/", headers={"User-Agent": "pip"}), timeout=10):
+            return ["--extra-index-url", TORCH]
+    except OSError:
+        print(f"{TORCH} does not answer: torch comes from pip's own index", file=sys.stderr)
+        return []
+
+
 def run(place: Place, folder: Path, tests: list[str]) -> dict[str, object]:
     """Make an environment, run the tests in it; how that ended, with the last line that was said."""
     started = time.perf_counter()
     folder.mkdir(parents=True)
     python = folder / "venv" / "bin" / "python"
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--extra-index-url", TORCH]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *torch_index()]
     wanted = ["--constraint", str(constraints(place, folder)), *place.wanted, f"{ROOT}[test]"]
     steps = {
         "venv": ([place.python, "-m", "venv", str(folder / "venv")], folder),
