@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
+from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, plain_letters
 from analysis.data.load import SweepData, load
 from analysis.data.run_values import BUDGETS, Budget, Target
 from analysis.data.runs import Problem
@@ -69,6 +69,7 @@ def report(
     others are named. Runs that failed are left out and listed.
     Raises AnalysisError, one line, if nothing can be compared.
     """
+    plain_letters()
     console = console or Console()
     found = _find(folders, Question(metric=metric, baseline=baseline, **choices), out, wide)
     print_answer(console, found.data, found.answer, wide, page and relative_path(page))

@@ -1,6 +1,7 @@
 """The errors of this package, the parser of its commands, and how they end: in one line."""
 
 import argparse
+import codecs
 import functools
 import os
 import sys
@@ -9,6 +10,10 @@ from collections.abc import Callable
 from typing import NoReturn
 
 NOBODY_READS = 141  # as of a program that SIGPIPE ends
+
+
+PLAIN = dict(zip("−–—─·“”’≤≥×→…", ("-", "-", "-", "-", "|", '"', '"', "'", "<=", ">=", "x", "->", "..."), strict=True))
+PLAIN |= {"±": "+/-"}
 
 
 class AnalysisError(ValueError):
@@ -27,6 +32,21 @@ class CommandParser(argparse.ArgumentParser):
         self.exit(2, f"error: {message} ({self.prog} --help)\n")
 
 
+def plain_letters() -> None:
+    """Let what is printed be read where the terminal has fewer letters (LANG=C): −0.01 as -0.01, others as codes."""
+    codecs.register_error("plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure") and not str(stream.encoding).lower().startswith("utf"):
+            stream.reconfigure(errors="plain")
+
+
+def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return "".join(PLAIN.get(c) or c.encode("unicode_escape").decode() for c in letters), error.end
+
+
 def ends_in_a_line(main: Callable[..., int]) -> Callable[..., int]:
     """Let a command end in one line, whatever goes wrong; HYDRA_FULL_ERROR=1 shows where it did.
 
@@ -35,6 +55,7 @@ def ends_in_a_line(main: Callable[..., int]) -> Callable[..., int]:
 
     @functools.wraps(main)
     def command(*arguments: object) -> int:
+        plain_letters()
         try:
             code = main(*arguments)
             sys.stdout.flush()

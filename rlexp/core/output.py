@@ -67,6 +67,9 @@ def unstoppable_output() -> Iterator[None]:
     """Context in which nothing that is printed can end the program."""
     open_standard_files()
     before = sys.stdout, sys.stderr
+    for stream in before:
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # where there are no such letters, as with LANG=C
     sys.stdout, sys.stderr = map(Unstoppable, before)
     try:
         yield

@@ -58,7 +58,8 @@ def trained_starts(configs: Sequence[Config], folder: Path | None) -> tuple[dict
     """Read or train the starts of configs; return the weights of each by its key, and what went wrong."""
     wanted = {start_key(config): config for config in configs if is_trained(config)}
     weights, problems = read_starts(folder, wanted)
-    missing = sorted(wanted.keys() - weights.keys() - problems.keys(), key=lambda key: start_settings(wanted[key]))
+    missing = [key for key in wanted if key not in weights and key not in problems]
+    missing.sort(key=lambda key: start_settings(wanted[key]))
     for _, group in groupby(missing, key=lambda key: start_settings(wanted[key])):
         group = list(group)
         for key, trained, problem in zip(group, *train_starts([wanted[key] for key in group]), strict=True):

@@ -96,7 +96,7 @@ def test_one_run_has_the_bits_of_the_command_and_its_policy_those_of_its_evaluat
 
 @pytest.mark.slow
 def test_a_folder_without_a_policy_says_what_is_missing(tmp_path):
-    with pytest.raises(ConfigError, match="nowhere: is not the folder of a run"):
+    with pytest.raises(ConfigError, match="nowhere is not the folder of a run"):
         api.load_policy("nowhere")
     folder = api.train(*SHORT, folder="run")
     for file in folder.glob("checkpoint*"):

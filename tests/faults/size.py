@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rlexp.record.disk.seals import sealed_json
 from tests.faults.common import ROOT, options, store
 
 SMALL = ["steps=4", "log_every=2", "eval.every=2", "eval.prompts=8", "eval.samples=2", "eval.ks=[1,2]"]
@@ -67,7 +68,8 @@ def multiply(sweep: Path, folders: int) -> Path:
             os.link(run / file, large / name / file)
         summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
         summary |= {"name": name, "seed": int(name.rpartition("=")[2])}
-        (large / name / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+        del summary["checksum"]
+        (large / name / "summary.json").write_bytes(sealed_json(json.dumps(summary, indent=2) + "\n"))
     return large
 
 

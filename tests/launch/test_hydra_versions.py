@@ -14,7 +14,7 @@ def compared(monkeypatch, folder, own, config):
     calls = []
     for name in ("compare", "write_page"):
         monkeypatch.setattr(hooks, name, lambda *args, **kwargs: calls.append(args))
-    monkeypatch.setattr(hooks, "read_index", lambda folder: [])
+    monkeypatch.setattr(hooks, "unfinished", lambda folder: [])
     own.on_multirun_end(config)
     return bool(calls)
 
