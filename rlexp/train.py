@@ -27,7 +27,7 @@ from rlexp.core.output import unstoppable_output
 from rlexp.launch.hydra_private import check_options
 from rlexp.record.disk.lock import released_at_the_end
 from rlexp.record.naming import variant_name
-from rlexp.sweep.interrupt import signals_as_ctrl_c
+from rlexp.sweep.interrupt import end_undisturbed, signals_as_ctrl_c
 
 
 @hydra.main(config_path=str(CONF), config_name="config", **VERSION_BASE)
@@ -80,6 +80,7 @@ def main() -> None:
             check_options(sys.argv[1:])
             hydra_main()
     except KeyboardInterrupt as stop:
+        end_undisturbed()
         exit_with("; ".join(["interrupted", *how_to_continue(arguments, *stop.args)]), INTERRUPTED)
     except RunFailed as error:
         exit_with(f"run failed: {describe_error(error)}", FAILED, error)

@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 NOBODY_READS = 141  # as of a program that SIGPIPE ends
@@ -36,8 +37,9 @@ def plain_letters() -> None:
     """Let what is printed be read where the terminal has fewer letters (LANG=C): −0.01 as -0.01, others as codes."""
     codecs.register_error("plain", _plain)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure") and not str(stream.encoding).lower().startswith("utf"):
-            stream.reconfigure(errors="plain")
+        if not str(getattr(stream, "encoding", "utf-8")).lower().startswith("utf"):
+            with suppress(AttributeError, OSError, ValueError):
+                stream.reconfigure(errors="plain")
 
 
 def _plain(error: UnicodeError) -> tuple[str | bytes, int]:

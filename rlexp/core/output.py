@@ -68,7 +68,7 @@ def unstoppable_output() -> Iterator[None]:
     open_standard_files()
     before = sys.stdout, sys.stderr
     for stream in before:
-        if hasattr(stream, "reconfigure"):
+        with suppress(AttributeError, OSError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # where there are no such letters, as with LANG=C
     sys.stdout, sys.stderr = map(Unstoppable, before)
     try:

@@ -43,13 +43,22 @@ def signals_as_ctrl_c() -> Iterator[None]:
     if not in_main_thread():
         yield
         return
-    handled = [number for number in ENDING if not is_ignored(number)]
-    before = {number: signal.signal(number, signal.default_int_handler) for number in handled}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in ENDING:
+        if not is_ignored(number):
+            signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def end_undisturbed() -> None:
+    """Ignore further signals until the end of ``signals_as_ctrl_c``: what is left to do is to say that it has ended."""
+    if in_main_thread():
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
 
 
 class Interrupt:
