@@ -143,7 +143,9 @@ def critic_network(configs: Sequence[Config], critic: Critic, task: Task, device
     first = configs[0]
     module = bind_choice(MODELS, first.model)(Init([config.seed for config in configs]), task, 1).to(device)
     numbers = (critic.lr, critic.warmup_steps, critic.lr_final, critic.grad_clip or math.inf)
-    lr, warmup, final, limit = (torch.full((len(configs),), number, device=device) for number in numbers)
+    lr, warmup, final, limit = (
+        torch.tensor([number] * len(configs), dtype=torch.float32, device=device) for number in numbers
+    )
     schedule = Schedule(lr, warmup, final, first.steps * critic.updates * first.minibatches)
     return Network(module, Optimizer(module, schedule, limit, optimizer_blocks(configs)))
 

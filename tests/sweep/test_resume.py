@@ -183,11 +183,11 @@ def test_the_same_command_skips_what_is_done_and_refuses_another_config(command,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["gru", "transformer"])
-def test_twenty_kills_at_random_steps_change_nothing(command, tmp_path, no_comparison, model):  # noqa: F811
-    """Ten kills a model: SIGKILL after a random number of rows, then the same command again, until it is through."""
+def test_eight_kills_at_random_steps_change_nothing(command, tmp_path, no_comparison, model):  # noqa: F811
+    """Four kills a model: SIGKILL after a random number of rows, then the same command again, until it is through."""
     arguments = ["-m", *KILLED, f"model={model}", "hydra.sweep.dir=sweep"]
     chance, said = random.Random(7), tmp_path / "said.txt"
-    for _ in range(10):
+    for _ in range(4):
         process, rows_then = started(arguments, tmp_path, said), count(tmp_path)
         wait = chance.randint(1, 8)
         while process.exitcode is None and count(tmp_path) < rows_then + wait:
