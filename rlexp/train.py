@@ -151,4 +151,7 @@ def for_hydra(arguments: Sequence[str]) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    finally:
+        end_undisturbed()

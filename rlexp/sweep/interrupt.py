@@ -55,7 +55,7 @@ def signals_as_ctrl_c() -> Iterator[None]:
 
 
 def end_undisturbed() -> None:
-    """Ignore further signals until the end of ``signals_as_ctrl_c``: what is left to do is to say that it has ended."""
+    """Ignore further signals, until the end of ``signals_as_ctrl_c`` if it is within: nothing is left but to end."""
     if in_main_thread():
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)

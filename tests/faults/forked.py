@@ -83,6 +83,7 @@ def command(words: list[str], folder: Path, quick: bool, said: str, prepare: Cal
     sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))
     threading.Thread(target=note_phase, args=(folder / "phase",), daemon=True).start()
     from rlexp import train
+    from rlexp.sweep.interrupt import end_undisturbed
 
     if quick:
         from rlexp.launch import hooks
@@ -91,7 +92,10 @@ def command(words: list[str], folder: Path, quick: bool, said: str, prepare: Cal
     Path(f"started {os.getpid()}").touch()
     prepare()
     sys.argv = ["rlexp", *words]
-    train.main()
+    try:
+        train.main()
+    finally:
+        end_undisturbed()  # as ``python -m rlexp.train`` does
 
 
 def note_phase(path: Path) -> None:

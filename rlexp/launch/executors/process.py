@@ -15,7 +15,7 @@ from typing import Any
 from rlexp.core.exits import INTERRUPTED
 from rlexp.launch.orphans import SECONDS_TO_SAVE, interrupt_main_thread
 from rlexp.launch.worker import train_in_worker
-from rlexp.sweep.interrupt import SIGNALS
+from rlexp.sweep.interrupt import SIGNALS, end_undisturbed
 from rlexp.sweep.job import Job
 
 STOP = "stop"
@@ -58,6 +58,8 @@ def work(connection: Connection, outputs: Sequence[Connection], cores: int) -> N
             send(connection, "results", results)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
+    finally:
+        end_undisturbed()
 
 
 def listen(connection: Connection, batches: SimpleQueue) -> None:
