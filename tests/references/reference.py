@@ -18,6 +18,7 @@ import reference_filter
 import reference_kl
 import reference_norm
 import reference_norm_pass_at_k
+import reference_norm_shrinkage
 import reference_norm_token
 import reference_reward
 import reference_shaping
@@ -41,7 +42,10 @@ def gradient(function: Callable[[np.ndarray], float], point: np.ndarray) -> np.n
 
 
 REFERENCES: dict[str, dict[str, Callable]] = {
-    "norm": reference_norm.FUNCTIONS | reference_norm_pass_at_k.FUNCTIONS | reference_norm_token.FUNCTIONS,
+    "norm": reference_norm.FUNCTIONS
+    | reference_norm_pass_at_k.FUNCTIONS
+    | reference_norm_token.FUNCTIONS
+    | reference_norm_shrinkage.FUNCTIONS,
     "clip": reference_clip.CLIP | reference_clip_sequence.CLIP | reference_clip_preference.CLIP,
     "agg": AGG,
     "sampler": SAMPLER,

@@ -16,9 +16,6 @@ penalties.
 
 ``asymre`` moves its baseline away from the mean, and equal rewards away from zero with it.
 
-Not here: the shrinkage baseline (arXiv 2511.03710). Its abstract combines the means of a prompt and of all prompts; the
-weights could not be verified.
-
 The families: means and deviations in ``statistics``, other baselines in ``baseline``, reward components in
 ``components``, pass@k in ``pass_at_k``, reward to go in ``token``, a learned baseline in ``critic``, statistics of the
 whole run in ``memory``, weights of what is imitated in ``imitation``. ``TARGETS`` has what a critic is trained to, for

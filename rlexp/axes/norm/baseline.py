@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pydantic import FiniteFloat
-from torch import Tensor
+from torch import Tensor, eye
 
 from rlexp.axes.norm.statistics import deviation_of_penalties
 from rlexp.axes.norm.token import gradient_energy
@@ -132,7 +132,32 @@ def asymre(rewards: PerCompletion, keep: CompletionMask, *, shift: FiniteFloat) 
     return centred(rewards, keep, GROUP) - shift
 
 
+@facts(compares="batch")
+def shrinkage(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive) -> PerCompletion:
+    """A = r − (1 − λ) · mean of the others in the group − λ · mean of the other groups' means.
+
+    λ = v / (v + s + eps), both of the other groups alone: v the mean over them of var / n, the error of a group's mean
+    of n completions (divisor n − 1), s the variance of their means (divisor: how many they are). So the less a group's
+    own mean is worth, the more the others count, and no completion has a part in its own baseline. Source: shrinkage
+    baselines (arXiv 2511.03710), from the authors' own code, JSPO-Official ``jspo`` (November 2025), eps 1e-6; its
+    ``jspo_plus_plus`` takes λ from all groups and smooths it over steps. There all groups have n completions. Here,
+    where some do not count, a group without any is none, one of a single completion has no v and, for itself, λ = 1.
+    A batch of one group is that of ``rloo``.
+    """
+    number, means = count(keep, GROUP, rewards.dtype), masked_mean(rewards, keep, GROUP)
+    deviations = centred(rewards, keep, GROUP)
+    more = (number - 1).clamp(min=1)
+    errors = masked_sum(deviations.square(), keep, GROUP) / (more * number.clamp(min=1))
+    apart = ~eye(rewards.shape[-2], dtype=keep.dtype, device=rewards.device)
+    others, measured = apart & (number > 0).mT, apart & (number > 1).mT
+    across = masked_mean(means.mT, others, GROUP)
+    within, between = masked_mean(errors.mT, measured, GROUP), masked_mean((means.mT - across).square(), others, GROUP)
+    share = (within / (within + between + eps)).masked_fill(number < 2, 1.0).where(others.any(-1, keepdim=True), 0.0)
+    return (1 - share) * deviations * number / more + share * (rewards - across)
+
+
 FUNCTIONS = {
+    "shrinkage": shrinkage,
     "opo": opo,
     "optimal": optimal,
     "remax": remax,
