@@ -64,7 +64,7 @@ def multiply(sweep: Path, folders: int) -> Path:
         seed = 10_000 + number // len(runs)
         name = f"{run.name.rpartition(',')[0]},seed={seed}{run.name.rpartition('=')[2]}"
         (large / name).mkdir()
-        for file in ("config.yaml", "metrics.jsonl"):
+        for file in ("config.yaml", "metrics.jsonl", "samples.jsonl"):
             os.link(run / file, large / name / file)
         summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
         summary |= {"name": name, "seed": int(name.rpartition("=")[2])}
