@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,3 +32,14 @@ def store(name: str, found: Mapping[str, Any], folder: Path = RESULTS) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"command": command, "machine": machine, **found}, indent=2, ensure_ascii=False)
     (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def finish(name: str, found: Mapping[str, Any], results: Path, place: Path) -> None:
+    """Print what a script found and write it down; where it found something, keep its folder and end with 1."""
+    print()
+    for key, value in found.items():
+        print(f"{key}: {value}")
+    store(name, found, results)
+    if found["findings"]:
+        sys.exit(f"see {place}")
+    shutil.rmtree(place)

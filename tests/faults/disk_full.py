@@ -11,7 +11,6 @@ import json
 import os
 import random
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -121,14 +120,8 @@ def main() -> None:
         findings += [f"{count} {kind}: {each}" for each in found]
         print("." if not found else f"\n{count} {kind}: {found}\n", end="", flush=True)
     seconds = round(time.monotonic() - started, 1)
-    result = {"times": chosen.number, "findings": findings, "by kind": dict(codes), "seconds": seconds}
-    print()
-    for key, value in result.items():
-        print(f"{key}: {value}")
-    common.store("disk_full", result, chosen.results)
-    if findings:
-        sys.exit(f"see {place}")
-    shutil.rmtree(place)
+    found = {"times": chosen.number, "findings": findings, "by kind": dict(codes), "seconds": seconds}
+    common.finish("disk_full", found, chosen.results, place)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import os
 import random
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -201,13 +200,7 @@ def main() -> None:
     names = [name for name in commands.COMMANDS if not chosen.only or chosen.only == name]
     place, started = Path(tempfile.mkdtemp(prefix="kills-")), time.monotonic()
     found = summed_up(campaign(chosen.number, chosen.seed, names, chosen.workers, place), time.monotonic() - started)
-    print()
-    for key, value in found.items():
-        print(f"{key}: {value}")
-    common.store("kills", found, chosen.results)
-    if found["findings"]:
-        sys.exit(f"see {place}")
-    shutil.rmtree(place)
+    common.finish("kills", found, chosen.results, place)
 
 
 if __name__ == "__main__":

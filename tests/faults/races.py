@@ -6,8 +6,6 @@ python -m tests.faults.races --number 100 --seed 0
 from __future__ import annotations
 
 import random
-import shutil
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -67,13 +65,7 @@ def main() -> None:
         "outcomes": dict(Counter(outcome for outcome, _ in races).most_common()),
         "seconds": round(time.monotonic() - started, 1),
     }
-    print()
-    for key, value in found.items():
-        print(f"{key}: {value}")
-    common.store("races", found, chosen.results)
-    if found["findings"]:
-        sys.exit(f"see {place}")
-    shutil.rmtree(place)
+    common.finish("races", found, chosen.results, place)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 python -m tests.faults.versions --pythons python3.11,python3.12,python3.13 --tests tests
 
 Each has a virtual environment of its own below a temporary folder (or ``--under``), made with pip and a torch without
-CUDA. The lowest versions are those of pyproject.toml, the highest what pip finds below its bounds today.
+CUDA. The lowest versions are those of pyproject.toml, the highest what pip finds below its bounds today: all lowest
+together, all highest together, and with ``--apart 1`` each package alone beside the pinned others, to find the culprit.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 from urllib.request import Request, urlopen
@@ -51,13 +53,18 @@ def bounds() -> dict[str, str]:
     return {name: bound for name, bound in pairs if name in VARIED}
 
 
-def places(pythons: list[str]) -> Iterator[Place]:
-    """The pinned versions on every Python, then on the first one each package at its lowest and its highest."""
+def places(pythons: list[str], apart: bool) -> Iterator[Place]:
+    """The pinned versions on every Python, then on the first one all at their lowest, all at their highest."""
     yield from (Place(python, python) for python in pythons)
-    for name, bound in bounds().items():
-        lowest = re.search(r">=([\w.]+)", bound)[1]
-        yield Place(f"{name} lowest", pythons[0], (f"{name}=={lowest}", *BESIDE.get(name, ())))
-        yield Place(f"{name} highest", pythons[0], (f"{name}{bound}",))
+    lowest = {name: bound.split(",")[0].replace(">=", "==") for name, bound in bounds().items()}
+    for end, wanted in (("lowest", lowest), ("highest", bounds())):
+        each = {
+            name: (f"{name}{bound}", *(BESIDE.get(name, ()) if end == "lowest" else ()))
+            for name, bound in wanted.items()
+        }
+        yield Place(f"all {end}", pythons[0], tuple(chain(*each.values())))
+        if apart:
+            yield from (Place(f"{name} {end}", pythons[0], several) for name, several in each.items())
 
 
 def constraints(place: Place, folder: Path) -> Path:
@@ -108,9 +115,9 @@ def run(place: Place, folder: Path, tests: list[str]) -> dict[str, object]:
 
 def main() -> int:
     """Print a line for each environment; 1 if the tests of any fail or it cannot be made."""
-    chosen = options(__doc__, pythons="python3.11,python3.12,python3.13", tests="tests", only="", under="")
+    chosen = options(__doc__, pythons="python3.11,python3.12,python3.13", tests="tests", only="", under="", apart=0)
     under, found = Path(tempfile.mkdtemp(dir=chosen.under or None)), {}
-    for number, place in enumerate(places(chosen.pythons.split(","))):
+    for number, place in enumerate(places(chosen.pythons.split(","), bool(chosen.apart))):
         if chosen.only not in place.name:
             continue
         result = found[place.name] = run(place, under / str(number), chosen.tests.split(","))
