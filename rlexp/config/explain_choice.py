@@ -183,6 +183,7 @@ def axis_modules() -> Mapping[str, ModuleType]:
 
 def tables(group: str) -> dict[str, Mapping[str, Callable]]:
     """Return the tables of functions of a group, by their place below it; none if no function makes a choice."""
+    from rlexp.language import BACKENDS, LANGUAGE_MODELS, TEXT_TASKS
     from rlexp.loop.critic import CRITICS
     from rlexp.loop.data import DATA
     from rlexp.loop.start import STARTS
@@ -190,7 +191,8 @@ def tables(group: str) -> dict[str, Mapping[str, Callable]]:
     from rlexp.record.loggers import LOGGERS
     from rlexp.tasks import TASKS
 
-    others = {"task": TASKS, "model": MODELS, "start": STARTS, "data": DATA, "critic": CRITICS, "logger": LOGGERS}
+    others = {"task": TASKS | TEXT_TASKS, "model": MODELS | LANGUAGE_MODELS, "backend": BACKENDS, "start": STARTS}
+    others |= {"data": DATA, "critic": CRITICS, "logger": LOGGERS}
     axis = axis_modules().get(group)
     if group == "filter":
         return {"refill": axis.GROUPS, "loss": axis.FUNCTIONS, "statistics": axis.COMPLETIONS}

@@ -33,6 +33,7 @@ from rlexp.core import memory
 from rlexp.core.errors import ConfigError, problem_lines
 from rlexp.core.registry import StrictModel, bind_choice, schema
 from rlexp.core.types import FiniteNonNegative, NonNegativeInt, PositiveInt, Seed, Size
+from rlexp.language import BACKENDS, LANGUAGE_MODELS, TEXT_TASKS
 from rlexp.loop.critic import CRITICS
 from rlexp.loop.data import DATA
 from rlexp.loop.judged.bradley_terry import TRAININGS
@@ -88,8 +89,9 @@ class Score(StrictModel):
 class Config(StrictModel):
     """Everything that a run's results depend on."""
 
-    task: schema(TASKS)
-    model: schema(MODELS)
+    task: schema(TASKS | TEXT_TASKS)
+    model: schema(MODELS | LANGUAGE_MODELS)
+    backend: schema(BACKENDS)
     group_size: GroupSize
     start: schema(STARTS)
     data: schema(DATA)
@@ -136,7 +138,7 @@ class Config(StrictModel):
     @property
     def reward_range(self) -> tuple[float, float]:
         """The smallest and the largest reward of the task, or of who judges in its place."""
-        return chosen_facts(self, "reward").bounds or bind_choice(TASKS, self.task)().reward_range
+        return chosen_facts(self, "reward").bounds or bind_choice(TASKS | TEXT_TASKS, self.task)().reward_range
 
 
 def read(values: Mapping[str, Any]) -> Config:

@@ -117,7 +117,7 @@ def saved_config(path: Path) -> dict[str, Any]:
         raise ConfigError([str(error)]) from None
     if values is None:
         raise ConfigError([f"{path.parent} is not the folder of a run: it has no {path.name}"])
-    return values
+    return {"backend": {"name": "replicas"}} | values  # the only one there was when runs said nothing of it
 
 
 def rewrite(path: Path, wanted: bytes) -> None:

@@ -22,8 +22,12 @@ def identity(config: Mapping[str, Any]) -> Identity:
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
-    """Return a hash of the part of a config that results depend on; a key that is null counts as one that is absent."""
+    """Return a hash of the part of a config that results depend on; a key that is null counts as one that is absent.
+
+    So does ``backend=replicas``: runs that say nothing of their backend have that one.
+    """
     known = {key: value for key, value in leaves(with_effect(config)) if value is not None}
+    known = {key: value for key, value in known.items() if (key, value) != ("backend.name", "replicas")}
     return digest(json.dumps(known, sort_keys=True).encode())
 
 

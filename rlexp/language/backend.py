@@ -1,0 +1,36 @@
+"""Who trains: this project's own loop, many runs as one batch, or TRL's trainer, a language model a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from rlexp.core.types import PositiveInt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicas:
+    """This project's loop (``loop/step.py``): all runs of a bucket as one batch of stacked small policies."""
+
+    batched: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trl:
+    """TRL's ``GRPOTrainer``, whose rewards, advantages and losses are those of this project's axes.
+
+    ``max_completion_length`` are tokens of the model, the end token included. A step's completions go through the model
+    in parts of ``micro_batch`` groups on each process (null: all groups of a minibatch at once): their gradients are
+    accumulated. ``precision`` is that of the products, as Accelerate's ``mixed_precision``.
+    """
+
+    batched: ClassVar[bool] = False
+
+    max_completion_length: PositiveInt
+    micro_batch: PositiveInt | None
+    precision: Literal["float32", "bf16", "fp16"]
+    gradient_checkpointing: bool
+    vllm: bool
+
+
+BACKENDS = {"replicas": Replicas, "trl": Trl}
