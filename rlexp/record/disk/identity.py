@@ -22,18 +22,15 @@ def identity(config: Mapping[str, Any]) -> Identity:
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
-    """Return a hash of the part of a config that results depend on; a key that is null counts as one that is absent.
-
-    So does ``backend=replicas``: runs that say nothing of their backend have that one.
-    """
+    """Return a hash of the part of a config that results depend on; a key that is null counts as one that is absent."""
     known = {key: value for key, value in leaves(with_effect(config)) if value is not None}
-    known = {key: value for key, value in known.items() if (key, value) != ("backend.name", "replicas")}
     return digest(json.dumps(known, sort_keys=True).encode())
 
 
 def with_effect(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a config that results depend on."""
-    return {key: value for key, value in config.items() if key not in WITHOUT_EFFECT | {"study", "format"}}
+    """Return the part of a config that results depend on; runs that say nothing of their backend are replicas."""
+    known = {key: value for key, value in config.items() if key not in WITHOUT_EFFECT | {"study", "format"}}
+    return {key: value for key, value in known.items() if (key, value) != ("backend", {"name": "replicas"})}
 
 
 def leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
