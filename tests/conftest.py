@@ -7,6 +7,7 @@ A test that asks for ``norm_choice`` (``clip_choice``, …) runs once for each Y
 from __future__ import annotations
 
 import os
+import signal
 
 import torch
 from axis_choices import AXES, choices
@@ -17,6 +18,9 @@ settings.register_profile("quick", settings.get_profile("whole"), max_examples=1
 torch.set_num_threads(1)
 # Ray lets its workers wait for everybody else's processes, which beside the other tests is a minute.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# Below nohup, or as a job in the background, signals are ignored by whatever is started: tests that send them hang then.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config):
