@@ -18,7 +18,7 @@ settings.register_profile("quick", settings.get_profile("whole"), max_examples=1
 torch.set_num_threads(1)
 # Ray lets its workers wait for everybody else's processes, which beside the other tests is a minute.
 os.environ.setdefault("RAY_worker_niceness", "0")
-# Below nohup, or as a job in the background, signals are ignored by whatever is started: tests that send them hang then.
+# Whatever is started below nohup, or as a job in the background, ignores signals: tests that send them would hang.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
