@@ -12,21 +12,30 @@ from typing import Any
 
 from rlexp.axes.norm import TARGETS
 from rlexp.axes.offered import OF_VERIFIER
+from rlexp.config.backend_checks import backend_problems
 from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function, declared
 from rlexp.core.errors import format_value
 from rlexp.core.registry import bind_choice, requested_names
+from rlexp.language import TEXT_TASKS
 from rlexp.loop.data import DATA
 from rlexp.loop.start import STARTS
 from rlexp.models.scalar import cannot_judge
 from rlexp.record import loggers, teachers
 from rlexp.tasks import TASKS
 
+ALL_TASKS = TASKS | TEXT_TASKS
 EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
 EXACT = ("accuracy", "reward", "kl", "entropy", "length", "length_correct", "length_wrong")
 
 
 def contradictions(config: Any) -> Iterator[str]:
     """Say what is wrong between keys that are each right by themselves."""
+    found = [*backend_problems(config)]
+    yield from found or within_backend(config)
+
+
+def within_backend(config: Any) -> Iterator[str]:
+    """Say what is wrong in a config whose backend has all that it names."""
     yield from task_problems(config)
     yield from group_problems(config)
     yield from evaluation_problems(config)
@@ -46,7 +55,7 @@ def contradictions(config: Any) -> Iterator[str]:
 def task_problems(config: Any) -> Iterator[str]:
     """Let the task itself say whether its knobs fit together."""
     try:
-        bind_choice(TASKS, config.task)()
+        bind_choice(ALL_TASKS, config.task)()
     except ValueError as error:
         first_word = re.match(r"\w*", str(error))[0]
         yield f"task.{error}" if first_word in type(config.task).model_fields else f"task={config.task.name}: {error}"
@@ -72,8 +81,13 @@ def group_problems(config: Any) -> Iterator[str]:
 def evaluated_metrics(config: Any) -> list[str]:
     """Return the names of the metrics of an evaluation."""
     passes = [f"pass@{k}" for k in config.eval.ks]
-    exact = [*EXACT, *config.task.weights, *passes] if hasattr(TASKS[config.task.name], "every_completion") else []
+    exact = [*EXACT, *config.task.weights, *passes] if is_listed(config) else []
     return [*EVALUATED, *(f"eval/{name}" for name in passes), *(f"eval/exact/{name}" for name in exact)]
+
+
+def is_listed(config: Any) -> bool:
+    """Whether an evaluation lists every completion."""
+    return config.backend.name == "replicas" and hasattr(TASKS[config.task.name], "every_completion")
 
 
 def evaluation_problems(config: Any) -> Iterator[str]:
@@ -163,9 +177,10 @@ def reward_model_problems(config: Any) -> Iterator[str]:
 def start_problems(config: Any) -> Iterator[str]:
     """Whether the start that is wanted can exist."""
     start, task = config.start, config.task.name
-    if "task" in requested_names(STARTS[start.name]) and not hasattr(TASKS[task], "oracle"):
+    right, wrong = ("oracle", "wrong_answers") if task in TASKS else ("solution", "wrong_solution")
+    if "task" in requested_names(STARTS[start.name]) and not hasattr(ALL_TASKS[task], right):
         yield f"start={start.name}: task={task} has no right answers to learn from; take start=random"
-    if hasattr(start, "formed") and not hasattr(TASKS[task], "wrong_answers"):
+    if hasattr(start, "formed") and not hasattr(ALL_TASKS[task], wrong):
         yield f"start={start.name}: task={task} has no wrong answers to learn from; take start=sft"
     if config.reference.begin == "halfway" and not hasattr(start, "accuracy"):
         yield f"reference.begin=halfway: start={start.name} is not trained; take start=sft"

@@ -33,4 +33,14 @@ class Trl:
     vllm: bool
 
 
+# Tensors that TRL's backend offers to no axis, by the names of ``axes/offered.py``.
+NOT_OFFERED = {
+    "greedy_rewards": "a greedy completion of each prompt",
+    "sum_pi_squared": "the whole distribution of the policy",
+    "teacher_log_probs": "a teacher",
+    "values": "a critic",
+    "token_rewards": "rewards of single tokens",
+    "prompt_numbers": "a set of prompts that a run sees again and again",
+    "uniforms": "random numbers in the loss",
+}
 BACKENDS = {"replicas": Replicas, "trl": Trl}

@@ -1,0 +1,1 @@
+"""Who trains: each backend turns jobs into run folders."""

@@ -1,0 +1,81 @@
+"""Held-out evaluation of a language model: the sampled metrics of ``loop.evaluation``, with the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import comb
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import torch
+
+from rlexp.config.schema import Config
+from rlexp.core.streams import Purpose, generator
+from rlexp.language.generation import Sampled, sample
+from rlexp.language.text_task import Example, TextTask
+from rlexp.tasks import total_reward
+
+
+class Judged(NamedTuple):
+    """What is known of one prompt: was the greedy completion right, how many samples were, their rewards, lengths."""
+
+    greedy: bool
+    hits: int
+    rewards: list[float]
+    lengths: list[int]
+
+
+def evaluate(
+    model: Any,
+    tokenizer: Any,
+    task: TextTask,
+    config: Config,
+    step: int,
+    prompt_of: Callable[[str], Any],
+    share: slice = slice(None),
+    gather: Callable[[list[Judged]], list[Judged]] = list,
+) -> dict[str, float]:
+    """Judge the model on held-out prompts, which stay the same through a run.
+
+    A process judges its ``share`` of the prompts; ``gather`` joins those of all. Greedy: the most likely token at
+    every place; the others are of ``eval.samples`` completions a prompt at the sampling temperature.
+    """
+    asked = config.eval
+    questions = task.examples(config.seed, Purpose.EVALUATION_PROMPTS, 0, asked.prompts, held_out=True)[share]
+    prompts = [prompt_of(question.prompt) for question in questions]
+    length = config.backend.max_completion_length
+    noise = int(generator(config.seed, Purpose.EVALUATION_SAMPLING, step, share.start or 0).integers(2**63))
+    model.eval()
+    try:
+        with torch.no_grad():
+            best = sample(model, tokenizer, prompts, 1, max_completion_length=length, temperature=None, seed=noise)
+            drawn = sample(
+                model, tokenizer, prompts, asked.samples,
+                max_completion_length=length, temperature=config.temperature, seed=noise,
+            )  # fmt: skip
+    finally:
+        model.train()
+    judged = [judge(task, *each) for each in zip(questions, best, drawn, strict=True)]
+    return averages(gather(judged), asked.samples, asked.ks)
+
+
+def judge(task: TextTask, question: Example, best: Sequence[Sampled], drawn: Sequence[Sampled]) -> Judged:
+    """Judge the completions of one prompt."""
+    texts = [*best, *drawn]
+    verdicts = task.judge([question] * len(texts), [each.text for each in texts], [each.finished for each in texts])
+    components = {name: torch.tensor([v.components[name] for v in verdicts[1:]]) for name in task.weights}
+    rewards = total_reward(components, task.weights).tolist()
+    hits = sum(verdict.correct for verdict in verdicts[1:])
+    return Judged(verdicts[0].correct, hits, rewards, [each.tokens for each in drawn])
+
+
+def averages(judged: Sequence[Judged], samples: int, ks: Sequence[int]) -> dict[str, float]:
+    """Average over prompts; pass@k by the unbiased estimator of Chen et al. (arXiv 2107.03374, eq. 1)."""
+    rewards = torch.tensor([each.rewards for each in judged])
+    row = {
+        "eval/greedy_accuracy": fmean(each.greedy for each in judged),
+        "eval/sampled_accuracy": fmean(each.hits / samples for each in judged),
+        "eval/reward": rewards.nanmean(-1).nanmean().item(),
+        "eval/length": fmean(fmean(each.lengths) for each in judged),
+    }
+    return row | {f"eval/pass@{k}": fmean(1 - comb(samples - e.hits, k) / comb(samples, k) for e in judged) for k in ks}

@@ -1,0 +1,173 @@
+"""From TRL's rows to this project's tensors, and what the axes make of them. One run: R is 1 everywhere.
+
+TRL keeps completions as rows ``[B, ...]``, those of a prompt side by side; the axes take ``[1 P G ...]``. Prompts of
+different lengths are padded on the left, completions on the right, each batch to its own longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rlexp.core.masked import count
+from rlexp.core.memory import initial_memory
+from rlexp.core.registry import requested_names
+from rlexp.core.streams import Purpose, hashed_uniforms, uniforms
+from rlexp.loop.metrics import Row, own_metrics, update_metrics
+from rlexp.loop.rewards import Rewards
+from rlexp.loop.rollout import Rollout
+from rlexp.loop.state import Experience
+from rlexp.loop.step import TOKENS, loss_terms, update_memory, weigh
+from rlexp.loop.variant import Variant
+from rlexp.tasks import total_reward
+
+ON_ROWS = ("mask", "advantages", "rewards", "keep")
+
+
+class Scored(NamedTuple):
+    """All completions of a step: what was sampled ``[1 P G T]``, what it earns, and what else somebody asks for."""
+
+    rollout: Rollout
+    rewards: Rewards
+    ref_log_probs: Tensor
+    entropies: Tensor
+
+
+def grouped(rows: Tensor, group: int) -> Tensor:
+    """``[B, ...] -> [1 P G ...]``."""
+    return rows.unflatten(0, (-1, group)).unsqueeze(0)
+
+
+def ungrouped(tensor: Tensor) -> Tensor:
+    """``[1 P G ...] -> [B, ...]``."""
+    return tensor.squeeze(0).flatten(0, 1)
+
+
+def rewards_of(components: Mapping[str, Tensor], correct: Tensor, weights: Mapping[str, float]) -> Rewards:
+    """Weigh the components ``[1 P G]`` of what completions earn, NaN where one does not apply."""
+    total = total_reward(components, weights)
+    return Rewards(total, dict(components), correct, None, total)
+
+
+@dataclass
+class Objective:
+    """The axes of one variant at work on what TRL samples; remembers from step to step what the variant remembers.
+
+    ``parts`` is into how many pieces TRL cuts an update: processes times accumulated micro-batches.
+    """
+
+    variant: Variant
+    weights: Mapping[str, float]
+    seed: int
+    group: int
+    minibatches: int
+    parts: int
+    memory: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.memory = self.memory or initial_memory([(self.variant, 1)])
+
+    @property
+    def asks_for_old(self) -> bool:
+        """Whether somebody asks for the log-probabilities of the policy that sampled before its first update."""
+        before_the_loss = (self.variant.shaping, self.variant.norm, *self.variant.memories.values())
+        return bool(self.variant.kl_in_reward) or any("old_log_probs" in names_of(each) for each in before_the_loss)
+
+    def asks_for(self, name: str) -> bool:
+        """Whether some function of the variant asks for a tensor."""
+        return name in self.variant.requested
+
+    def weigh(self, scored: Scored, step: int) -> Experience:
+        """Return what the completions of a step are worth."""
+        return weigh(self.variant, scored.rollout, scored.rewards.total, self.offered(scored, step))
+
+    def offered(self, scored: Scored, step: int) -> dict[str, Tensor]:
+        """Return the tensors by name that are offered between reward and advantage, those that nobody asks for left."""
+        rollout, rewards = scored.rollout, scored.rewards
+        device, dtype = rollout.old_log_probs.device, rollout.old_log_probs.dtype
+        names = [name for name, weight in self.weights.items() if weight]
+        numbers = torch.tensor([[self.weights[name] for name in names]], dtype=dtype, device=device)
+        shape = rollout.mask.shape[1:3]
+        makers = {
+            "components": lambda: torch.stack([rewards.components[name] for name in names], -1),
+            "weights": lambda: numbers,
+            "correct": lambda: rewards.correct.to(dtype),
+            "entropies": lambda: scored.entropies,
+            "drawn": lambda: uniforms([self.seed], Purpose.VERDICTS, step, shape, device),
+            "hashed": lambda: hashed_uniforms([self.seed], Purpose.PERSISTENT_VERDICTS, *rollout.pairs),
+        }
+        wanted = {name: make() for name, make in makers.items() if self.asks_for(name)}
+        nobody = torch.zeros_like(rollout.prompts[..., 0])
+        return self.memory | wanted | {"ref_log_probs": scored.ref_log_probs, "prompt_numbers": nobody}
+
+    def rows_of(self, experience: Experience) -> dict[str, Tensor]:
+        """Return what the updates need of a step beside what TRL keeps itself, as rows ``[B, ...]``."""
+        return {name: ungrouped(getattr(experience, name)) for name in ON_ROWS}
+
+    def mean_tokens(self, experience: Experience) -> Tensor:
+        """Tokens that count in a step, over the number of pieces that it is cut into, ``[1]``: see ``agg.token``."""
+        tokens = count(experience.mask, TOKENS, experience.advantages.dtype).squeeze(TOKENS).clamp(min=1)
+        return tokens / (self.minibatches * self.parts)
+
+    def part(self, rows: Mapping[str, Tensor], log_probs: Tensor) -> Experience:
+        """Return rows of a step as the axes take them; ``log_probs`` ``[B, T]`` are those before the first update."""
+        old = rows.get("old_per_token_logps")
+        old = log_probs.detach() if old is None else old
+        sampler, reference = rows.get("sampling_per_token_logps", old), rows.get("ref_per_token_logps", old)
+        prompts = grouped(rows["prompt_ids"], self.group)[:, :, 0]
+        tensors = {name: grouped(rows[f"axes/{name}"], self.group) for name in ON_ROWS}
+        width = log_probs.shape[-1]
+        for name in ("mask", "advantages"):
+            tensors[name] = tensors[name][..., :width]
+        mask = tensors["mask"]
+
+        def of_tokens(values: Tensor) -> Tensor:
+            return grouped(values, self.group).where(mask, 0.0)
+
+        return Experience(
+            prompts=prompts,
+            completions=grouped(rows["completion_ids"], self.group),
+            old_log_probs=of_tokens(old),
+            ref_log_probs=of_tokens(reference),
+            sampler_log_probs=of_tokens(sampler),
+            prompt_numbers=torch.zeros_like(prompts[..., 0]),
+            critic={},
+            **tensors,
+        )
+
+    def loss(
+        self,
+        log_probs: Tensor,
+        entropies: Tensor | None,
+        part: Experience,
+        tensors: Mapping[str, Tensor],
+        measure: bool,
+    ) -> tuple[Tensor, Row]:
+        """Return the loss of a micro-batch, to be summed over those of an update on a process, and its metrics.
+
+        ``log_probs`` and ``entropies`` are ``[B, T]``. The mean over processes of the sums is the loss of the update:
+        exactly so for every aggregation but ``bnpo``, whose minibatch is one micro-batch, as in TRL.
+        """
+        log_probs = grouped(log_probs, self.group)
+        entropies = torch.zeros_like(log_probs) if entropies is None else grouped(entropies, self.group)
+        offered = self.memory | dict(tensors)
+        losses = loss_terms(self.variant, log_probs, entropies, part, offered)
+        losses["loss/total"] = sum(losses.values())
+        row = {name: loss.detach() for name, loss in losses.items()}
+        if measure:
+            row |= update_metrics(self.variant, log_probs.detach(), part, offered)
+            row |= own_metrics([(self.variant, 1)], log_probs.detach(), part, offered)
+        return losses["loss/total"].squeeze(0), row
+
+    def remember(self, experience: Experience) -> None:
+        """Move the memories after a step."""
+        self.memory.update(update_memory(self.variant, self.memory, experience))
+
+
+def names_of(function: object) -> tuple[str, ...]:
+    """Return the tensors that a function, or the update of a memory, asks for."""
+    return requested_names(getattr(function, "update", function))

@@ -1,0 +1,199 @@
+"""TRL's ``GRPOTrainer`` with the rewards, advantages and losses of this project's axes.
+
+TRL samples, batches, accumulates, shards and saves; what is overridden is what a completion earns, what that is worth,
+and what the loss is. Groups stay whole: a step's completions are cut into micro-batches in the order of their prompts,
+where TRL shuffles completions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
+from trl import GRPOTrainer
+from trl.trainer.utils import split_tensor_dict
+
+from rlexp.backends.trl.objective import Objective, Scored, grouped, rewards_of
+from rlexp.core.streams import Purpose, generator
+from rlexp.language.text_task import Example, TextTask
+from rlexp.loop.metrics import Row
+from rlexp.loop.rollout import Rollout
+
+PER_TOKEN = ("completion_ids", "completion_mask", "old_per_token_logps", "sampling_per_token_logps")
+PER_TOKEN += ("ref_per_token_logps", "entropies")
+
+
+class AxesTrainer(GRPOTrainer):
+    """A GRPOTrainer whose objective is a variant's.
+
+    ``examples`` are the prompts of all steps, which the column ``number`` of the data set counts; ``schedule`` says
+    for a number of updates which share of the learning rate the next one has; ``measures`` says for a step whether its
+    metrics are wanted. After the last update of a step ``on_step(step, scored, experience, rows)`` is called, in every
+    process alike.
+    """
+
+    def __init__(
+        self,
+        *,
+        objective: Objective,
+        task: TextTask,
+        examples: Sequence[Example],
+        schedule: Callable[[int], float],
+        measures: Callable[[int], bool],
+        on_step: Callable[..., None],
+        optimizer: tuple[type, dict[str, Any]],
+        **settings: Any,
+    ):
+        self.objective, self.task, self.examples = objective, task, examples
+        self.schedule, self.measures, self.on_step = schedule, measures, on_step
+        super().__init__(reward_funcs=[named(name) for name in task.weights], **settings)
+        self.optimizer_cls_and_kwargs = optimizer
+        self.updates = self.num_iterations * self.objective.minibatches
+        self.rows: list[Row] = []
+
+    @property
+    def rollout_step(self) -> int:
+        """Number of the step, from 1, whose updates are being made."""
+        return self.state.global_step // self.updates + 1
+
+    @property
+    def ends(self) -> list[int]:
+        """Tokens of which a completion that was not cut off has one at its end, as TRL sees it."""
+        return [*self.eos_token_ids, self._tokenizer.pad_token_id]
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LambdaLR:
+        """Let the learning rate follow the schedule of the run."""
+        if self.lr_scheduler is None:
+            self.lr_scheduler = LambdaLR(optimizer or self.optimizer, self.schedule)
+        return self.lr_scheduler
+
+    def _prepare_inputs(self, generation_batch: Any) -> Mapping[str, Any]:
+        """Sample when the updates of a step are done, then hand out its micro-batches in turn, groups kept whole."""
+        pieces = self.args.steps_per_generation
+        if self._step % (pieces * self.num_iterations) == 0 or self._buffered_inputs is None:
+            self._buffered_inputs = split_tensor_dict(self._generate_and_score_completions(generation_batch), pieces)
+        return self._buffered_inputs[self._step % pieces]
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """Sample from the stream of the run's seed and the step; give the completions the advantages of the axes."""
+        step, rank = self.rollout_step, self.accelerator.process_index
+        torch.manual_seed(int(generator(self.objective.seed, Purpose.SAMPLING, step, rank).integers(2**63)))
+        batch = super()._generate_and_score_completions(inputs)
+        batch |= self.before_the_first_update(batch)
+        self.scored = self.all_completions(batch)
+        self.experience = self.objective.weigh(self.scored, step)
+        self.mean_tokens = self.objective.mean_tokens(self.experience)
+        self.rows = []
+        mine = slice(rank * len(inputs), (rank + 1) * len(inputs))
+        return batch | {f"axes/{name}": rows[mine] for name, rows in self.objective.rows_of(self.experience).items()}
+
+    def before_the_first_update(self, batch: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Read the completions with the policy that sampled them, where somebody asks for that and TRL has not."""
+        entropies = self.objective.asks_for("entropies")
+        if not entropies and ("old_per_token_logps" in batch or not self.objective.asks_for_old):
+            return {}
+        with torch.no_grad():
+            size = self.args.per_device_train_batch_size
+            log_probs, found = self.read(self.model, batch, entropies, batch_size=size)
+        return {"old_per_token_logps": log_probs} | ({"entropies": found} if entropies else {})
+
+    def read(self, model: Any, batch: Mapping[str, Any], entropies: bool, **options: Any) -> tuple[Tensor, Any]:
+        """Return the log-probabilities of the completions' tokens, and their entropies if asked for, ``[B, T]``."""
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+        present = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+        width = batch["completion_ids"].shape[1]
+        found = self._get_per_token_logps_and_entropies(
+            model, ids, present, width, compute_entropy=entropies, **options
+        )
+        return found[0], found[1]
+
+    def all_completions(self, batch: Mapping[str, Any]) -> Scored:
+        """Return the completions of all processes, ``[1 P G ...]``."""
+        tokens = {name: self.gather_rows(batch[name]) for name in PER_TOKEN if name in batch}
+        shaped = {name: grouped(rows, self.num_generations) for name, rows in tokens.items()}
+        mask, completions = shaped["completion_mask"].bool(), shaped["completion_ids"]
+        nothing = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
+        read = {name: shaped[name].where(mask, 0.0) for name in PER_TOKEN[2:] if name in shaped}
+        old = read.get("old_per_token_logps", nothing)
+        last = (mask.sum(-1, keepdim=True) - 1).clamp(min=0)
+        ends = torch.isin(completions.gather(-1, last), torch.tensor(self.ends, device=mask.device))
+        rollout = Rollout(
+            prompts=grouped(self.gather_rows(batch["prompt_ids"], left=True), self.num_generations)[:, :, 0],
+            completions=completions,
+            old_log_probs=old,
+            mask=mask,
+            finished=ends.squeeze(-1),
+            sampler_log_probs=read.get("sampling_per_token_logps", old),
+        )
+        earned = grouped(self.earned, self.num_generations)
+        components = {name: earned[..., place] for place, name in enumerate(self.task.weights)}
+        rewards = rewards_of(components, earned[..., -1] > 0, self.task.weights)
+        return Scored(rollout, rewards, read.get("ref_per_token_logps", nothing), read.get("entropies", nothing))
+
+    def gather_rows(self, rows: Tensor, left: bool = False) -> Tensor:
+        """Return the rows ``[B, T]`` of all processes, padded to the longest."""
+        padded = self.accelerator.pad_across_processes(rows, dim=1, pad_first=left)
+        return self.accelerator.gather(padded)
+
+    def _calculate_rewards(
+        self, inputs: list[dict[str, Any]], prompts: list, completions: list, completion_ids_list: list[list[int]]
+    ) -> Tensor:
+        """Judge the completions of this process by the task; return the components of all processes, ``[B, K]``."""
+        examples = [self.examples[row["number"]] for row in inputs]
+        texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
+        finished = [ids[-1] in self.ends for ids in completion_ids_list]
+        verdicts = self.task.judge(examples, texts, finished)
+        rows = [[*(verdict.components[name] for name in self.task.weights), verdict.correct] for verdict in verdicts]
+        earned = torch.tensor(rows, dtype=torch.float32, device=self.accelerator.device)
+        self.earned = self.accelerator.gather(earned)
+        return self.earned[:, :-1]
+
+    def _compute_loss(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
+        """Return the loss of a micro-batch, over the number of those that are accumulated."""
+        measuring = self.measures(self.rollout_step)
+        entropies = measuring or self.objective.variant.has_bonus
+        log_probs, found = self.read(model, inputs, entropies)
+        part = self.objective.part(inputs, log_probs)
+        progress = torch.full_like(self.mean_tokens, self.state.global_step / self.state.max_steps)
+        tensors = {"mean_tokens": self.mean_tokens, "progress": progress}
+        loss, row = self.objective.loss(log_probs, found, part, tensors, measuring)
+        if measuring:
+            self.rows.append(row | self.of_policy(found, log_probs, inputs))
+        return loss / self.current_gradient_accumulation_steps
+
+    def of_policy(self, entropies: Tensor, log_probs: Tensor, inputs: Mapping[str, Any]) -> Row:
+        """Sums over the tokens of a micro-batch of what metrics average: entropy, log-ratio to the reference."""
+        mask = inputs["completion_mask"].bool()
+        sums = {"entropy": entropies.detach(), "tokens": torch.ones_like(log_probs)}
+        if "ref_per_token_logps" in inputs:
+            difference = log_probs.detach() - inputs["ref_per_token_logps"]
+            sums |= {"k1": difference, "k3": (-difference).exp() - 1 + difference}
+        return {f"sum/{name}": values.where(mask, 0.0).sum().view(1) for name, values in sums.items()}
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Take what Transformers says after every update; after the last one of a step, hand on the step."""
+        self._metrics["train"].clear()
+        if "learning_rate" not in logs:
+            return
+        done, left = divmod(self.state.global_step, self.updates)
+        self.logged = getattr(self, "logged", []) + [logs]
+        if left == 0:
+            self.objective.remember(self.experience)
+            logged, self.logged = self.logged, []
+            self.on_step(done, self.scored, self.experience, self.rows, logged)
+
+    def create_model_card(self, *names: Any, **options: Any) -> None:
+        """The run's folder says what the run is."""
+
+
+def named(name: str) -> Callable[..., list[float]]:
+    """Return a function for TRL to name a component of the reward by; it is never asked."""
+
+    def component(**columns: Any) -> list[float]:
+        raise NotImplementedError
+
+    component.__name__ = name
+    return component
