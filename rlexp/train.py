@@ -38,7 +38,7 @@ def hydra_main(settings: DictConfig) -> float:
     config, node = read(plain(settings)), HydraConfig.get()
     folder = Path(node.runtime.output_dir)
     try:
-        from rlexp.sweep.engine import train_jobs
+        from rlexp.backends.dispatch import train_jobs
         from rlexp.sweep.job import Job
 
         job = Job(config, folder, folder.name, variant_name(node.overrides.task))

@@ -13,7 +13,7 @@ def train_jobs(jobs: Sequence[Job], *shown: Any) -> Results:
     if jobs[0].config.backend.name == "trl":
         from rlexp.backends.trl.run import train_job
 
-        return [train_job(job) for job in jobs]
+        return [train_job(job, *shown) for job in jobs]
     from rlexp.sweep import engine
 
     return engine.train_jobs(jobs, *shown)

@@ -41,6 +41,16 @@ def trl_problems(config: Any) -> Iterator[str]:
         yield f"{here}: needs the extra trl: pip install 'rlexp[trl]'"
     if config.model.name not in LANGUAGE_MODELS:
         yield f"{here}: trains language models; take model={' or model='.join(LANGUAGE_MODELS)}"
+    yield from of_replicas(config)
+    yield from asked_in_vain(config)
+    yield from reference_problems(config)
+    if not chosen_facts(config, "mismatch").neutral and not config.backend.vllm:
+        yield f"mismatch={config.mismatch.name}: without backend.vllm=true the policy itself samples, nothing differs"
+
+
+def of_replicas(config: Any) -> Iterator[str]:
+    """Whether something is chosen that only the loop of stacked policies has."""
+    here = f"backend={config.backend.name}"
     for key in ONLY_NEUTRAL:
         if not chosen_facts(config, key).neutral:
             yield f"{here}: has no {key} but the neutral one; take backend=replicas, or leave {key} as it is"
@@ -54,10 +64,6 @@ def trl_problems(config: Any) -> Iterator[str]:
             yield f"{here}: {key}={getattr(config, key)} is of backend=replicas"
     if getattr(config.task, "prompt_set", None) is not None:
         yield f"{here}: task.prompt_set is of backend=replicas; take null"
-    yield from asked_in_vain(config)
-    yield from reference_problems(config)
-    if not chosen_facts(config, "mismatch").neutral and not config.backend.vllm:
-        yield f"mismatch={config.mismatch.name}: without backend.vllm=true the policy itself samples, nothing differs"
 
 
 def asked_in_vain(config: Any) -> Iterator[str]:

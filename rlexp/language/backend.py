@@ -21,7 +21,8 @@ class Trl:
 
     ``max_completion_length`` are tokens of the model, the end token included. A step's completions go through the model
     in parts of ``micro_batch`` groups on each process (null: all groups of a minibatch at once): their gradients are
-    accumulated. ``precision`` is that of the products, as Accelerate's ``mixed_precision``.
+    accumulated. ``precision`` is that of the products, as Accelerate's ``mixed_precision``. ``accelerate`` is in how many processes a run is
+    trained, or the file of ``accelerate config`` that says so (and DeepSpeed, FSDP, …); null: in this one.
     """
 
     batched: ClassVar[bool] = False
@@ -31,6 +32,7 @@ class Trl:
     precision: Literal["float32", "bf16", "fp16"]
     gradient_checkpointing: bool
     vllm: bool
+    accelerate: PositiveInt | str | None
 
 
 # Tensors that TRL's backend offers to no axis, by the names of ``axes/offered.py``.

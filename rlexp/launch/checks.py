@@ -16,6 +16,7 @@ from rlexp.config.compose import plain
 from rlexp.config.remarks import remarks
 from rlexp.config.schema import Config, read
 from rlexp.core.errors import ConfigError
+from rlexp.language import BACKENDS
 from rlexp.launch.comparisons import comparison_notes, comparison_problems, metric_problem
 from rlexp.launch.hydra_private import cache_compositions, hydra_config, job_overrides
 from rlexp.launch.orphans import SECONDS_TO_SAVE
@@ -123,7 +124,7 @@ def launcher_problem(composed: DictConfig, launcher: LauncherSettings | None) ->
 
 def machine_problem(config: Config) -> str | None:
     """Say what a run needs that this machine does not have, if so."""
-    return device_problem(config) or memory_problem(config)
+    return device_problem(config) or (memory_problem(config) if BACKENDS[config.backend.name].batched else None)
 
 
 def one_of_each_size(jobs: Sequence[Job]) -> Iterable[Job]:

@@ -86,7 +86,7 @@ def log_settings(folder: Path) -> LogSettings:
 
 def train_single(job: Job) -> float:
     """Train one run by itself; return its score. RunFailed, or KeyboardInterrupt with how to go on."""
-    from rlexp.sweep.engine import train_jobs
+    from rlexp.backends.dispatch import train_jobs
 
     job.folder.mkdir(parents=True, exist_ok=True)
     try:

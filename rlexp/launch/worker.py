@@ -30,11 +30,11 @@ def train_batch(batch: Batch, *progress: Any) -> Results:
 
     ``progress`` is the engine's ``open_progress``, if it is to be shown elsewhere.
     """
-    from rlexp.sweep import engine
+    from rlexp.backends.dispatch import train_jobs
 
     with surroundings(batch):
         try:
-            results = list(engine.train_jobs(batch.jobs, batch.title, *progress))
+            results = list(train_jobs(batch.jobs, batch.title, *progress))
             if len(results) != len(batch.jobs):
                 raise RuntimeError(f"{len(results)} results for {len(batch.jobs)} jobs")
         except Exception as error:

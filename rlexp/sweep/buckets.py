@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 from math import ceil
 
 from rlexp.config.schema import Config
+from rlexp.language import BACKENDS
 from rlexp.sweep.build import bucket_key, most_runs, variant_key
 from rlexp.sweep.job import Job
 from rlexp.sweep.machine import allow_open_files, available_bytes
@@ -41,11 +42,16 @@ def by_shape(jobs: Sequence[Job]) -> dict[str, list[Job]]:
 def pieces_of(buckets: Mapping[str, Sequence[Job]], most: int | None, workers: int) -> dict[str, int]:
     """Return into how many batches each bucket is cut."""
     files = max(1, (allow_open_files() - OTHER_FILES) // FILES_A_RUN)
-    sizes = {key: min(files, most or fitting(bucket[0].config, workers)) for key, bucket in buckets.items()}
+    sizes = {key: min(files, largest(bucket[0].config, most, workers)) for key, bucket in buckets.items()}
     pieces = {key: ceil(len(bucket) / sizes[key]) for key, bucket in buckets.items()}
     while sum(pieces.values()) < min(workers, sum(map(len, buckets.values()))):
         pieces[max(buckets, key=lambda key: len(buckets[key]) / pieces[key])] += 1
     return pieces
+
+
+def largest(config: Config, most: int | None, workers: int) -> int:
+    """How many runs of a config train as one batch at most; one if its backend trains each by itself."""
+    return most or fitting(config, workers) if BACKENDS[config.backend.name].batched else 1
 
 
 def fitting(config: Config, workers: int) -> int:

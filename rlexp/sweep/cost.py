@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 
 from rlexp.config.schema import Config
+from rlexp.language import BACKENDS
 from rlexp.loop.step import train_step
 from rlexp.record.resume import outcome
 from rlexp.sweep.buckets import by_shape, by_variant, pieces_of, sizes_of
@@ -41,6 +42,8 @@ def workers_that_pay(jobs: Sequence[Job], most: int | None, cores: int) -> int:
     """Return how many processes, with one core each, end first; 1 if others save less than twice their start."""
     left = [job for job in jobs if outcome(job.folder, job.config.resume) is None]
     room = most_workers(left, cores)
+    if not all(BACKENDS[job.config.backend.name].batched for job in left):
+        return max(1, room)  # each is trained by itself anyway
     if room < 2 or sum(job.config.steps for job in left) < FEWEST_STEPS:
         return 1
     buckets = by_shape(left)

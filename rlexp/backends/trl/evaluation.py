@@ -8,10 +8,10 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
+from rlexp.language.generation import Sampled, sample
 
 from rlexp.config.schema import Config
 from rlexp.core.streams import Purpose, generator
-from rlexp.language.generation import Sampled, sample
 from rlexp.language.text_task import Example, TextTask
 from rlexp.tasks import total_reward
 

@@ -8,6 +8,8 @@ states of random numbers to, with a digest of each file. It is written last: a f
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,30 +17,39 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from rlexp.core.exits import RunFailed
+from rlexp.backends.trl.processes import rank
 from rlexp.record import checkpoint
 from rlexp.record.disk.seals import read_state
 from rlexp.record.disk.troubles import unwritable
+from rlexp.sweep.job import Job
+from rlexp.sweep.opening import checkpoint_of
 from rlexp.sweep.run import Run
+
+LOG = logging.getLogger(__name__)
+REFERENCE = "reference"  # in a checkpoint's folder, where the reference moves
 
 
 class Saver(TrainerCallback):
     """Finishes what TRL has saved; ``counts`` are the step, and how much has been sampled by then."""
 
-    def __init__(self, run: Run, trainer: Any):
-        self.run, self.trainer, self.counts = run, trainer, {}
+    def __init__(self, folder: Path, run: Run | None, trainer: Any):
+        self.folder, self.run, self.trainer, self.counts = folder, run, trainer, {}
         trainer.add_callback(self)
 
     def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Name the folder in the run's checkpoint, and remove those that no checkpoint names."""
+        if self.run is None:
+            return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        if self.trainer.reference_moves:
+            self.trainer.accelerator.unwrap_model(self.trainer.ref_model).save_pretrained(folder / REFERENCE)
         saved = {**self.counts, "networks": {}, "memory": memory_of(self.trainer), "model": described(folder)}
         (error,) = checkpoint.save([(self.run.recorder, saved)])
         if error is not None:
-            self.run.fail(unwritable(error, self.run.job.folder / checkpoint.LATEST))
+            self.run.fail(unwritable(error, self.folder / checkpoint.LATEST))
             control.should_training_stop = True
             return
-        remove_others(self.run.job.folder, folder.parent)
+        remove_others(self.folder, folder.parent)
 
 
 def memory_of(trainer: Any) -> dict[str, Any]:
@@ -67,14 +78,39 @@ def remove_others(run: Path, models: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def continued_from(run: Path, saved: Mapping[str, Any]) -> str | None:
-    """Return the folder that TRL goes on from, None for the beginning; RunFailed if a file of it is damaged."""
-    if "model" not in saved:
-        return None
-    folder = run / "model" / saved["model"]["folder"]
-    for name, expected in saved["model"]["files"].items():
+def whole_state(job: Job) -> dict[str, Any] | Exception:
+    """Return the last saved state of a job whose model is whole, that of a fresh one, or an error.
+
+    A state whose model is damaged gives way to the one before it.
+    """
+    while True:
+        saved = checkpoint_of(job)
+        if isinstance(saved, Exception) or "model" not in saved or rank():
+            return saved
+        damaged = damage(job.folder / "model" / saved["model"]["folder"], saved["model"]["files"])
+        if damaged is None:
+            return saved
+        LOG.warning("%s: the state before it is taken", damaged, extra={"job": job.name})
+        latest, previous = job.folder / checkpoint.LATEST, job.folder / checkpoint.PREVIOUS
+        os.replace(previous, latest) if previous.exists() else latest.unlink()
+
+
+def damage(folder: Path, files: Mapping[str, str]) -> str | None:
+    """Say which of the files of a checkpoint is not what was saved, if one is not."""
+    for name, expected in files.items():
         path = folder / name
-        if not path.is_file() or digest_of(path) != expected:
-            state = "is damaged" if path.is_file() else "is missing"
-            raise RunFailed(f"{path} {state}: remove {run} and start the run again")
-    return str(folder)
+        if not path.is_file():
+            return f"{path} is missing"
+        if digest_of(path) != expected:
+            return f"{path} is damaged"
+    return None
+
+
+def restore_reference(trainer: Any, models: Path, saved: Mapping[str, Any]) -> None:
+    """Put a reference that moves where it had come to."""
+    if not trainer.reference_moves or "model" not in saved:
+        return
+    from safetensors.torch import load_model
+
+    network = trainer.accelerator.unwrap_model(trainer.ref_model)
+    load_model(network, models / saved["model"]["folder"] / REFERENCE / "model.safetensors")

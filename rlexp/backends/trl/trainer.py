@@ -17,6 +17,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
 from rlexp.backends.trl.objective import Objective, Scored, grouped, rewards_of
+from rlexp.core.registry import call_with, requested_names
 from rlexp.core.streams import Purpose, generator
 from rlexp.language.text_task import Example, TextTask
 from rlexp.loop.metrics import Row
@@ -182,8 +183,24 @@ class AxesTrainer(GRPOTrainer):
         self.logged = getattr(self, "logged", []) + [logs]
         if left == 0:
             self.objective.remember(self.experience)
+            self.move_reference(done)
             logged, self.logged = self.logged, []
             self.on_step(done, self.scored, self.experience, self.rows, logged)
+
+    @property
+    def reference_moves(self) -> bool:
+        """Whether the reference follows the policy."""
+        return self.ref_model is not None and "policy" in requested_names(self.objective.variant.reference)
+
+    @torch.no_grad()
+    def move_reference(self, step: int) -> None:
+        """Let the reference follow the policy, as ``loop.step.update_reference`` does."""
+        follow = self.objective.variant.reference
+        if not self.reference_moves:
+            return
+        policy, reference = map(self.accelerator.unwrap_model, (self.model, self.ref_model))
+        for theirs, ours in zip(reference.parameters(), policy.parameters(), strict=True):
+            theirs.copy_(call_with(follow, {"reference": theirs, "policy": ours.detach(), "step": step}))
 
     def create_model_card(self, *names: Any, **options: Any) -> None:
         """The run's folder says what the run is."""

@@ -1,0 +1,76 @@
+"""Several processes that train one run together, started by ``accelerate launch``.
+
+The process that asks for them holds the lock of the run's folder; the first of them writes to it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rlexp.core.exits import INTERRUPTED, RunFailed
+from rlexp.record.resume import outcome
+from rlexp.sweep.interrupt import Interrupt
+from rlexp.sweep.job import Job
+
+THIS = "rlexp.backends.trl.processes"
+LAST_LINES = 5
+
+
+def rank() -> int:
+    """Which of the processes that train a run together this is; 0 for the one that writes."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def launched(job: Job) -> float | Exception:
+    """Train a job in processes of its own; return its score, or the error that ended it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "job.pickle")
+        path.write_bytes(pickle.dumps(job))
+        with Interrupt() as interrupt:  # the processes have the same signal, or are sent one by who started them
+            process = subprocess.run(command(job.config, path), env=environment(os.environ))
+        if interrupt.requested:
+            raise KeyboardInterrupt
+    ended = outcome(job.folder, job.config.resume)
+    if ended is not None:
+        return ended
+    if process.returncode == INTERRUPTED:
+        raise KeyboardInterrupt
+    return RunFailed(f"its processes ended with exit code {process.returncode} (see {job.folder / 'train.log'})")
+
+
+def command(config: Any, path: Path) -> list[str]:
+    """Return the command that trains the job in a file: in so many processes, or as a file of Accelerate says."""
+    wanted = config.backend.accelerate
+    how = ["--config_file", wanted] if isinstance(wanted, str) else ["--num_processes", str(wanted)]
+    if config.device == "cpu":
+        how += ["--cpu"]
+    return [sys.executable, "-m", "accelerate.commands.launch", *how, "--module", THIS, str(path)]
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the processes: they import what this one has imported."""
+    return {**variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def main() -> None:
+    """Train the job in the file that is named, as one of several."""
+    from rlexp.backends.trl.run import train_locked
+    from rlexp.sweep.interrupt import signals_as_ctrl_c
+
+    job = pickle.loads(Path(sys.argv[1]).read_bytes())
+    try:
+        with signals_as_ctrl_c():
+            train_locked(job)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()
