@@ -21,8 +21,9 @@ class Trl:
 
     ``max_completion_length`` are tokens of the model, the end token included. A step's completions go through the model
     in parts of ``micro_batch`` groups on each process (null: all groups of a minibatch at once): their gradients are
-    accumulated. ``precision`` is that of the products, as Accelerate's ``mixed_precision``. ``accelerate`` is in how many processes a run is
-    trained, or the file of ``accelerate config`` that says so (and DeepSpeed, FSDP, …); null: in this one.
+    accumulated. ``precision`` is that of the products, as Accelerate's ``mixed_precision``. ``accelerate`` is in how
+    many processes a run is trained, or the file of ``accelerate config`` that says so (and DeepSpeed, FSDP, …); null:
+    in this one.
     """
 
     batched: ClassVar[bool] = False
