@@ -66,7 +66,7 @@ def judge(task: TextTask, question: Example, best: Sequence[Sampled], drawn: Seq
     components = {name: torch.tensor([v.components[name] for v in verdicts[1:]]) for name in task.weights}
     rewards = total_reward(components, task.weights).tolist()
     hits = sum(verdict.correct for verdict in verdicts[1:])
-    return Judged(verdicts[0].correct, hits, rewards, [each.tokens for each in drawn])
+    return Judged(verdicts[0].correct, hits, rewards, [len(each.tokens) for each in drawn])
 
 
 def averages(judged: Sequence[Judged], samples: int, ks: Sequence[int]) -> dict[str, float]:

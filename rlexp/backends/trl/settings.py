@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,36 +45,38 @@ def cut(config: Config, processes: int) -> Cut:
 def grpo_config(config: Config, folder: Path, processes: int, weights: list[float], reference: bool) -> GRPOConfig:
     """Return TRL's settings of a run: what the axes do not say. A ``beta`` that is not 0 has it read the reference."""
     groups, accumulated = cut(config, processes)
-    return GRPOConfig(
-        output_dir=str(folder),
-        seed=config.seed,
-        max_steps=config.steps * config.inner_steps * config.minibatches,
-        num_generations=config.group_size.completions,
-        num_iterations=config.inner_steps,
-        per_device_train_batch_size=groups * config.group_size.completions,
-        gradient_accumulation_steps=accumulated,
-        steps_per_generation=accumulated * config.minibatches,
-        shuffle_dataset=False,
-        max_completion_length=config.backend.max_completion_length,
-        temperature=config.temperature,
-        top_p=1.0,
-        top_k=0,
-        reward_weights=weights,
-        beta=float(reference),
-        learning_rate=config.lr,
-        max_grad_norm=config.grad_clip or 0.0,
-        weight_decay=getattr(config.optimizer, "weight_decay", 0.0),
-        gradient_checkpointing=config.backend.gradient_checkpointing,
-        use_cpu=config.device == "cpu",
-        use_vllm=config.backend.vllm,
-        vllm_mode="colocate",
-        report_to="none",
-        disable_tqdm=True,
-        logging_strategy="steps",
-        logging_steps=1,
-        save_strategy="no",
-        **PRECISIONS[config.backend.precision],
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # Transformers has another name for checkpointing than TRL
+        return GRPOConfig(
+            output_dir=str(folder),
+            seed=config.seed,
+            max_steps=config.steps * config.inner_steps * config.minibatches,
+            num_generations=config.group_size.completions,
+            num_iterations=config.inner_steps,
+            per_device_train_batch_size=groups * config.group_size.completions,
+            gradient_accumulation_steps=accumulated,
+            steps_per_generation=accumulated * config.minibatches,
+            shuffle_dataset=False,
+            max_completion_length=config.backend.max_completion_length,
+            temperature=config.temperature,
+            top_p=1.0,
+            top_k=0,
+            reward_weights=weights,
+            beta=float(reference),
+            learning_rate=config.lr,
+            max_grad_norm=config.grad_clip or 0.0,
+            weight_decay=getattr(config.optimizer, "weight_decay", 0.0),
+            gradient_checkpointing=config.backend.gradient_checkpointing,
+            use_cpu=config.device == "cpu",
+            use_vllm=config.backend.vllm,
+            vllm_mode="colocate",
+            report_to="none",
+            disable_tqdm=True,
+            logging_strategy="steps",
+            logging_steps=1,
+            save_strategy="no",
+            **PRECISIONS[config.backend.precision],
+        )
 
 
 def schedule(config: Config) -> Callable[[int], float]:
