@@ -16,7 +16,7 @@ from rlexp.config.backend_checks import backend_problems
 from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function, declared
 from rlexp.core.errors import format_value
 from rlexp.core.registry import bind_choice, requested_names
-from rlexp.language import TEXT_TASKS
+from rlexp.language import BACKENDS, TEXT_TASKS, text_task
 from rlexp.loop.data import DATA
 from rlexp.loop.start import STARTS
 from rlexp.models.scalar import cannot_judge
@@ -53,9 +53,9 @@ def within_backend(config: Any) -> Iterator[str]:
 
 
 def task_problems(config: Any) -> Iterator[str]:
-    """Let the task itself say whether its knobs fit together."""
+    """Let the task itself say whether its knobs fit together, and whether it can be text where that is wanted."""
     try:
-        bind_choice(ALL_TASKS, config.task)()
+        bind_choice(ALL_TASKS, config.task)() if BACKENDS[config.backend.name].batched else text_task(config.task)
     except ValueError as error:
         first_word = re.match(r"\w*", str(error))[0]
         yield f"task.{error}" if first_word in type(config.task).model_fields else f"task={config.task.name}: {error}"

@@ -3,9 +3,25 @@
 What is here is read with every config, so nothing of transformers, TRL or reasoning-gym is imported before it is used.
 """
 
-from rlexp.language.backend import BACKENDS
+from pydantic import BaseModel
 
-TEXT_TASKS = {}
+from rlexp.core.registry import bind_choice
+from rlexp.language.backend import BACKENDS
+from rlexp.language.text_task import Example, TextTask, Verdict
+from rlexp.language.texts.jsonl import JsonLines
+from rlexp.language.texts.reasoning_gym import ReasoningGym
+from rlexp.language.worlds import as_text
+from rlexp.tasks import TASKS
+
+TEXT_TASKS = {"reasoning_gym": ReasoningGym, "jsonl": JsonLines}
 LANGUAGE_MODELS = {}
 
-__all__ = ["BACKENDS", "LANGUAGE_MODELS", "TEXT_TASKS"]
+
+def text_task(settings: BaseModel) -> TextTask:
+    """Return the task that the ``task`` of a config chooses, as text; ValueError, in one line, where it cannot be."""
+    if settings.name in TEXT_TASKS:
+        return bind_choice(TEXT_TASKS, settings)()
+    return as_text(bind_choice(TASKS, settings)())
+
+
+__all__ = ["BACKENDS", "LANGUAGE_MODELS", "TEXT_TASKS", "Example", "TextTask", "Verdict", "text_task"]

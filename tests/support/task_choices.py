@@ -21,11 +21,12 @@ from rlexp.tasks.parity import Parity
 from rlexp.tasks.sort_lecture import POINTS, SortLecture
 
 SEEDS = (0, 1, 2)
+FILES = {path.stem: OmegaConf.to_container(OmegaConf.load(path)) for path in sorted((CONF / "task").glob("*.yaml"))}
 
 
-def shipped(path):
+def shipped(values):
     """Return the task of a YAML, made as training makes it."""
-    settings = TypeAdapter(schema(TASKS)).validate_python(OmegaConf.to_container(OmegaConf.load(path)))
+    settings = TypeAdapter(schema(TASKS)).validate_python(values)
     return settings.name, bind_choice(TASKS, settings)()
 
 
@@ -100,7 +101,7 @@ CHOICES = {
     "numbers": ("categorical", categorical()),
     "arms": ("bandit", bandit()),
     "all_right": ("bandit", bandit(easy=0, impossible=0, hard_right=7)),
-} | {f"conf/{path.stem}": shipped(path) for path in sorted((CONF / "task").glob("*.yaml"))}
+} | {f"conf/{stem}": shipped(values) for stem, values in FILES.items() if values["name"] in TASKS}
 every_task = pytest.mark.parametrize(("name", "task"), CHOICES.values(), ids=CHOICES.keys())
 every_sort = pytest.mark.parametrize("task", [task for name, task in CHOICES.values() if name == "sort"])
 WORLDS = {key: task for key, (_, task) in CHOICES.items() if isinstance(task, World)}
