@@ -21,7 +21,7 @@ from rlexp.record.resume import outcome
 from rlexp.sweep.buckets import by_shape, by_variant, pieces_of, sizes_of
 from rlexp.sweep.build import build
 from rlexp.sweep.job import Job
-from rlexp.sweep.machine import available_bytes
+from rlexp.sweep.machine import available_bytes, gpus
 
 SECONDS_TO_START = 3.0  # of a process: Python, torch, the first step (docs/performance.md)
 BYTES_OF_PROCESS = 300e6  # without its runs (benchmarks.memory)
@@ -42,8 +42,8 @@ def workers_that_pay(jobs: Sequence[Job], most: int | None, cores: int) -> int:
     """Return how many processes, with one core each, end first; 1 if others save less than twice their start."""
     left = [job for job in jobs if outcome(job.folder, job.config.resume) is None]
     room = most_workers(left, cores)
-    if not all(BACKENDS[job.config.backend.name].batched for job in left):
-        return max(1, room)  # each is trained by itself anyway
+    if not all(BACKENDS[job.config.backend.name].batched for job in left):  # each is trained by itself anyway
+        return max(1, min(len(left), len(gpus()) if left[0].config.device == "cuda" else room))
     if room < 2 or sum(job.config.steps for job in left) < FEWEST_STEPS:
         return 1
     buckets = by_shape(left)

@@ -43,6 +43,12 @@ def device_problem(config: Config) -> str | None:
     return None
 
 
+def gpus() -> list[str]:
+    """Return the CUDA devices that this process sees, as ``CUDA_VISIBLE_DEVICES`` names them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return [each for each in named.split(",") if each] if named else [str(i) for i in range(torch.cuda.device_count())]
+
+
 def keep_freed_memory() -> None:
     """Tell glibc to serve every block from memory that it keeps; allocators without ``mallopt`` are left alone.
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import comb
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
-from rlexp.language.generation import Sampled, sample
+from rlexp.language.generation import Sampled, sample, stream_seed
 
 from rlexp.config.schema import Config
-from rlexp.core.streams import Purpose, generator
+from rlexp.core.streams import Purpose
 from rlexp.language.text_task import Example, TextTask
 from rlexp.tasks import total_reward
 
@@ -44,17 +45,9 @@ def evaluate(
     questions = task.examples(config.seed, Purpose.EVALUATION_PROMPTS, 0, asked.prompts, held_out=True)[share]
     prompts = [prompt_of(question.prompt) for question in questions]
     length = config.backend.max_completion_length
-    noise = int(generator(config.seed, Purpose.EVALUATION_SAMPLING, step, share.start or 0).integers(2**63))
-    model.eval()
-    try:
-        with torch.no_grad():
-            best = sample(model, tokenizer, prompts, 1, max_completion_length=length, temperature=None, seed=noise)
-            drawn = sample(
-                model, tokenizer, prompts, asked.samples,
-                max_completion_length=length, temperature=config.temperature, seed=noise,
-            )  # fmt: skip
-    finally:
-        model.train()
+    noise = stream_seed(config.seed, Purpose.EVALUATION_SAMPLING, step, share.start or 0)
+    complete = partial(sample, model, tokenizer, prompts, max_completion_length=length, seed=noise)
+    best, drawn = complete(1, temperature=None), complete(asked.samples, temperature=config.temperature)
     judged = [judge(task, *each) for each in zip(questions, best, drawn, strict=True)]
     return averages(gather(judged), asked.samples, asked.ks)
 

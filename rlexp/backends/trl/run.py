@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
 from rlexp.language.made import load
-from rlexp.language.pretrained import prompt_of
+from rlexp.language.pretrained import prompt_of, quiet
 
 from rlexp.backends.trl import settings
 from rlexp.backends.trl.evaluation import evaluate
@@ -31,7 +33,7 @@ from rlexp.sweep.build import variant
 from rlexp.sweep.engine import OpenProgress, close, show
 from rlexp.sweep.interrupt import Clock, Interrupt
 from rlexp.sweep.job import Job
-from rlexp.sweep.machine import is_out_of_memory
+from rlexp.sweep.machine import is_out_of_memory, prepare
 from rlexp.sweep.opening import COUNTED, locked_outcome, opened_run
 from rlexp.sweep.run import Run
 
@@ -58,7 +60,9 @@ def train_locked(job: Job, progress: Any = None) -> float | Exception:
         return run
     run = None if rank() else run
     try:
-        Session(job, run, saved, progress).train()
+        with quiet(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of Transformers, about names that TRL uses
+            Session(job, run, saved, progress).train()
     except BaseException as error:
         full = is_out_of_memory(error)
         if run:
@@ -81,6 +85,8 @@ class Session:
         self.task = text_task(self.config.task)
         self.clock = Clock(run.last.get("time/total", 0.0) if run else 0.0)
         self.interrupt = Interrupt()
+        prepare(self.config)
+        torch.set_num_threads(self.config.threads or 1)  # with more the same run has other bits
         self.trainer = self.make_trainer()
         self.saver = Saver(job.folder, run, self.trainer)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from rlexp.language.generation import stream_seed
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from trl import GRPOTrainer
@@ -18,7 +19,7 @@ from trl.trainer.utils import split_tensor_dict
 
 from rlexp.backends.trl.objective import Objective, Scored, grouped, rewards_of
 from rlexp.core.registry import call_with, requested_names
-from rlexp.core.streams import Purpose, generator
+from rlexp.core.streams import Purpose
 from rlexp.language.text_task import Example, TextTask
 from rlexp.loop.metrics import Row
 from rlexp.loop.rollout import Rollout
@@ -81,7 +82,7 @@ class AxesTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """Sample from the stream of the run's seed and the step; give the completions the advantages of the axes."""
         step, rank = self.rollout_step, self.accelerator.process_index
-        torch.manual_seed(int(generator(self.objective.seed, Purpose.SAMPLING, step, rank).integers(2**63)))
+        torch.manual_seed(stream_seed(self.objective.seed, Purpose.SAMPLING, step, rank))
         batch = super()._generate_and_score_completions(inputs)
         batch |= self.before_the_first_update(batch)
         self.scored = self.all_completions(batch)

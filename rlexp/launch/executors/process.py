@@ -38,14 +38,16 @@ class Report:
         send(self.connection, "progress", self.numbers, step, alive, rewards)
 
 
-def work(connection: Connection, outputs: Sequence[Connection], cores: int) -> None:
-    """Train batches with so many cores, until there are no more.
+def work(connection: Connection, outputs: Sequence[Connection], cores: int, gpu: str | None = None) -> None:
+    """Train batches with so many cores, and with one CUDA device if it is named, until there are no more.
 
     A Ctrl-C and the end of a terminal are the parent's, which then says STOP.
     """
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     for number, output in enumerate(outputs, 1):
         os.dup2(output.fileno(), number)
         output.close()

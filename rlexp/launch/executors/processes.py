@@ -21,6 +21,7 @@ from rlexp.launch.executors.process import STOP, work
 from rlexp.launch.worker import NO_RESULT, failed_results
 from rlexp.sweep.interrupt import SIGNALS, Interrupt
 from rlexp.sweep.job import Batch, Job, Results
+from rlexp.sweep.machine import gpus
 
 SECONDS_TO_END, SECONDS_TO_EXIT = 5.0, 30.0  # after a second Ctrl-C; of an interpreter that has nothing to do
 SECONDS_BETWEEN_LOOKS = 0.2  # at whether there was a signal
@@ -56,20 +57,21 @@ class Worker:
     connection: Connection
     outputs: list[Output]
     batch: Batch | None = None
+    gpu: str | None = None
 
     @classmethod
-    def start(cls, cores: int) -> Worker:
-        """Start a process that may use so many cores."""
+    def start(cls, cores: int, gpu: str | None = None) -> Worker:
+        """Start a process that may use so many cores, and of several CUDA devices one."""
         ours, theirs = SPAWN.Pipe()
         readers, writers = zip(*(SPAWN.Pipe(duplex=False) for _ in range(2)), strict=True)
-        process = SPAWN.Process(target=work, args=(theirs, writers, cores), daemon=True)
+        process = SPAWN.Process(target=work, args=(theirs, writers, cores, gpu), daemon=True)
         resource_tracker.ensure_running()  # which else lets the signals through when it starts
         with without_main(), signals_held():
             process.start()
         for end in (theirs, *writers):
             end.close()
         streams = zip(readers, (sys.stdout, sys.stderr), strict=True)
-        return cls(process, ours, [Output(*pair) for pair in streams])
+        return cls(process, ours, [Output(*pair) for pair in streams], gpu=gpu)
 
     def send(self, message: object) -> None:
         """Send a batch, STOP, or None if there is no more; a process that is gone is noticed elsewhere."""
@@ -158,13 +160,19 @@ class Processes:
             idle = next((worker for worker in self.workers if worker.batch is None), None)
             try:
                 if idle is None:
-                    idle = Worker.start(self.cores)
+                    idle = Worker.start(self.cores, self.free_gpu())
                     self.workers.append(idle)
             except OSError as error:
                 yield batch, failed_results(batch, f"no worker: {describe_error(error)}")
                 continue
             idle.train(batch)
             count -= 1
+
+    def free_gpu(self) -> str | None:
+        """Return the CUDA device that fewest processes have; None where there are not several."""
+        devices = gpus() if self.count > 1 else []
+        taken = [worker.gpu for worker in self.workers]
+        return min(devices, key=taken.count) if len(devices) > 1 else None
 
     def dismiss_idle(self) -> None:
         """Send home whoever has nothing left to do."""
