@@ -31,8 +31,7 @@ def made_once(place: Path, make: Callable[[Path], None]) -> Path:
         draft = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
         try:
             make(draft)
-            sync(draft)
-            draft.chmod(0o777 & ~mask())
+            settle(draft)
             os.rename(draft, place)
         except OSError as error:
             if error.errno not in (EEXIST, ENOTEMPTY) or not filled(place):
@@ -47,9 +46,12 @@ def filled(place: Path) -> bool:
     return place.is_dir() and any(place.iterdir())
 
 
-def sync(folder: Path) -> None:
-    """Wait until the disk has the files of a folder."""
+def settle(folder: Path) -> None:
+    """Give a new folder and its files the rights that new ones have here, and wait until the disk has the files."""
+    rights = ~mask()
+    folder.chmod(0o777 & rights)
     for file in filter(Path.is_file, folder.rglob("*")):
+        file.chmod(0o666 & rights)  # safetensors writes for the owner alone
         descriptor = os.open(file, os.O_RDONLY)
         try:
             os.fsync(descriptor)

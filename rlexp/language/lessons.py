@@ -98,4 +98,6 @@ def learned_batch(learner: Learner, pairs: Sequence[tuple[Prompt, str]]) -> dict
 
 def answer_ids(tokenizer: Any, answers: Sequence[str]) -> list[list[int]]:
     """Return the tokens of answers, each with the end token."""
-    return [[*ids, tokenizer.eos_token_id] for ids in tokenizer(text=list(answers), add_special_tokens=False)["input_ids"]]
+    return [
+        [*ids, tokenizer.eos_token_id] for ids in tokenizer(text=list(answers), add_special_tokens=False)["input_ids"]
+    ]

@@ -64,7 +64,8 @@ def warmed(config: Any, task: TextTask, folder: Path | None) -> tuple[Any, Any]:
             LOG.warning("%s: the start is not kept, other runs make it again (%s)", folder, error.strerror or error)
         else:
             try:
-                return pretrained.read(str(place), *kind)
+                with pretrained.quiet():
+                    return pretrained.read(str(place), *kind)
             except RunFailed as error:
                 raise RunFailed(f"{place}: is damaged; remove it, then it is made again ({error})") from error
     model, tokenizer, _ = make(config, task)
@@ -116,7 +117,8 @@ def make(config: Any, task: TextTask) -> tuple[Any, Any, Reached]:
 def write(config: Any, task: TextTask, folder: Path) -> Reached:
     """Make the model and write it, as Hugging Face has it, to a folder with a note of how it was made."""
     model, tokenizer, found = make(config, task)
-    model.save_pretrained(folder)
+    with pretrained.quiet():
+        model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     note = {
         "versions": versions(),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -63,7 +64,9 @@ def template_problem(template: str) -> str | None:
     try:
         filled = template.format(prompt=(prompt := "a prompt"))
     except (LookupError, ValueError, AttributeError, TypeError) as error:
-        return f"model.template={template}: cannot be filled ({type(error).__name__}: {error}); a brace is written twice"
+        return (
+            f"model.template={template}: cannot be filled ({type(error).__name__}: {error}); a brace is written twice"
+        )
     return None if prompt in filled else f"model.template={template}: has no {{prompt}}"
 
 
@@ -93,6 +96,20 @@ def read(path: str, dtype: str = "float32", chat: bool = False) -> tuple[Any, An
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     return model, tokenizer
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Context without transformers' progress bars: a small model is there before one can be read."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def reason(error: Exception) -> str:

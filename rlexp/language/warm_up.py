@@ -23,8 +23,9 @@ from rlexp.language.text_task import Example
 
 LOG = logging.getLogger(__name__)
 Share, Part = Annotated[float, Gt(0), Le(1)], Annotated[float, Ge(0), Le(1)]
-TINY = 1e-6
 FIRST_LOOK = 128  # samples after which a check may be given up; then twice as many, and so on
+AT_ONCE, FOR_GOOD = 0.25, 0.15  # by how much of what the accuracy is off the share of right answers is changed
+SLOWER, SLOWEST = 0.6, 0.05  # parts of the learning rate that are left after a check, and after all of them
 CLEAR = 2.0  # standard errors by which it must fail to be given up
 
 
@@ -47,6 +48,27 @@ class Check(NamedTuple):
     formed: float
     samples: int
     whole: bool
+
+    @property
+    def shown(self) -> tuple[int, float, float]:
+        """What is said of it."""
+        return self.samples, self.right, self.formed
+
+
+class Course(NamedTuple):
+    """The share of right answers until the next check, the share it is steered around, and the part of the rate."""
+
+    share: float
+    middle: float
+    speed: float
+
+
+class Rules(NamedTuple):
+    """What a check means for the training: give it up, end here, go on in another course than the last."""
+
+    fails: Callable[[Check], bool]
+    arrives: Callable[[Check], bool]
+    steer: Callable[[Check, Course], Course]
 
 
 def random(learner: Learner) -> Reached:
@@ -75,9 +97,8 @@ def sft(
     def fails(check: Check) -> bool:
         return check.right + margin(check.right, check.samples) < accuracy
 
-    check, update, arrived = train(
-        learner, lr, prompts, every, checked, updates, fails, lambda check: check.right >= accuracy, lambda check: 1.0
-    )
+    rules = Rules(fails, lambda check: check.right >= accuracy, lambda check, before: Course(1.0, 1.0, 1.0))
+    check, update, arrived = train(learner, lr, prompts, every, checked, updates, rules)
     return reached(check, update, arrived, f"wanted {accuracy:g}", "a lower start.accuracy")
 
 
@@ -96,8 +117,9 @@ def mixture(
     """``sft`` on right and on wrong solutions, in a share that ends within ``tolerance`` of ``accuracy``.
 
     It ends at the first check at which so many samples are right and at least ``formed`` of them are the right or the
-    wrong solution. The share of right ones is accuracy / (the share that are one of the two), as in loop/start.py, but
-    never above accuracy / ``formed``: a language model learns the form so fast that it would be too good by then.
+    wrong solution. Until they are so many, accuracy / ``formed`` of the answers are right. From then on the share is
+    steered by what the accuracy is off, as the wrong solution can be harder to learn than the right one, and the
+    learning rate falls from check to check: a constant one lets the accuracy wander by ten times the tolerance.
     """
 
     if problem := obstacle(learner, ["right", "wrong"]):
@@ -110,40 +132,36 @@ def mixture(
     def arrives(check: Check) -> bool:
         return abs(check.right - accuracy) <= tolerance and check.formed >= formed
 
-    def share(check: Check) -> float:
-        return min(accuracy / max(check.formed, formed, TINY), 1.0)
+    def steer(check: Check, before: Course) -> Course:
+        if check.formed < formed:
+            return Course(min(accuracy / formed, 1.0), accuracy, 1.0)
+        off = accuracy - check.right
+        middle = before.middle + FOR_GOOD * off
+        share = min(max(middle + AT_ONCE * off, 0.0), 1.0)
+        return Course(share, middle, max(before.speed * SLOWER, SLOWEST))
 
-    check, update, arrived = train(learner, lr, prompts, every, checked, updates, fails, arrives, share)
+    check, update, arrived = train(learner, lr, prompts, every, checked, updates, Rules(fails, arrives, steer))
     return reached(check, update, arrived, f"wanted {accuracy:g} ± {tolerance:g}", "a lower start.formed")
 
 
 def train(
-    learner: Learner,
-    lr: float,
-    prompts: int,
-    every: int,
-    checked: int,
-    updates: int,
-    fails: Callable[[Check], bool],
-    arrives: Callable[[Check], bool],
-    share: Callable[[Check], float],
+    learner: Learner, lr: float, prompts: int, every: int, checked: int, updates: int, rules: Rules
 ) -> tuple[Check, int, bool]:
-    """Train until a whole check ``arrives``; return the last check, the updates, and whether it did.
-
-    ``fails`` gives a check up before its end; ``share`` says how many of the answers are to be right from it on.
-    """
+    """Train until a whole check ``arrives``; return the last check, the updates, and whether it did."""
     adam = torch.optim.Adam(learner.model.parameters(), lr=lr)
-    device = next(learner.model.parameters()).device
+    device, course = next(learner.model.parameters()).device, Course(1.0, 1.0, 1.0)
     examples = learner.task.examples(learner.seed, Purpose.START_CHECKS, 0, checked, held_out=True)
     with forked(device, stream_seed(learner.seed, Purpose.START_MIXTURE)):  # of dropout, where a model has it
         for update in range(updates + 1):
             if update % every == 0:
-                check = looked_at(learner, examples, update, fails)
-                LOG.info("update %d: %.3f of %d samples are right", update, check.right, check.samples)
-                if check.whole and arrives(check):
+                check = looked_at(learner, examples, update, rules.fails)
+                LOG.info("update %d: of %d samples %.3f are right, %.3f well-formed", update, *check.shown)
+                if check.whole and rules.arrives(check):
                     return check, update, True
+                course = rules.steer(check, course)
+                adam.param_groups[0]["lr"] = lr * course.speed
             if update < updates:
-                imitate(learner, lesson(learner, update, prompts, share(check)), adam)
+                imitate(learner, lesson(learner, update, prompts, course.share), adam)
     return check, updates, False
 
 
