@@ -57,9 +57,8 @@ def settings(folder: str, overrides: Sequence[str]) -> tuple[Config, TextTask]:
     """Return the config of the overrides and its task as text; ConfigError for what cannot be made there."""
     from rlexp.config import typed
     from rlexp.config.compose import compose
-    from rlexp.language import TEXT_TASKS
+    from rlexp.language import LANGUAGE_MODELS
     from rlexp.language.made import problems
-    from rlexp.tasks import TASKS
 
     check_folder(folder)
     if wrong := [override for override in overrides if "=" not in override]:
@@ -67,10 +66,14 @@ def settings(folder: str, overrides: Sequence[str]) -> tuple[Config, TextTask]:
     typed.check(overrides)
     chosen = {override.partition("=")[0] for override in overrides}
     config = compose(*(default for default in DEFAULTS if default.partition("=")[0] not in chosen), *overrides)
-    found = [*made_here(config), *problems(config)]
-    if found:
+    if config.model.name not in LANGUAGE_MODELS or config.backend.name != "trl":
+        chosen = f"backend={config.backend.name} model={config.model.name}"
+        raise ConfigError([f"{chosen}: only language models are made here; take model=llama"])
+    if getattr(config.model, "lora", None) is not None:
+        raise ConfigError([f"model.lora={config.model.lora}: adapters are made with each run; take null"])
+    if found := list(problems(config)):
         raise ConfigError(found)
-    return config, text_task(config, TASKS, TEXT_TASKS)
+    return config, task_of(config)
 
 
 def check_folder(folder: str) -> None:
@@ -86,27 +89,12 @@ def check_folder(folder: str) -> None:
         raise ConfigError([f"{folder}: is there already, and is no folder"])
 
 
-def made_here(config: Config) -> list[str]:
-    """Say what keeps the model of a config from being made: it is none of language, or is whole only with its run."""
-    from rlexp.language import LANGUAGE_MODELS
+def task_of(config: Config) -> TextTask:
+    """Return the task of a config as text; ConfigError where it cannot be."""
+    from rlexp.language import text_task
 
-    if config.model.name not in LANGUAGE_MODELS or config.backend.name != "trl":
-        return [
-            f"backend={config.backend.name} model={config.model.name}: takes model=llama or pretrained of backend=trl"
-        ]
-    if getattr(config.model, "lora", None) is not None:
-        return [f"model.lora={config.model.lora}: adapters are made with each run; take null"]
-    return []
-
-
-def text_task(config: Config, tasks: dict, text_tasks: dict) -> TextTask:
-    """Return the task of a config, those of tokens written as text; ConfigError where they cannot be."""
-    from rlexp.core.registry import bind_choice
-    from rlexp.language.worlds import as_text
-
-    task = bind_choice(tasks | text_tasks, config.task)()
     try:
-        return task if config.task.name in text_tasks else as_text(task)
+        return text_task(config.task)
     except ValueError as error:
         raise ConfigError([f"task={config.task.name}: {error}"]) from error
 

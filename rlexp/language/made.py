@@ -28,14 +28,14 @@ NOTE = "rlexp.json"  # beside the weights of a model that was made here: from wh
 PACKAGE = Path(__file__).parents[1]
 ROOMS = ("core", "tasks", "language")  # whose code a model depends on
 LOOKED_AT = 64  # examples that tell a task from another with the same settings
-MODELS = {"llama": llama, "pretrained": pretrained}
+MODULES = {"llama": llama, "pretrained": pretrained}
 
 
 def problems(config: Any) -> Iterator[str]:
     """Say what is wrong with model and start, from what is known before anything is loaded."""
     if config.start.name not in STARTS:
         yield f"start={config.start.name}: is not of language models; take one of {', '.join(STARTS)}"
-    if line := MODELS[config.model.name].problem(config.model):
+    if line := MODULES[config.model.name].problem(config.model):
         yield line
 
 

@@ -24,8 +24,8 @@ from rlexp.language.text_task import Example
 LOG = logging.getLogger(__name__)
 Share, Part = Annotated[float, Gt(0), Le(1)], Annotated[float, Ge(0), Le(1)]
 FIRST_LOOK = 128  # samples after which a check may be given up; then twice as many, and so on
-AT_ONCE, FOR_GOOD = 0.25, 0.15  # by how much of what the accuracy is off the share of right answers is changed
-SLOWER, SLOWEST = 0.6, 0.05  # parts of the learning rate that are left after a check, and after all of them
+AT_ONCE, FOR_GOOD = 0.5, 0.25  # by how much of what the accuracy is off the share of right answers is changed
+SLOWER, SLOWEST = 0.7, 0.1  # parts of the learning rate that are left after a check, and after all of them
 CLEAR = 2.0  # standard errors by which it must fail to be given up
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("transformers")
-pytest.importorskip("rlexp.language.worlds")
 
 from rlexp import make_model  # noqa: E402
 from rlexp.language import made  # noqa: E402
@@ -48,9 +47,10 @@ def test_what_it_makes_is_read_by_the_line_that_it_prints(tmp_path, capsys):
         (["{}", "task=srt"], "task=srt: no such choice; did you mean sort?"),
         (["{}", "model.width=x"], "model.width=x: must be a whole number"),
         (["{}", "start=sharpened"], "start=scaled: is not of language models"),
-        (["{}", "model=gru"], "backend=trl model=gru: "),
+        (["{}", "model=gru"], "backend=trl: trains language models; take model=llama or model=pretrained"),
         (["{}", "model=pretrained"], "model.path=null: needs a folder"),
-        (["{}", "model=pretrained", "model.path=.", "model.lora=4"], "model.lora=4: adapters are made with each run"),
+        (["{}", "backend=replicas"], "model=llama: needs backend=trl"),
+        (["{}", "model=pretrained", "model.path=a/b", "model.lora=4"], "model.lora=4: adapters are made with each run"),
     ],
 )
 def test_bad_input_is_a_line(arguments, line, tmp_path, capsys):
