@@ -10,6 +10,7 @@ from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function
 from rlexp.core.registry import requested_names
 from rlexp.language import BACKENDS, LANGUAGE_MODELS
 from rlexp.language.backend import NOT_OFFERED
+from rlexp.language.made import MODULES
 from rlexp.loop.data import DATA
 from rlexp.models import MODELS
 from rlexp.tasks import TASKS
@@ -41,6 +42,8 @@ def trl_problems(config: Any) -> Iterator[str]:
         yield f"{here}: needs the extra trl: pip install 'rlexp[trl]'"
     if config.model.name not in LANGUAGE_MODELS:
         yield f"{here}: trains language models; take model={' or model='.join(LANGUAGE_MODELS)}"
+    elif line := MODULES[config.model.name].problem(config.model):
+        yield line
     yield from of_replicas(config)
     yield from asked_in_vain(config)
     yield from reference_problems(config)

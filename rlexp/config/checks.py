@@ -19,6 +19,7 @@ from rlexp.core.registry import bind_choice, requested_names
 from rlexp.language import BACKENDS, TEXT_TASKS, text_task
 from rlexp.loop.data import DATA
 from rlexp.loop.start import STARTS
+from rlexp.models import MODELS
 from rlexp.models.scalar import cannot_judge
 from rlexp.record import loggers, teachers
 from rlexp.tasks import TASKS
@@ -115,7 +116,7 @@ def model_problems(config: Any) -> Iterator[str]:
     if config.model.name == "tabular" and config.task.name not in worlds:
         yield f"model=tabular: task={config.task.name} has no table of questions; there is one for {', '.join(worlds)}"
     heads = getattr(config.model, "heads", 1)
-    if getattr(config.model, "width", heads) % heads:
+    if config.model.name in MODELS and getattr(config.model, "width", heads) % heads:
         yield f"model.heads={heads}: must divide model.width={config.model.width}"
 
 

@@ -18,7 +18,7 @@ from rlexp.core.errors import ConfigError
 from rlexp.record.naming import key_of
 
 OUTPUT_FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
-INPUT_FOLDERS = ("teacher.run",)
+INPUT_FOLDERS = ("teacher.run", "model.path")
 VARIANTS = ("baseline", "study.baseline")
 TAKING_VALUES = ("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd") + (
     "--cfg",

@@ -7,6 +7,8 @@ from pydantic import BaseModel
 
 from rlexp.core.registry import bind_choice
 from rlexp.language.backend import BACKENDS
+from rlexp.language.llama import Llama
+from rlexp.language.pretrained import Pretrained
 from rlexp.language.text_task import Example, TextTask, Verdict
 from rlexp.language.texts.jsonl import JsonLines
 from rlexp.language.texts.reasoning_gym import ReasoningGym
@@ -14,7 +16,7 @@ from rlexp.language.worlds import as_text
 from rlexp.tasks import TASKS
 
 TEXT_TASKS = {"reasoning_gym": ReasoningGym, "jsonl": JsonLines}
-LANGUAGE_MODELS = {}
+LANGUAGE_MODELS = {"llama": Llama, "pretrained": Pretrained}
 
 
 def text_task(settings: BaseModel) -> TextTask:

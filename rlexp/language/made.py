@@ -1,0 +1,177 @@
+"""The language model that a run begins with: built or read, warmed up once for all who share it, adapters put on."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from functools import partial
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rlexp.core.errors import ConfigError
+from rlexp.core.exits import RunFailed
+from rlexp.core.registry import bind_choice
+from rlexp.core.streams import Purpose
+from rlexp.language import llama, pretrained
+from rlexp.language.folders import made_once
+from rlexp.language.lessons import Learner
+from rlexp.language.text_task import TextTask
+from rlexp.language.warm_up import STARTS, Reached
+
+LOG = logging.getLogger(__name__)
+NOTE = "rlexp.json"  # beside the weights of a model that was made here: from what, and what was reached
+PACKAGE = Path(__file__).parents[1]
+ROOMS = ("core", "tasks", "language")  # whose code a model depends on
+LOOKED_AT = 64  # examples that tell a task from another with the same settings
+MODULES = {"llama": llama, "pretrained": pretrained}
+
+
+def problems(config: Any) -> Iterator[str]:
+    """Say what is wrong with model and start, from what is known before anything is loaded."""
+    if config.start.name not in STARTS:
+        yield f"start={config.start.name}: is not of language models; take one of {', '.join(STARTS)}"
+    if line := MODULES[config.model.name].problem(config.model):
+        yield line
+
+
+def load(config: Any, task: TextTask, folder: Path | None) -> tuple[Any, Any]:
+    """Return the model of a run at its start, on the CPU, and its tokenizer.
+
+    ``config`` is that of a run; of it ``task model start backend seed device`` are read. What a warm-up makes is kept
+    in ``folder`` and read from there by others with the same settings; with None nothing is kept. A model without one
+    is built or read anew. ConfigError for settings that are wrong by themselves; RunFailed in one line for a start that
+    was not reached, and for a model that cannot be loaded.
+    """
+    if found := list(problems(config)):
+        raise ConfigError(found)
+    model, tokenizer = warmed(config, task, folder) if config.start.name != "random" else begun(config, task)
+    return pretrained.adapted(model, config.model, config.seed) if has_path(config) else model, tokenizer
+
+
+def warmed(config: Any, task: TextTask, folder: Path | None) -> tuple[Any, Any]:
+    """Return model and tokenizer after the warm-up, from the folder if they are there."""
+    kind = (config.model.dtype, config.model.chat) if has_path(config) else ()
+    if folder is not None:
+        place = folder / key(config, task)
+        try:
+            made_once(place, partial(write, config, task))
+        except OSError as error:
+            LOG.warning("%s: the start is not kept, other runs make it again (%s)", folder, error.strerror or error)
+        else:
+            try:
+                with pretrained.quiet():
+                    return pretrained.read(str(place), *kind)
+            except RunFailed as error:
+                raise RunFailed(f"{place}: is damaged; remove it, then it is made again ({error})") from error
+    model, tokenizer, _ = make(config, task)
+    return model.to(getattr(torch, kind[0])) if kind else model, tokenizer
+
+
+def has_path(config: Any) -> bool:
+    """Whether the model is one that was made elsewhere."""
+    return config.model.name == "pretrained"
+
+
+def seed_of(config: Any) -> int:
+    """Return the seed of weights and warm-up: the model's own, or the run's where it has none."""
+    own = getattr(config.model, "seed", None)
+    return config.seed if own is None else own
+
+
+def begun(config: Any, task: TextTask) -> tuple[Any, Any]:
+    """Return model and tokenizer without a warm-up."""
+    if has_path(config):
+        return pretrained.read(config.model.path, config.model.dtype, config.model.chat)
+    return llama.build(config.model, task.characters, seed_of(config))
+
+
+def make(config: Any, task: TextTask) -> tuple[Any, Any, Reached]:
+    """Return model and tokenizer after the warm-up, on the CPU and in float32, and what it reached.
+
+    A Llama is trained on the CPU, whatever trains on it; one that was read on the run's device.
+    """
+    if has_path(config):
+        model, tokenizer = pretrained.read(config.model.path, chat=config.model.chat)
+        model.to(config.device)
+    else:
+        model, tokenizer = begun(config, task)
+    learner = Learner(
+        model=model,
+        tokenizer=tokenizer,
+        task=task,
+        seed=seed_of(config),
+        length=config.backend.max_completion_length,
+        ask=partial(pretrained.prompt_of, config.model),
+    )
+    found = bind_choice(STARTS, config.start)(learner)
+    if found.problem:
+        raise RunFailed(found.problem)
+    return model.to("cpu"), tokenizer, found
+
+
+def write(config: Any, task: TextTask, folder: Path) -> Reached:
+    """Make the model and write it, as Hugging Face has it, to a folder with a note of how it was made."""
+    model, tokenizer, found = make(config, task)
+    with pretrained.quiet():
+        model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    note = {
+        "versions": versions(),
+        **{part: getattr(config, part).model_dump(mode="json") for part in ("task", "model", "start")},
+        "max_completion_length": config.backend.max_completion_length,
+        "seed": seed_of(config),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        **found._asdict(),
+    }
+    del note["problem"]
+    (folder / NOTE).write_text(json.dumps(note, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what makes a model."""
+    return {name: version(name) for name in ("torch", "transformers")}
+
+
+def key(config: Any, task: TextTask) -> str:
+    """Return the name of a warmed-up model: a hash of all that it depends on, the code that makes it included."""
+    model = config.model.model_dump(mode="json", exclude={"seed", "lora", "lora_alpha", "lora_target", "dtype"})
+    depends = {
+        "model": model,
+        **{part: getattr(config, part).model_dump(mode="json") for part in ("task", "start")},
+        "length": config.backend.max_completion_length,
+        "seed": seed_of(config),
+        "examples": examples(task, seed_of(config)),
+        "versions": versions(),
+        "code": code_hash(),
+    }
+    if has_path(config):
+        depends |= {"files": files(Path(config.model.path)), "device": config.device}
+    return sha256(json.dumps(depends, sort_keys=True, default=repr).encode()).hexdigest()[:16]
+
+
+def examples(task: TextTask, seed: int) -> list[tuple]:
+    """Return some of a task's examples and their answers: what it says may stand in files beside the settings."""
+    learned = task.examples(seed, Purpose.START_PROMPTS, 0, LOOKED_AT, held_out=False)
+    checked = task.examples(seed, Purpose.START_CHECKS, 0, LOOKED_AT, held_out=True)
+    shown = [(*example, task.solution(example), task.wrong_solution(example)) for example in [*learned, *checked]]
+    return [task.characters, *shown]
+
+
+def files(folder: Path) -> list[tuple]:
+    """Return names, sizes and times of the files of a folder; none of a name of the hub."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+    return [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in found]
+
+
+def code_hash() -> str:
+    """Return a hash of the Python files of the rooms that a model depends on."""
+    digest = sha256()
+    for file in sorted(path for room in ROOMS for path in (PACKAGE / room).rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,125 @@
+"""``python -m rlexp.make_model <folder> <overrides>``: a language model made for a task, as a Hugging Face folder."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlexp.core.errors import ConfigError
+from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with
+
+if TYPE_CHECKING:
+    from rlexp.config.schema import Config
+    from rlexp.language.text_task import TextTask
+    from rlexp.language.warm_up import Reached
+
+DEFAULTS = ("backend=trl", "model=llama")
+HELP = """\
+A language model made for a task and put at a start, in a folder that model=pretrained reads.
+
+usage: python -m rlexp.make_model FOLDER [axis=choice ...] [key=value ...]
+
+The choices and numbers are those of python -m rlexp.train: task, model, start and their keys count, and seed where
+model.seed=null. What is not given is the default, with backend=trl model=llama.
+
+example:
+  python -m rlexp.make_model models/sort task=sort start=mixture start.accuracy=0.2
+  python -m rlexp.train backend=trl task=sort model=pretrained model.path=models/sort"""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Make the model and say what was reached; end whatever is wrong in one line, bad input with exit code 2."""
+    if {"--help", "-h"} & {*arguments}:
+        return print(HELP)
+    folder, overrides = next(iter(arguments), ""), list(arguments[1:])
+    try:
+        config, task = settings(folder, overrides)
+        began = time.monotonic()
+        found, parameters = make(Path(folder), config, task)
+    except KeyboardInterrupt:
+        exit_with("interrupted", INTERRUPTED)
+    except RunFailed as error:
+        exit_with(describe_error(error), FAILED, error)
+    except Exception as error:
+        from rlexp.config.explain import explain
+
+        exit_with(explain(error, overrides), BAD_INPUT, error)
+    print(f"{folder}: {parameters / 1e6:.2f} million parameters, {summary(found)}, {time.monotonic() - began:.0f} s")
+    print(f"take it with: model=pretrained model.path={folder}")
+
+
+def settings(folder: str, overrides: Sequence[str]) -> tuple[Config, TextTask]:
+    """Return the config of the overrides and its task as text; ConfigError for what cannot be made there."""
+    from rlexp.config import typed
+    from rlexp.config.compose import compose
+    from rlexp.language import LANGUAGE_MODELS
+    from rlexp.language.made import problems
+
+    check_folder(folder)
+    if wrong := [override for override in overrides if "=" not in override]:
+        raise ConfigError([f"{wrong[0]}: is no override, as task=sort"])
+    typed.check(overrides)
+    chosen = {override.partition("=")[0] for override in overrides}
+    config = compose(*(default for default in DEFAULTS if default.partition("=")[0] not in chosen), *overrides)
+    if config.model.name not in LANGUAGE_MODELS or config.backend.name != "trl":
+        chosen = f"backend={config.backend.name} model={config.model.name}"
+        raise ConfigError([f"{chosen}: only language models are made here; take model=llama"])
+    if getattr(config.model, "lora", None) is not None:
+        raise ConfigError([f"model.lora={config.model.lora}: adapters are made with each run; take null"])
+    if found := list(problems(config)):
+        raise ConfigError(found)
+    return config, task_of(config)
+
+
+def check_folder(folder: str) -> None:
+    """ConfigError for a folder that is none, or that holds something."""
+    from rlexp.language.folders import filled
+
+    if not folder or "=" in folder or folder.startswith("-"):
+        raise ConfigError(["the first argument is the folder to make, as models/sort; --help says the rest"])
+    place = Path(folder)
+    if filled(place):
+        raise ConfigError([f"{folder}: is there already; name another folder, or remove it"])
+    if place.exists() and not place.is_dir():
+        raise ConfigError([f"{folder}: is there already, and is no folder"])
+
+
+def task_of(config: Config) -> TextTask:
+    """Return the task of a config as text; ConfigError where it cannot be."""
+    from rlexp.language import text_task
+
+    try:
+        return text_task(config.task)
+    except ValueError as error:
+        raise ConfigError([f"task={config.task.name}: {error}"]) from error
+
+
+def make(folder: Path, config: Config, task: TextTask) -> tuple[Reached, int]:
+    """Make the model; return what it reached, and how many parameters it has."""
+    import json
+
+    from rlexp.language.folders import made_once
+    from rlexp.language.made import NOTE, write
+    from rlexp.language.warm_up import Reached
+
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("rlexp.language").setLevel(logging.INFO)
+    made_once(folder, partial(write, config, task))
+    note = json.loads((folder / NOTE).read_text(encoding="utf-8"))
+    return Reached(note["accuracy"], note["formed"], note["updates"]), note["parameters"]
+
+
+def summary(found: Reached) -> str:
+    """Say what the warm-up reached."""
+    if found.accuracy is None:
+        return "as they were at its beginning"
+    return f"sampled accuracy {found.accuracy:.3f} after {found.updates} updates"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
