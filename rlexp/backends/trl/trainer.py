@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from rlexp.language.generation import stream_seed
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from trl import GRPOTrainer
@@ -20,6 +19,7 @@ from trl.trainer.utils import split_tensor_dict
 from rlexp.backends.trl.objective import Objective, Scored, grouped, rewards_of
 from rlexp.core.registry import call_with, requested_names
 from rlexp.core.streams import Purpose
+from rlexp.language.generation import stream_seed
 from rlexp.language.text_task import Example, TextTask
 from rlexp.loop.metrics import Row
 from rlexp.loop.rollout import Rollout
