@@ -207,3 +207,9 @@ def test_tasks_that_cannot_be_text_are_refused_in_a_line(task, message):
     with pytest.raises(ValueError, match=message) as refused:
         as_text(task)
     assert "\n" not in str(refused.value)
+
+
+def test_nonsense_is_wrong_even_where_every_completion_is_right():
+    text = as_text(preference_task(good=2.0, bad=2.0))
+    example = examples_of(text, 1)[0]
+    assert [each.correct for each in text.judge([example] * 2, ["0 0 0 0 0 0", "zzz"], [True] * 2)] == [True, False]
