@@ -66,7 +66,7 @@ def main() -> None:
     if sys.argv[1:2] == ["worker"]:
         worker(*sys.argv[2:])
         return
-    from benchmarks.common import alternating, fresh, options, publish, shown
+    from benchmarks.parts.common import alternating, fresh, options, publish, shown
 
     arguments = options(__doc__, repetitions=3, runs=300, steps=1000)
     memory: dict[str, list[float]] = {}

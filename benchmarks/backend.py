@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.common import alternating, options, publish, ratios, shown
+from benchmarks.parts.common import alternating, options, publish, ratios, shown
 
 OVERRIDES = ["backend=trl", "model=llama", "start=random", "task=sort", "norm=local", "agg=token", "entropy_coef=0"]
 OVERRIDES += ["backend.max_completion_length=16"]

@@ -5,7 +5,7 @@ Group size, completion length and width are doubled for ten runs, the number of 
 
 from __future__ import annotations
 
-from benchmarks.common import Training, alternating, options, publish, ratios, shown
+from benchmarks.parts.common import Training, alternating, options, publish, ratios, shown
 
 SERIES = {
     "group size": [4, 8, 16, 32],

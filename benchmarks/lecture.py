@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.common import alternating, options, publish, ratios, shown
+from benchmarks.parts.common import alternating, options, publish, ratios, shown
 
 OVERRIDES = ("study=lecture17", "norm=local", "logger=none")
 

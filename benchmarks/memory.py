@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from benchmarks.common import Training, alternating, fresh, options, peak_memory, publish, shown
+from benchmarks.parts.common import Training, alternating, fresh, options, peak_memory, publish, shown
 
 RUNS = (1, 10, 20, 40, 80)
 

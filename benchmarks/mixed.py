@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from benchmarks.common import Training, alternating, options, publish, shown
+from benchmarks.parts.common import Training, alternating, options, publish, shown
 from rlexp.config.compose import compose
 from rlexp.core.errors import ConfigError
 from rlexp.sweep.build import bucket_key

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.common import ROOT, machine
+from benchmarks.parts.common import ROOT, machine
 
 RESULTS, STUDIED = ROOT / "docs" / "readme", ROOT / "docs" / "studies"
 SWEEPS = {

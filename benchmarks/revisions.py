@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from benchmarks.common import RESULTS, publish, ratios, shown
+from benchmarks.parts.common import RESULTS, publish, ratios, shown
 from benchmarks.trl import OURS
 from benchmarks.unchanged import PACKAGES, PYTHON, ROOT, BadInput, checkout
 

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from benchmarks.common import Training, alternating, fresh, options, publish, ratios, shown
+from benchmarks.parts.common import Training, alternating, fresh, options, publish, ratios, shown
 
 
 def rate(batch: int, rows: int, inner: int, columns: int, seconds: float, threads: int) -> float:

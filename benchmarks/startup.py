@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.common import ROOT, alternating, options, publish, shown
+from benchmarks.parts.common import ROOT, alternating, options, publish, shown
 
 QUICK = ("steps=2", "log_every=1", "eval.every=2")
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks.common import alternating, fresh, options, publish, ratios, shown
+from benchmarks.parts.common import alternating, fresh, options, publish, ratios, shown
 
 PARTS = (
     "training steps",

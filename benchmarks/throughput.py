@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from benchmarks.common import Training, alternating, options, publish, ratios, shown
+from benchmarks.parts.common import Training, alternating, options, publish, ratios, shown
 
 ON_CPU, ON_DEVICE = (1, 10, 30), (1, 4, 16, 64, 256, 1024, 4096)
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.common import Fresh, Training, alternating, fresh, options, publish, ratios, shown
+from benchmarks.parts.common import Fresh, Training, alternating, fresh, options, publish, ratios, shown
 
 COMPLETIONS = 16 * 8
 OURS = (

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.common import alternating, fresh, options, publish, ratios, shown
+from benchmarks.parts.common import alternating, fresh, options, publish, ratios, shown
 
 
 def sweep(seeds: int, steps: int, workers: str) -> float:

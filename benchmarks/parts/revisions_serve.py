@@ -8,7 +8,7 @@ a step.
 import json
 import sys
 
-from benchmarks.common import Training
+from benchmarks.parts.common import Training
 
 WARM_UP = 3
 

@@ -121,7 +121,7 @@ def settings():
         ("completions", "no such key; did you mean group_size.completions?"),
         ("learning_rate", "no such key; learning_rate is lr here"),
         ("num_generation", "no such key; num_generations is group_size.completions here"),
-        ("zzz", "no such key; there are advantage_clip, agg, baseline, "),
+        ("zzz", "no such key; there are advantage_clip, agg, backend, "),
         ("nrm.eps", "no such key; did you mean norm.eps?"),
         ("norm.epss", "no such key; did you mean eps?"),
         ("clip.zzz", "no such key; there are high, low"),

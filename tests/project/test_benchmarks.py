@@ -12,8 +12,8 @@ from io import StringIO
 import pytest
 import torch
 
-from benchmarks import common
-from benchmarks.common import number, shown
+from benchmarks.parts import common
+from benchmarks.parts.common import number, shown
 
 pytestmark = pytest.mark.slow  # whole runs
 

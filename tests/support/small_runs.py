@@ -37,8 +37,8 @@ BESIDE = {
 }
 # They need the folder of a run, or a start: test_teacher and test_reference_begins train and refuse them.
 TAUGHT = {"teacher=added", "teacher=alone", "reference=run", "reference=halfway"}
-# They need a package that may not be here; tasks of text need a language model: tests/language has them.
-ABSENT = {"reference=run", "task=jsonl", "task=reasoning_gym"} | {
+# They need a package that may not be here, or a language model: tests/language and tests/backends have them.
+ABSENT = {"reference=run", "backend=trl", "model=llama", "model=pretrained", "task=jsonl", "task=reasoning_gym"} | {
     choice for choice, package in {"logger=trackio": "trackio"}.items() if find_spec(package) is None
 }
 # Of four completions they keep two.

@@ -19,8 +19,7 @@ from rlexp.record.resume import outcome
 from rlexp.sweep.interrupt import Interrupt
 from rlexp.sweep.job import Job
 
-THIS = "rlexp.backends.trl.processes"
-LAST_LINES = 5
+CHILD = "rlexp.backends.trl.child"
 
 
 def rank() -> int:
@@ -51,26 +50,9 @@ def command(config: Any, path: Path) -> list[str]:
     how = ["--config_file", wanted] if isinstance(wanted, str) else ["--num_processes", str(wanted)]
     if config.device == "cpu":
         how += ["--cpu"]
-    return [sys.executable, "-m", "accelerate.commands.launch", *how, "--module", THIS, str(path)]
+    return [sys.executable, "-m", "accelerate.commands.launch", *how, "--module", CHILD, str(path)]
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the processes: they import what this one has imported."""
     return {**variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-
-
-def main() -> None:
-    """Train the job in the file that is named, as one of several."""
-    from rlexp.backends.trl.run import train_locked
-    from rlexp.sweep.interrupt import signals_as_ctrl_c
-
-    job = pickle.loads(Path(sys.argv[1]).read_bytes())
-    try:
-        with signals_as_ctrl_c():
-            train_locked(job)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-
-
-if __name__ == "__main__":
-    main()

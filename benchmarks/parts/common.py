@@ -16,8 +16,8 @@ from statistics import median
 
 import rlexp  # noqa: F401 (first: it sets MKL's mode)
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = Path(__file__).resolve().parent / "results"
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def options(doc: str | None, **defaults: int | str) -> argparse.Namespace:
