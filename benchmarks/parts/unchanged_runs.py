@@ -69,6 +69,9 @@ ELSEWHERE = (
     "model=",
 )
 
+# Of language models, whose bits are TRL's affair.
+OF_LANGUAGE = {"backend=trl", "model=llama", "model=pretrained", "task=jsonl", "task=reasoning_gym"}
+
 # What no choice of an axis stands for.
 MORE = {
     "kl_in_reward": "kl=k1 kl.coef=0.3 norm=gdpo,optimal_token,reinforce,reinforce_pp,reinforce_pp_baseline,running",
@@ -106,10 +109,11 @@ class Sweep:
 
 
 def choices(tree: Path) -> Choices:
-    """Return the names of the choices of every axis of a checkout."""
+    """Return the names of the choices of every axis of a checkout, without those of language models."""
     found = defaultdict(list)
     for path in sorted(tree.glob("conf/*/*.yaml")):
-        found[path.parent.name].append(path.stem)
+        if f"{path.parent.name}={path.stem}" not in OF_LANGUAGE:
+            found[path.parent.name].append(path.stem)
     return found
 
 
