@@ -26,7 +26,7 @@ def test_what_it_makes_is_read_by_the_line_that_it_prints(tmp_path, capsys):
     folder = tmp_path / "sort"
     make_model.main([str(folder), "task=sort", "start=sft", "start.accuracy=0.01", "start.lr=1e-2", *TINY])
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"{folder}: 0.01 million parameters, sampled accuracy 0.0")
+    assert first.startswith(f"{folder}: 0.02 million parameters, sampled accuracy 0.0")
     assert second == f"take it with: model=pretrained model.path={folder}"
     note = json.loads((folder / made.NOTE).read_text())
     assert note["task"]["name"] == "sort" and note["start"]["accuracy"] == 0.01 <= note["accuracy"]
@@ -46,7 +46,7 @@ def test_what_it_makes_is_read_by_the_line_that_it_prints(tmp_path, capsys):
         (["{}", "sort"], "sort: is no override, as task=sort"),
         (["{}", "task=srt"], "task=srt: no such choice; did you mean sort?"),
         (["{}", "model.width=x"], "model.width=x: must be a whole number"),
-        (["{}", "start=sharpened"], "start=scaled: is not of language models"),
+        (["{}", "start=sharpened"], "start=scaled is of backend=replicas; take start=random, sft or mixture"),
         (["{}", "model=gru"], "backend=trl: trains language models; take model=llama or model=pretrained"),
         (["{}", "model=pretrained"], "model.path=null: needs a folder"),
         (["{}", "backend=replicas"], "model=llama: needs backend=trl"),
