@@ -32,9 +32,10 @@ def test_what_it_makes_is_read_by_the_line_that_it_prints(tmp_path, capsys):
     assert note["task"]["name"] == "sort" and note["start"]["accuracy"] == 0.01 <= note["accuracy"]
 
     from rlexp.config.compose import compose
+    from rlexp.language import text_task
 
     config = compose("backend=trl", "task=sort", *second.partition(": ")[2].split())
-    model, tokenizer = made.load(config, None, None)
+    model, tokenizer = made.load(config, text_task(config.task), None)
     assert model.config.num_hidden_layers == 1 and tokenizer.decode(tokenizer("3 1 →")["input_ids"]) == "3 1 →"
 
 
