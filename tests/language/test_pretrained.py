@@ -54,6 +54,7 @@ def test_padding_that_is_missing_is_the_end(folder, tmp_path):
     [
         ({}, "model.path=null: needs a folder or a name of the hub; make one with `python -m rlexp.make_model"),
         ({"path": "/not/here"}, "model.path=/not/here: is no folder, and no name of the hub"),
+        ({"path": "tests/not_here"}, "model.path=tests/not_here: there is no such folder in tests; make one with"),
         ({"path": "."}, "model.path=.: has no config.json, so is no model"),
         ({"path": "a/b", "template": "Solve:"}, "model.template=Solve:: has no {prompt}"),
         ({"path": "a/b", "template": "{question}"}, "cannot be filled (KeyError: 'question')"),
@@ -61,7 +62,9 @@ def test_padding_that_is_missing_is_the_end(folder, tmp_path):
         ({"path": "a/b", "template": "{prompt.a}"}, "cannot be filled (AttributeError"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_before_anything_is_loaded(values, line):
+def test_settings_that_cannot_be_are_refused_before_anything_is_loaded(values, line, tmp_path, monkeypatch):
+    (tmp_path / "tests").mkdir()
+    monkeypatch.chdir(tmp_path)
     found = pretrained.problem(settings(**values))
     assert line in found and "\n" not in found
 
