@@ -56,6 +56,8 @@ def path_problem(path: str | None) -> str | None:
         return None if (folder / "config.json").is_file() else f"model.path={path}: has no config.json, so is no model"
     if folder.exists() or not HUB_NAME.fullmatch(path):
         return f"model.path={path}: is no folder, and no name of the hub, as Qwen/Qwen2.5-0.5B; {MAKE}"
+    if folder.parent.is_dir():  # the hub would be asked for a minute, where there is no network
+        return f"model.path={path}: there is no such folder in {folder.parent}; {MAKE}"
     return None
 
 

@@ -24,7 +24,7 @@ from rlexp.language.text_task import Example
 LOG = logging.getLogger(__name__)
 Share, Part = Annotated[float, Gt(0), Le(1)], Annotated[float, Ge(0), Le(1)]
 FIRST_LOOK = 128  # samples after which a check may be given up; then twice as many, and so on
-AT_ONCE, FOR_GOOD = 0.5, 0.25  # by how much of what the accuracy is off the share of right answers is changed
+AT_ONCE, FOR_GOOD = 0.5, 0.25  # by what part of what the accuracy is off the share of right answers is changed
 SLOWER, SLOWEST = 0.7, 0.1  # parts of the learning rate that are left after a check, and after all of them
 CLEAR = 2.0  # standard errors by which it must fail to be given up
 

@@ -68,8 +68,10 @@ def test_a_key_is_that_of_all_that_counts(others):
 def test_a_key_is_that_of_the_examples_the_seed_and_the_code(monkeypatch):
     usual = made.key(config(QUICK), TASK)
     assert usual != made.key(config(QUICK), CopyDigits(wrong=False))
+    monkeypatch.setattr(made, "examples", lambda task, seed: [])
+    alone = made.key(config(QUICK), TASK)
     monkeypatch.setattr(made, "seed_of", lambda config: 1)
-    assert usual != made.key(config(QUICK), TASK)
+    assert usual != alone != made.key(config(QUICK), TASK)
     monkeypatch.undo()
     monkeypatch.setattr(made, "code_hash", lambda: "other")
     assert usual != made.key(config(QUICK), TASK)

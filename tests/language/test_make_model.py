@@ -26,15 +26,16 @@ def test_what_it_makes_is_read_by_the_line_that_it_prints(tmp_path, capsys):
     folder = tmp_path / "sort"
     make_model.main([str(folder), "task=sort", "start=sft", "start.accuracy=0.01", "start.lr=1e-2", *TINY])
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"{folder}: 0.01 million parameters, sampled accuracy 0.0")
+    assert first.startswith(f"{folder}: 0.02 million parameters, sampled accuracy 0.0")
     assert second == f"take it with: model=pretrained model.path={folder}"
     note = json.loads((folder / made.NOTE).read_text())
     assert note["task"]["name"] == "sort" and note["start"]["accuracy"] == 0.01 <= note["accuracy"]
 
     from rlexp.config.compose import compose
+    from rlexp.language import text_task
 
     config = compose("backend=trl", "task=sort", *second.partition(": ")[2].split())
-    model, tokenizer = made.load(config, None, None)
+    model, tokenizer = made.load(config, text_task(config.task), None)
     assert model.config.num_hidden_layers == 1 and tokenizer.decode(tokenizer("3 1 →")["input_ids"]) == "3 1 →"
 
 
@@ -46,7 +47,7 @@ def test_what_it_makes_is_read_by_the_line_that_it_prints(tmp_path, capsys):
         (["{}", "sort"], "sort: is no override, as task=sort"),
         (["{}", "task=srt"], "task=srt: no such choice; did you mean sort?"),
         (["{}", "model.width=x"], "model.width=x: must be a whole number"),
-        (["{}", "start=sharpened"], "start=scaled: is not of language models"),
+        (["{}", "start=sharpened"], "start=scaled is of backend=replicas; take start=random, sft or mixture"),
         (["{}", "model=gru"], "backend=trl: trains language models; take model=llama or model=pretrained"),
         (["{}", "model=pretrained"], "model.path=null: needs a folder"),
         (["{}", "backend=replicas"], "model=llama: needs backend=trl"),

@@ -11,6 +11,7 @@ pytest.importorskip("transformers")
 
 from rlexp.core.exits import RunFailed  # noqa: E402
 from rlexp.language import extras, llama, pretrained  # noqa: E402
+from rlexp.language.generation import sample  # noqa: E402
 
 
 def settings(**values):
@@ -53,6 +54,7 @@ def test_padding_that_is_missing_is_the_end(folder, tmp_path):
     [
         ({}, "model.path=null: needs a folder or a name of the hub; make one with `python -m rlexp.make_model"),
         ({"path": "/not/here"}, "model.path=/not/here: is no folder, and no name of the hub"),
+        ({"path": "tests/not_here"}, "model.path=tests/not_here: there is no such folder in tests; make one with"),
         ({"path": "."}, "model.path=.: has no config.json, so is no model"),
         ({"path": "a/b", "template": "Solve:"}, "model.template=Solve:: has no {prompt}"),
         ({"path": "a/b", "template": "{question}"}, "cannot be filled (KeyError: 'question')"),
@@ -60,7 +62,9 @@ def test_padding_that_is_missing_is_the_end(folder, tmp_path):
         ({"path": "a/b", "template": "{prompt.a}"}, "cannot be filled (AttributeError"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_before_anything_is_loaded(values, line):
+def test_settings_that_cannot_be_are_refused_before_anything_is_loaded(values, line, tmp_path, monkeypatch):
+    (tmp_path / "tests").mkdir()
+    monkeypatch.chdir(tmp_path)
     found = pretrained.problem(settings(**values))
     assert line in found and "\n" not in found
 
@@ -116,7 +120,10 @@ def test_chat_needs_a_template_of_the_tokenizer(folder, tmp_path):
     _, tokenizer = pretrained.read(str(folder))
     tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}={% endfor %}"
     tokenizer.save_pretrained(copy)
-    assert pretrained.read(str(copy), chat=True)[1].chat_template
+    model, tokenizer = pretrained.read(str(copy), chat=True)
+    asked = dict(max_completion_length=4, temperature=1.0, seed=1)
+    messages = [pretrained.prompt_of(settings(chat=True), text) for text in ("25", "1")]
+    assert sample(model, tokenizer, messages, 9, **asked) == sample(model, tokenizer, ["25=", "1="], 9, **asked)
 
 
 def test_a_prompt_is_put_into_the_template_and_into_a_message():
@@ -147,8 +154,6 @@ def test_layers_that_are_not_there_are_refused_in_a_line(folder):
 
 def test_a_model_with_adapters_samples_and_keeps_its_settings(folder):
     pytest.importorskip("peft")
-    from rlexp.language.generation import sample
-
     whole, tokenizer = pretrained.read(str(folder))
     asked = dict(max_completion_length=4, temperature=1.0, seed=1)
     wanted = sample(whole, tokenizer, ["25="], 20, **asked)

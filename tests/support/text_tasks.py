@@ -57,7 +57,7 @@ def node(choices, **values):
 LLAMA = dict(name="llama", layers=1, width=32, heads=2, seed=0)
 PRETRAINED = dict(name="pretrained", path=None, dtype="float32", lora=None, lora_alpha=32.0, lora_target="all-linear")
 PRETRAINED |= dict(template="{prompt}", chat=False)
-SFT = dict(name="sft", accuracy=0.1, lr=1e-2, prompts=64, every=10, checked=256, updates=300)
+SFT = dict(name="sft", accuracy=0.1, lr=1e-2, prompts=64, every=2, checked=256, updates=300)
 MIXTURE = dict(
     SFT, name="mixture", lr=4e-3, accuracy=0.2, tolerance=0.02, formed=0.6, checked=2048, every=20, updates=2000
 )
