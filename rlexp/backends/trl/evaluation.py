@@ -9,10 +9,10 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
-from rlexp.language.generation import Sampled, sample, stream_seed
 
 from rlexp.config.schema import Config
 from rlexp.core.streams import Purpose
+from rlexp.language.generation import Sampled, sample, stream_seed
 from rlexp.language.text_task import Example, TextTask
 from rlexp.tasks import total_reward
 
@@ -56,8 +56,8 @@ def judge(task: TextTask, question: Example, best: Sequence[Sampled], drawn: Seq
     """Judge the completions of one prompt."""
     texts = [*best, *drawn]
     verdicts = task.judge([question] * len(texts), [each.text for each in texts], [each.finished for each in texts])
-    components = {name: torch.tensor([v.components[name] for v in verdicts[1:]]) for name in task.weights}
-    rewards = total_reward(components, task.weights).tolist()
+    components = {name: torch.tensor([[[v.components[name] for v in verdicts[1:]]]]) for name in task.weights}
+    rewards = total_reward(components, task.weights).flatten().tolist()
     hits = sum(verdict.correct for verdict in verdicts[1:])
     return Judged(verdicts[0].correct, hits, rewards, [len(each.tokens) for each in drawn])
 
