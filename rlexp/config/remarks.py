@@ -6,12 +6,15 @@ Remarks about one choice are declared beside its function; here are those that c
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from rlexp.axes.offered import REWARDS
 from rlexp.config.nodes import chosen_facts, chosen_function, declared
 from rlexp.core.errors import format_value
 from rlexp.core.registry import requested_names
+from rlexp.language import BACKENDS
+from rlexp.language.backend import TESTED_TRL
 
 if TYPE_CHECKING:
     from rlexp.config.schema import Config
@@ -23,6 +26,7 @@ def remarks(config: Config) -> Iterator[str]:
     yield from declared(config, "remarks")
     yield from of_penalties(config)
     yield from of_rewards(config)
+    yield from of_backend(config)
 
 
 def of_losses(config: Config) -> Iterator[str]:
@@ -48,9 +52,19 @@ def of_losses(config: Config) -> Iterator[str]:
             f"kl_stop={format_value(config.kl_stop)} inner_steps=1 minibatches=1: with one update on each rollout "
             "there is nothing to stop"
         )
-    if chosen_facts(config, "sampler").neutral and not chosen_facts(config, "mismatch").neutral:
+    same = chosen_facts(config, "sampler").neutral and BACKENDS[config.backend.name].batched
+    if same and not chosen_facts(config, "mismatch").neutral:
         sampler = config.sampler.name
         yield f"mismatch={config.mismatch.name}: sampler={sampler} leaves nothing to correct, every weight is 1"
+
+
+def of_backend(config: Config) -> Iterator[str]:
+    """A release of TRL whose trainer was never compared with ours."""
+    if BACKENDS[config.backend.name].batched:
+        return
+    here = version("trl")
+    if not here.startswith(TESTED_TRL):
+        yield f"backend={config.backend.name}: tested with TRL {TESTED_TRL}x, here is {here}"
 
 
 def of_penalties(config: Config) -> Iterator[str]:

@@ -36,6 +36,7 @@ class Trl:
     accelerate: PositiveInt | str | None
 
 
+TESTED_TRL = "1.16."  # the releases whose own trainer tests/backends compare with ours
 # Tensors that TRL's backend offers to no axis, by the names of ``axes/offered.py``.
 NOT_OFFERED = {
     "greedy_rewards": "a greedy completion of each prompt",
