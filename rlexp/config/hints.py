@@ -39,6 +39,8 @@ ELSEWHERE = {
 def no_such_choice(group: str, choice: str, known: Sequence[str]) -> str:
     """Say that a group has no such choice, and what there is, or what it may have been."""
     text = f"{group}={choice}: no such choice"
+    if (group, choice) == ("task", "text"):
+        return f"{text}; with backend=trl every task is text, as task=sort"
     if group == "group_size" and choice.isdigit() and int(choice) > 0:
         return f"{text}; there are {', '.join(in_order(known))}; any other by value: {pair(int(choice))}"
     if is_number(choice) and group != "group_size" and (keys := number_keys(group)):
