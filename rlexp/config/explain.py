@@ -117,7 +117,7 @@ def value_at(settings: Any, key: str) -> Any:
 
 def unreadable(error: OverrideParseException) -> str:
     """`foo`, `norm=local,`, `teacher.run=runs/x/norm=local,seed=0`."""
-    text = error.override
+    text = error.override.strip()
     if "=" not in text:
         meant = [f"{group}={text}" for group in groups_with(text)] or [f"{text}=..."] * (text in (*groups(), *keys()))
         hint = f"; did you mean {' or '.join(meant)}?" if meant else ", as norm=local"
@@ -140,6 +140,12 @@ def no_value(match: re.Match, overrides: Sequence[str]) -> str:
     return f"{text or match['key'] or 'a key'}: takes its value from {match['name']}, which is not there"
 
 
+def no_mapping(match: re.Match, overrides: Sequence[str]) -> str:
+    """`task=mine`, whose file holds a list: `score.metric` takes its value from the task."""
+    key, wanted = match["key"] or "a key", match["wanted"]
+    return f"{key}: takes its value from `{wanted}` of a choice whose file has no keys and values"
+
+
 def null_refused(match: re.Match, overrides: Sequence[str]) -> str:
     """`hydra.run.dir=null`."""
     return f"{match['override']}: must not be null"
@@ -148,6 +154,8 @@ def null_refused(match: re.Match, overrides: Sequence[str]) -> str:
 SENTENCES = [
     (r"(?:Interpolation key|Environment variable) '(?P<name>[^']*)' not found(?:.*full_key: (?P<key>\S+))?", no_value),
     (r"Unsupported interpolation type (?P<name>\S+)(?:.*full_key: (?P<key>\S+))?", no_value),
+    (r"while resolving interpolation: Index '(?P<wanted>[^']*)' \(str\) is not an int(?:.*full_key: (?P<key>[^\s;]+))?",
+     no_mapping),
     (r"^Error merging override (?P<override>[^\n]*?)\s*field '[^']*' is not Optional", null_refused),
     (r"(?:In '(?P<parent>[^']*)': )?Could not find '(?P<config>[^']*/[^']*)'\s+Available options[^\n]*:(?P<choices>.*?)"
      r"(?:Config search path|$)", wrong_choice),

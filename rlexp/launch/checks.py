@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 
 from rlexp.config import typed
@@ -112,14 +114,23 @@ def other_folder(composed: DictConfig, key: str) -> str | None:
 
 
 def launcher_problem(composed: DictConfig, launcher: LauncherSettings | None) -> str | None:
-    """Say why the launcher cannot run a sweep, if it is this project's and cannot."""
+    """Say why the launcher cannot run a sweep, if so; of another than this project's, which key it does not have."""
     if launcher is None:
-        return None
+        return foreign_key(composed.hydra.launcher)
     if isinstance(most := composed.hydra.sweeper.get("max_batch_size"), int) and most < 1:
         return f"hydra.sweeper.max_batch_size={most}: must be at least 1, or null for all"
     if composed.hydra.job.chdir:
         return "hydra.job.chdir=true: jobs that train in one process share its folder; take hydra/launcher=basic"
     return launcher.problem()
+
+
+def foreign_key(node: DictConfig) -> str | None:
+    """Name a key that a launcher is not made for: Hydra would find out when the folder of the sweep is there."""
+    takes = inspect.signature(get_class(node._target_)).parameters.values()
+    unknown = [key for key in node if not str(key).startswith("_") and key not in {each.name for each in takes}]
+    if not unknown or any(each.kind is each.VAR_KEYWORD for each in takes):
+        return None
+    return f"hydra.launcher.{unknown[0]}: {node._target_.rpartition('.')[2]} has no such key"
 
 
 def machine_problem(config: Config) -> str | None:

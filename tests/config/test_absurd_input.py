@@ -46,6 +46,9 @@ ABSURD = [
     (["-m", "seed=range(0,100000000000)"], "makes 100000000000 runs; at most 100000 in one command"),
     (["-m", "seed=range(0,1000)", "lr=range(1,1000)"], "makes 999000 runs; at most 100000 in one command"),
     (["-m", "seed=range(0,3,0)"], "makes 100001 runs"),
+    (["-m", "hydra/launcher=basic", "+hydra.launcher.max_replicas=2"], "max_replicas: BasicLauncher has no such key"),
+    ([" norm=rlo,ooooo", "lr=1"], "norm=rlo,ooooo: cannot be read as key=value"),
+    (["task=text"], "no such choice; with backend=trl every task is text, as task=sort"),
 ]
 
 
@@ -62,6 +65,15 @@ def test_it_is_one_line_and_writes_nothing(command, tmp_path, recwarn, arguments
     assert text in result.err and result.err.count("\n") == 1
     assert not re.search("Traceback|Error:|HYDRA_FULL_ERROR|Exception", result.err)
     assert not any(tmp_path.iterdir()) and not [each for each in recwarn if "Callback" in str(each.message)]
+
+
+def test_a_choice_whose_file_is_a_list(command, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("conf") / "task"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text("- 1\n")
+    result = command("--config-dir", str(folder.parent), "task=mine")
+    line = "score.metric: takes its value from `metric` of a choice whose file has no keys and values\n"
+    assert (result.code, result.err) == (2, line)
 
 
 def test_options_may_stand_anywhere(command):

@@ -143,7 +143,8 @@ def not_in_config(job: Any, arguments: Sequence[str]) -> list[str]:
         node = settings
         for step in key.split("."):
             node = node.get(step) if isinstance(node, dict) else None
-        if not same(node, value, [*inputs.choices_of(key), "mine"]):
+        as_text = override.input_line.partition("=")[2]  # a variant, as `baseline`, may be written without quotes
+        if node != as_text and not same(node, value, [*inputs.choices_of(key), "mine"]):
             wrong.append(override.input_line)
     return wrong
 
