@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("trl")
 
+import trl_pairs  # noqa: E402
+
 from rlexp.backends.trl.run import Session, train_job  # noqa: E402
 from rlexp.config.compose import compose  # noqa: E402
 from rlexp.core.errors import ConfigError  # noqa: E402
@@ -101,6 +103,20 @@ def test_another_choice_is_another_run_with_the_same_prompts_and_noise(whole, tm
 def test_a_minibatch_that_cannot_be_shared_ends_in_one_line(tmp_path):
     error = train_job(job(tmp_path / "x", "backend.micro_batch=3"))
     assert isinstance(error, RunFailed) and str(error).startswith("backend.micro_batch=3: must divide the 2 groups")
+
+
+@pytest.mark.slow
+def test_adapters_are_trained_and_the_reference_is_the_model_without_them(tmp_path):
+    pytest.importorskip("peft")
+    made = ["model=pretrained", f"model.path={trl_pairs.model_folder()}", "model.lora=4", "kl=k3", "kl.coef=0.1"]
+    words = [each for each in TINY if not each.startswith("model")]
+    one = Job(compose(*words, *made, "minibatches=1"), tmp_path / "lora", "lora", "variant")
+    result = train_job(one)
+    assert isinstance(result, float), result
+    found = rows(one.folder)
+    assert abs(found[1]["kl/ref_k3"]) < 1e-9 < found[-1]["kl/ref_k3"]
+    saved = [path.name for path in (one.folder / "model").rglob("*.safetensors")]
+    assert "adapter_model.safetensors" in saved and "model.safetensors" not in saved
 
 
 @pytest.mark.slow

@@ -1,0 +1,54 @@
+"""A run of a language model is a batch of its own, and of several CUDA devices it has one to itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("trl")
+
+from rlexp.config.compose import compose  # noqa: E402
+from rlexp.launch.executors import processes  # noqa: E402
+from rlexp.sweep import cost, machine  # noqa: E402
+from rlexp.sweep.buckets import into_batches  # noqa: E402
+from rlexp.sweep.job import Job  # noqa: E402
+
+
+def jobs(number: int, *overrides: str) -> list[Job]:
+    return [Job(compose(f"seed={i}", *overrides), Path(f"/nowhere/{i}"), str(i), "variant", i) for i in range(number)]
+
+
+def test_runs_of_language_models_are_never_one_batch():
+    made = jobs(3, "backend=trl", "model=llama")
+    assert [len(batch) for batch in into_batches(made, most=10)] == [1, 1, 1]
+    assert [len(batch) for batch in into_batches(jobs(3), most=10)] == [3]
+
+
+def test_there_are_as_many_workers_as_devices_or_cores(monkeypatch):
+    made = jobs(5, "backend=trl", "model=llama")
+    assert cost.workers_that_pay(made, None, cores=4) == 4
+    assert cost.workers_that_pay(made[:2], None, cores=4) == 2
+    monkeypatch.setattr(cost, "gpus", lambda: ["0", "1", "2"])
+    on_gpus = [Job(each.config.model_copy(update={"device": "cuda"}), each.folder, "", "") for each in made]
+    assert cost.workers_that_pay(on_gpus, None, cores=1) == 3
+
+
+def test_devices_are_those_that_the_process_sees(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert machine.gpus() == ["3", "5"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(machine.torch.cuda, "device_count", lambda: 2)
+    assert machine.gpus() == ["0", "1"]
+
+
+def test_a_new_worker_has_the_device_that_fewest_have(monkeypatch):
+    monkeypatch.setattr(processes, "gpus", lambda: ["3", "5"])
+    pool = processes.Processes(3, 1)
+    given = []
+    for _ in range(3):
+        given.append(pool.free_gpu())
+        pool.workers.append(SimpleNamespace(gpu=given[-1]))
+    assert given == ["3", "5", "3"]
+    assert processes.Processes(1, 1).free_gpu() is None
