@@ -20,12 +20,12 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 
 
-def options(doc: str | None, **defaults: int | str) -> argparse.Namespace:
+def options(doc: str | None, results: Path = RESULTS, **defaults: int | str) -> argparse.Namespace:
     """Read ``--name value`` for each default, and where the JSON goes."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON file")
+    parser.add_argument("--results", type=Path, default=results, help="folder of the JSON file")
     return parser.parse_args()
 
 

@@ -12,17 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.parts import common
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "reliability"
 
 
 def options(doc: str | None, **defaults: int | str) -> argparse.Namespace:
     """Read ``--name value`` for each default, and where the JSON goes."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    for name, default in defaults.items():
-        parser.add_argument(f"--{name}", type=type(default), default=default)
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON file")
-    return parser.parse_args()
+    return common.options(doc, RESULTS, **defaults)
 
 
 def store(name: str, found: Mapping[str, Any], folder: Path = RESULTS) -> None:
