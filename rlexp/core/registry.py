@@ -59,7 +59,7 @@ def call_with(function: Callable, offered: Mapping[str, object]) -> object:
 def choice_model(name: str, fields: Mapping[str, object]) -> type[StrictModel]:
     """Return the schema of one choice: its name and its knobs, all required (defaults live in YAML)."""
     return create_model(
-        name, __base__=StrictModel, name=Literal[name], **{key: (kind, ...) for key, kind in fields.items()}
+        name, __base__=StrictModel, name=(Literal[name], ...), **{key: (kind, ...) for key, kind in fields.items()}
     )
 
 

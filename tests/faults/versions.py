@@ -31,7 +31,7 @@ VARIED = ("hydra-core", "omegaconf", "torch", "pandas", "wandb", "pydantic")
 BESIDE = {"torch": ["numpy<2.4"], "pandas": ["numpy<2.3"]}
 GOES_WITH = {
     "pydantic": {"pydantic-core"},
-    "torch": {"triton", "numpy"},
+    "torch": {"triton", "numpy", "sympy"},
     "pandas": {"numpy"},
     "hydra-core": {"omegaconf", "antlr4-python3-runtime"},
     "omegaconf": {"antlr4-python3-runtime"},
