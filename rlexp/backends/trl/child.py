@@ -13,10 +13,10 @@ from rlexp.sweep.interrupt import signals_as_ctrl_c
 
 def main() -> None:
     """Train the job in the file that is named."""
-    job = pickle.loads(Path(sys.argv[1]).read_bytes())
+    job, saved = pickle.loads(Path(sys.argv[1]).read_bytes())
     try:
         with signals_as_ctrl_c():
-            train_locked(job)
+            train_locked(job, saved)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

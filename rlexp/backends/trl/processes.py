@@ -27,11 +27,11 @@ def rank() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
-def launched(job: Job) -> float | Exception:
-    """Train a job in processes of its own; return its score, or the error that ended it."""
+def launched(job: Job, saved: Mapping[str, Any]) -> float | Exception:
+    """Train a job from its saved state in processes of its own; return its score, or the error that ended it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "job.pickle")
-        path.write_bytes(pickle.dumps(job))
+        path.write_bytes(pickle.dumps((job, dict(saved))))
         with Interrupt() as interrupt:  # the processes have the same signal, or are sent one by who started them
             process = subprocess.run(command(job.config, path), env=environment(os.environ))
         if interrupt.requested:

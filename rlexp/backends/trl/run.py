@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
-from rlexp.language.made import load
-from rlexp.language.pretrained import prompt_of, quiet
 
 from rlexp.backends.trl import settings
 from rlexp.backends.trl.evaluation import evaluate
@@ -25,6 +23,8 @@ from rlexp.backends.trl.trainer import AxesTrainer
 from rlexp.core.exits import RunFailed
 from rlexp.core.streams import Purpose
 from rlexp.language import text_task
+from rlexp.language.made import load
+from rlexp.language.pretrained import prompt_of, quiet
 from rlexp.loop.metrics import Row
 from rlexp.loop.state import Experience
 from rlexp.record.files import SAMPLES_FILE
@@ -46,19 +46,20 @@ def train_job(job: Job, title: str = "rlexp", open_progress: OpenProgress = show
         ended = locked_outcome(job, locks)
         if ended is not None:
             return ended
+        saved = whole_state(job)
+        if isinstance(saved, Exception):
+            return saved
         if job.config.backend.accelerate is not None:
-            return launched(job)
+            return launched(job, saved)
         with open_progress([job], job.config.steps, title) as progress:
-            return train_locked(job, progress)
+            return train_locked(job, saved, progress)
 
 
-def train_locked(job: Job, progress: Any = None) -> float | Exception:
-    """Train a job whose folder is this process's, or that of the first of several that train it together."""
-    saved = whole_state(job)
-    run = saved if isinstance(saved, Exception) or rank() else opened_run(job, saved)
+def train_locked(job: Job, saved: Mapping[str, Any], progress: Any = None) -> float | Exception:
+    """Train a job from its saved state; its folder is this process's, or that of the first of several."""
+    run = None if rank() else opened_run(job, saved)
     if isinstance(run, Exception):
         return run
-    run = None if rank() else run
     try:
         with quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of Transformers, about names that TRL uses

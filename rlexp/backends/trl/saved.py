@@ -17,7 +17,6 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from rlexp.backends.trl.processes import rank
 from rlexp.record import checkpoint
 from rlexp.record.disk.seals import read_state
 from rlexp.record.disk.troubles import unwritable
@@ -85,7 +84,7 @@ def whole_state(job: Job) -> dict[str, Any] | Exception:
     """
     while True:
         saved = checkpoint_of(job)
-        if isinstance(saved, Exception) or "model" not in saved or rank():
+        if isinstance(saved, Exception) or "model" not in saved:
             return saved
         damaged = damage(job.folder / "model" / saved["model"]["folder"], saved["model"]["files"])
         if damaged is None:
