@@ -16,7 +16,7 @@ from analysis.data.variants import split_commas
 from analysis.report.as_json import answer_json
 from analysis.report.files import write_files
 from analysis.report.grids import wide_text
-from analysis.report.terminal import print_answer, print_files
+from analysis.report.terminal import Terminal, print_answer, print_files
 from analysis.stats.answer import Answer, answer
 from analysis.stats.comparison import Comparison
 from analysis.stats.question import Question, question_name
@@ -70,7 +70,7 @@ def report(
     Raises AnalysisError, one line, if nothing can be compared.
     """
     plain_letters()
-    console = console or Console()
+    console = console or Terminal()
     found = _find(folders, Question(metric=metric, baseline=baseline, **choices), out, wide)
     print_answer(console, found.data, found.answer, wide, page and relative_path(page))
     console.print()

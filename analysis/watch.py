@@ -15,7 +15,7 @@ from analysis.data.run_values import late_means
 from analysis.data.runs import SUMMARY_FILE
 from analysis.data.variants import is_variant, short_labels, split_overrides, without_seed
 from analysis.report.tables import comparison_table
-from analysis.report.terminal import fit_to_width, print_table
+from analysis.report.terminal import Terminal, fit_to_width, print_table
 from analysis.stats.comparison import compare
 
 RUNNING = "running"
@@ -79,7 +79,7 @@ def watch(
     folder: str | Path, every: float, baseline: str | None = None, metric: str | None = None, console=None
 ) -> None:
     """Show the comparison and refresh it until no run is running."""
-    console = console or Console()
+    console = console or Terminal()
     with Live(console=console, auto_refresh=False) as live:
         while True:
             try:

@@ -1,6 +1,7 @@
 """The program rlexp: its commands are the modules that python -m runs, and overrides alone train."""
 
 import re
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -76,3 +77,12 @@ def test_a_reader_that_leaves_ends_it_without_a_word(arguments, code):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
         process.stdout.close()
         assert process.stderr.read() == b"" and process.wait() == code
+
+
+def test_a_comparison_that_nobody_reads_ends_as_other_commands_do(sweep):
+    command = [sys.executable, "-m", "rlexp", "compare", sweep.name]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=sweep.parent, env=environment, **pipes) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait() == 141

@@ -42,6 +42,14 @@ def _width(table: TextTable) -> int:
     return min(widths[0], 32) + sum(widths[1:])
 
 
+class Terminal(Console):
+    """The console of a command. Rich's own ends it with exit code 1 where nobody reads it any more."""
+
+    def on_broken_pipe(self) -> None:
+        """Leave that to whoever ends the command (``data.errors.ends_in_a_line``)."""
+        raise BrokenPipeError
+
+
 def print_table(table: TextTable, console: Console, title: str | None = None) -> None:
     """Numbers unbroken at the right, long names folded. Names are never read as markup."""
     printed = Table(title=title and Text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
