@@ -1,7 +1,7 @@
 """The program rlexp: its commands are the modules that python -m runs, and overrides alone train."""
 
-import re
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
