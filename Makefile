@@ -62,7 +62,7 @@ audit: $(READY) ## look the pinned dependencies up in a database of known vulner
 	  echo "not audited: the database of vulnerabilities was not reached for $${left} of $${of} pinned dependencies" >&2; exit 2; fi; \
 	cat found.txt said.txt; exit $$code
 
-versions: $(READY) ## run the quick suite on Python 3.11 to 3.13 and on the lowest and highest dependencies; hours
+versions: $(READY) ## run the quick suite on Python 3.11 to 3.13 and on the lowest and highest dependencies; an hour
 	$(BIN)/python -m tests.faults.versions $(ARGS)
 
 clean: ## remove the virtual environment and caches, never runs/

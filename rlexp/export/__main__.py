@@ -42,6 +42,8 @@ def main(arguments: list[str]) -> None:
         config = compose(*overrides)
     except Exception as error:
         exit_with(explain(error, overrides), BAD_INPUT, error)
+    if config.backend.name != "replicas":
+        exit_with(f"backend={config.backend.name}: trains by itself; leave it out, with its model and task", BAD_INPUT)
     print(text(overrides, config, frameworks[target]))
 
 

@@ -17,6 +17,7 @@ from rlexp.backends.trl.run import Session, train_job  # noqa: E402
 from rlexp.config.compose import compose  # noqa: E402
 from rlexp.core.errors import ConfigError  # noqa: E402
 from rlexp.core.exits import RunFailed  # noqa: E402
+from rlexp.export.__main__ import main as export  # noqa: E402
 from rlexp.sweep.job import Job  # noqa: E402
 
 TINY = "backend=trl model=llama model.layers=1 model.width=32 model.heads=2 backend.max_completion_length=8".split()
@@ -151,3 +152,10 @@ def test_what_cannot_be_had_is_refused_in_one_line(overrides, line):
 def test_a_language_model_is_refused_by_the_replicas():
     with pytest.raises(ConfigError, match="model=llama: needs backend=trl"):
         compose("model=llama")
+
+
+def test_an_export_is_of_the_choices_alone(capsys):
+    with pytest.raises(SystemExit) as ended:
+        export(["backend=trl", "model=llama", "to=trl"])
+    line = "backend=trl: trains by itself; leave it out, with its model and task\n"
+    assert (ended.value.code, capsys.readouterr().err) == (2, line)
