@@ -126,7 +126,7 @@ def test_two_processes_end_at_the_same_weights(tmp_path):
     script = tmp_path / "two.py"
     names = ["dapo", "bnpo", "beta", "truncated"]
     script.write_text(f"import test_agreement_with_trl as test\ntest.in_two_processes({names!r})\n")
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     paths = [ROOT, ROOT / "tests" / "support", Path(__file__).parent]
     environment = {"PYTHONPATH": ":".join(map(str, paths)), "TRL_PAIRS_MODEL": trl_pairs.model_folder()}
     done = subprocess.run([*command, script], env=os.environ | environment, capture_output=True, text=True, timeout=300)

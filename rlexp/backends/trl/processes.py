@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import tempfile
@@ -47,10 +48,18 @@ def launched(job: Job, saved: Mapping[str, Any]) -> float | Exception:
 def command(config: Any, path: Path) -> list[str]:
     """Return the command that trains the job in a file: in so many processes, or as a file of Accelerate says."""
     wanted = config.backend.accelerate
-    how = ["--config_file", wanted] if isinstance(wanted, str) else ["--num_processes", str(wanted)]
+    alone = ["--num_processes", str(wanted), "--main_process_port", str(free_port())]
+    how = ["--config_file", wanted] if isinstance(wanted, str) else alone
     if config.device == "cpu":
         how += ["--cpu"]
     return [sys.executable, "-m", "accelerate.commands.launch", *how, "--module", CHILD, str(path)]
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at: several runs may train side by side on a machine."""
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return opened.getsockname()[1]
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
