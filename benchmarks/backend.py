@@ -1,8 +1,8 @@
-"""A step of backend=trl against a step of TRL's own GRPOTrainer: the same Llama, prompts, noise, sizes and judge.
+"""A step of backend=trl against a step of TRL's own GRPOTrainer: the same Llama, prompts, sizes and judge.
 
-Sort as text, the Llama that model=llama makes, 16 prompts x 8 completions of 16 tokens, two updates a step, GRPO's
-settings in both. Evaluation, files and checkpoints are left out in both; ours writes no row in nine of ten steps, as a
-run does by default. Needs the extra trl.
+Sort as text, the Llama that model=llama makes, 16 prompts x 8 completions of exactly 16 tokens, two updates a step,
+GRPO's settings in both. Evaluation, files and checkpoints are left out in both; ours writes no row in nine of ten steps,
+as a run does by default. Needs the extra trl.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def trainer(steps: int, ours: bool) -> Any:
         "train_dataset": Dataset.from_list([{"prompt": e.prompt, "number": i} for i, e in enumerate(examples)]),
         "args": settings.grpo_config(config, folder, 1, [*weights.values()] if ours else [1.0], False),
     }
+    shared["args"].generation_kwargs = {"min_new_tokens": config.backend.max_completion_length}
     if not ours:
         shared["args"].loss_type, shared["args"].scale_rewards = "dapo", "group"
         made = GRPOTrainer(reward_funcs=[judged], **shared)
