@@ -1,8 +1,8 @@
 """A step of backend=trl against a step of TRL's own GRPOTrainer: the same Llama, prompts, sizes and judge.
 
 Sort as text, the Llama that model=llama makes, 16 prompts x 8 completions of exactly 16 tokens, two updates a step,
-GRPO's settings in both. Evaluation, files and checkpoints are left out in both; ours writes no row in nine of ten steps,
-as a run does by default. Needs the extra trl.
+GRPO's settings in both. Evaluation, files and checkpoints are left out in both; ours writes no row in nine of ten
+steps, as a run does by default. Needs the extra trl.
 """
 
 from __future__ import annotations
