@@ -74,8 +74,10 @@ class Objective:
     @property
     def asks_for_old(self) -> bool:
         """Whether somebody asks for the log-probabilities of the policy that sampled before its first update."""
-        before_the_loss = (self.variant.shaping, self.variant.norm, *self.variant.memories.values())
-        return bool(self.variant.kl_in_reward) or any("old_log_probs" in names_of(each) for each in before_the_loss)
+        variant = self.variant
+        before_the_loss = (variant.shaping, variant.filter_loss, variant.filter_statistics, variant.norm)
+        before_the_loss += tuple(variant.memories.values())
+        return bool(variant.kl_in_reward) or any("old_log_probs" in names_of(each) for each in before_the_loss)
 
     def asks_for(self, name: str) -> bool:
         """Whether some function of the variant asks for a tensor."""

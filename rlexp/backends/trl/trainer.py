@@ -55,6 +55,7 @@ class AxesTrainer(GRPOTrainer):
         self.optimizer_cls_and_kwargs = optimizer
         self.updates = self.num_iterations * self.objective.minibatches
         self.rows: list[Row] = []
+        self.logged: list[dict[str, float]] = []
 
     @property
     def rollout_step(self) -> int:
@@ -181,7 +182,7 @@ class AxesTrainer(GRPOTrainer):
         if "learning_rate" not in logs:
             return
         done, left = divmod(self.state.global_step, self.updates)
-        self.logged = getattr(self, "logged", []) + [logs]
+        self.logged.append(logs)
         if left == 0:
             self.objective.remember(self.experience)
             self.move_reference(done)
@@ -208,10 +209,10 @@ class AxesTrainer(GRPOTrainer):
 
 
 def named(name: str) -> Callable[..., list[float]]:
-    """Return a function for TRL to name a component of the reward by; it is never asked."""
+    """Return a function by which TRL names a component of the reward; ``_calculate_rewards`` judges all at once."""
 
     def component(**columns: Any) -> list[float]:
-        raise NotImplementedError
+        raise RuntimeError(f"{name}: completions are judged by the task, not one component after another")
 
     component.__name__ = name
     return component
