@@ -133,28 +133,52 @@ def select_best(
     Seeds to choose on: the lower half unless they are named. No seed left to report, no end that is better:
     AnalysisError.
     """
-    if run_values.better is None:
-        raise AnalysisError(f"no point is best by {run_values.metric}: whether more of it is better is not known")
     choose, report = _divide_seeds(data, seeds)
-    points = axis_values(data)
-    runs = data.runs.assign(point=[_point(row, grid) for row in points.to_dict("records")])
-    runs["value"] = direction_sign(run_values.better) * runs["name"].map(run_values.values).where(
-        runs["status"] == "completed"
-    )
+    runs = _with_points(data, grid)
     names, choices = [], []
-    for variant in data.variants:
-        candidates = runs[runs["variant"] == variant]
-        means = candidates[candidates["seed"].isin(choose)].groupby("point", sort=False)["value"].agg(["count", "mean"])
-        if means["count"].sum() == 0:
-            continue
-        best = means[means["count"] == means["count"].max()]["mean"].idxmax()
-        names += candidates.loc[(candidates["point"] == best) & candidates["seed"].isin(report), "name"].tolist()
-        choices.append(f"{data.labels[variant]} {best} (of {len(means)}{_edge(best, means.index)})")
+    for variant, means in point_means(data, grid, run_values, choose).items():
+        best = means["mean"].idxmax()
+        of_best = (runs["variant"] == variant) & (runs["point"] == best)
+        names += runs.loc[of_best & runs["seed"].isin(report), "name"].tolist()
+        tried = runs.loc[(runs["variant"] == variant) & runs["seed"].isin(choose), "point"].unique()
+        choices.append(f"{data.labels[variant]} {best} (of {len(tried)}{_edge(best, tried)})")
     rule = (
         f"Each arm has the best point of {','.join(grid)} by its mean over seeds {_listed(choose)}, and is compared on "
         f"seeds {_listed(report)}: "
     )
     return subset(data, names, keep_variants=True), [rule + ", ".join(choices) + "."]
+
+
+def best_runs(data: SweepData, grid: Sequence[str], run_values: RunValues, choose: Sequence[int]) -> list[str]:
+    """The runs on these seeds, by name, that are at the best point of their variant."""
+    runs = _with_points(data, grid)
+    best = {variant: means["mean"].idxmax() for variant, means in point_means(data, grid, run_values, choose).items()}
+    chosen = runs["seed"].isin(choose) & (runs["point"] == runs["variant"].map(best))
+    return runs.loc[chosen, "name"].tolist()
+
+
+def point_means(
+    data: SweepData, grid: Sequence[str], run_values: RunValues, choose: Sequence[int]
+) -> dict[str, pd.DataFrame]:
+    """Of each variant the points of its grid at which most runs on these seeds have a number, by their mean; higher is
+    better. A variant none of whose runs has a number is left out. No end that is better: AnalysisError.
+    """
+    if run_values.better is None:
+        raise AnalysisError(f"no point is best by {run_values.metric}: whether more of it is better is not known")
+    runs = _with_points(data, grid)
+    values = runs["name"].map(run_values.values).where(runs["status"] == "completed")
+    runs = runs.assign(value=direction_sign(run_values.better) * values)[runs["seed"].isin(choose)]
+    means = {}
+    for variant in data.variants:
+        points = runs[runs["variant"] == variant].groupby("point", sort=False)["value"].agg(["count", "mean"])
+        if points["count"].sum():
+            means[variant] = points[points["count"] == points["count"].max()]
+    return means
+
+
+def _with_points(data: SweepData, grid: Sequence[str]) -> pd.DataFrame:
+    """The runs with the column `point`: where in the grid they are."""
+    return data.runs.assign(point=[_point(row, grid) for row in axis_values(data).to_dict("records")])
 
 
 def _divide_seeds(data: SweepData, seeds: Sequence[int] | None) -> tuple[list[int], list[int]]:

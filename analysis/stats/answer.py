@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.data.design import balance_cells, check_axes, regroup, select_best, split_strata
+from analysis.data.design import balance_cells, best_runs, check_axes, regroup, select_best, split_strata
 from analysis.data.direction import direction_sign
 from analysis.data.errors import NothingLeft
 from analysis.data.load import SweepData
@@ -16,7 +16,7 @@ from analysis.stats.comparison import Comparison, apply_holm, compare
 from analysis.stats.interactions import interactions
 from analysis.stats.notes import comparison_notes
 from analysis.stats.pooling import pool
-from analysis.stats.question import Question, as_planned
+from analysis.stats.question import Question, as_planned, own_question
 from analysis.stats.ranking import ranking_flips, ranking_note
 from analysis.stats.verdict import Verdict, judge_study, with_claims, without_verdict
 
@@ -68,12 +68,7 @@ def answer(data: SweepData, question: Question) -> Answer:
     What is not asked is as the study has it, if the sweep is one.
     """
     question, whole = as_planned(question, data), data
-    data = filter_runs(data, question.where)
-    grid = check_axes(data, question.best_of)
-    within = _within(data, question, grid)
-    by = check_axes(data, question.by) if question.by is not None else _others(data, (*within, *grid))
-    if question.by is not None or within or grid:
-        data = regroup(data, by, (*within, *grid))
+    data, by, within, grid = _grouped(filter_runs(data, question.where), question)
     baseline, remarks = _baseline(data, question.baseline, by)
     parts, comparisons, nothing = [], [], []
     for stratum, part in split_strata(data, within).items():
@@ -88,6 +83,36 @@ def answer(data: SweepData, question: Question) -> Answer:
         raise NothingLeft("; ".join(nothing))
     comparisons[0] = comparisons[0]._replace(remarks=(*comparisons[0].remarks, *nothing))
     return _judged(whole, data, question, parts, comparisons)
+
+
+def runs_at_best(data: SweepData, seeds: Sequence[int]) -> list[str]:
+    """The runs on these seeds, by name, that are at the point of their arm that the sweep's own study would choose."""
+    own = own_question(data)
+    question = own._replace(best_of=[axis for axis in own.best_of if axis in data.axes])
+    data, _, within, grid = _grouped(data, question)
+    best = []
+    for part in split_strata(data, within).values():
+        run_values = values_per_run(part, question.metric)
+        best += best_runs(part, grid, run_values, seeds)
+    return best
+
+
+class Grouped(NamedTuple):
+    """Runs whose variant is their arm, and the axes of the arms, of the strata and of the grid."""
+
+    data: SweepData
+    by: tuple[str, ...]
+    within: tuple[str, ...]
+    grid: tuple[str, ...]
+
+
+def _grouped(data: SweepData, question: Question) -> Grouped:
+    grid = check_axes(data, question.best_of)
+    within = _within(data, question, grid)
+    by = check_axes(data, question.by) if question.by is not None else _others(data, (*within, *grid))
+    if question.by is not None or within or grid:
+        data = regroup(data, by, (*within, *grid))
+    return Grouped(data, by, within, grid)
 
 
 def _compare(

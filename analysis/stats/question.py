@@ -37,10 +37,11 @@ class Question(NamedTuple):
 def own_question(data: SweepData) -> Question:
     """What the configuration asks: that of the study, if there is one, with the planned baseline."""
     study = data.study
-    seeds = study.get("choose_seeds")
+    seeds, within = study.get("choose_seeds"), study.get("within")
     return Question(
         metric=study.get("metric"),
         baseline=data.planned_baseline,
+        within=tuple(within) if within else None,
         best_of=tuple(study.get("best_of") or ()),
         choose_seeds=tuple(seeds) if seeds else None,
     )
@@ -56,6 +57,9 @@ def as_planned(question: Question, data: SweepData) -> Question:
     grid = tuple(axis for axis in own.best_of if axis in data.axes)
     if grid and question.by is None and not question.best_of and data.runs["seed"].nunique() > 1:
         planned |= {"best_of": grid, "choose_seeds": own.choose_seeds}
+    strata = tuple(axis for axis in own.within or () if axis in data.axes)
+    if strata and question.by is None and question.within is None:
+        planned |= {"within": strata}
     unnamed = {key: value for key, value in planned.items() if not getattr(question, key)}
     return question._replace(**unnamed)
 

@@ -6,7 +6,7 @@ judged is refused before anything is trained.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, model_serializer, model_validator
@@ -65,7 +65,23 @@ class Study(WrittenModel):
     best_of: list[str] | None = None  # axes such as lr, of which each arm gets its best point
     worked: Literal[tuple(DOCUMENTS)] | None = None  # document whose worked examples are printed beside the comparison
     choose_seeds: list[Seed] | None = None  # on which that point is chosen; None for the lower half
+    choose_first: bool | None = None  # whether the other seeds train at the chosen points alone
+    within: list[str] | None = None  # axes whose values are compared apart; None for the task
     expect: list[Annotated[Difference | Level, Field(discriminator="direction")]]
+
+    @model_validator(mode="after")
+    def something_to_choose(self) -> Study:
+        """Refuse to choose first where nothing is chosen."""
+        if self.choose_first and not self.best_of:
+            raise PydanticCustomError("nothing_to_choose", "choose_first needs best_of, as best_of: [lr]")
+        return self
+
+    def choosing(self, seeds: Collection[int]) -> set[int]:
+        """Return the seeds of a sweep on which points are chosen; none if there is no grid."""
+        if not self.best_of:
+            return set()
+        named = self.choose_seeds
+        return {*sorted(seeds)[: len(seeds) // 2]} if named is None else {*seeds} & {*named}
 
     def variant_names(self) -> Iterator[tuple[str, str | None]]:
         """Yield every key of a claim that names a variant, and the name; None for a comparison with no variant."""

@@ -30,7 +30,8 @@ def comparison_problems(jobs: Sequence[Job], overrides: Sequence[str]) -> Iterat
     if not jobs:
         return
     config = jobs[0].config
-    study, design = config.study, design_of(jobs, config.study.best_of if config.study else None)
+    study = config.study
+    design = design_of(jobs, study.best_of, study.within) if study else design_of(jobs)
     if config.baseline is not None and not names_arm(config.baseline, design.arms):
         yield no_variant("baseline", config.baseline, design.arms)
     if study is None:
@@ -90,13 +91,13 @@ def study_changes(overrides: Sequence[str]) -> list[str]:
     return changes(list(overrides))
 
 
-def design_of(jobs: Sequence[Job], grid: Sequence[str] | None = None) -> Design:
-    """Return how the analysis will compare these jobs, with the best point of a grid for each arm."""
+def design_of(jobs: Sequence[Job], grid: Sequence[str] | None = None, within: Sequence[str] | None = None) -> Design:
+    """Return how the analysis will compare these jobs, with the best point of a grid for each arm, within strata."""
     from analysis.data.variants import arms_and_strata, split_overrides, variant_in_stratum, varying_keys
 
     variants = list(dict.fromkeys(job.variant for job in jobs))
     varying = varying_keys({variant: split_overrides(variant) for variant in variants})
-    arms, strata = arms_and_strata(variants, grid or ())
+    arms, strata = arms_and_strata(variants, grid or (), within)
     arms = arms if any(strata) or {*(grid or ())} & {*varying} else variants
     claimable = [variant_in_stratum(arm, stratum) for stratum, arm in product(strata, arms)]
     return Design(arms, claimable, len(strata) * (len(arms) - 1))
@@ -154,10 +155,7 @@ def expectation_problems(study: Study) -> Iterator[str]:
 def seed_problems(study: Study, jobs: Sequence[Job], design: Design) -> Iterator[str]:
     """Say that a study, as it is written, has too few seeds for any of its differences to be shown."""
     seeds = {job.config.seed for job in jobs}
-    left, choosing = len(seeds), bool(study.best_of)
-    if choosing:
-        chosen = seeds & {*study.choose_seeds} if study.choose_seeds is not None else sorted(seeds)[: left // 2]
-        left -= len(chosen)
+    left, choosing = len(seeds - study.choosing(seeds)), bool(study.best_of)
     claims = {frozenset(pair) for pair in study.pairs() if study.baseline not in pair}
     problem = reachable(left, design.differences + len(claims), choosing) if [*study.pairs()] else None
     if problem:

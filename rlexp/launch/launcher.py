@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from rlexp.launch.hydra_private import HydraJob, configure_logging, setup_globals, share_compositions
 from rlexp.launch.index import Index
 from rlexp.launch.paths import relative
-from rlexp.launch.plan import Plan, environment_of, plan_jobs
+from rlexp.launch.plan import Plan, environment_of, plan_jobs, stages
 from rlexp.launch.settings import LauncherSettings
 from rlexp.launch.worker import surroundings
 from rlexp.record.disk import lock
@@ -51,12 +51,20 @@ class SweepLauncher:
         hydra_jobs = {
             number: HydraJob(settings, self.hydra, self.task_function) for number, settings in plan.composed.items()
         }
+        trained = []
+        for jobs in stages(plan.jobs, self.index.path.parent):
+            trained += jobs
+            self.train_jobs(jobs, plan, hydra_jobs)
+        return [hydra_jobs[job.number].job_return for job in trained]
+
+    def train_jobs(self, jobs: Sequence[Job], plan: Plan, hydra_jobs: dict[int, HydraJob]) -> None:
+        """Train some of the jobs of a plan, in batches."""
         executor = import_module(f"rlexp.launch.executors.{self.settings.executor}")
         folder = self.index.path.parent
         with executor.open_pool(folder.absolute(), **self.settings.knobs) as pool:
-            workers = pool.workers_for(plan.jobs, self.settings.max_replicas)
-            batches = into_batches(plan.jobs, self.settings.max_replicas, workers)
-            self.index.add(plan.jobs)
+            workers = pool.workers_for(jobs, self.settings.max_replicas)
+            batches = into_batches(jobs, self.settings.max_replicas, workers)
+            self.index.add(jobs)
             try:
                 with closing(pool.run(self.start_batches(batches, plan, hydra_jobs))) as trained:
                     for batch, results in trained:
@@ -66,7 +74,6 @@ class SweepLauncher:
             finally:
                 self.index.close()
                 self.configure_logs()
-        return [hydra_jobs[job.number].job_return for job in plan.jobs]
 
     def configure_logs(self) -> None:
         """Log as the sweep does, not as one of its jobs."""

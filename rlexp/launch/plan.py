@@ -1,4 +1,4 @@
-"""From the overrides of jobs to jobs that can start: composed, checked, each with a folder of its own."""
+"""From the overrides of jobs to jobs that can start, composed and checked, each with a folder, and in which order."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rlexp.config.explain import explain
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
 from rlexp.launch.hydra_private import CachingConfigLoader, hydra_config, set_output_folder
+from rlexp.launch.own_analysis import own_analysis
 from rlexp.record.naming import run_name, variant_name
 from rlexp.record.resume import refusal
 from rlexp.sweep.job import Job, LogSettings
@@ -48,6 +49,35 @@ def plan_jobs(loader: Loader, master: DictConfig, overrides: Sequence[Sequence[s
     if problems:
         raise ConfigError([f"{whose(jobs, len(overrides))}{problem}" for problem, jobs in problems.items()])
     return plan
+
+
+def stages(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
+    """Yield the jobs that train together; the next are asked for when those before have ended.
+
+    A study with ``choose_first`` trains every point of its grid on the seeds that choose, and on the other seeds, for
+    each arm within each stratum, the best point alone: no table shows the others. An arm of which no run was completed
+    has no best point, and ends there.
+    """
+    study = jobs[0].config.study if jobs else None
+    if study is None or not study.choose_first:
+        yield list(jobs)
+        return
+    seeds = study.choosing({job.config.seed for job in jobs})
+    choosing = [job for job in jobs if job.config.seed in seeds]
+    yield choosing
+    best = best_names(sweep, sorted(seeds))
+    variants = {job.variant for job in choosing if job.name in best}
+    if reporting := [job for job in jobs if job.config.seed not in seeds and job.variant in variants]:
+        yield reporting
+
+
+@own_analysis()
+def best_names(sweep: Path, seeds: Sequence[int]) -> set[str]:
+    """Return the names of the runs on these seeds that are at the best point of their arm."""
+    import analysis
+    from analysis.stats.answer import runs_at_best
+
+    return {*runs_at_best(analysis.load(sweep), seeds)}
 
 
 def label_of(number: int, overrides: Sequence[str]) -> str:
