@@ -14,6 +14,7 @@ COMMANDS = {
     "train": "rlexp.train",
     "explain": "rlexp.config.explain_choice",
     "compare": "analysis.compare",
+    "transfer": "analysis.transfer",
     "report": "analysis.report",
     "watch": "analysis.watch",
     "dashboard": "analysis.workspace",

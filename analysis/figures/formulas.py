@@ -16,10 +16,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import binom
 
-from analysis.figures.advantages import advantage_figure
 from analysis.figures.inputs import Drawing, FigureInputs, NoData
 from analysis.figures.labels import LABEL_WIDTH, wrap_labels
 from analysis.figures.layout import Look, Point, one_panel, two_panels
+from analysis.figures.objective.advantages import advantage_figure
 from analysis.figures.style import COLOURS, DASHES, INK, OTHERS, save_figure, theme
 
 Array = np.ndarray

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Collection
 
-from analysis.figures.advantages import draw_advantages
-from analysis.figures.clips import draw_clips
 from analysis.figures.forest import draw_effects, draw_scores
 from analysis.figures.formulas import draw_overlong
 from analysis.figures.frontier import draw_frontier, draw_proxies
 from analysis.figures.heatmap import draw_heat_map
 from analysis.figures.inputs import Drawing, FigureInputs, NoData, OmittedFigure, RenderedFigure
 from analysis.figures.lines import draw_lengths, draw_metric, draw_votes
+from analysis.figures.objective.advantages import draw_advantages
+from analysis.figures.objective.clips import draw_clips
 from analysis.figures.profiles import draw_profile
 from analysis.figures.scaling import draw_group_sizes
 

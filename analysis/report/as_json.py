@@ -36,7 +36,7 @@ def answer_json(result: Answer, files: Sequence[Path]) -> str:
         "runs": _rows(result.data.runs),
         "files": [path.name for path in files],
     }
-    return json.dumps(_plain(content), indent=1, ensure_ascii=False, allow_nan=False)
+    return json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False)
 
 
 def written_files(folder: Path) -> set[Path]:
@@ -66,11 +66,11 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return frame.astype(object).where(frame.notna(), None).to_dict("records")
 
 
-def _plain(value: Any) -> Any:
-    """Python's own types, for json."""
+def plain(value: Any) -> Any:
+    """The value in Python's own types, for json; numbers that are missing or not finite are None."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -3,6 +3,7 @@
 import pytest
 
 import analysis.compare
+from rlexp.backends import dispatch
 from rlexp.sweep import cost, engine
 
 
@@ -12,11 +13,12 @@ def engine_of(monkeypatch):
     batches = []
 
     def use(result):
-        def train_jobs(jobs, title="rlexp"):
+        def train_jobs(jobs, title="rlexp", *shown):
             batches.append([job.name for job in jobs])
             return [result(job) for job in jobs]
 
         monkeypatch.setattr(engine, "train_jobs", train_jobs)
+        monkeypatch.setattr(dispatch, "train_jobs", train_jobs)
         monkeypatch.setattr(cost, "workers_that_pay", lambda jobs, most, cores: 1)  # another process has no double
         monkeypatch.setattr(analysis.compare, "report", lambda folder, **_: print("the table"))
         return batches

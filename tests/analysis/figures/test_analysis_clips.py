@@ -9,8 +9,8 @@ from report_fixtures import CASES, figure_inputs, ppo_gradient, write_report_swe
 
 from analysis.data.kept.gradients import Gradient, parse_gradient, variant_gradients
 from analysis.data.load import load
-from analysis.figures import clips
 from analysis.figures.inputs import NoData
+from analysis.figures.objective import clips
 
 RATIOS = np.geomspace(0.3, 6, 100)
 

@@ -1,0 +1,1 @@
+"""Figures of what the objective makes of rewards and of probabilities."""

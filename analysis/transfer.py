@@ -1,0 +1,158 @@
+"""Does what one sweep shows hold in another? `python -m analysis.transfer runs/<toy> runs/<language model>`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from analysis.compare import relative_path
+from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
+from analysis.data.load import load
+from analysis.report.as_json import plain
+from analysis.report.tables import TextTable, csv_text
+from analysis.report.terminal import Terminal, print_files, print_table
+from analysis.stats.answer import Answer, answer
+from analysis.stats.formatting import decimal_places, format_interval
+from analysis.stats.question import Question
+from analysis.stats.significance import ALPHA
+from analysis.stats.transfer import Found, Order, Transfer, transfer, transfer_frame
+
+SIGNS = {"higher": "↑", "lower": "↓", "equal": "=", "unclear": "?"}
+EXAMPLES = """
+examples:
+  rlexp transfer runs/small runs/llama
+  rlexp transfer runs/small runs/llama --metric eval/greedy_accuracy --margin 0.02
+  rlexp transfer runs/small runs/llama --json | jq '.differences[].agreement'
+"""
+
+
+def find(first: str, second: str, metric: str | None, baseline: str | None, margin: float | None) -> Transfer:
+    """The answers of two sweeps to the same question, side by side; AnalysisError if they have nothing in common."""
+    if Path(first).resolve() == Path(second).resolve():
+        raise AnalysisError(f"{first}: is both sweeps; name two")
+    names = sweep_names(first, second)
+    question = Question(metric=metric, baseline=baseline)
+    answers: list[Answer] = [answer(load(folder), question) for folder in (first, second)]
+    return transfer((answers[0], answers[1]), names, margin)
+
+
+def sweep_names(first: str, second: str) -> tuple[str, str]:
+    """What the sweeps are called: their folders' names, or their paths if those are the same."""
+    names = Path(first).resolve().name, Path(second).resolve().name
+    return names if names[0] != names[1] else (first, second)
+
+
+def print_transfer(found: Transfer, console: Console) -> None:
+    """A table per stratum with the differences in both sweeps, the orders, and how many agree."""
+    metric = found.metrics[0] if found.metrics[0] == found.metrics[1] else " and ".join(found.metrics)
+    numbers = [each.difference for both in found.differences for each in both.found]
+    digits = min(decimal_places(numbers), 3)
+    for order in found.orders:
+        rows = [
+            [both.label, *(_cell(each, digits) for each in both.found), both.agreement]
+            for both in found.differences
+            if both.stratum == order.stratum
+        ]
+        title = ", ".join(filter(None, (f"{metric}, difference to {found.baseline} [95 %]", order.stratum)))
+        print_table(TextTable([found.axis, *found.names, "sign"], rows), console, title)
+        console.print(Text(order_text(order, found.names)))
+        console.print()
+    small = f", {SIGNS['equal']} smaller than {found.margin:g}" if found.margin else ""
+    console.print(Text(f"{SIGNS['higher']} {SIGNS['lower']} p (Holm) < {ALPHA:g}{small}, {SIGNS['unclear']} unclear"))
+    console.print(Text(summary(found), style="bold"))
+
+
+def _cell(each: Found, digits: int) -> str:
+    numbers = format_interval(each.difference, each.low, each.high, digits, signed=True)
+    return f"{numbers} {SIGNS[each.says]}"
+
+
+def order_text(order: Order, names: tuple[str, str]) -> str:
+    """`order: local > global in both (the same in 0.83 of resampled seeds; by chance 0.50)`."""
+    texts = [" > ".join(labels) for labels in order.orders]
+    said = f"{texts[0]} in both" if texts[0] == texts[1] else f"{texts[0]} in {names[0]}, {texts[1]} in {names[1]}"
+    return f"order: {said} (the same in {order.same:.2f} of resampled seeds; by chance {order.chance:.2f})"
+
+
+def summary(found: Transfer) -> str:
+    """`Of 8 differences 3 agree, 1 is opposite, 1 is only in small, 3 are open; 3 of 4 orders are the same.`."""
+    counts, total = found.counts(), len(found.differences)
+    names = ("agree", "opposite", *(f"only in {name}" for name in found.names), "open")
+    parts = [f"{counts[name]} {name}" for name in names if counts[name]]
+    same = sum(order.orders[0] == order.orders[1] for order in found.orders)
+    return f"Of {total} signs: {', '.join(parts)}. Of {len(found.orders)} orders: {same} the same."
+
+
+def as_json(found: Transfer) -> str:
+    """The text; numbers that are missing or not finite are null."""
+    content = {
+        "sweeps": list(found.names),
+        "metrics": list(found.metrics),
+        "baseline": found.baseline,
+        "margin": found.margin,
+        "counts": dict(found.counts()),
+        "differences": [
+            each._asdict() | {"found": [one._asdict() for one in each.found]} for each in found.differences
+        ],
+        "orders": [each._asdict() for each in found.orders],
+    }
+    return json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def write_files(found: Transfer, out: Path) -> list[Path]:
+    """Table, JSON and figure; the paths written."""
+    from analysis.figures.style import save_figure
+    from analysis.figures.transfer import transfer_figure
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        texts = {"transfer.csv": csv_text(transfer_frame(found), index=False), "transfer.json": as_json(found) + "\n"}
+        for name, text in texts.items():
+            (out / name).write_text(text, encoding="utf-8", errors="replace")
+        return [out / name for name in texts] + save_figure(transfer_figure(found), out / "transfer")
+    except OSError as error:
+        raise AnalysisError(f"cannot write to '{out}': {error.strerror or error}") from error
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="rlexp transfer",
+        description="Set what two sweeps over the same arms say side by side: does the second agree with the first?",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("first", help="folder of a sweep, such as one of small policies")
+    add("second", help="folder of a sweep with the same arms elsewhere, such as on a language model")
+    add("--metric", help="compare this metric of both instead of the score")
+    add("--baseline", help="arm that the others are compared with; that of the sweeps unless named")
+    add("--margin", type=float, help="differences below it count as none; the study's minimum_effect unless named")
+    add("--out", help="folder for table, JSON and figure; <second>/analysis/transfer unless named")
+    add("--json", action="store_true", help="print all as JSON, and nothing else")
+    return parser
+
+
+@ends_in_a_line
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; 0 if something was compared, 2 if nothing could be."""
+    options = _parser().parse_args(arguments)
+    if options.margin is not None and not options.margin >= 0:
+        raise AnalysisError(f"--margin {options.margin:g}: must be at least 0")
+    found = find(options.first, options.second, options.metric, options.baseline, options.margin)
+    files = write_files(found, Path(options.out or Path(options.second) / "analysis" / "transfer"))
+    if options.json:
+        print(as_json(found))
+        return 0
+    console = Terminal()
+    print_transfer(found, console)
+    console.print()
+    print_files(console, files, relative_path(files[0].parent))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
