@@ -3,7 +3,9 @@
 Writes docs/readme/results.json (commands, seconds, seeds, scores, an example), the printed tables beside it and the two
 figures. tests/project/test_readme.py holds the README to these files, and these files to the present defaults.
 ``--only ablation`` does one of the sweeps again and keeps the others; ``--only clipping``, as any study that
-docs/studies.md shows, writes its table and its figure to docs/studies/.
+docs/studies.md shows, writes its table and its figure to docs/studies/. ``--only real_models``, five minutes, and
+``--only transfer_norm`` (agg, clip, group_size, kl), half an hour each on two cores, write to docs/transfer/. With
+``--runs FOLDER`` runs are kept there, and the same command goes on with them.
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
 
 from benchmarks.parts.common import ROOT, machine
 
-RESULTS, STUDIED = ROOT / "docs" / "readme", ROOT / "docs" / "studies"
+RESULTS, STUDIED, TRANSFERRED = (ROOT / "docs" / name for name in ("readme", "studies", "transfer"))
 SWEEPS = {
     "ablation": ["-m", "norm=local,global,hybrid"],
     "confirmation": ["-m", "norm=local,global,hybrid", "seed=range(300,320)"],
@@ -33,6 +37,9 @@ SWEEPS = {
 STUDIES = ("clipping", "aggregation", "filtering", "group_size", "model")
 STUDIES += ("lecture17_solved", "grpo_tcr", "grpo_tcr_judges", "grpo_tcr_clip", "grpo_tcr_penalty", "rlhf")
 STUDIES += ("overoptimisation", "overoptimisation_learned", "trl_notes", "critic")
+TRANSFERS = ("transfer_norm", "transfer_agg", "transfer_clip", "transfer_group_size", "transfer_kl")
+LANGUAGE = ["-m", "backend=trl", "model=llama", "start=mixture", "norm=local,global,hybrid", "seed=0,1,2"]
+LANGUAGE += ["lr=3e-4", "steps=100", "eval.every=25"]  # the first command of docs/real_models.md
 OVER_TIME = ("overoptimisation", "overoptimisation_learned")  # of which curves say more than effects
 DEFAULT = "norm=local,seed=0"  # the run of the ablation that the default recipe is
 FIGURES = ("effects.svg", "curves.svg")
@@ -43,32 +50,68 @@ def main() -> None:
     """Train, compare, store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="SWEEP", help="this sweep alone")
-    chosen = parser.parse_args().only
-    for name in [chosen] if chosen else SWEEPS:
-        results = RESULTS if name in SWEEPS else STUDIED
+    parser.add_argument("--runs", metavar="FOLDER", type=Path, help="keep runs here, and go on with those that are")
+    options = parser.parse_args()
+    for name in [options.only] if options.only else SWEEPS:
+        results = home_of(name)
         results.mkdir(exist_ok=True)
         path = results / "results.json"
         stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        with tempfile.TemporaryDirectory() as folder:
-            stored[name] = sweep(name, Path(folder) / name, results)
+        with kept(options.runs) as folder:
+            if name in TRANSFERS:
+                stored |= transfer(name, folder, results)
+            else:
+                stored[name] = sweep(name, folder / name, results)
         path.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def sweep(name: str, folder: Path, results: Path) -> dict[str, object]:
+def home_of(name: str) -> Path:
+    """Return the folder in which the results of a sweep are stored."""
+    if name in (*TRANSFERS, "real_models"):
+        return TRANSFERRED
+    return RESULTS if name in SWEEPS else STUDIED
+
+
+@contextmanager
+def kept(folder: Path | None) -> Iterator[Path]:
+    """Return a folder for runs, which is removed at the end if it is none of the user's."""
+    if folder is None:
+        with tempfile.TemporaryDirectory() as made:
+            yield Path(made)
+    else:
+        yield folder.resolve()
+
+
+def transfer(name: str, folder: Path, results: Path) -> dict[str, object]:
+    """Train a study in both worlds, store what they say of each other; return what is said of each."""
+    found = {each: sweep(each, folder / each, results, figure=False) for each in (name, f"{name}_llama")}
+    out = folder / f"{name}_both"
+    printed = run("analysis.transfer", *(str(folder / each) for each in found), "--out", str(out))
+    (results / f"{name}_both.txt").write_text(without_files(printed), encoding="utf-8")
+    shutil.copy(out / "transfer.svg", results / f"{name}_both.svg")
+    shutil.copy(out / "transfer.json", results / f"{name}_both.json")
+    return found
+
+
+def without_files(printed: str) -> str:
+    """Return what a command printed without its last paragraph, which names the files."""
+    lines = [line.rstrip() for line in printed.rpartition("\n\n")[0].splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def sweep(name: str, folder: Path, results: Path, figure: bool = True) -> dict[str, object]:
     """Train one sweep into ``folder`` and store its table and figures in ``results``; return what is said of it."""
-    arguments = SWEEPS.get(name, [f"study={name}"])
-    started = time.perf_counter()
+    arguments = LANGUAGE if name == "real_models" else SWEEPS.get(name, [f"study={name}"])
+    begun, started = folder.exists(), time.perf_counter()
     run("rlexp.train", *arguments, f"hydra.sweep.dir={folder}")
     seconds = time.perf_counter() - started
-    printed, _, _ = run("analysis.compare", str(folder)).rpartition("\n\n")  # the last paragraph names the files
-    lines = [line.rstrip() for line in printed.splitlines()]
-    (results / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (results / f"{name}.txt").write_text(without_files(run("analysis.compare", str(folder))), encoding="utf-8")
     found = {}
     if name == "ablation":
         found = {"config": config_of(folder / DEFAULT), "samples": samples(folder / DEFAULT)}
         for figure in FIGURES:
             shutil.copy(next(folder.glob(f"analysis/**/{figure}")), results)
-    if name not in SWEEPS:
+    if name not in SWEEPS and figure:
         figures = reversed(FIGURES) if name in OVER_TIME else FIGURES  # of several strata the first
         patterns = [figure.replace(".svg", "*.svg") for figure in figures]
         drawn = (found for pattern in patterns for found in sorted(folder.glob(f"analysis/**/{pattern}")))
@@ -76,7 +119,7 @@ def sweep(name: str, folder: Path, results: Path) -> dict[str, object]:
     summaries = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*/summary.json"))]
     return {
         "command": " ".join(["python -m rlexp.train", *arguments]),
-        "seconds": round(seconds),
+        "seconds": None if begun else round(seconds),
         "scores": {each["name"]: each["score"] for each in summaries},
         "machine": machine(),
         **found,
