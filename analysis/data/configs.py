@@ -13,7 +13,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # change no result
-WITHOUT_EFFECT = ("seed", "logger", "resume", "threads", "study", "baseline", "log_every", "checkpoint_every")
+WITHOUT_EFFECT = (
+    "seed",
+    "logger",
+    "resume",
+    "threads",
+    "study",
+    "baseline",
+    "until_decided",
+    "log_every",
+    "checkpoint_every",
+)
 ABSENT = "–"
 MAX_NAMED = 3  # variants named one by one
 NOT_A_CHANGE = ("study", "logger", "resume", "threads", "checkpoint_every")  # a study stays what was written down

@@ -60,6 +60,12 @@ class SweepData(NamedTuple):
         return float(config_section(self.config, "score").get("share") or 0.1)
 
     @property
+    def until_decided(self) -> float | None:
+        """The margin by which differences were to be decided, if seeds were added until they were."""
+        margin = self.config.get("until_decided")
+        return float(margin) if isinstance(margin, int | float) else None
+
+    @property
     def planned_baseline(self) -> str | None:
         """The baseline that the configuration or the study names, if one does."""
         return self.config.get("baseline") or self.study.get("baseline")

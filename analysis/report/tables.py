@@ -73,6 +73,7 @@ def _effect_columns(comparison: Comparison) -> dict[str, Cell]:
         "p": lambda variant, row: format_p(row["p"]) if can_be_significant(row, 1) else DASH,
         "p (Holm)": lambda variant, row: corrected[variant],
         "detectable": lambda variant, row: format_size(row["detectable"], digits),
+        **({"decided": lambda variant, row: comparison.decision(variant)} if comparison.sequential else {}),
     }
     return {header: _except_for(comparison.baseline, cell, header) for header, cell in columns.items()}
 

@@ -13,6 +13,7 @@ from analysis.data.runs import UNFINISHED
 from analysis.data.variants import resolve_variant
 from analysis.stats import estimates, significance
 from analysis.stats.power import minimum_detectable_effect
+from analysis.stats.sequential import anytime_p, confidence_sequence, decision
 from analysis.stats.significance import ALPHA, reachable_p
 
 MIN_SEEDS = 3  # fewer: no intervals
@@ -43,6 +44,17 @@ class Comparison(NamedTuple):
     """Which end of the metric is better; None where neither is."""
     tuned: bool = False
     """Whether other seeds than these chose the best point of each variant."""
+    until_decided: float | None = None
+    """The margin by which differences were decided, if seeds were added until they were."""
+
+    @property
+    def sequential(self) -> bool:
+        """Whether seeds were added until the differences were decided."""
+        return self.until_decided is not None
+
+    def decision(self, variant: str) -> str:
+        """What the seeds that were added have shown of a variant: `higher`, `lower`, `equal`, or `open`."""
+        return decision(self.differences(variant), self.until_decided or 0.0, ALPHA / max(self.family, 1))
 
     @property
     def heading(self) -> str:
@@ -74,11 +86,16 @@ def compare(
     rows = {variant: level_columns(scores[variant].dropna().to_numpy()) for variant in data.variants}
     for variant, row in rows.items():
         differences = paired_differences(scores, variant, baseline)
-        row |= baseline_columns() if variant == baseline else effect_columns(differences, run_values.better)
+        row |= (
+            baseline_columns()
+            if variant == baseline
+            else effect_columns(differences, run_values.better, data.until_decided is not None)
+        )
         row |= count_columns(data.runs[data.runs["variant"] == variant])
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")
     comparison = Comparison(table, scores, baseline, run_values.metric, data.labels, data.axis, run_values.aggregation)
-    return apply_holm([comparison._replace(remarks=tuple(run_values.remarks), better=run_values.better)])[0]
+    comparison = comparison._replace(better=run_values.better, until_decided=data.until_decided)
+    return apply_holm([comparison._replace(remarks=tuple(run_values.remarks))])[0]
 
 
 def apply_holm(comparisons: Sequence[Comparison], claims: Sequence[float] = ()) -> list[Comparison]:
@@ -150,10 +167,21 @@ def level_columns(scores: np.ndarray) -> dict[str, float]:
     }
 
 
-def effect_columns(differences: np.ndarray, better: Direction = None) -> dict[str, float]:
-    """Columns of paired differences `[n]`; no intervals below MIN_SEEDS seeds, no wins unless one end is better."""
+def paired_p(differences: np.ndarray, sequential: bool) -> float:
+    """Two-sided p of paired differences `[n]`: sign flips, or where seeds were added one that holds at every look."""
+    return anytime_p(differences) if sequential else significance.sign_flip_p(differences)
+
+
+def effect_columns(differences: np.ndarray, better: Direction = None, sequential: bool = False) -> dict[str, float]:
+    """Columns of paired differences `[n]`; no intervals below MIN_SEEDS seeds, no wins unless one end is better.
+
+    sequential: the seeds were added until something was decided, so p and the interval hold at every look.
+    """
     trimmed = estimates.trimmed_difference(differences)
     mean = estimates.mean_difference(differences)
+    if sequential:
+        low, high = confidence_sequence(differences)
+        mean = mean._replace(low=low, high=high)
     wins = estimates.win_rate(direction_sign(better) * differences if better else np.zeros(0))
     columns = {
         "n_pairs": differences.size,
@@ -169,7 +197,7 @@ def effect_columns(differences: np.ndarray, better: Direction = None) -> dict[st
         "win_rate": wins.rate,
         "win_low": wins.low,
         "win_high": wins.high,
-        "p": significance.sign_flip_p(differences),
+        "p": paired_p(differences, sequential),
     }
     hidden = [] if differences.size >= MIN_SEEDS else [key for key in columns if key.endswith(("_low", "_high"))]
     return columns | dict.fromkeys(hidden, np.nan)

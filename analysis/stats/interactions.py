@@ -46,7 +46,9 @@ def interactions(comparison: Comparison) -> pd.DataFrame | None:
             continue
         first, second = partners
         differences = (scores[variant] - scores[first]) - (scores[second] - scores[comparison.baseline])
-        rows[variant] = {grid.axes[0]: a, grid.axes[1]: b} | effect_columns(differences.dropna().to_numpy())
+        rows[variant] = {grid.axes[0]: a, grid.axes[1]: b} | effect_columns(
+            differences.dropna().to_numpy(), sequential=comparison.sequential
+        )
     return add_holm(pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")) if rows else None
 
 

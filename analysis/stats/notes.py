@@ -35,10 +35,11 @@ def _score(data: SweepData, comparison: Comparison) -> str:
 def _difference(data: SweepData, comparison: Comparison) -> str:
     if not comparison.others:
         return ""
+    kind = "confidence sequence: it holds at every look" if comparison.sequential else "paired t"
     wins = f"The win rate counts the seeds with a {comparison.better} score." if comparison.better else NO_WINS
     return (
         f"The difference to {comparison.labels[comparison.baseline]} is taken on each seed that both have and "
-        "averaged; in brackets, its 95 % interval (paired t, of each difference alone). The effect is "
+        f"averaged; in brackets, its 95 % interval ({kind}, of each difference alone). The effect is "
         f"this difference divided by its SD over seeds. {wins}"
     )
 
@@ -50,10 +51,18 @@ def _rule(data: SweepData, comparison: Comparison) -> str:
     corrected = (
         f"p corrected for looking at {family} differences" if family > 1 else "the same: there is one difference"
     )
-    return (
+    tossed = (
         "p is how often a difference at least this large comes about if the sign of each seed's difference is tossed "
-        f"like a coin (all tosses up to 14 seeds, else 9,999 random ones). p (Holm) is {corrected}. Claim a difference "
-        f"only where p (Holm) is below {ALPHA:g}; the intervals say how large it is."
+        "like a coin (all tosses up to 14 seeds, else 9,999 random ones)."
+    )
+    if comparison.sequential:
+        tossed = (
+            "Seeds were added until every difference was decided. p is therefore one that may be looked at after each: "
+            "the signs of the differences are bet on one after another, and p is what the largest gain so far is worth."
+        )
+    return (
+        f"{tossed} p (Holm) is {corrected}. Claim a difference only where p (Holm) is below {ALPHA:g}; the intervals "
+        "say how large it is."
     )
 
 

@@ -145,7 +145,9 @@ def _what_varies(comparison: Comparison, arm: str) -> str:
 def _found(comparison: Comparison, arm: str, margin: float) -> Found:
     row, differences = comparison.table.loc[arm], comparison.differences(arm)
     numbers = row["difference"], row["difference_low"], row["difference_high"], row["p_holm"]
-    equal = margin > 0 and judge_difference("equal", differences, margin, row["p_holm"], comparison.family)
+    equal = margin > 0 and judge_difference(
+        "equal", differences, margin, row["p_holm"], comparison.family, comparison.sequential
+    )
     if equal == "reproduced":
         says = "equal"
     elif row["p_holm"] < ALPHA:

@@ -31,10 +31,10 @@ from analysis.data.errors import AnalysisError
 from analysis.data.load import SweepData
 from analysis.data.runs import UNFINISHED, unlisted_runs
 from analysis.data.variants import resolve_variant, variant_in_stratum
-from analysis.stats.comparison import MIN_SEEDS, Comparison, apply_holm, paired_differences
+from analysis.stats.comparison import MIN_SEEDS, Comparison, apply_holm, paired_differences, paired_p
 from analysis.stats.estimates import mean_difference
 from analysis.stats.question import Question, is_own
-from analysis.stats.significance import ALPHA, holm, reachable_p, seeds_for_p, sign_flip_p
+from analysis.stats.significance import ALPHA, holm, reachable_p, seeds_for_p
 
 DIRECTIONS = ("higher", "lower", "equal", "below", "above")
 Pair = frozenset[str]
@@ -65,6 +65,8 @@ class Evidence(NamedTuple):
     """Of every difference that is in a table or claimed."""
     family: int
     """Over how many differences p is corrected."""
+    sequential: bool = False
+    """Whether seeds were added until something was decided."""
 
 
 def without_verdict(data: SweepData, question: Question) -> str:
@@ -102,14 +104,14 @@ def with_claims(study: Mapping[str, Any], comparisons: Sequence[Comparison]) -> 
         for variant in each.others
     }
     further = {
-        frozenset(pair): sign_flip_p(paired_differences(scores, *pair))
+        frozenset(pair): paired_p(paired_differences(scores, *pair), comparisons[0].sequential)
         for pair in claimed_pairs(study, labels)
         if frozenset(pair) not in p
     }
     comparisons = apply_holm(comparisons, list(further.values()))
     p |= further
     p_holm = dict(zip(p, holm(np.array(list(p.values()), dtype=float)), strict=True))
-    return comparisons, Evidence(scores, labels, p_holm, comparisons[0].family)
+    return comparisons, Evidence(scores, labels, p_holm, comparisons[0].family, comparisons[0].sequential)
 
 
 def _named_scores(comparison: Comparison) -> pd.DataFrame:
@@ -121,13 +123,15 @@ def _claim_name(comparison: Comparison, variant: str) -> str:
     return variant_in_stratum(variant, comparison.stratum)
 
 
-def judge_difference(direction: str, differences: np.ndarray, minimum: float, p_holm: float, family: int) -> str:
+def judge_difference(
+    direction: str, differences: np.ndarray, minimum: float, p_holm: float, family: int, sequential: bool = False
+) -> str:
     """The verdict on higher, lower or equal for paired differences `[n]`, by the rule above."""
     if direction == "lower":
-        return judge_difference("higher", -differences, minimum, p_holm, family)
+        return judge_difference("higher", -differences, minimum, p_holm, family, sequential)
     mean = differences.mean() if differences.size else np.nan
     there, large = p_holm < ALPHA, abs(mean) >= minimum
-    smaller, larger = _beyond(minimum - differences, family), _beyond(differences + minimum, family)
+    smaller, larger = (_beyond(each, family, sequential) for each in (minimum - differences, differences + minimum))
     if direction == "equal":
         rules = {"reproduced": smaller and larger, "not reproduced": there and large}
     else:
@@ -139,9 +143,9 @@ def judge_difference(direction: str, differences: np.ndarray, minimum: float, p_
     return next((verdict for verdict, holds in rules.items() if holds), "underpowered")
 
 
-def _beyond(differences: np.ndarray, family: int) -> bool:
+def _beyond(differences: np.ndarray, family: int, sequential: bool) -> bool:
     """Whether the mean is above 0 by the corrected test."""
-    return bool(differences.size and differences.mean() > 0 and family * sign_flip_p(differences) < ALPHA)
+    return bool(differences.size and differences.mean() > 0 and family * paired_p(differences, sequential) < ALPHA)
 
 
 def judge_level(direction: str, scores: np.ndarray, value: float) -> str:
@@ -205,7 +209,7 @@ def _difference(study: Mapping, expectation: Mapping, evidence: Evidence) -> Ver
     p_holm, n = evidence.p_holm.get(frozenset(pair), np.nan), differences.size
     estimate = mean_difference(differences)
     low, high = (estimate.low, estimate.high) if n >= MIN_SEEDS else (np.nan, np.nan)
-    verdict = judge_difference(direction, differences, minimum, p_holm, evidence.family)
+    verdict = judge_difference(direction, differences, minimum, p_holm, evidence.family, evidence.sequential)
     bound = f"within ±{minimum:g}" if direction == "equal" else f"by at least {minimum:g}"
     claim = f"{variant} {direction} {'to' if direction == 'equal' else 'than'} {versus}, {bound}"
     reason = f"{estimate.mean:+.3g} [{low:+.3g}, {high:+.3g}], p (Holm) = {p_holm:.2g}, n = {n}"

@@ -133,6 +133,7 @@ class Config(StrictModel):
     eval: Evaluation
     score: Score
     baseline: str | None
+    until_decided: FinitePositive | None
     study: Study | None
 
     @property

@@ -121,6 +121,8 @@ def launcher_problem(composed: DictConfig, launcher: LauncherSettings | None) ->
         return f"hydra.sweeper.max_batch_size={most}: must be at least 1, or null for all"
     if most and OmegaConf.select(composed, "study.choose_first"):
         return f"hydra.sweeper.max_batch_size={most}: study {composed.study.name} chooses first, from all runs"
+    if most and composed.until_decided is not None:
+        return f"hydra.sweeper.max_batch_size={most}: until_decided adds seeds by itself"
     if composed.hydra.job.chdir:
         return "hydra.job.chdir=true: jobs that train in one process share its folder; take hydra/launcher=basic"
     return launcher.problem()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 
 from hydra.core.config_loader import ConfigLoader
@@ -20,6 +22,7 @@ from rlexp.record.naming import run_name, variant_name
 from rlexp.record.resume import refusal
 from rlexp.sweep.job import Job, LogSettings
 
+LOG = logging.getLogger(__name__)
 NOT_SHARED = ("overrides", "runtime", "job")
 
 
@@ -56,19 +59,59 @@ def stages(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
 
     A study with ``choose_first`` trains every point of its grid on the seeds that choose, and on the other seeds, for
     each arm within each stratum, the best point alone: no table shows the others. An arm of which no run was completed
-    has no best point, and ends there.
+    has no best point, and ends there. With ``until_decided`` those seeds come in turns.
     """
     study = jobs[0].config.study if jobs else None
-    if study is None or not study.choose_first:
+    if study is not None and study.choose_first:
+        seeds = study.choosing({job.config.seed for job in jobs})
+        choosing = [job for job in jobs if job.config.seed in seeds]
+        yield choosing
+        best = best_names(sweep, sorted(seeds))
+        variants = {job.variant for job in choosing if job.name in best}
+        jobs = [job for job in jobs if job.config.seed not in seeds and job.variant in variants]
+        if not jobs:
+            return
+    yield from turns(jobs, sweep)
+
+
+def turns(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
+    """Yield the jobs of as many seeds as can decide anything, then a quarter more each time, until all is decided."""
+    margin = jobs[0].config.until_decided if jobs else None
+    if margin is None:
         yield list(jobs)
         return
-    seeds = study.choosing({job.config.seed for job in jobs})
-    choosing = [job for job in jobs if job.config.seed in seeds]
-    yield choosing
-    best = best_names(sweep, sorted(seeds))
-    variants = {job.variant for job in choosing if job.name in best}
-    if reporting := [job for job in jobs if job.config.seed not in seeds and job.variant in variants]:
-        yield reporting
+    seeds, done = sorted({job.config.seed for job in jobs}), 0
+    while done < len(seeds):
+        take = {*seeds[done : done + (ceil(done / 4) or first_turn(jobs))]}
+        yield [job for job in jobs if job.config.seed in take]
+        done += len(take)
+        left, of = undecided(sweep)
+        LOG.info("%d of %d seeds: %d of %d differences are decided", done, len(seeds), of - left, of)
+        if of and not left:
+            return
+
+
+def first_turn(jobs: Sequence[Job]) -> int:
+    """Return with how many seeds anything can be decided, of all the differences that these jobs will show."""
+    from analysis.stats.sequential import fewest_seeds
+    from analysis.stats.significance import ALPHA
+
+    arms = len({job.variant for job in jobs})
+    return fewest_seeds(ALPHA / max(arms - 1, 1))
+
+
+@own_analysis()
+def undecided(sweep: Path) -> tuple[int, int]:
+    """Return how many differences of a sweep are open, and of how many."""
+    import analysis
+    from analysis.stats.answer import Question, answer
+
+    found = [
+        comparison.decision(variant)
+        for comparison in answer(analysis.load(sweep), Question()).comparisons
+        for variant in comparison.others
+    ]
+    return found.count("open"), len(found)
 
 
 @own_analysis()

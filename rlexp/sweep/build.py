@@ -49,7 +49,7 @@ LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coe
 VARIANT = ("reward", "shaping", "filter", "norm", "advantage_clip", "teacher", "sampler", "optimizer", *LOSS)
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
 FAR_ABOVE = 4  # times the memory of a machine: only what can never be trained is refused
-OUTSIDE = ("logger", "score", "baseline", "study", "resume")
+OUTSIDE = ("logger", "score", "baseline", "until_decided", "study", "resume")
 
 
 def bucket_key(config: Config) -> str:

@@ -7,7 +7,7 @@ import yaml
 from command import command, no_comparison  # noqa: F401 (fixtures)
 from pandas.testing import assert_frame_equal
 from small_runs import SHORT, compose
-from sweep_files import rows
+from sweep_files import rows, untimed
 
 import analysis
 from analysis.stats.answer import Question, answer
@@ -122,3 +122,58 @@ def test_what_a_study_of_transfer_claims_can_be_judged(name):
 def test_both_worlds_are_asked_the_same(name):
     one, other = (yaml.safe_load((CONF / "study" / f"{each}.yaml").read_text()) for each in (name, name[:-6]))
     assert one["study"] == {"name": name} and f"transfer_{one['defaults'][0][9:]}" == other["study"]["name"]
+
+
+def counted(monkeypatch, *answers):
+    """Let the differences be decided after so many looks; return what is asked."""
+    asked = []
+    left = iter(answers)
+    monkeypatch.setattr(plan, "undecided", lambda folder: asked.append(folder) or next(left))
+    return asked
+
+
+def test_seeds_come_in_turns_until_all_is_decided(monkeypatch, tmp_path):
+    jobs = [
+        Job(job.config.model_copy(update={"study": None, "until_decided": 0.1}), CONF, job.name, job.variant)
+        for job in sweep({}, rates=("1",), seeds=range(30))
+    ]
+    asked = counted(monkeypatch, (1, 1), (1, 1), (0, 1))
+    parts = [[job.config.seed for job in part] for part in stages(jobs, tmp_path)]
+    assert [sorted({*part}) for part in parts] == [[*range(6)], [6, 7], [8, 9]] and len(asked) == 3
+    assert all(part.count(seed) == 2 for part in parts for seed in part)
+
+
+def test_the_seeds_of_the_sweep_are_the_most(monkeypatch, tmp_path):
+    jobs = [
+        Job(job.config.model_copy(update={"study": None, "until_decided": 0.1}), CONF, job.name, job.variant)
+        for job in sweep({}, rates=("1",), seeds=(7, 3, 5))
+    ]
+    counted(monkeypatch, (1, 1))
+    assert [[job.config.seed for job in part] for part in stages(jobs, tmp_path)] == [[7, 3, 5, 7, 3, 5]]
+
+
+@pytest.mark.slow
+def test_a_sweep_ends_when_its_differences_are_decided(command, tmp_path, no_comparison):  # noqa: F811
+    short = [*SHORT, "score.metric=eval/reward", "score.floor=0"]
+    assert (
+        command("-m", "norm=local,center", "seed=range(0,12)", "until_decided=1.0", *short, "hydra.sweep.dir=x").code
+        == 0
+    )
+    assert len(rows(tmp_path / "x")) == 12  # six seeds: rewards lie in [0, 1], so any difference is below 1
+    assert command("-m", "norm=local", "seed=0", *short, "hydra.sweep.dir=y").code == 0
+    ours, theirs = (untimed(next((tmp_path / name).glob("norm=local,*seed=0")) / "metrics.jsonl") for name in "xy")
+    assert ours == theirs
+    again = command("-m", "norm=local,center", "seed=range(0,12)", "until_decided=1.0", *short, "hydra.sweep.dir=x")
+    assert "12 of 24 runs were finished already: skipped" in again.err and len(rows(tmp_path / "x")) == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["until_decided=0"], "until_decided=0: must be above 0"),
+        (["until_decided=0.1", "hydra.sweeper.max_batch_size=2"], "until_decided adds seeds by itself"),
+    ],
+)
+def test_a_margin_that_cannot_be_is_refused(command, arguments, line):  # noqa: F811
+    result = command("-m", "norm=local,center", *arguments)
+    assert result.code == 2 and line in result.err

@@ -1,0 +1,139 @@
+"""How often looking at seeds as they come misleads, and how many it takes: `python -m analysis.coverage`.
+
+Simulates paired differences, adds them in the turns of `until_decided`, and counts what is decided: wrong decisions,
+and seeds until there is one. Two ways are those of `analysis.stats.sequential`; the third stops as soon as sign flips
+say p < 0.05, which holds for one look only.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+
+from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
+from analysis.report.tables import TextTable
+from analysis.report.terminal import Terminal, print_table
+from analysis.stats.estimates import Interval
+from analysis.stats.sequential import confidence_sequence, fewest_seeds, hedged_capital
+from analysis.stats.significance import ALPHA, sign_flip_p
+
+SPREAD = 0.03  # standard deviation of a paired difference of two accuracies, as in the studies of docs/studies.md
+MARGIN = 0.03
+MOST = 40  # seeds
+MEANS = (0.0, 0.015, 0.03, 0.06)
+SHAPES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "t, 3 degrees": lambda rng, n: rng.standard_t(3, n) / np.sqrt(3),
+    "skewed": lambda rng, n: 1 - rng.exponential(size=n),
+}
+
+
+class Outcome(NamedTuple):
+    """What became of many sweeps: how each ended, and after how many seeds on average."""
+
+    way: str
+    shape: str
+    mean: float
+    shares: dict[str, float]
+    wrong: float
+    seeds: float
+
+
+def looks() -> Iterator[int]:
+    """Seeds after each turn: as many as can decide anything, then a quarter more each time."""
+    n = fewest_seeds()
+    while n < MOST:
+        yield n
+        n += -(-n // 4)
+    yield MOST
+
+
+def by_interval(interval: Callable[[np.ndarray], Interval]) -> Callable[[np.ndarray], str]:
+    """Decide by a confidence sequence, as `analysis.stats.sequential.decision` does."""
+
+    def decide(differences: np.ndarray) -> str:
+        low, high = interval(differences)
+        if low > -MARGIN and high < MARGIN:
+            return "equal"
+        return "higher" if low > 0 else "lower" if high < 0 else "open"
+
+    return decide
+
+
+def by_sign_flips(differences: np.ndarray) -> str:
+    """Decide by sign flips, once more at each look: what nobody should do."""
+    if sign_flip_p(differences) >= ALPHA:
+        return "open"
+    return "higher" if differences.mean() > 0 else "lower"
+
+
+WAYS = {
+    "signs": by_interval(confidence_sequence),
+    "bounded": by_interval(hedged_capital),
+    "peeking": by_sign_flips,
+}
+
+
+def is_wrong(decided: str, mean: float) -> bool:
+    """Whether a decision is false of the true mean."""
+    return {"higher": mean <= 0, "lower": mean >= 0, "equal": abs(mean) >= MARGIN, "open": False}[decided]
+
+
+def simulate(way: str, shape: str, mean: float, sweeps: int) -> Outcome:
+    """Add seeds until something is decided, in so many sweeps, each with its own random stream."""
+    ends, seeds = [], []
+    for sweep in range(sweeps):
+        noise = SHAPES[shape](np.random.default_rng([sweep, sorted(SHAPES).index(shape)]), MOST)
+        differences = np.clip(mean + SPREAD * noise, -1, 1)
+        for n in looks():
+            decided = WAYS[way](differences[:n])
+            if decided != "open":
+                break
+        ends.append(decided)
+        seeds.append(n)
+    shares = {end: ends.count(end) / sweeps for end in ("higher", "equal", "lower", "open")}
+    wrong = sum(is_wrong(end, mean) for end in ends) / sweeps
+    return Outcome(way, shape, mean, shares, wrong, float(np.mean(seeds)))
+
+
+def print_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
+    """A row per way, shape and true mean."""
+    headers = ["decided by", "differences", "mean/SD", "higher", "equal", "lower", "open", "wrong", "seeds"]
+    rows = [
+        [each.way, each.shape, f"{each.mean / SPREAD:g}", *(f"{share:.3f}" for share in each.shares.values())]
+        + [f"{each.wrong:.3f}", f"{each.seeds:.1f}"]
+        for each in outcomes
+    ]
+    print_table(TextTable(headers, rows), console, f"margin 1 SD, at most {MOST} seeds, looked at after {_listed()}")
+
+
+def _listed() -> str:
+    return ", ".join(map(str, looks()))
+
+
+@ends_in_a_line
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; prints the table, and writes it as JSON if asked."""
+    parser = CommandParser(prog="python -m analysis.coverage", description=__doc__.split("\n")[0])
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--sweeps", type=int, default=1000, help="simulated sweeps a row")
+    parser.add_argument("--out", type=Path, help="file for the numbers as JSON")
+    options = parser.parse_args(arguments)
+    if options.sweeps < 1:
+        raise AnalysisError(f"--sweeps {options.sweeps}: must be at least 1")
+    cases = [(way, shape, mean) for way in WAYS for shape in SHAPES for mean in MEANS if shape == "normal" or not mean]
+    outcomes = [simulate(*case, options.sweeps) for case in cases]
+    print_outcomes(outcomes, Terminal())
+    if options.out:
+        content = {"sweeps": options.sweeps, "outcomes": [each._asdict() for each in outcomes]}
+        options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
