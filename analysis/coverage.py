@@ -1,8 +1,8 @@
 """How often looking at seeds as they come misleads, and how many it takes: `python -m analysis.coverage`.
 
 Simulates paired differences, adds them in the turns of `until_decided`, and counts what is decided: wrong decisions,
-and seeds until there is one. Two ways are those of `analysis.stats.sequential`; the third stops as soon as sign flips
-say p < 0.05, which holds for one look only.
+and seeds until there is one. Two ways are those of `analysis/stats/inference/sequential.py`; the third stops as soon as
+sign flips say p < 0.05, which holds for one look only.
 """
 
 import argparse
@@ -18,9 +18,9 @@ from rich.console import Console
 from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from analysis.report.tables import TextTable
 from analysis.report.terminal import Terminal, print_table
-from analysis.stats.estimates import Interval
-from analysis.stats.sequential import confidence_sequence, fewest_seeds, hedged_capital
-from analysis.stats.significance import ALPHA, sign_flip_p
+from analysis.stats.inference.estimates import Interval
+from analysis.stats.inference.sequential import confidence_sequence, fewest_seeds, hedged_capital
+from analysis.stats.inference.significance import ALPHA, sign_flip_p
 
 SPREAD = 0.03  # standard deviation of a paired difference of two accuracies, as in the studies of docs/studies.md
 MARGIN = 0.03
@@ -54,7 +54,7 @@ def looks() -> Iterator[int]:
 
 
 def by_interval(interval: Callable[[np.ndarray], Interval]) -> Callable[[np.ndarray], str]:
-    """Decide by a confidence sequence, as `analysis.stats.sequential.decision` does."""
+    """Decide by a confidence sequence, as `analysis.stats.inference.sequential.decision` does."""
 
     def decide(differences: np.ndarray) -> str:
         low, high = interval(differences)

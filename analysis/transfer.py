@@ -17,8 +17,8 @@ from analysis.report.tables import TextTable, csv_text
 from analysis.report.terminal import Terminal, print_files, print_table
 from analysis.stats.answer import Answer, answer
 from analysis.stats.formatting import decimal_places, format_interval
+from analysis.stats.inference.significance import ALPHA
 from analysis.stats.question import Question
-from analysis.stats.significance import ALPHA
 from analysis.stats.transfer import Found, Order, Transfer, transfer, transfer_frame
 
 SIGNS = {"higher": "↑", "lower": "↓", "equal": "=", "unclear": "?"}

@@ -15,6 +15,8 @@ COMMANDS = {
     "explain": "rlexp.config.explain_choice",
     "compare": "analysis.compare",
     "transfer": "analysis.transfer",
+    "plan": "analysis.plan",
+    "better": "analysis.better",
     "report": "analysis.report",
     "watch": "analysis.watch",
     "dashboard": "analysis.workspace",

@@ -29,7 +29,7 @@ from analysis.figures.style import (
 )
 from analysis.stats.comparison import Comparison
 from analysis.stats.formatting import decimal_places, format_corrected_p, format_interval
-from analysis.stats.significance import ALPHA
+from analysis.stats.inference.significance import ALPHA
 
 ESTIMATE, SEEDS, ROW_END = 0.1, 0.25, 0.36  # inches below a row's text: the estimate, its seeds, the next row
 BOX = 0.16  # inches of height of a box

@@ -25,7 +25,7 @@ from analysis.figures.layout import Point, one_panel, small_panels
 from analysis.figures.style import MAX_LINES, OTHERS, Colours, theme
 from analysis.stats.comparison import MIN_SEEDS, Comparison
 from analysis.stats.curves import learning_curves
-from analysis.stats.estimates import iqm, iqm_interval
+from analysis.stats.inference.estimates import iqm, iqm_interval
 
 KL_METRICS = ("kl/ref_exact", "kl/ref_k3")
 GOLD, PROXY = ("gold/mean", "gold/std"), ("reward/mean", "reward/std")  # what a judged run logs of its rollouts

@@ -16,8 +16,8 @@ from analysis.figures.layout import GAP, LINE, add_axes, add_text, fit_caption, 
 from analysis.figures.style import FONT, NOTE, TICK, WIDTH, text_size, theme
 from analysis.stats.comparison import Comparison
 from analysis.stats.formatting import DASH, decimal_places, format_number
+from analysis.stats.inference.significance import ALPHA
 from analysis.stats.interactions import axis_grid, interactions, pivot_axes
-from analysis.stats.significance import ALPHA
 
 CELL_WIDTH, CELL_HEIGHT = 0.5, 0.3
 DARKEST = 0.45  # of the colour map's range: grey numbers stay readable on it

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from analysis.figures.labels import wrap_label
 from analysis.figures.layout import GAP, fit_caption, write_caption, write_title
 from analysis.figures.style import BASELINE, COLOURS, TICK, WIDTH, light_grid, set_margins, text_size, theme
-from analysis.stats.significance import ALPHA
+from analysis.stats.inference.significance import ALPHA
 from analysis.stats.transfer import Both, Transfer
 
 ROW, HEADING, APART = 0.3, 0.24, 0.18  # inches of a row, of a stratum's name; rows between the two sweeps

@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.data.read import read_object
 from analysis.stats.answer import Answer
 from analysis.stats.comparison import Comparison
-from analysis.stats.significance import ALPHA
+from analysis.stats.inference.significance import ALPHA
 
 JSON_FILE = "comparison.json"
 

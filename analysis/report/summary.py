@@ -12,7 +12,7 @@ from analysis.data.variants import split_overrides, varying_keys
 from analysis.stats.answer import Answer
 from analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
 from analysis.stats.formatting import decimal_places, format_interval, format_number, format_p
-from analysis.stats.significance import ALPHA, seeds_for_p
+from analysis.stats.inference.significance import ALPHA, seeds_for_p
 
 MAX_NAMED = 4  # variants named in a sentence
 OPEN = "What the variants change is still open: train longer, or choose an easier task or a finer score."

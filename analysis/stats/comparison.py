@@ -11,10 +11,10 @@ from analysis.data.load import SweepData
 from analysis.data.run_values import RunValues, values_per_run
 from analysis.data.runs import UNFINISHED
 from analysis.data.variants import resolve_variant
-from analysis.stats import estimates, significance
-from analysis.stats.power import minimum_detectable_effect
-from analysis.stats.sequential import anytime_p, confidence_sequence, decision
-from analysis.stats.significance import ALPHA, reachable_p
+from analysis.stats.inference import estimates, significance
+from analysis.stats.inference.power import minimum_detectable_effect
+from analysis.stats.inference.sequential import anytime_p, confidence_sequence, decision
+from analysis.stats.inference.significance import ALPHA, reachable_p
 
 MIN_SEEDS = 3  # fewer: no intervals
 

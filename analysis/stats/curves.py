@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.data.load import SweepData
 from analysis.data.runs import UNFINISHED
 from analysis.stats.comparison import MIN_SEEDS, Comparison
-from analysis.stats.estimates import iqm, iqm_interval
+from analysis.stats.inference.estimates import iqm, iqm_interval
 
 RESAMPLES = 500
 POINTS = 80  # of a curve at most: what a figure can show

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.data.direction import direction_sign
-from analysis.stats import estimates
 from analysis.stats.comparison import (
     MIN_SEEDS,
     Comparison,
@@ -16,6 +15,7 @@ from analysis.stats.comparison import (
     level_columns,
     paired_differences,
 )
+from analysis.stats.inference import estimates
 
 SUMMED = ("runs", "failed", "unfinished", "collapsed", "collapsed_of")
 

@@ -21,7 +21,7 @@ from analysis.data.errors import AnalysisError
 from analysis.data.variants import is_variant, resolve_variant
 from analysis.stats.answer import Answer
 from analysis.stats.comparison import Comparison
-from analysis.stats.significance import ALPHA
+from analysis.stats.inference.significance import ALPHA
 from analysis.stats.verdict import judge_difference
 
 RESAMPLES = 2000

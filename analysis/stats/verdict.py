@@ -32,9 +32,9 @@ from analysis.data.load import SweepData
 from analysis.data.runs import UNFINISHED, unlisted_runs
 from analysis.data.variants import resolve_variant, variant_in_stratum
 from analysis.stats.comparison import MIN_SEEDS, Comparison, apply_holm, paired_differences, paired_p
-from analysis.stats.estimates import mean_difference
+from analysis.stats.inference.estimates import mean_difference
+from analysis.stats.inference.significance import ALPHA, holm, reachable_p, seeds_for_p
 from analysis.stats.question import Question, is_own
-from analysis.stats.significance import ALPHA, holm, reachable_p, seeds_for_p
 
 DIRECTIONS = ("higher", "lower", "equal", "below", "above")
 Pair = frozenset[str]

@@ -69,7 +69,7 @@ def comparison_notes(jobs: Sequence[Job], overrides: Sequence[str]) -> Iterator[
 
 def reachable(seeds: int, differences: int, choosing: bool = False) -> str | None:
     """Say how many seeds it takes; None if so many are enough."""
-    from analysis.stats.significance import ALPHA, reachable_p, seeds_for_p, seeds_with_choice
+    from analysis.stats.inference.significance import ALPHA, reachable_p, seeds_for_p, seeds_with_choice
 
     smallest = reachable_p(seeds, differences)
     if smallest <= ALPHA:

@@ -93,8 +93,8 @@ def turns(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
 
 def first_turn(jobs: Sequence[Job]) -> int:
     """Return with how many seeds anything can be decided, of all the differences that these jobs will show."""
-    from analysis.stats.sequential import fewest_seeds
-    from analysis.stats.significance import ALPHA
+    from analysis.stats.inference.sequential import fewest_seeds
+    from analysis.stats.inference.significance import ALPHA
 
     arms = len({job.variant for job in jobs})
     return fewest_seeds(ALPHA / max(arms - 1, 1))

@@ -8,7 +8,7 @@ from analysis import load
 from analysis.report.tables import comparison_table, select_columns
 from analysis.stats.answer import Question, answer
 from analysis.stats.formatting import format_size
-from analysis.stats.power import minimum_detectable_effect
+from analysis.stats.inference.power import minimum_detectable_effect
 
 
 def found(folder, scores):

@@ -3,6 +3,7 @@
 import json
 import math
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from analysis_fixtures import write_sweep
 from analysis import coverage, load
 from analysis.report.tables import comparison_table
 from analysis.stats.answer import Question, answer
-from analysis.stats.sequential import (
+from analysis.stats.inference.sequential import (
     anytime_p,
     confidence_sequence,
     decision,
@@ -161,3 +162,14 @@ def test_the_simulation_prints_and_writes(tmp_path, capsys):
 )
 def test_which_decisions_are_wrong(decided, mean, wrong):
     assert coverage.is_wrong(decided, mean) is wrong
+
+
+def test_what_the_page_quotes_is_what_the_simulation_stored():
+    docs = Path(__file__).parents[3] / "docs"
+    quoted = (docs / "statistics.md").read_text(encoding="utf-8").split("```")[3].splitlines()
+    rows = [line for line in quoted if line.startswith(("signs", "bounded", "peeking"))]
+    stored = (docs / "statistics" / "coverage.txt").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 12 and set(rows) <= set(stored)
+    found = json.loads((docs / "statistics" / "coverage.json").read_text(encoding="utf-8"))
+    assert all(each["wrong"] < 0.05 for each in found["outcomes"] if each["way"] == "signs")
+    assert len(found["outcomes"]) == sum(line.startswith(("signs", "bounded", "peeking")) for line in stored)

@@ -12,7 +12,7 @@ from rich.console import Console
 from analysis import load
 from analysis.compare import report
 from analysis.stats.answer import Question, answer
-from analysis.stats.significance import holm, sign_flip_p
+from analysis.stats.inference.significance import holm, sign_flip_p
 from analysis.stats.verdict import judge_difference, judge_level
 
 NAMES = ["norm=a", "norm=b", "norm=c", "norm=d"]

@@ -21,8 +21,8 @@ from math import ceil, log2
 
 import numpy as np
 
-from analysis.stats.estimates import Interval
-from analysis.stats.significance import ALPHA
+from analysis.stats.inference.estimates import Interval
+from analysis.stats.inference.significance import ALPHA
 
 Array = np.ndarray
 

@@ -5,6 +5,11 @@ from functools import cache
 import numpy as np
 from scipy.special import nctdtr, stdtrit
 
+from analysis.stats.inference.sequential import log_evidence
+from analysis.stats.inference.significance import ALPHA, seeds_for_p
+
+MOST = 1000  # seeds that anybody would run
+
 
 def power(effect_size: float, n: int, alpha: float = 0.05) -> float:
     """Power of the two-sided paired t test: P(|T| > t_crit), T noncentral t(n-1) with noncentrality d·√n."""
@@ -31,3 +36,26 @@ def minimum_detectable_effect(sd: float, n: int, alpha: float = 0.05, comparison
     Differences that are all the same say nothing of their spread: NaN, not 0.
     """
     return float(sd) * detectable_effect_size(int(n), alpha / max(comparisons, 1)) if sd > 0 else np.nan
+
+
+def seeds_for_effect(effect: float, sd: float, comparisons: int = 1, alpha: float = ALPHA) -> int | None:
+    """Fewest seeds that find a true mean difference with 80 % power, one of so many; None beyond `MOST`.
+
+    By the paired t test at alpha/comparisons, and no fewer than sign flips need for so small a p.
+    """
+    for n in range(max(3, seeds_for_p(comparisons, alpha)), MOST + 1):
+        if minimum_detectable_effect(sd, n, alpha, comparisons) <= effect:
+            return n
+    return None
+
+
+@cache
+def seeds_until_decided(effect: float, sd: float, comparisons: int = 1, sweeps: int = 100) -> float:
+    """Seeds after which bets on signs have shown a true mean difference, the mean of simulated sweeps.
+
+    Normal differences with this SD, looked at after each seed; of a sweep that shows nothing, `MOST` seeds count.
+    """
+    noise = np.random.default_rng(0).normal(size=(sweeps, MOST))
+    e = log_evidence(effect + sd * noise)
+    shown = np.maximum.accumulate(e, 1) >= np.log(2 * max(comparisons, 1) / ALPHA)
+    return float(np.where(shown.any(1), shown.argmax(1) + 1, MOST).mean())

@@ -1,0 +1,124 @@
+"""Is one variant better than another by at least so much? For programs: `python -m analysis.better runs/<sweep> B A`.
+
+One line on stdout and an exit code: 0 yes, 10 no, 11 open, with how many more seeds would tell; 2 for a wrong question.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from analysis.data.direction import direction_sign
+from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
+from analysis.data.load import load
+from analysis.data.variants import resolve_variant
+from analysis.report.as_json import plain
+from analysis.stats.answer import answer
+from analysis.stats.comparison import Comparison, paired_differences, paired_p
+from analysis.stats.formatting import decimal_places, format_interval
+from analysis.stats.inference.estimates import mean_difference
+from analysis.stats.inference.power import seeds_for_effect
+from analysis.stats.inference.sequential import confidence_sequence
+from analysis.stats.inference.significance import ALPHA, seeds_for_p
+from analysis.stats.question import Question
+
+CODES = {"yes": 0, "no": 10, "open": 11}
+EXAMPLES = """
+examples:
+  rlexp better runs/<sweep> norm=hybrid norm=local
+  rlexp better runs/<sweep> norm=hybrid norm=local --by 0.02 || echo "not shown"
+  rlexp better runs/<sweep> norm=hybrid norm=local --by 0.02 --json
+"""
+
+
+class Reply(NamedTuple):
+    """The answer, and on what it rests. The difference is in the direction of better."""
+
+    answer: str
+    difference: float
+    low: float
+    high: float
+    p: float
+    n: int
+    more_seeds: int | None
+    """For 80 % power, if the difference is what it looks like; None where it is decided, or nothing can be said."""
+
+
+def reply(comparison: Comparison, variant: str, versus: str, by: float) -> Reply:
+    """Whether `variant` is better than `versus` by at least `by`; one question, so p is not corrected.
+
+    yes: a difference of `by` or less is rejected. no: a difference of `by` or more is. By sign flips, or where seeds
+    were added until something was decided by bets on signs.
+    """
+    if comparison.better is None:
+        raise AnalysisError(f"neither end of {comparison.metric} is better")
+    differences = direction_sign(comparison.better) * paired_differences(comparison.scores, variant, versus)
+    n = differences.size
+    if n < 2:
+        raise AnalysisError(f"{variant} and {versus} share {n} seeds; it takes two to say anything")
+    mean, low, high, sd, _ = map(float, mean_difference(differences))
+    if comparison.sequential:
+        low, high = map(float, confidence_sequence(differences))
+    p = paired_p(differences - by, comparison.sequential)
+    if p < ALPHA:
+        return Reply("yes" if mean > by else "no", mean, low, high, p, n, None)
+    needed = seeds_for_effect(abs(mean - by), sd) if sd > 0 and mean != by else None
+    more = max(needed or 0, seeds_for_p()) - n
+    return Reply("open", mean, low, high, p, n, max(more, 1) if needed or sd == 0 else None)
+
+
+def as_line(found: Reply, variant: str, versus: str, by: float) -> str:
+    """`yes: norm=hybrid is better than norm=local by at least 0.02: +0.044 [+0.024, +0.064], p = 0.002, n = 10`."""
+    numbers = format_interval(found.difference, found.low, found.high, decimal_places([found.difference]), signed=True)
+    least = f" by at least {by:g}" if by else ""
+    verb = {"yes": "is better", "no": "is not better", "open": "may be better"}[found.answer]
+    more = "" if found.answer != "open" else "; " + _more(found.more_seeds)
+    return f"{found.answer}: {variant} {verb} than {versus}{least}: {numbers}, p = {found.p:.2g}, n = {found.n}{more}"
+
+
+def _more(seeds: int | None) -> str:
+    return "no number of seeds that one would run tells" if seeds is None else f"about {seeds} more seeds would tell"
+
+
+@ends_in_a_line
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; the exit code is the answer."""
+    parser = CommandParser(
+        prog="rlexp better",
+        description="Ask whether one variant is better than another. Exit code 0: yes, 10: no, 11: open.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("sweep", help="folder of a sweep")
+    parser.add_argument("variant", help="which may be better, as norm=hybrid")
+    parser.add_argument("versus", help="than which, as norm=local")
+    parser.add_argument(
+        "--by", type=float, default=0.0, help="by at least so much, in units of the score; 0 unless given"
+    )
+    parser.add_argument("--metric", help="another metric than the score")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON instead of the line")
+    options = parser.parse_args(arguments)
+    if not np.isfinite(options.by) or options.by < 0:
+        raise AnalysisError(f"--by {options.by:g}: must be at least 0")
+    comparisons = answer(load(options.sweep), Question(metric=options.metric)).comparisons
+    if len(comparisons) > 1:
+        listed = "  ".join(each.stratum for each in comparisons)
+        raise AnalysisError(f"this sweep has several strata ({listed}); compare one of them with rlexp compare --where")
+    labels = comparisons[0].labels
+    variant, versus = (resolve_variant(name, labels) for name in (options.variant, options.versus))
+    if variant == versus:
+        raise AnalysisError(f"{options.variant}: is both; name two variants")
+    found = reply(comparisons[0], variant, versus, options.by)
+    print(
+        json.dumps(plain(found._asdict()))
+        if options.json
+        else as_line(found, options.variant, options.versus, options.by)
+    )
+    return CODES[found.answer]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

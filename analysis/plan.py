@@ -1,0 +1,114 @@
+"""How many seeds and minutes an effect needs, by a sweep that is there: `python -m analysis.plan runs/<pilot>`.
+
+The pilot says how much paired differences scatter from seed to seed, and how long a run takes on this machine.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
+from analysis.data.load import SweepData, load
+from analysis.report.tables import TextTable
+from analysis.report.terminal import Terminal, print_table
+from analysis.stats.answer import answer
+from analysis.stats.formatting import decimal_places, format_number
+from analysis.stats.inference.power import seeds_for_effect, seeds_until_decided
+from analysis.stats.inference.significance import ALPHA
+from analysis.stats.question import Question
+
+EXAMPLES = """
+examples:
+  rlexp plan runs/<pilot> --effect 0.02
+  rlexp plan runs/<pilot> --effect 0.02 --metric eval/pass@8
+"""
+
+
+class Need(NamedTuple):
+    """What it takes to find an effect in the difference of an arm to the baseline."""
+
+    label: str
+    sd: float
+    """Of the paired differences in the pilot."""
+    seeds: int | None
+    """For 80 % power by the rule of evidence; None beyond `power.MOST`."""
+    in_turns: float
+    """Seeds that `until_decided` takes on average, if the true difference is the effect."""
+
+
+def needs(data: SweepData, effect: float, metric: str | None = None) -> list[Need]:
+    """What each difference of a pilot needs; AnalysisError where none has a spread."""
+    found = []
+    for comparison in answer(data, Question(metric=metric)).comparisons:
+        for arm in comparison.others:
+            sd = float(comparison.table.loc[arm, "difference_sd"])
+            if sd > 0:
+                label = ", ".join(filter(None, (comparison.labels[arm], comparison.stratum)))
+                seeds = seeds_for_effect(effect, sd, comparison.family)
+                found.append(Need(label, sd, seeds, seeds_until_decided(effect, sd, comparison.family)))
+    if not found:
+        raise AnalysisError(
+            "no two seeds of this sweep differ in their difference to the baseline, so nothing scatters"
+        )
+    return found
+
+
+def seconds_a_run(data: SweepData) -> float:
+    """What a run of the pilot took of the machine's time, shared by those that trained side by side; NaN if unknown."""
+    ends = [path.stat().st_mtime for path in data.folder.glob("*/summary.json")]
+    begin = data.folder / "multirun.yaml"
+    if not ends or not begin.is_file():
+        return np.nan
+    elapsed = max(ends) - begin.stat().st_mtime
+    longest = data.runs["wall_time_s"].max()
+    return elapsed / len(ends) if elapsed >= longest else np.nan  # files that were copied have other times
+
+
+def print_needs(data: SweepData, found: Sequence[Need], effect: float, console: Console) -> None:
+    """A row per difference, and how long the largest of them takes."""
+    digits = decimal_places([need.sd for need in found])
+    rows = [[need.label, format_number(need.sd, digits), _seeds(need.seeds), f"{need.in_turns:.0f}"] for need in found]
+    headers = ["difference of", "SD over seeds", "seeds for 80 %", "until_decided"]
+    print_table(TextTable(headers, rows), console, f"seeds to find a difference of {effect:g}, p (Holm) < {ALPHA:g}")
+    seconds, arms = seconds_a_run(data), len(data.variants)
+    known = [need.seeds for need in found if need.seeds]
+    if known and np.isfinite(seconds):
+        minutes = max(known) * arms * seconds / 60
+        text = f"{max(known)} seeds of {arms} variants take about {minutes:.0f} min at the {seconds:.1f} s a run"
+        console.print(Text(f"{text} of this sweep."))
+
+
+def _seeds(seeds: int | None) -> str:
+    return "more" if seeds is None else str(seeds)
+
+
+@ends_in_a_line
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; 2 if the pilot says nothing."""
+    parser = CommandParser(
+        prog="rlexp plan",
+        description="Say how many seeds and minutes an effect needs, by the scatter and the speed of an earlier sweep.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("pilot", type=Path, help="folder of a sweep of the same variants, with five seeds or so")
+    parser.add_argument(
+        "--effect", type=float, required=True, help="difference that should be found, in units of the score"
+    )
+    parser.add_argument("--metric", help="another metric than the score")
+    options = parser.parse_args(arguments)
+    if not options.effect > 0:
+        raise AnalysisError(f"--effect {options.effect:g}: must be above 0")
+    data = load(options.pilot)
+    print_needs(data, needs(data, options.effect, options.metric), options.effect, Terminal())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

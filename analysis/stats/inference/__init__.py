@@ -1,0 +1,1 @@
+"""Inference from a few numbers: functions of NumPy arrays that know nothing of sweeps."""
