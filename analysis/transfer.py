@@ -51,14 +51,14 @@ def print_transfer(found: Transfer, console: Console) -> None:
     metric = found.metrics[0] if found.metrics[0] == found.metrics[1] else " and ".join(found.metrics)
     numbers = [each.difference for both in found.differences for each in both.found]
     digits = min(decimal_places(numbers), 3)
+    console.print(Text(f"{metric}, difference to {found.baseline} [95 %]\n"))
     for order in found.orders:
         rows = [
             [both.label, *(_cell(each, digits) for each in both.found), both.agreement]
             for both in found.differences
             if both.stratum == order.stratum
         ]
-        title = ", ".join(filter(None, (f"{metric}, difference to {found.baseline} [95 %]", order.stratum)))
-        print_table(TextTable([found.axis, *found.names, "sign"], rows), console, title)
+        print_table(TextTable([found.axis, *found.names, "sign"], rows), console, order.stratum or None)
         console.print(Text(order_text(order, found.names)))
         console.print()
     small = f", {SIGNS['equal']} smaller than {found.margin:g}" if found.margin else ""
