@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,6 +128,16 @@ def study_changes(folder: Path) -> list[str] | None:
         return changes([*map(str, overrides["task"]), *map(str, overrides["hydra"])])
     except (KeyError, TypeError):
         return None
+
+
+def study_text(folder: str | Path) -> str | None:
+    """The study as a run's config.yaml has it, word for word; None if there is none."""
+    try:
+        text = (Path(folder) / "config.yaml").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    found = re.search(r"^study:.*\n(?:[ -].*\n?)*", text, re.MULTILINE)
+    return found.group() if found else None
 
 
 def changes(overrides: list[str]) -> list[str]:

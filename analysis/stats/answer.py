@@ -18,7 +18,8 @@ from analysis.stats.notes import comparison_notes
 from analysis.stats.pooling import pool
 from analysis.stats.question import Question, as_planned, own_question
 from analysis.stats.ranking import ranking_flips, ranking_note
-from analysis.stats.verdict import Verdict, judge_study, with_claims, without_verdict
+from analysis.stats.unjudged import without_verdict
+from analysis.stats.verdict import Verdict, judge_study, with_claims
 
 __all__ = ["Answer", "Question", "answer"]
 
@@ -134,7 +135,7 @@ def _judged(
     """The answer with p corrected, and with the verdicts of the study if it is the study that was asked."""
     no_verdict = without_verdict(whole, question) if whole.study else ""
     if whole.study and not no_verdict:
-        comparisons, evidence = with_claims(whole.study, comparisons)
+        comparisons, evidence = with_claims(whole.study, comparisons, whole)
         verdicts = judge_study(whole.study, evidence)
     else:
         comparisons, verdicts = apply_holm(comparisons), []

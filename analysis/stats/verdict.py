@@ -13,6 +13,8 @@ equal         reproduced      the difference is smaller than the minimum and lar
               not reproduced  p (Holm) < 0.05 and |mean| ≥ minimum
 below, above  reproduced      every seed's score is below (above) `value`
               not reproduced  some seed's score is not
+identical     reproduced      all rows of both are the same on every seed that both have, but for the clock
+              not reproduced  some are not
 
 "Smaller than the minimum" is the same test of the differences less the minimum: its p, times the number of differences,
 is below 0.05 and their mean is below 0. Lines are tried from top to bottom. Whatever fits none is `underpowered`: the
@@ -26,17 +28,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.data.configs import study_changes
 from analysis.data.errors import AnalysisError
 from analysis.data.load import SweepData
-from analysis.data.runs import UNFINISHED, unlisted_runs
+from analysis.data.same_rows import first_unlike, twins
 from analysis.data.variants import resolve_variant, variant_in_stratum
 from analysis.stats.comparison import MIN_SEEDS, Comparison, apply_holm, paired_differences, paired_p
 from analysis.stats.inference.estimates import mean_difference
+from analysis.stats.inference.power import seeds_for_effect
 from analysis.stats.inference.significance import ALPHA, holm, reachable_p, seeds_for_p
-from analysis.stats.question import Question, is_own
 
-DIRECTIONS = ("higher", "lower", "equal", "below", "above")
+DIRECTIONS = ("higher", "lower", "equal", "below", "above", "identical")
+UNTESTED = ("below", "above", "identical")  # that no p is asked for
 Pair = frozenset[str]
 """Two variants: the p of their difference does not depend on which is first."""
 
@@ -65,33 +67,15 @@ class Evidence(NamedTuple):
     """Of every difference that is in a table or claimed."""
     family: int
     """Over how many differences p is corrected."""
+    data: SweepData
+    """All runs, for what is asked of their rows."""
     sequential: bool = False
     """Whether seeds were added until something was decided."""
 
 
-def without_verdict(data: SweepData, question: Question) -> str:
-    """Why a study is not judged, as a sentence; empty if it is. Only what was written down before it ran is."""
-    reason = _unlike_written(data)
-    if not reason and not is_own(question, data):
-        reason = "this is another question than the study asks; compare without options"
-    unfinished = int(data.runs["status"].isin(UNFINISHED).sum())
-    if not reason and unfinished:
-        reason = f"{unfinished} of its {len(data.runs)} runs have not ended"
-    return f"No verdict on study {data.study.get('name')}: {reason}." if reason else ""
-
-
-def _unlike_written(data: SweepData) -> str:
-    changed = study_changes(data.folder)
-    if changed is None:
-        return "the command that started it is not on record (multirun.yaml)"
-    if changed:
-        return f"it was changed on the command line ({' '.join(changed)}), so its claims were not made of these runs"
-    if data.runs["sweep"].nunique() > 1 or unlisted_runs(data.folder):
-        return "there are runs beside its own, so its claims were not made of these runs"
-    return ""
-
-
-def with_claims(study: Mapping[str, Any], comparisons: Sequence[Comparison]) -> tuple[list[Comparison], Evidence]:
+def with_claims(
+    study: Mapping[str, Any], comparisons: Sequence[Comparison], data: SweepData
+) -> tuple[list[Comparison], Evidence]:
     """The comparisons with p corrected over the differences that a study claims too, and what it is judged on.
 
     Where there are strata, the variants of a claim name them, as `norm=center,task=sort`.
@@ -111,7 +95,7 @@ def with_claims(study: Mapping[str, Any], comparisons: Sequence[Comparison]) -> 
     comparisons = apply_holm(comparisons, list(further.values()))
     p |= further
     p_holm = dict(zip(p, holm(np.array(list(p.values()), dtype=float)), strict=True))
-    return comparisons, Evidence(scores, labels, p_holm, comparisons[0].family, comparisons[0].sequential)
+    return comparisons, Evidence(scores, labels, p_holm, comparisons[0].family, data, comparisons[0].sequential)
 
 
 def _named_scores(comparison: Comparison) -> pd.DataFrame:
@@ -161,7 +145,7 @@ def claimed_pairs(study: Mapping[str, Any], labels: Mapping[str, str]) -> Iterat
     """The two variants of each expectation of a difference; those that name none are left out."""
     for expectation in study.get("expect") or []:
         try:
-            if expectation["direction"] not in ("below", "above"):
+            if expectation["direction"] not in UNTESTED:
                 yield _pair(study, expectation, labels)
         except (AnalysisError, KeyError, TypeError, ValueError, AttributeError):
             continue
@@ -182,6 +166,8 @@ def _verdict(study: Mapping, expectation: Any, evidence: Evidence) -> Verdict:
         if expectation["direction"] in ("below", "above"):
             variant = resolve_variant(expectation["variant"], evidence.labels)
             return _level(expectation, evidence.scores[variant].to_numpy(dtype=float))
+        if expectation["direction"] == "identical":
+            return _identity(study, expectation, evidence)
         return _difference(study, expectation, evidence)
     except (AnalysisError, KeyError, TypeError, ValueError) as error:
         text = str(error) if isinstance(error, AnalysisError) else f"not a valid expectation ({error})"
@@ -196,6 +182,17 @@ def _level(expectation: Mapping[str, Any], scores: np.ndarray) -> Verdict:
     reason = f"{holds.sum()}/{scores.size} seeds {direction} {value:g}"
     claim = f"{expectation['variant']} {direction} {value:g} on every seed"
     return Verdict(claim, present.size, worst, np.nan, np.nan, np.nan, judge_level(direction, scores, value), reason)
+
+
+def _identity(study: Mapping, expectation: Mapping, evidence: Evidence) -> Verdict:
+    names = expectation["variant"], expectation.get("versus") or study["baseline"]
+    claim = f"{names[0]} identical to {names[1]}, row by row"
+    pairs = list(twins(evidence.data, *names))
+    unlike = list(filter(None, map(first_unlike, pairs)))
+    n = len(pairs)
+    reason = "; ".join([f"{n - len(unlike)}/{n} pairs of runs have the same rows", *unlike[:1]])
+    verdict = "underpowered" if not pairs else "not reproduced" if unlike else "reproduced"
+    return Verdict(claim, n, np.nan, np.nan, np.nan, np.nan, verdict, reason)
 
 
 def _difference(study: Mapping, expectation: Mapping, evidence: Evidence) -> Verdict:
@@ -215,9 +212,18 @@ def _difference(study: Mapping, expectation: Mapping, evidence: Evidence) -> Ver
     reason = f"{estimate.mean:+.3g} [{low:+.3g}, {high:+.3g}], p (Holm) = {p_holm:.2g}, n = {n}"
     if p_holm < ALPHA and verdict == ("reproduced" if direction == "equal" else "not reproduced"):
         reason += f"; there is a difference, and it is smaller than {minimum:g}"
-    if reachable_p(n, evidence.family) > ALPHA:
+    if verdict == "underpowered" and (needed := _seeds_that_settle(differences, minimum, evidence.family)):
+        reason += f"; about {needed} seeds would settle it"
+    elif reachable_p(n, evidence.family) > ALPHA:
         reason += f"; it takes {seeds_for_p(evidence.family)} seeds for a p below {ALPHA:g}"
     return Verdict(claim, n, float(estimate.mean), float(low), float(high), minimum, verdict, reason, p_holm)
+
+
+def _seeds_that_settle(differences: np.ndarray, minimum: float, family: int) -> int | None:
+    """Seeds that find the minimum effect four times out of five; without one, the difference that there seems to be."""
+    effect = minimum or abs(float(differences.mean()) if differences.size else 0.0)
+    sd = float(differences.std(ddof=1)) if differences.size >= MIN_SEEDS else 0.0
+    return seeds_for_effect(effect, sd, family) if effect > 0 and sd > 0 else None
 
 
 def _first_number(*values: Any) -> float:

@@ -53,6 +53,14 @@ class Level(WrittenModel):
     value: FiniteFloat
 
 
+class Identity(WrittenModel):
+    """Every seed of ``variant`` leaves the rows that it leaves with ``versus``, bit by bit but for the clock."""
+
+    variant: str
+    versus: str | None = None  # None for the study's baseline
+    direction: Literal["identical"]
+
+
 class Study(WrittenModel):
     """What is asked of a sweep; ``analysis`` has the rules by which each expectation is judged."""
 
@@ -67,7 +75,7 @@ class Study(WrittenModel):
     choose_seeds: list[Seed] | None = None  # on which that point is chosen; None for the lower half
     choose_first: bool | None = None  # whether the other seeds train at the chosen points alone
     within: list[str] | None = None  # axes whose values are compared apart; None for the task
-    expect: list[Annotated[Difference | Level, Field(discriminator="direction")]]
+    expect: list[Annotated[Difference | Level | Identity, Field(discriminator="direction")]]
 
     @model_validator(mode="after")
     def something_to_choose(self) -> Study:
@@ -87,7 +95,7 @@ class Study(WrittenModel):
         """Yield every key of a claim that names a variant, and the name; None for a comparison with no variant."""
         for place, expectation in enumerate(self.expect):
             yield f"study.expect[{place}].variant", expectation.variant
-            if isinstance(expectation, Difference):
+            if not isinstance(expectation, Level):
                 yield f"study.expect[{place}].versus", expectation.versus or self.baseline
 
     def pairs(self) -> Iterator[tuple[str, str | None]]:
