@@ -30,11 +30,18 @@ examples:
 """
 
 
-def find(first: str, second: str, metric: str | None, baseline: str | None, margin: float | None) -> Transfer:
+def find(
+    first: str,
+    second: str,
+    metric: str | None,
+    baseline: str | None,
+    margin: float | None,
+    names: tuple[str, str] | None = None,
+) -> Transfer:
     """The answers of two sweeps to the same question, side by side; AnalysisError if they have nothing in common."""
     if Path(first).resolve() == Path(second).resolve():
         raise AnalysisError(f"{first}: is both sweeps; name two")
-    names = sweep_names(first, second)
+    names = names or sweep_names(first, second)
     question = Question(metric=metric, baseline=baseline)
     answers: list[Answer] = [answer(load(folder), question) for folder in (first, second)]
     return transfer((answers[0], answers[1]), names, margin)
@@ -130,10 +137,20 @@ def _parser() -> CommandParser:
     add("second", help="folder of a sweep with the same arms elsewhere, such as on a language model")
     add("--metric", help="compare this metric of both instead of the score")
     add("--baseline", help="arm that the others are compared with; that of the sweeps unless named")
+    add("--names", help="what the sweeps are called, as small,llama; their folders' names unless given")
     add("--margin", type=float, help="differences below it count as none; the study's minimum_effect unless named")
     add("--out", help="folder for table, JSON and figure; <second>/analysis/transfer unless named")
     add("--json", action="store_true", help="print all as JSON, and nothing else")
     return parser
+
+
+def _two_names(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    names = text.split(",")
+    if len(names) != 2 or not all(names) or names[0] == names[1]:
+        raise AnalysisError(f"--names {text}: expected two different names, as small,llama")
+    return names[0], names[1]
 
 
 @ends_in_a_line
@@ -142,7 +159,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.margin is not None and not options.margin >= 0:
         raise AnalysisError(f"--margin {options.margin:g}: must be at least 0")
-    found = find(options.first, options.second, options.metric, options.baseline, options.margin)
+    found = find(
+        options.first, options.second, options.metric, options.baseline, options.margin, _two_names(options.names)
+    )
     files = write_files(found, Path(options.out or Path(options.second) / "analysis" / "transfer"))
     if options.json:
         print(as_json(found))

@@ -86,7 +86,9 @@ def transfer(name: str, folder: Path, results: Path) -> dict[str, object]:
     """Train a study in both worlds, store what they say of each other; return what is said of each."""
     found = {each: sweep(each, folder / each, results, figure=False) for each in (name, f"{name}_llama")}
     out = folder / f"{name}_both"
-    printed = run("analysis.transfer", *(str(folder / each) for each in found), "--out", str(out))
+    printed = run(
+        "analysis.transfer", *(str(folder / each) for each in found), "--out", str(out), "--names", "small,llama"
+    )
     (results / f"{name}_both.txt").write_text(without_files(printed), encoding="utf-8")
     shutil.copy(out / "transfer.svg", results / f"{name}_both.svg")
     shutil.copy(out / "transfer.json", results / f"{name}_both.json")

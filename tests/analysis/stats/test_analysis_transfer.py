@@ -117,8 +117,9 @@ def test_the_command_prints_and_writes(tmp_path, capsys):
     assert "Of 1 signs: 1 agree. Of 1 orders: 1 the same." in out and "order: up > local in both" in out
     names = {"transfer.csv", "transfer.json", "transfer.svg", "transfer.pdf", "transfer.png"}
     assert {path.name for path in (tmp_path / "real" / "analysis" / "transfer").iterdir()} == names
-    assert transfer.main([toy, real, "--json"]) == 0
+    assert transfer.main([toy, real, "--json", "--names", "small,llama"]) == 0
     printed = json.loads(capsys.readouterr().out)
+    assert printed["sweeps"] == ["small", "llama"]
     assert printed["counts"] == {"agree": 1} and printed["differences"][0]["found"][1]["says"] == "higher"
 
 
@@ -127,6 +128,7 @@ def test_the_command_prints_and_writes(tmp_path, capsys):
     [
         (["toy", "toy"], "toy: is both sweeps; name two"),
         (["toy", "none"], "'none' is not a folder"),
+        (["toy", "real", "--names", "one"], "--names one: expected two different names, as small,llama"),
         (["toy", "real", "--margin", "-1"], "--margin -1: must be at least 0"),
         (["toy", "other"], "the baselines differ, norm=local and clip=a; name one with --baseline"),
         (["toy", "alone"], "no other arm than norm=local is in both sweeps"),
