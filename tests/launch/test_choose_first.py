@@ -1,9 +1,6 @@
 """A study that chooses first shows what it would show anyway, and trains less for it."""
 
-import math
-
 import pytest
-import yaml
 from command import command, no_comparison  # noqa: F401 (fixtures)
 from pandas.testing import assert_frame_equal
 from small_runs import SHORT, compose
@@ -15,13 +12,11 @@ from rlexp.config.compose import CONF
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
 from rlexp.launch import plan
-from rlexp.launch.comparisons import comparison_problems
 from rlexp.launch.plan import stages
 from rlexp.sweep.job import Job
 
 TUNED = ["study=norms", "norm=local,global", "lr=1e-3,1e-1", "seed=0,1,2", "+study.choose_seeds=[0]", *SHORT]
 TUNED += ["score.metric=eval/reward", "score.floor=0", "steps=3"]
-TRANSFER = sorted(file.stem for file in (CONF / "study").glob("transfer_*.yaml"))
 
 
 @pytest.mark.slow
@@ -82,46 +77,6 @@ def test_a_sweeper_that_asks_in_parts_is_refused(command):  # noqa: F811
     result = command(*TUNED, "+study.choose_first=true", "hydra.sweeper.max_batch_size=4")
     line = "hydra.sweeper.max_batch_size=4: study norms chooses first, from all runs"
     assert (result.code, result.err.strip().splitlines()[-1]) == (2, line)
-
-
-def swept(name):
-    """What the sweeper of a study is asked for, with what its file takes over from others."""
-    file = yaml.safe_load((CONF / "study" / f"{name}.yaml").read_text())
-    others = [swept(each) for each in file.get("defaults", []) if isinstance(each, str) and each != "_self_"]
-    own = file.get("hydra", {}).get("sweeper", {}).get("params", {})
-    return {key: value for params in [*others, own] for key, value in params.items()}
-
-
-@pytest.mark.parametrize("name", TRANSFER)
-def test_what_a_study_of_transfer_claims_can_be_judged(name):
-    """Its jobs are too many to compose each, as `test_a_study_is_a_sweep_of_its_own` does."""
-    params = swept(name)
-    seeds = [int(seed) for seed in str(params.pop("seed")).split(",")]
-    axes = {key: str(values).split(",") for key, values in params.items()}
-    (arms,) = axes.keys() - {"lr", "start.accuracy"}
-    for arm in axes[arms]:
-        assert compose(f"study={name}", f"{arms}={arm}").study.choose_first
-    config = compose(f"study={name}", f"{arms}={axes[arms][0]}")
-    variants = [
-        f"start.accuracy={start},lr={lr},{arms}={arm}"
-        for start in axes["start.accuracy"]
-        for lr in axes["lr"]
-        for arm in axes[arms]
-    ]
-    jobs = [
-        Job(config.model_copy(update={"seed": seed}), CONF, f"{variant},{seed}", variant)
-        for variant in variants
-        for seed in seeds
-    ]
-    assert [*comparison_problems(jobs, [f"study={name}"])] == []
-    assert len(seeds) - len(config.study.choose_seeds) == 10
-    assert len(config.study.expect) == math.prod(len(axes[key]) for key in ("start.accuracy", arms)) - 4
-
-
-@pytest.mark.parametrize("name", [name for name in TRANSFER if name.endswith("_llama")])
-def test_both_worlds_are_asked_the_same(name):
-    one, other = (yaml.safe_load((CONF / "study" / f"{each}.yaml").read_text()) for each in (name, name[:-6]))
-    assert one["study"] == {"name": name} and f"transfer_{one['defaults'][0][9:]}" == other["study"]["name"]
 
 
 def counted(monkeypatch, *answers):
