@@ -1,5 +1,6 @@
 """Every study, as it is written, can be trained and judged. Configs are composed once a variant, not once a seed."""
 
+from importlib.util import find_spec
 from itertools import product
 
 import pytest
@@ -13,6 +14,8 @@ from rlexp.launch.comparisons import comparison_problems
 from rlexp.sweep.job import Job
 
 STUDIES = sorted({file.stem for file in (CONF / "study").glob("*.yaml")} - {"none"})
+if find_spec("trl") is None:
+    STUDIES = [name for name in STUDIES if not name.endswith("_llama")]
 TRANSFER = [name for name in STUDIES if name.startswith("transfer_")]
 STARTS_AND_RATES = ("start.accuracy", "lr")  # numbers that no check of a single config looks at
 
