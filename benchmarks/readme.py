@@ -25,6 +25,7 @@ from pathlib import Path
 import yaml
 
 from benchmarks.parts.common import ROOT, machine
+from benchmarks.parts.transfer_table import transfer_table
 
 RESULTS, STUDIED, TRANSFERRED = (ROOT / "docs" / name for name in ("readme", "studies", "transfer"))
 SWEEPS = {
@@ -92,6 +93,8 @@ def transfer(name: str, folder: Path, results: Path) -> dict[str, object]:
     (results / f"{name}_both.txt").write_text(without_files(printed), encoding="utf-8")
     shutil.copy(out / "transfer.svg", results / f"{name}_both.svg")
     shutil.copy(out / "transfer.json", results / f"{name}_both.json")
+    there = [file for each in TRANSFERS if (file := results / f"{each}_both.json").is_file()]
+    (results / "table.md").write_text(transfer_table(there), encoding="utf-8")
     return found
 
 

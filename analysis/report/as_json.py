@@ -27,6 +27,7 @@ def answer_json(result: Answer, files: Sequence[Path]) -> str:
         "baseline": first.baseline,
         "alpha": ALPHA,
         "differences_corrected": first.family,
+        "until_decided": first.until_decided,
         "comparisons": [_comparison(result, place) for place in range(len(result.comparisons))],
         "pooled": {"arms": _arms(result.pooled)} if result.pooled else None,
         "study": result.study.get("name"),
@@ -59,7 +60,14 @@ def _comparison(result: Answer, place: int) -> dict[str, Any]:
 
 def _arms(comparison: Comparison) -> list[dict[str, Any]]:
     rows = _rows(comparison.table.reset_index())
-    return [{"variant": row["variant"], "label": comparison.labels[row["variant"]], **row} for row in rows]
+    arms = [{"variant": row["variant"], "label": comparison.labels[row["variant"]], **row} for row in rows]
+    if comparison.sequential:
+        arms = [arm | {"decided": _decided(comparison, arm["variant"])} for arm in arms]
+    return arms
+
+
+def _decided(comparison: Comparison, variant: str) -> str | None:
+    return None if variant == comparison.baseline else comparison.decision(variant)
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -11,7 +11,8 @@ import pytest
 import yaml
 from command import command  # noqa: F401 (a fixture)
 
-from benchmarks.readme import STUDIED, STUDIES
+from benchmarks.parts.transfer_table import transfer_table
+from benchmarks.readme import STUDIED, STUDIES, TRANSFERRED, TRANSFERS
 from rlexp.launch import hooks
 from rlexp.worked import DOCUMENTS
 
@@ -47,7 +48,7 @@ def test_what_the_page_quotes_was_printed(name):
     assert quoted and [line for line in quoted if line not in table] == []
 
 
-@pytest.mark.parametrize("page", [PAGE, *TOUR], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [PAGE, ROOT / "docs" / "transfer.md", *TOUR], ids=lambda page: page.stem)
 def test_a_page_names_tests_and_files_that_exist(page):
     text = page.read_text(encoding="utf-8")
     assert [name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in TESTS] == []
@@ -66,6 +67,19 @@ def test_what_a_page_trains_passes_all_checks(command, monkeypatch, line):  # no
     monkeypatch.setattr(hooks, "check_or_exit", check_and_end)
     result = command(*line.replace("'", "").split()[3:])
     assert result.code == 0, result.err
+
+
+def test_the_page_of_transfer_has_the_table_of_what_was_found():
+    stored = [file for name in TRANSFERS if (file := TRANSFERRED / f"{name}_both.json").is_file()]
+    table = transfer_table(stored)
+    page = (ROOT / "docs" / "transfer.md").read_text(encoding="utf-8")
+    assert stored and table == (TRANSFERRED / "table.md").read_text(encoding="utf-8") and table in page
+    results = json.loads((TRANSFERRED / "results.json").read_text(encoding="utf-8"))
+    for file in stored:
+        name = file.stem.removesuffix("_both")
+        assert f"transfer/{name}_both.svg" in page and f"transfer/{name}_both.txt" in page
+        for each in (name, f"{name}_llama"):
+            assert results[each]["command"] == f"python -m rlexp.train study={each}" and results[each]["scores"]
 
 
 def test_the_tour_has_a_page_for_each_document():

@@ -11,6 +11,7 @@ import yaml
 from analysis_fixtures import write_sweep
 
 from analysis import coverage, load
+from analysis.report.as_json import answer_json
 from analysis.report.tables import comparison_table
 from analysis.stats.answer import Question, answer
 from analysis.stats.inference.sequential import (
@@ -136,6 +137,9 @@ def test_a_sweep_that_added_seeds_says_what_holds_at_every_look(tmp_path):
         assert ends == [float(end) for end in confidence_sequence(differences)]
     assert [comparison.decision(arm) for arm in comparison.others] == ["higher", "equal"]
     assert comparison_table(comparison).headers[-3] == "decided"
+    printed = json.loads(answer_json(result, []))
+    assert printed["until_decided"] == 0.03
+    assert [arm["decided"] for arm in printed["comparisons"][0]["arms"]] == [None, "higher", "equal"]
     notes = " ".join(result.notes)
     assert "Seeds were added until every difference was decided" in notes and "holds at every look" in notes
 
