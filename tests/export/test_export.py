@@ -20,7 +20,7 @@ OF_NONE = "kl_stop"
 OF_A_RUN = "group_size seed inner_steps minibatches lr lr_final warmup_steps grad_clip entropy_coef temperature steps"
 OF_THIS_PROJECT = (
     "task model logger log_every checkpoint_every resume threads device matmul_precision compile eval score baseline "
-    "study backend"
+    "until_decided study backend"
 )
 # Knobs that have no counterpart, and of which the note says so without a number.
 ROUNDS = {(framework, "filter.refill", "rounds") for framework in ("verl", "openrlhf")}
