@@ -18,8 +18,7 @@ from rich.console import Console
 from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from analysis.report.tables import TextTable
 from analysis.report.terminal import Terminal, print_table
-from analysis.stats.inference.estimates import Interval
-from analysis.stats.inference.sequential import confidence_sequence, fewest_seeds, hedged_capital
+from analysis.stats.inference.sequential import confidence_sequence, fewest_seeds, hedged_capital, said_by
 from analysis.stats.inference.significance import ALPHA, sign_flip_p
 
 SPREAD = 0.03  # standard deviation of a paired difference of two accuracies, as in the studies of docs/studies.md
@@ -53,18 +52,6 @@ def looks() -> Iterator[int]:
     yield MOST
 
 
-def by_interval(interval: Callable[[np.ndarray], Interval]) -> Callable[[np.ndarray], str]:
-    """Decide by a confidence sequence, as `analysis.stats.inference.sequential.decision` does."""
-
-    def decide(differences: np.ndarray) -> str:
-        low, high = interval(differences)
-        if low > -MARGIN and high < MARGIN:
-            return "equal"
-        return "higher" if low > 0 else "lower" if high < 0 else "open"
-
-    return decide
-
-
 def by_sign_flips(differences: np.ndarray) -> str:
     """Decide by sign flips, once more at each look: what nobody should do."""
     if sign_flip_p(differences) >= ALPHA:
@@ -73,8 +60,8 @@ def by_sign_flips(differences: np.ndarray) -> str:
 
 
 WAYS = {
-    "signs": by_interval(confidence_sequence),
-    "bounded": by_interval(hedged_capital),
+    "signs": lambda differences: said_by(confidence_sequence(differences), MARGIN),
+    "bounded": lambda differences: said_by(hedged_capital(differences), MARGIN),
     "peeking": by_sign_flips,
 }
 

@@ -91,7 +91,12 @@ def _rejected(differences: Array, centres: Array, alpha: float) -> Array:
 
 def decision(differences: Array, margin: float, alpha: float = ALPHA) -> str:
     """What the differences `[n]` have shown: `equal` (smaller than the margin), `higher`, `lower`, or `open`."""
-    low, high = confidence_sequence(differences, alpha)
+    return said_by(confidence_sequence(differences, alpha), margin)
+
+
+def said_by(interval: Interval, margin: float) -> str:
+    """What an interval of the difference says by this margin."""
+    low, high = interval
     if low > -margin and high < margin:
         return "equal"
     return "higher" if low > 0 else "lower" if high < 0 else "open"
