@@ -15,7 +15,7 @@ import pytest
 from command import command  # noqa: F401 (a fixture)
 from small_runs import compose
 
-from analysis import compare
+from analysis import compare, plan, transfer
 from rlexp.__main__ import COMMANDS
 from rlexp.export.__main__ import main as export
 from rlexp.launch import hooks
@@ -30,7 +30,7 @@ WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 BLOCKS = re.findall(r"```\n(.*?)```", README, re.DOTALL)
 LINES = [line for block in BLOCKS for line in block.splitlines()]
 TYPED = sorted({" ".join(shlex.split(line, comments=True)[1:]) for line in LINES if line.startswith("rlexp")})
-OTHERS = ("compare", "explain", "export", "report", "watch", "worked", "--help")
+OTHERS = ("compare", "explain", "export", "plan", "report", "transfer", "watch", "worked", "--help")
 
 
 def test_its_numbers_are_of_the_present_defaults():
@@ -128,6 +128,9 @@ def test_the_other_commands_take_what_they_are_given(line, capsys):
     assert name in COMMANDS
     if name == "compare":
         assert compare.parse(words)["folders"]
+    if name in ("plan", "transfer"):  # all but their folders
+        assert {"plan": plan, "transfer": transfer}[name].main(words) == 2
+        assert "is not a folder" in capsys.readouterr().err
     if name == "export":
         export(words)
         assert capsys.readouterr().out
