@@ -35,5 +35,6 @@ def arms(found: Mapping[str, Any], strata: Sequence[str]) -> Iterator[str]:
 
 
 def number(value: float) -> str:
-    """`+0.027`, with a true minus sign."""
-    return f"{value:+.3f}".replace("-", "−")
+    """`+0.027`, with a true minus sign, and none for 0."""
+    text = f"{value:+.3f}"
+    return (text[1:] if float(text) == 0 else text).replace("-", "−")
