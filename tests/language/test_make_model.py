@@ -1,6 +1,7 @@
 """rlexp.make_model writes a folder that model=pretrained reads, and ends in a line where it cannot."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,11 @@ def test_what_it_makes_is_read_by_the_line_that_it_prints(tmp_path, capsys):
         (["{}", "model=gru"], "backend=trl: trains language models; take model=llama or model=pretrained"),
         (["{}", "model=pretrained"], "model.path=null: needs a folder"),
         (["{}", "backend=replicas"], "model=llama: needs backend=trl"),
-        (["{}", "model=pretrained", "model.path=a/b", "model.lora=4"], "model.lora=4: adapters are made with each run"),
+        pytest.param(
+            ["{}", "model=pretrained", "model.path=a/b", "model.lora=4"],
+            "model.lora=4: adapters are made with each run",
+            marks=pytest.mark.skipif(find_spec("peft") is None, reason="needs the extra lora"),
+        ),
     ],
 )
 def test_bad_input_is_a_line(arguments, line, tmp_path, capsys):
