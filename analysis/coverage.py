@@ -8,7 +8,7 @@ sign flips say p < 0.05, which holds for one look only.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from analysis.report.tables import TextTable
 from analysis.report.terminal import Terminal, print_table
-from analysis.stats.inference.sequential import confidence_sequence, fewest_seeds, hedged_capital, said_by
+from analysis.stats.inference.sequential import confidence_sequence, hedged_capital, looks, said_by
 from analysis.stats.inference.significance import ALPHA, sign_flip_p
 
 SPREAD = 0.03  # standard deviation of a paired difference of two accuracies, as in the studies of docs/studies.md
@@ -41,15 +41,6 @@ class Outcome(NamedTuple):
     shares: dict[str, float]
     wrong: float
     seeds: float
-
-
-def looks() -> Iterator[int]:
-    """Seeds after each turn: as many as can decide anything, then a quarter more each time."""
-    n = fewest_seeds()
-    while n < MOST:
-        yield n
-        n += -(-n // 4)
-    yield MOST
 
 
 def by_sign_flips(differences: np.ndarray) -> str:
@@ -77,7 +68,7 @@ def simulate(way: str, shape: str, mean: float, sweeps: int) -> Outcome:
     for sweep in range(sweeps):
         noise = SHAPES[shape](np.random.default_rng([sweep, sorted(SHAPES).index(shape)]), MOST)
         differences = np.clip(mean + SPREAD * noise, -1, 1)
-        for n in looks():
+        for n in looks(MOST):
             decided = WAYS[way](differences[:n])
             if decided != "open":
                 break
@@ -100,7 +91,7 @@ def print_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
 
 
 def _listed() -> str:
-    return ", ".join(map(str, looks()))
+    return ", ".join(map(str, looks(MOST)))
 
 
 @ends_in_a_line

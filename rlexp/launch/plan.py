@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import ceil
 from pathlib import Path
 
 from hydra.core.config_loader import ConfigLoader
@@ -81,46 +80,52 @@ def turns(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
         yield list(jobs)
         return
     seeds, done = sorted({job.config.seed for job in jobs}), 0
-    while done < len(seeds):
-        take = {*seeds[done : done + (ceil(done / 4) or first_turn(jobs))]}
+    for end in turn_ends(jobs, len(seeds)):
+        take, done = {*seeds[done:end]}, end
         yield [job for job in jobs if job.config.seed in take]
-        done += len(take)
         left, of = undecided(sweep)
         LOG.info("%d of %d seeds: %d of %d differences are decided", done, len(seeds), of - left, of)
         if of and not left:
             return
 
 
-def first_turn(jobs: Sequence[Job]) -> int:
-    """Return with how many seeds anything can be decided, of all the differences that these jobs will show."""
-    from analysis.stats.inference.sequential import fewest_seeds
+@own_analysis()
+def turn_ends(jobs: Sequence[Job], most: int) -> list[int]:
+    """Return how many seeds there are after each turn, for all the differences that these jobs will show."""
+    from analysis.stats.inference.sequential import looks
     from analysis.stats.inference.significance import ALPHA
 
-    arms = len({job.variant for job in jobs})
-    return fewest_seeds(ALPHA / max(arms - 1, 1))
+    return [*looks(most, ALPHA / max(len({job.variant for job in jobs}) - 1, 1))]
 
 
 @own_analysis()
 def undecided(sweep: Path) -> tuple[int, int]:
-    """Return how many differences of a sweep are open, and of how many."""
+    """Return how many differences of a sweep are open, and of how many; of none, where nothing can be compared yet."""
     import analysis
+    from analysis.data.errors import AnalysisError
     from analysis.stats.answer import Question, answer
 
-    found = [
-        comparison.decision(variant)
-        for comparison in answer(analysis.load(sweep), Question()).comparisons
-        for variant in comparison.others
-    ]
+    try:
+        comparisons = answer(analysis.load(sweep), Question()).comparisons
+    except AnalysisError as error:
+        LOG.warning("nothing is decided: %s", error)
+        return 0, 0
+    found = [comparison.decision(variant) for comparison in comparisons for variant in comparison.others]
     return found.count("open"), len(found)
 
 
 @own_analysis()
 def best_names(sweep: Path, seeds: Sequence[int]) -> set[str]:
-    """Return the names of the runs on these seeds that are at the best point of their arm."""
+    """Return the names of the runs on these seeds that are at the best point of their arm; none if none can be chosen."""
     import analysis
+    from analysis.data.errors import AnalysisError
     from analysis.stats.answer import runs_at_best
 
-    return {*runs_at_best(analysis.load(sweep), seeds)}
+    try:
+        return {*runs_at_best(analysis.load(sweep), seeds)}
+    except AnalysisError as error:
+        LOG.warning("nothing can be chosen: %s", error)
+        return set()
 
 
 def label_of(number: int, overrides: Sequence[str]) -> str:

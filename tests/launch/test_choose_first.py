@@ -132,3 +132,8 @@ def test_a_sweep_ends_when_its_differences_are_decided(command, tmp_path, no_com
 def test_a_margin_that_cannot_be_is_refused(command, arguments, line):  # noqa: F811
     result = command("-m", "norm=local,center", *arguments)
     assert result.code == 2 and line in result.err
+
+
+def test_what_cannot_be_compared_ends_no_sweep(tmp_path):
+    """As where every run has failed: its jobs say why."""
+    assert plan.undecided(tmp_path) == (0, 0) and plan.best_names(tmp_path, [0]) == set()

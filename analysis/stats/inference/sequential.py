@@ -17,6 +17,7 @@ A difference of two shares lies in [−1, 1], and with so wide a range one seed 
 counts how many either takes.
 """
 
+from collections.abc import Iterator
 from math import ceil, log2
 
 import numpy as np
@@ -105,6 +106,15 @@ def said_by(interval: Interval, margin: float) -> str:
 def fewest_seeds(alpha: float = ALPHA) -> int:
     """Fewest seeds after which anything can be rejected: no factor of e is above 2."""
     return ceil(log2(2 / alpha))
+
+
+def looks(most: int, alpha: float = ALPHA) -> Iterator[int]:
+    """Seeds after each turn, at most so many: as many as can decide anything, then a quarter more each time."""
+    n = fewest_seeds(alpha)
+    while n < most:
+        yield n
+        n += ceil(n / 4)
+    yield most
 
 
 def hedged_capital(differences: Array, bound: float = 1.0, alpha: float = ALPHA) -> Interval:
