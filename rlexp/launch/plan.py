@@ -116,7 +116,7 @@ def undecided(sweep: Path) -> tuple[int, int]:
 
 @own_analysis()
 def best_names(sweep: Path, seeds: Sequence[int]) -> set[str]:
-    """Return the names of the runs on these seeds that are at the best point of their arm; none if none can be chosen."""
+    """Return the names of the runs on these seeds that are at the best point of their arm; none if none can be."""
     import analysis
     from analysis.data.errors import AnalysisError
     from analysis.stats.answer import runs_at_best
