@@ -7,6 +7,7 @@ judged is refused before anything is trained.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from hashlib import sha256
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, model_serializer, model_validator
@@ -36,24 +37,42 @@ class WrittenModel(StrictModel):
         return {key: value for key, value in serialize(self).items() if key in self.model_fields_set}
 
 
-class Difference(WrittenModel):
+class Expectation(WrittenModel):
+    """What every expectation may say of the part that it has in the study."""
+
+    control: bool | None = None  # whether it claims nothing, and must hold for the claims to be judged
+
+
+class Pair(WrittenModel):
+    """Two variants whose difference is taken from another one."""
+
+    variant: str
+    versus: str
+
+
+class Difference(Expectation):
     """Over the shared seeds, ``variant`` scores higher or lower than ``versus``, or equal to it."""
 
     variant: str
     versus: str | None = None  # None for the study's baseline
     direction: Literal["higher", "lower", "equal"]
     minimum_effect: FiniteNonNegative | None = None  # None for the study's
+    less: Pair | None = None  # an interaction: by how much more variant and versus differ than these two do
+    metric: str | None = None  # None for the study's
+    at: str | None = None  # None for the study's
+    matched: str | None = None  # None for the study's
 
 
-class Level(WrittenModel):
+class Level(Expectation):
     """Every seed of ``variant`` scores above or below ``value``."""
 
     variant: str
     direction: Literal["above", "below"]
     value: FiniteFloat
+    metric: str | None = None  # None for the study's
 
 
-class Identity(WrittenModel):
+class Identity(Expectation):
     """Every seed of ``variant`` leaves the rows that it leaves with ``versus``, bit by bit but for the clock."""
 
     variant: str
@@ -68,6 +87,8 @@ class Study(WrittenModel):
     question: str | None = None
     source: str | None = None
     metric: str | None = None  # None for the runs' score
+    at: str | None = None  # an equal budget, as rollouts or tokens=5000; None for equal steps
+    matched: str | None = None  # where a metric is first so high, as accuracy=0.5; None for the end
     baseline: str | None = None
     minimum_effect: FiniteNonNegative | None = None  # None for 0
     best_of: list[str] | None = None  # axes such as lr, of which each arm gets its best point
@@ -83,6 +104,11 @@ class Study(WrittenModel):
         if self.choose_first and not self.best_of:
             raise PydanticCustomError("nothing_to_choose", "choose_first needs best_of, as best_of: [lr]")
         return self
+
+    @property
+    def hash(self) -> str:
+        """A name for what was written down: 16 hexadecimal digits that are others if any word of it is another."""
+        return sha256(self.model_dump_json().encode()).hexdigest()[:16]
 
     def choosing(self, seeds: Collection[int]) -> set[int]:
         """Return the seeds of a sweep on which points are chosen; none if there is no grid."""

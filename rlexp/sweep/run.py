@@ -38,7 +38,8 @@ class Run:
     @classmethod
     def open(cls, job: Job, step: int, extents: Mapping[str, Extent] | None = None) -> Run:
         """Start the files and the logger of a run, or go on with them after ``step`` steps, where they ended then."""
-        facts = {"name": job.name, "variant": job.variant, "seed": job.config.seed}
+        study = {"study_hash": job.config.study.hash} if job.config.study else {}
+        facts = {"name": job.name, "variant": job.variant, "seed": job.config.seed, **study}
         recorder = Recorder(job.folder, job.config.model_dump(mode="json"), facts, step, extents)
         run = cls(job, recorder, bind_choice(LOGGERS, job.config.logger)(job))
         for row in recorder.earlier_rows:

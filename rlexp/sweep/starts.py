@@ -28,6 +28,7 @@ from rlexp.tasks import TASKS
 LOG = logging.getLogger(__name__)
 DEPENDS_ON = ("start", "task", "model", "matmul_precision", "seed")
 PACKAGE = Path(__file__).parents[1]
+ROOMS = ("axes", "core", "loop", "models", "tasks")  # in which the numbers of a start are made
 Weights = dict[str, Tensor]
 
 
@@ -137,12 +138,12 @@ def start_key(config: Config) -> str:
 
 @cache
 def code_hash(folder: Path) -> str:
-    """Return a hash of the Python files below a folder and of the version of torch.
+    """Return a hash of the Python files in a package's rooms that make numbers, and of the version of torch.
 
-    Of all files, as whatever a start imports may change it; one that is trained again without need is the same.
+    Of all files there, as whatever a start imports may change it; one that is trained again without need is the same.
     """
     digest = sha256(torch.__version__.encode())
-    for file in sorted(folder.rglob("*.py")):
+    for file in sorted(file for room in ROOMS for file in (folder / room).rglob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()
 

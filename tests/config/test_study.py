@@ -58,8 +58,8 @@ def test_a_study_is_saved_as_it_was_written():
         ),
         (
             lambda study: study.update(zzz={"a": 1}),
-            "study.zzz: no such key; there are baseline, best_of, choose_first, choose_seeds, expect, metric, "
-            "minimum_effect, name, question, source, within, worked",
+            "study.zzz: no such key; there are at, baseline, best_of, choose_first, choose_seeds, expect, matched, "
+            "metric, minimum_effect, name, question, source, within, worked",
         ),
     ],
 )
