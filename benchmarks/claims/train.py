@@ -13,9 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from analysis.data.read import read_object
+from analysis.data.read import read_object, read_yaml
 from analysis.data.same_rows import unclocked_rows
 from benchmarks.parts.common import ROOT, machine
+from rlexp.config.study import Study
 
 OF_AN_ARM = ("variant", "n", "mean", "iqm", "iqm_low", "iqm_high", "collapsed", "failed")
 OF_A_VERDICT = ("variant", "versus", "direction", "stratum", "metric", "at", "matched", "control", "claim", "n")
@@ -75,6 +76,7 @@ def record(study: str, folder: Path, seconds: int | None = None) -> dict[str, An
         },
         "seconds": seconds,
         "commit": commit_of(folder),
+        "study_hash": hash_of(folder),
         "rows": rows_hash(folder),
         "machine": machine(),
     }
@@ -97,6 +99,13 @@ def rows_hash(folder: Path) -> str:
         digest.update(file.parent.name.encode())
         digest.update(json.dumps(unclocked_rows(file.parent), sort_keys=True).encode())
     return digest.hexdigest()[:16]
+
+
+def hash_of(folder: Path) -> str | None:
+    """Return the hash of the study as its first run has it."""
+    for file in sorted(folder.glob("*/config.yaml")):
+        return Study.model_validate(read_yaml(file)["study"]).hash
+    return None
 
 
 def commit_of(folder: Path) -> str | None:
