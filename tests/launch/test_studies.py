@@ -8,6 +8,7 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from small_runs import compose
 
+from analysis.data.variants import split_commas
 from rlexp.config.compose import CONF
 from rlexp.config.remarks import remarks
 from rlexp.launch.comparisons import comparison_problems
@@ -42,7 +43,8 @@ def test_what_a_study_claims_can_be_judged(name):
     variants = [",".join(map("=".join, zip(axes, row, strict=True))) for row in product(*axes.values())]
     configs = {}
     for variant in variants:
-        known = [part for part in variant.split(",") if name not in TRANSFER or not part.startswith(STARTS_AND_RATES)]
+        parts = split_commas(variant)
+        known = [part for part in parts if name not in TRANSFER or not part.startswith(STARTS_AND_RATES)]
         configs[variant] = compose(f"study={name}", *known)
     jobs = [
         Job(configs[variant].model_copy(update={"seed": seed}), CONF, f"{variant},{seed}", variant)
