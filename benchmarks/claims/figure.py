@@ -21,7 +21,7 @@ COLOUR_OF = {
     "not reproduced": COLOURS[1],
     "underpowered": "#9A9A9A",
 }
-ROW, WIDTH, NAME_WIDTH, TICKS = 0.2, 6.4, 52, (-30, -10, -3, -1, 0, 1, 3, 10, 30)
+ROW, WIDTH, NAME_WIDTH, TICKS = 0.2, 8.4, 84, (-30, -10, -3, -1, 0, 1, 3, 10, 30)
 
 
 def towards(verdict: Mapping[str, Any]) -> tuple[float, float, float] | None:
@@ -56,7 +56,7 @@ def rows_figure(rows: Sequence[tuple[str, Sequence[Finding]]], title: str, inter
         axes.set_xscale("symlog", linthresh=1, linscale=1)
         axes.set_xticks(TICKS, [f"{tick:+d}".replace("-", "−") if tick else "0" for tick in TICKS], minor=False)
         axes.set_xticks([], minor=True)
-        axes.set_xlabel("difference ÷ smallest that counts: against the claim ← → as the claim says")
+        axes.set_xlabel("← against the claim · as the claim says →")
         axes.tick_params(axis="y", length=0)
         light_grid(axes)
         dot = {"marker": "o", "linestyle": "", "markersize": 4.5}
@@ -70,8 +70,8 @@ def caption_text(intervals: bool) -> str:
     """What the marks mean."""
     lines = " Lines: 95 % paired t intervals." if intervals else ""
     return (
-        "Each mark is the mean difference of an expectation over paired seeds. Grey band: differences below the "
-        f"smallest that counts. Where equality is claimed the sign is that of the difference.{lines} "
+        "Each mark is the mean difference of an expectation over paired seeds, in units of the smallest that counts, "
+        f"which is the grey band. Where equality is claimed the sign is that of the difference.{lines} "
         "Beyond 35 at the edge."
     )
 

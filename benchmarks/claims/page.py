@@ -105,6 +105,12 @@ def code(found: Finding) -> str:
     return f"`{found.expectation}`"
 
 
+def labelled(found: Finding) -> str:
+    """Return an expectation and its place as a row's name in a figure."""
+    words = found.expectation.rpartition(", ")[0] or found.expectation
+    return f"{words} · {found.place}" if found.place else words
+
+
 def checked(records: Sequence[Mapping[str, Any]]) -> str:
     """Return what became of controls and identity checks, and of studies without a verdict."""
     done = checks(records)
@@ -135,7 +141,7 @@ def write(claims: Sequence[Claim], records: Records, home: Path) -> None:
     (home / "short.md").write_text(short_table(claims, records) + "\n", encoding="utf-8")
     found = {claim: found_of(claim, records) for claim in claims}
     rows = {"claims": [(f"{claim.label}  {claim.title}", each) for claim, each in found.items() if each]}
-    rows |= {claim.number: [(f"{one.expectation} {one.place}", [one]) for one in each] for claim, each in found.items()}
+    rows |= {claim.number: [(labelled(one), [one]) for one in each] for claim, each in found.items()}
     with theme():
         for name, lines in rows.items():
             if lines:
