@@ -23,6 +23,8 @@ class Design(NamedTuple):
     """What a study can call its variants: arms, with their stratum where there are several."""
     differences: int
     """How many are tested together."""
+    strata: list[str]
+    """Within which arms are compared; one empty text where there are none."""
 
 
 def comparison_problems(jobs: Sequence[Job], overrides: Sequence[str]) -> Iterator[str]:
@@ -100,7 +102,7 @@ def design_of(jobs: Sequence[Job], grid: Sequence[str] | None = None, within: Se
     arms, strata = arms_and_strata(variants, grid or (), within)
     arms = arms if any(strata) or {*(grid or ())} & {*varying} else variants
     claimable = [variant_in_stratum(arm, stratum) for stratum, arm in product(strata, arms)]
-    return Design(arms, claimable, len(strata) * (len(arms) - 1))
+    return Design(arms, claimable, len(strata) * (len(arms) - 1), strata)
 
 
 def names_arm(name: str, arms: Sequence[str]) -> bool:
@@ -133,14 +135,23 @@ def metric_problem(configs: Iterable[Config]) -> str | None:
 
 def name_problems(study: Study, design: Design) -> Iterator[str]:
     """Say which claims name no variant, by the rule of the analysis: some of its overrides will do."""
-    from analysis.data.variants import is_variant
-
-    labels = {name: name for name in design.claimable}
     for key, name in study.variant_names():
         if name is None:
             yield f"{key}: is missing, and there is no study.baseline to compare with"
-        elif not is_variant(name, labels):
+        elif not names_claimable(name, design):
             yield no_variant(key, name, design.claimable)
+
+
+def names_claimable(name: str, design: Design) -> bool:
+    """Whether a name means one variant, or one in every stratum that it leaves open."""
+    from analysis.data.variants import is_variant, parse_override, split_overrides
+
+    labels = {each: each for each in design.claimable}
+    own = dict(map(parse_override, split_overrides(name)))
+    strata = [dict(map(parse_override, split_overrides(stratum))) for stratum in design.strata]
+    places = [own | stratum for stratum in strata if all(own.get(key, stratum[key]) == stratum[key] for key in stratum)]
+    full = [",".join(f"{key}={value}" for key, value in place.items()) for place in places]
+    return is_variant(name, labels) or bool(full) and all(is_variant(each, labels) for each in full)
 
 
 def expectation_problems(study: Study) -> Iterator[str]:
