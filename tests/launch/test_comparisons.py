@@ -105,7 +105,7 @@ def test_claims_name_variants_as_the_analysis_calls_them():
     assert problems({"expect": [HIGHER | {"variant": "norm=b,task=sort", "versus": "task=sort,norm=a"}]}, **both) == []
     assert problems({"expect": [HIGHER]}, **both) == []  # in every stratum
     (line,) = problems({"expect": [HIGHER | {"versus": "norm=a,task=other"}]}, **both)
-    assert line.startswith("study.expect[0].versus=norm=a,task=other: is no variant of this sweep; there are norm=a,task=")
+    assert line.startswith("study.expect[0].versus=norm=a,task=other: is no variant of this sweep; there are norm=a")
     (line,) = problems({"expect": [HIGHER | {"variant": "task=sort"}]}, **both)  # several arms in one stratum
     assert line.startswith("study.expect[0].variant=task=sort: is no variant of this sweep; there are ")
     (line,) = problems({"expect": [], "baseline": "norm=typo"})
