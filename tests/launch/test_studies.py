@@ -1,5 +1,9 @@
-"""Every study, as it is written, can be trained and judged. Configs are composed once a variant, not once a seed."""
+"""Every study, as it is written, can be trained and judged.
 
+Configs are composed once a choice, not once a seed, and of an axis of numbers with the last one.
+"""
+
+from functools import cache
 from importlib.util import find_spec
 from itertools import product
 
@@ -8,7 +12,7 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from small_runs import compose
 
-from analysis.data.variants import split_commas
+from analysis.data.variants import number, parse_override, split_commas
 from rlexp.config.compose import CONF
 from rlexp.config.remarks import remarks
 from rlexp.launch.comparisons import comparison_problems
@@ -20,7 +24,7 @@ if find_spec("trl") is None:
 TRANSFER = [name for name in STUDIES if name.startswith("transfer_")]
 # remarks on what a study asks about, or on one grid of rates for two optimizers
 MEANT = ("kl=k1 ", "optimizer=sgd lr=")
-STARTS_AND_RATES = ("start.accuracy", "lr")  # numbers that no check of a single config looks at
+STARTS_AND_RATES = ("start.accuracy", "lr")
 
 
 def swept(name):
@@ -43,11 +47,12 @@ def test_what_a_study_claims_can_be_judged(name):
     axes = swept(name)
     seeds = [int(seed) for seed in axes.pop("seed")]
     variants = [",".join(map("=".join, zip(axes, row, strict=True))) for row in product(*axes.values())]
-    configs = {}
-    for variant in variants:
-        parts = split_commas(variant)
-        known = [part for part in parts if name not in TRANSFER or not part.startswith(STARTS_AND_RATES)]
-        configs[variant] = compose(f"study={name}", *known)
+    last = {axis: f"{axis}={values[-1]}" for axis, values in axes.items() if None not in map(number, values)}
+    composed = cache(lambda *choices: compose(f"study={name}", *choices, *last.values()))
+    configs = {
+        variant: composed(*(part for part in split_commas(variant) if parse_override(part)[0] not in last))
+        for variant in variants
+    }
     jobs = [
         Job(configs[variant].model_copy(update={"seed": seed}), CONF, f"{variant},{seed}", variant)
         for variant in variants
