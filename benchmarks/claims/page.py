@@ -84,6 +84,8 @@ def parts(claim: Claim, records: Records) -> Iterator[str]:
     if claim.practice:
         yield f"**For practice.** {claim.practice.strip()}"
     yield f"**What this cannot show.** {claim.limits.strip()}"
+    if claim.history:
+        yield f"**Changed after the first run.** {claim.history.strip()}"
     missing = [name for name in claim.studies if name not in records]
     commands = [f"`rlexp study={name}`" for name in run]
     if commands:

@@ -34,6 +34,8 @@ class Claim(BaseModel):
     """What this toy cannot show."""
     practice: str = ""
     """What the results mean for somebody who trains a language model."""
+    history: str = ""
+    """What was changed of its studies after their first run, and why."""
     needs: str | None = None
     """What a claim without studies needs that is not here."""
 
