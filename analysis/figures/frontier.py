@@ -23,7 +23,8 @@ from analysis.figures.labels import (
 )
 from analysis.figures.layout import Point, one_panel, small_panels
 from analysis.figures.style import MAX_LINES, OTHERS, Colours, theme
-from analysis.stats.comparison import MIN_SEEDS, Comparison
+from analysis.stats.columns import MIN_SEEDS
+from analysis.stats.comparison import Comparison
 from analysis.stats.curves import learning_curves
 from analysis.stats.inference.estimates import iqm, iqm_interval
 

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from analysis.figures.inputs import NoData
-from analysis.stats.comparison import MIN_SEEDS, Comparison
+from analysis.stats.columns import MIN_SEEDS
+from analysis.stats.comparison import Comparison
 
 Array = np.ndarray
 LABEL_WIDTH = 18  # characters of a name beside a line

@@ -15,7 +15,7 @@ from analysis.report.grids import WIDE_CELLS, interaction_table, long_table, wid
 from analysis.report.tables import TextTable, comparison_table, csv_text, latex, markdown, markdown_text, verdict_table
 from analysis.stats.answer import Answer
 from analysis.stats.comparison import Comparison
-from analysis.stats.verdict import Verdict
+from analysis.stats.verdicts.judge import Verdict
 
 
 def write_files(out: Path, result: Answer, wide: str | None = None) -> list[Path]:

@@ -10,7 +10,8 @@ from analysis.data.direction import direction_sign
 from analysis.data.load import SweepData
 from analysis.data.variants import split_overrides, varying_keys
 from analysis.stats.answer import Answer
-from analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
+from analysis.stats.columns import MIN_SEEDS
+from analysis.stats.comparison import Comparison, can_be_significant
 from analysis.stats.formatting import decimal_places, format_interval, format_number, format_p
 from analysis.stats.inference.significance import ALPHA, seeds_for_p
 

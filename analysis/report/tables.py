@@ -18,7 +18,7 @@ from analysis.stats.formatting import (
     format_size,
     format_win_rate,
 )
-from analysis.stats.verdict import Verdict
+from analysis.stats.verdicts.judge import Verdict
 
 LATEX = str.maketrans(
     {character: rf"\{character}" for character in "&%$#_{}"}

@@ -15,7 +15,7 @@ from analysis.report.summary import Summary, summarise
 from analysis.report.tables import TextTable, comparison_table, select_columns
 from analysis.stats.answer import Answer
 from analysis.stats.formatting import DASH
-from analysis.stats.verdict import Verdict
+from analysis.stats.verdicts.judge import Verdict
 
 DROP_ORDER = ["p", "effect", "win rate [95 %]", "detectable", "n", "failed", "collapsed", "IQM [95 %]"]
 SPACE = 2

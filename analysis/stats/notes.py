@@ -8,7 +8,8 @@ import pandas as pd
 from analysis.data.code import code_note, machine_note
 from analysis.data.load import SweepData
 from analysis.data.runs import UNFINISHED
-from analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
+from analysis.stats.columns import MIN_SEEDS
+from analysis.stats.comparison import Comparison, can_be_significant
 from analysis.stats.inference.significance import ALPHA, min_p, reachable_p, seeds_for_p, seeds_with_choice
 
 NO_WINS = "There is no win rate, because whether more of it is better is not known."

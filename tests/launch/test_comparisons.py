@@ -8,7 +8,8 @@ import pytest
 from small_runs import compose
 
 from rlexp.config.study import Study
-from rlexp.launch.comparisons import comparison_notes, comparison_problems, metric_problem
+from rlexp.launch.comparisons import comparison_notes, comparison_problems
+from rlexp.launch.studies.claims import metric_problem
 from rlexp.sweep.job import Job
 
 EQUAL = {"variant": "norm=b", "direction": "equal", "minimum_effect": 0.1}
@@ -103,8 +104,9 @@ def test_equal_needs_to_say_how_equal():
 def test_claims_name_variants_as_the_analysis_calls_them():
     both = {"norm": NORMS, "task": TASKS}
     assert problems({"expect": [HIGHER | {"variant": "norm=b,task=sort", "versus": "task=sort,norm=a"}]}, **both) == []
-    (line,) = problems({"expect": [HIGHER | {"versus": "norm=a,task=copy"}]}, **both)
-    assert line.startswith("study.expect[0].variant=norm=b: is no variant of this sweep; there are norm=a,task=sort; ")
+    (line,) = problems({"expect": [HIGHER | {"versus": "norm=a,task=cpoy"}]}, **both)
+    line_start = "study.expect[0].versus=norm=a,task=cpoy: is no variant of this sweep; there are norm=a,task=sort; "
+    assert line.startswith(line_start)
     (line,) = problems({"expect": [], "baseline": "norm=typo"})
     assert line == "study.baseline=norm=typo: is no variant of this sweep; there are norm=a; norm=b; norm=c"
     (line,) = problems({"expect": [HIGHER], "baseline": None})

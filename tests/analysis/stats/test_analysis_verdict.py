@@ -13,7 +13,7 @@ from analysis import load
 from analysis.compare import report
 from analysis.stats.answer import Question, answer
 from analysis.stats.inference.significance import holm, sign_flip_p
-from analysis.stats.verdict import judge_difference, judge_level
+from analysis.stats.verdicts.rule import judge_difference, judge_level
 
 NAMES = ["norm=a", "norm=b", "norm=c", "norm=d"]
 EVEN = np.linspace(-1, 1, 10)  # of ten seeds around a mean
@@ -24,14 +24,17 @@ EVEN = np.linspace(-1, 1, 10)  # of ten seeds around a mean
     [
         ("higher", 0.2, 0.1, 0.1, "reproduced"),
         ("higher", 0.2, 0.1, 0.22, "underpowered"),
-        ("higher", 0.2, 0.1, 0.4, "not reproduced"),
+        ("higher", 0.2, 0.1, 0.4, "practically equal"),
         ("higher", 0.2, 1.0, 0.1, "underpowered"),
-        ("higher", 0.0, 0.05, 0.1, "not reproduced"),
+        ("higher", 0.0, 0.05, 0.1, "practically equal"),
+        ("higher", -0.06, 0.27, 0.1, "not reproduced"),
         ("higher", -0.2, 0.1, 0.1, "reversed"),
-        ("higher", -0.05, 0.03, 0.1, "not reproduced"),
+        ("higher", -0.05, 0.03, 0.1, "practically equal"),
+        ("higher", -0.05, 0.03, 0.0, "reversed"),
         ("lower", -0.2, 0.1, 0.1, "reproduced"),
         ("lower", 0.2, 0.1, 0.1, "reversed"),
-        ("lower", 0.0, 0.05, 0.1, "not reproduced"),
+        ("lower", 0.0, 0.05, 0.1, "practically equal"),
+        ("lower", 0.06, 0.27, 0.1, "not reproduced"),
         ("lower", -0.2, 1.0, 0.1, "underpowered"),
         ("equal", 0.0, 0.05, 0.1, "reproduced"),
         ("equal", 0.04, 0.03, 0.1, "reproduced"),
