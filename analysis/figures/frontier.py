@@ -76,9 +76,10 @@ def frontier_points(data: SweepData, comparison: Comparison, metric: str) -> Fro
     late = late_means(data, metric)
     runs = runs.assign(kl=late.reindex(runs.index))
     points = {}
+    scores = comparison.scores.where(np.isfinite(comparison.scores))
     for variant in comparison.table.index:
         variant_runs = runs[runs["variant"] == variant].set_index("seed")
-        complete = variant_runs[["kl"]].assign(score=variant_runs.index.map(comparison.scores[variant])).dropna()
+        complete = variant_runs[["kl"]].assign(score=variant_runs.index.map(scores[variant])).dropna()
         if len(complete):
             kl, score = complete["kl"].to_numpy(dtype=float), complete["score"].to_numpy(dtype=float)
             points[variant] = FrontierPoint(kl, score, _interval(kl), _interval(score))

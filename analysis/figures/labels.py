@@ -119,6 +119,12 @@ def require_spread(values: Array, what: str, allow_one: bool = False) -> None:
         raise NoData(f"{what} is {finite[0]:.4g}")
 
 
+def require_finite(comparison: Comparison) -> None:
+    """NoData if some run never reached what its number is the cost of."""
+    if np.isinf(comparison.scores.to_numpy(dtype=float)).any():
+        raise NoData(f"{comparison.metric} is infinite for some runs")
+
+
 def varies(values: Array) -> bool:
     """Whether the values that are numbers differ by more than rounding."""
     finite = values[np.isfinite(values)]

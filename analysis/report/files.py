@@ -121,7 +121,8 @@ def _figures(out: Path, data: SweepData, comparison: Comparison, variants: Seque
 
     files = []
     colours = variant_colours(variants, comparison.baseline)
-    if (comparison.table["n_pairs"] > 0).any() and varies(comparison.scores.to_numpy(dtype=float)):
+    scores = comparison.scores.to_numpy(dtype=float)
+    if (comparison.table["n_pairs"] > 0).any() and varies(scores) and not np.isinf(scores).any():
         files += save_figure(effects_figure(comparison, colours), out / f"effects{ending}")
     lines = learning_curves(data, comparison)
     if lines and varies(np.concatenate([line.iqm for line in lines.values()])):

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from analysis_fixtures import random_scores, write_run, write_sweep
 from rich.console import Console
+from study_sweeps import judged, study_sweep
 
 from analysis import load
 from analysis.compare import report
@@ -79,21 +79,6 @@ def test_differences_that_count_for_more_need_a_smaller_p():
 )
 def test_the_rule_for_levels(direction, scores, verdict):
     assert judge_level(direction, np.array(scores, dtype=float), 5.0) == verdict
-
-
-def study_sweep(folder, scores, expect, overrides=("study=x",), **study):
-    """A sweep that is a study, and the record of the command that started it."""
-    write_sweep(folder, scores, steps=10)
-    study = {"name": "x", "minimum_effect": 0.05, "baseline": "norm=a", "expect": list(expect)} | study
-    for config in folder.glob("*/config.yaml"):
-        config.write_text(yaml.safe_dump({"study": study}))
-    record = {"hydra": {"overrides": {"task": list(overrides), "hydra": ["hydra.mode=MULTIRUN"]}}}
-    (folder / "multirun.yaml").write_text(yaml.safe_dump(record))
-    return folder
-
-
-def judged(folder, **choices):
-    return answer(load(folder), Question(**choices))
 
 
 def test_an_expectation_is_judged_on_paired_seeds_of_its_own_two_variants(tmp_path):
