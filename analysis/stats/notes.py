@@ -71,8 +71,8 @@ def _rule(data: SweepData, comparison: Comparison) -> str:
     )
     if comparison.ranked:
         tossed = (
-            "p is how often a sum of signed ranks at least this large comes about if the sign of each seed's difference "
-            "is tossed like a coin: differences are ranked by size, and the infinite ones come last."
+            "p is how often a sum of signed ranks at least this large comes about if the sign of each seed's "
+            "difference is tossed like a coin: differences are ranked by size, and the infinite ones come last."
         )
     if comparison.sequential:
         tossed = (
