@@ -19,16 +19,22 @@ UV := $(shell command -v uv)
 PIP := $(if $(UV),uv pip install --python $(BIN)/python --index-strategy unsafe-best-match,$(BIN)/python -m pip install) --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help install ablation test bench sync dashboard lint constraints audit versions clean
+.PHONY: help install ablation claims claims-quick test bench sync dashboard lint constraints audit versions clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 	@echo "  variables:  ARGS=\"...\" more arguments for ablation or test; WORKERS=1; EXTRAS=test,ray,trl; TORCH_INDEX= for torch with CUDA; PYTHON=python3.12"
 
 install: $(READY) ## make .venv with this project and its tests' needs (done by the others when needed)
 
 ablation: $(READY) ## three ways to normalise advantages, ten paired seeds each, and the table that compares them
 	$(BIN)/python -m rlexp.train -m norm=local,global,hybrid $(ARGS)
+
+claims-quick: $(READY) ## published claims on worlds that take seconds, and whether their verdicts are those of docs/claims.md
+	$(BIN)/python -m benchmarks.claims --quick $(ARGS)
+
+claims: $(READY) ## all published claims, hours; goes on where it was interrupted; ARGS="c01 hydra/launcher=ray"
+	$(BIN)/python -m benchmarks.claims $(ARGS)
 
 test: $(READY) ## run the whole test suite; ARGS="-m 'not slow'" for the quick part
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)

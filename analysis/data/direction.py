@@ -5,6 +5,7 @@ from typing import Literal
 Direction = Literal["higher", "lower"] | None
 
 HIGHER = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/pass@", "eval/reward", "reward/mean", "reward/shaped")
+HIGHER += ("eval/exact/accuracy", "eval/exact/pass@", "eval/exact/reward", "eval/exact/gold")
 LOWER = ("kl/ref_", "mismatch/kl", "time/")
 
 

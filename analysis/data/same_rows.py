@@ -37,7 +37,7 @@ def twins(data: SweepData, variant: str, versus: str) -> Iterator[Twins]:
 
 def first_unlike(pair: Twins) -> str | None:
     """Where the rows of two runs first differ, as `seed 3: step 10, policy/entropy`; None if nowhere."""
-    rows = [list(map(_unclocked, read_lines(Path(folder) / METRICS_FILE, ())[0])) for folder in pair.folders]
+    rows = [unclocked_rows(Path(folder)) for folder in pair.folders]
     for one, other in zip(*rows, strict=False):
         if one != other:
             name = next(key for key in {**one, **other} if one.get(key) != other.get(key))
@@ -46,6 +46,11 @@ def first_unlike(pair: Twins) -> str | None:
     return None if lengths[0] == lengths[1] else f"seed {pair.seed}: {lengths[0]} and {lengths[1]} rows"
 
 
-def _unclocked(row: dict[str, Any]) -> dict[str, Any]:
+def unclocked_rows(folder: Path) -> list[dict[str, str]]:
+    """The rows of a run as text, without the clock."""
+    return list(map(_unclocked, read_lines(folder / METRICS_FILE, ())[0]))
+
+
+def _unclocked(row: dict[str, Any]) -> dict[str, str]:
     """A row without the clock, and with NaN equal to NaN."""
     return {key: repr(value) for key, value in row.items() if not key.startswith(CLOCK)}

@@ -42,7 +42,8 @@ class Question(NamedTuple):
 def own_question(data: SweepData) -> Question:
     """What the configuration asks: that of the study, if there is one, with the planned baseline."""
     study = data.study
-    seeds, within = study.get("choose_seeds"), study.get("within")
+    seeds = study.get("choose_seeds")
+    within = [axis for axis in study.get("within") or () if axis in data.axes]  # a study of one start has no strata
     return Question(
         **asked_by(study)._asdict(),
         baseline=data.planned_baseline,

@@ -1,4 +1,4 @@
-"""Nothing but length is learned: whether an answer is right is decided by its first token, whose odds are fixed."""
+"""Whether an answer is right is decided by its first token, whose odds are fixed: nothing but length is learned."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ Probability = Annotated[float, Gt(0), Lt(1)]
 class LengthWorld:
     """Completion: ``right`` or ``wrong``, any number of fillers, the end token; at most ``cap`` tokens.
 
-    With ``model=tabular`` each question says ``right`` with its own fixed probability of ``right``. Then every token
-    ends the answer with a probability that begins at ``hazard`` and is learned, one for right and one for wrong answers
-    of each question; without a cap the mean length is 1 + 1/hazard. With ``model.std=0`` all begin there exactly. Other
-    models learn the first token as well.
+    With ``model=tabular`` each question says ``right`` with its own probability of ``right``, which is fixed unless
+    ``learn_answer``. Then every token ends the answer with a probability that begins at ``hazard``, for wrong answers
+    at ``hazard_wrong``, and is learned, one for right and one for wrong answers of each question; without a cap the
+    mean length is 1 + 1/hazard. With ``model.std=0`` all begin there exactly. Others learn the first token too.
 
     Components: ``right`` 1 for an answer that begins with the right token, whether it ends or not: no reward depends on
     length. ``exact`` wants the end too: to be cut off costs what the answer was worth. Correct is what begins right.
@@ -55,6 +55,8 @@ class LengthWorld:
     cap: Annotated[int, Ge(2), Le(LARGEST_SIZE)]
     right: list[Probability]
     hazard: Probability
+    hazard_wrong: Probability | None  # None: as hazard
+    learn_answer: bool
     weights: dict[str, NonNegative]
     metric: str
     floor: float
@@ -114,12 +116,15 @@ class LengthWorld:
             table[question, START, RIGHT] = math.log(probability)
             table[question, START, WRONG] = math.log1p(-probability)
         table[:, START + 1 :, FILLER] = 0.0
-        table[:, START + 1 :, END] = math.log(self.hazard) - math.log1p(-self.hazard)
+        of_wrong = self.hazard if self.hazard_wrong is None else self.hazard_wrong
+        for state, hazard in ((AFTER_RIGHT, self.hazard), (AFTER_WRONG, of_wrong)):
+            table[:, state, END] = math.log(hazard) - math.log1p(-hazard)
         return table
 
     def learned(self) -> LearnedLogits:
-        """The logit of ending."""
+        """The logit of ending, and with ``learn_answer`` that of the right first token."""
         learned = torch.zeros(self.states, self.vocabulary, dtype=torch.bool)
+        learned[START, RIGHT] = self.learn_answer
         learned[START + 1 :, END] = True
         return learned
 

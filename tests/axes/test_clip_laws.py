@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from axis_choices import CLOSE, bind, inputs, numbers, same_bits, slopes
@@ -48,7 +50,10 @@ def test_on_policy_gradient_is_the_policy_gradient(clip_choice):
     check(clip_choice, "policy gradient", torch.allclose(actual, expected, **CLOSE))
     close = torch.isclose(actual, expected, **CLOSE)
     of_tokens = facts_of(clip_choice).unit == "token"
-    assert not of_tokens or (close | actual.eq(0)).all(), "some tokens may have no gradient, but none another one"
+    gated = clip_choice.name == "delightful"
+    assert not of_tokens or gated or (close | actual.eq(0)).all(), (
+        "some tokens may have no gradient, but none another one"
+    )
 
 
 def test_no_advantage_no_gradient(clip_choice):
@@ -142,6 +147,20 @@ def test_sapo_gate_is_one_at_the_old_policy_and_falls_on_both_sides():
     gate = slopes(sapo, *tensors) / slopes(bind("clip", "unclipped"), *tensors)
     assert gate.argmax() == 20 and gate[0, 0, 20].item() == pytest.approx(1)
     assert (gate[0, 0, :21].diff() > 0).all() and (gate[0, 0, 20:].diff() < 0).all()
+
+
+def test_the_delightful_gate_is_a_half_for_certain_tokens_and_parts_rare_successes_from_rare_failures():
+    """The weight of the gradient over surprisal, whatever the ratio: up from ½ for A > 0, down from ½ for A < 0."""
+    choice, log_probs = bind("clip", "delightful", eta=0.5), torch.linspace(-5, 0, 21).double().view(1, 1, -1)
+    ones, counted = torch.ones_like(log_probs), log_probs < 1
+    success, failure = (
+        -slopes(choice, log_probs, old, sign * ones, counted) * sign
+        for sign, old in ((1, log_probs), (-1, log_probs - 1))
+    )
+    assert success[0, 0, -1].item() == failure[0, 0, -1].item() == 0.5
+    assert (success.diff() < 0).all() and (failure.diff() > 0).all()
+    torch.testing.assert_close(success + failure, ones, **CLOSE)
+    assert success[0, 0, 0].item() == pytest.approx(1 / (1 + math.exp(-10)))
 
 
 def test_opsm_drops_whole_completions_that_are_unlikely_now_and_bad():

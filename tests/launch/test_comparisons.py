@@ -104,9 +104,11 @@ def test_equal_needs_to_say_how_equal():
 def test_claims_name_variants_as_the_analysis_calls_them():
     both = {"norm": NORMS, "task": TASKS}
     assert problems({"expect": [HIGHER | {"variant": "norm=b,task=sort", "versus": "task=sort,norm=a"}]}, **both) == []
-    (line,) = problems({"expect": [HIGHER | {"versus": "norm=a,task=cpoy"}]}, **both)
-    line_start = "study.expect[0].versus=norm=a,task=cpoy: is no variant of this sweep; there are norm=a,task=sort; "
-    assert line.startswith(line_start)
+    assert problems({"expect": [HIGHER]}, **both) == []  # in every stratum
+    (line,) = problems({"expect": [HIGHER | {"versus": "norm=a,task=other"}]}, **both)
+    assert line.startswith("study.expect[0].versus=norm=a,task=other: is no variant of this sweep; there are norm=a")
+    (line,) = problems({"expect": [HIGHER | {"variant": "task=sort"}]}, **both)  # several arms in one stratum
+    assert line.startswith("study.expect[0].variant=task=sort: is no variant of this sweep; there are ")
     (line,) = problems({"expect": [], "baseline": "norm=typo"})
     assert line == "study.baseline=norm=typo: is no variant of this sweep; there are norm=a; norm=b; norm=c"
     (line,) = problems({"expect": [HIGHER], "baseline": None})

@@ -66,6 +66,7 @@ FORMULAS = {
     "cispo": lambda positive, lower, upper: R.clip(lower, upper),
     "topr": lambda positive: np.ones_like(R) if positive else R.clip(max=1),
     "dro": lambda positive, beta: 1 - (beta if positive else -beta) * np.log(R),
+    "delightful": lambda positive, eta: 1 / (1 + (OLD * R) ** ((1 if positive else -1) / eta)),
     "dppo_tv": dppo_tv,
     "dppo_kl": dppo_kl,
     "ipo_prime_rl": lambda positive, eps: np.where(np.abs(OLD * (R - 1)) <= eps, R, 0),
@@ -82,6 +83,7 @@ NOTES = {
     "kl_cov": "kl_cov: of tokens that are not drawn.",
     "scheduled": "scheduled: at the start and at the end.",
     "dppo_tv": "dppo: of a token whose probability was 0.1.",
+    "delightful": "delightful: of a token whose probability was 0.1.",
     "dppo_kl": "dppo: of a token whose probability was 0.1.",
     "ipo_prime_rl": "ipo_prime_rl: of a token whose probability was 0.1.",
 }

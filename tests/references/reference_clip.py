@@ -134,6 +134,12 @@ def dppo_kl_weight(ratio, old, advantage, *, low, high, upper):
     return 0.0 if too_far else min(ratio, upper)
 
 
+def delightful_weight(ratio, old, advantage, *, eta):
+    """Delightful policy gradient, arXiv 2603.14608: a logistic gate of the advantage times the surprisal now."""
+    surprisal = -math.log(ratio * math.exp(old))
+    return 1 / (1 + math.exp(-advantage * surprisal / eta))
+
+
 def weighted(weight: Callable) -> tuple[Callable, Callable]:
     """Return the loss that a weight makes, and its slope."""
 
@@ -157,6 +163,7 @@ WEIGHTED = {
         "topr": topr_weight,
         "dppo_tv": dppo_tv_weight,
         "dppo_kl": dppo_kl_weight,
+        "delightful": delightful_weight,
     }.items()
 }
 

@@ -42,8 +42,8 @@ def bandit(**changes) -> Bandit:
 
 def length_world(**changes) -> LengthWorld:
     weights = dict(right=0.5, exact=0.25)
-    sizes = dict(cap=6, right=[0.25, 0.9, 0.5], hazard=0.3, weights=weights, metric="x", floor=0.0)
-    return LengthWorld(**(sizes | changes))
+    sizes = dict(cap=6, right=[0.25, 0.9, 0.5], hazard=0.3, hazard_wrong=0.2, learn_answer=False)
+    return LengthWorld(**(sizes | dict(weights=weights, metric="x", floor=0.0) | changes))
 
 
 def enumerable(**changes) -> Enumerable:

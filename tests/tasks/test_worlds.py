@@ -129,7 +129,7 @@ def test_c1_dividing_by_the_own_length_moves_the_hazard_and_a_constant_does_not(
     Every completion has advantage 1: by the mean over its own tokens it ends sooner, h ln(1/h)/(1 − h) − h; as a sum
     over tokens divided by a constant, however long, it does not. The cap is far behind all that is likely.
     """
-    world = length_world(cap=400, right=[0.5], hazard=hazard)
+    world = length_world(cap=400, right=[0.5], hazard=hazard, hazard_wrong=None)
     policy, completions = (
         policy_of("tabular", [0], world, std=0.0).double(),
         world.every_completion(torch.device("cpu")),
@@ -149,3 +149,21 @@ def test_c1_dividing_by_the_own_length_moves_the_hazard_and_a_constant_does_not(
     assert own.item() == pytest.approx(hazard * math.log(1 / hazard) / (1 - hazard) - hazard, abs=1e-6)
     assert own.item() == pytest.approx(printed, abs=5e-5)
     assert constant.item() == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("learn_answer", [False, True])
+def test_right_and_wrong_answers_begin_at_hazards_of_their_own_and_odds_are_learned_if_asked(learn_answer):
+    """Lengths and truncation against the geometric distribution; the gradient of P(right) is that of a logit."""
+    world = length_world(cap=8, right=[0.7], hazard=0.05, hazard_wrong=0.5, learn_answer=learn_answer)
+    policy = policy_of("tabular", [0], world, std=0.0).double()
+    completions = world.every_completion(torch.device("cpu"))
+    prompts = torch.full((1, 1, 1), world.first_question)
+    rollout = as_rollout(world, prompts, completions[None, None], torch.zeros(1, 1, *completions.shape))
+    chances = policy.log_probs(prompts, rollout.completions, torch.ones(1)).log_probs
+    chances = chances.where(rollout.mask, 0.0).sum(-1).exp().flatten()
+    right, finished = completions[:, 0] == 0, rollout.finished.flatten()
+    for mode, odds, hazard in ((right, 0.7, 0.05), (~right, 0.3, 0.5)):
+        assert chances[mode].sum().item() == pytest.approx(odds)
+        assert chances[mode & ~finished].sum().item() == pytest.approx(odds * (1 - hazard) ** 7)
+    (gradient,) = torch.autograd.grad(chances[right].sum(), policy.table.weight)
+    assert gradient[0, 0, 0].item() == pytest.approx(0.7 * 0.3 if learn_answer else 0.0, abs=1e-7)

@@ -71,8 +71,16 @@ class Study(NamedTuple):
         return asked._replace(metric=None) if is_score else asked
 
     def asked(self, expectation: Mapping[str, Any]) -> Asked:
-        """What an expectation asks; AnalysisError if it contradicts itself."""
-        asked = self.plain(completed(asked_by(expectation), asked_by(self.written)))
+        """What an expectation asks; AnalysisError if it contradicts itself.
+
+        Without a metric a target is matched for the study's; for its cost, if it is itself a target of that metric, if
+        a budget says in which unit, or if the study asks for a cost.
+        """
+        own, asked = asked_by(self.written), asked_by(expectation)
+        metric = own.metric or ("" if own.matched else self.score_metric or "")
+        if asked.matched and not asked.metric and not asked.at and asked.matched.metric not in metric:
+            asked = asked._replace(metric=metric or None)
+        asked = self.plain(completed(asked, own))
         if problem := contradiction(asked) or contradiction(asked_by(expectation)):
             raise AnalysisError(problem)
         return asked

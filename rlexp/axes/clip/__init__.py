@@ -11,7 +11,7 @@ because they have moved too far in ``trust``. They act on advantages, as do the 
 Those in ``preference`` act on pairs of completions that the rewards rank.
 
 At ρ = 1 the gradient of every choice that acts on advantages is that of −A log π, but for the tokens that ``clip_cov``
-drops and for the losses of a group.
+drops, for the gate of ``delightful`` and for the losses of a group.
 """
 
 from __future__ import annotations

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from rlexp.core.exact import sigmoid
 from rlexp.core.facts import Curves, facts, ordered
 from rlexp.core.types import FiniteNonNegative, NonNegative, PerToken, Positive, TokenMask
 
 OF_A_RARE_TOKEN = Curves("dppo: of a token whose probability was 0.1.")
+OF_A_DELIGHTFUL_TOKEN = Curves("delightful: of a token whose probability was 0.1.")
 
 
 @facts(problems=(ordered("lower", "upper"),))
@@ -106,4 +108,26 @@ def dro(
     return -advantages * log_probs + beta / 2 * (log_probs - old_log_probs).square()
 
 
-FUNCTIONS = {"cispo": cispo, "topr": topr, "dppo_tv": dppo_tv, "dppo_kl": dppo_kl, "dro": dro}
+@facts(breaks=("policy gradient",), idle_on_policy=False, draws=OF_A_DELIGHTFUL_TOKEN)
+def delightful(
+    log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask, *, eta: Positive
+) -> PerToken:
+    """ℓ = −sg(σ(A · s / eta)) · A · log π with s = −log π, the surprisal of the token: a gate, and no ratio.
+
+    The weight is ½ where a token is certain or has no advantage, nearer to 1 for a rare token with A > 0 and nearer to
+    0 for a rare one with A < 0. So it acts on-policy too, and in other units of A it is another gate. Source:
+    Delightful Policy Gradient (arXiv 2603.14608); it and a second paper (arXiv 2603.20521) take the surprisal of the
+    policy that is trained, also on older completions. eta 1 is the default of public code written after the paper.
+    """
+    weights = sigmoid(-advantages * log_probs.detach() / eta)
+    return -weights * advantages * log_probs
+
+
+FUNCTIONS = {
+    "cispo": cispo,
+    "topr": topr,
+    "dppo_tv": dppo_tv,
+    "dppo_kl": dppo_kl,
+    "dro": dro,
+    "delightful": delightful,
+}

@@ -37,6 +37,8 @@ def low(data, **question):
 
 def test_names_and_the_score_say_which_end_is_better():
     metrics = {METRIC: "higher", "eval/pass@8": "higher", "kl/ref_k3": "lower", "time/total": "lower"}
+    metrics |= {f"eval/exact/{name}": "higher" for name in ("accuracy", "pass@8", "reward", "gold")}
+    metrics |= dict.fromkeys(["eval/exact/entropy", "eval/exact/length_wrong"])
     metrics |= dict.fromkeys(["length/mean", "eval/length", "groups/zero_variance", "policy/entropy", "kl/old"])
     assert {metric: better_direction(metric) for metric in metrics} == metrics
     assert better_direction("length/mean", "length/mean") == "higher"

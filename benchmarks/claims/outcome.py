@@ -1,0 +1,129 @@
+"""From the verdicts of a claim's studies to one word for the claim.
+
+Each expectation of each study has a verdict (`analysis.stats.verdict`). Those that need more seeds, and those that were
+not judged, decide nothing. If the others all say the same, that is what became of the claim. If an expectation comes
+out otherwise where only the start, the optimiser or the model is another, the claim `depends on` that. Where different
+expectations come out differently, it holds `in part`. Controls and identity checks are no claims.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from analysis.data.variants import parse_override, split_overrides
+
+UNDECIDED = ("underpowered", "not judged")
+NOT_RUN = "not run"
+ORDER = ("reproduced", "reversed", "practically equal", "not reproduced", *UNDECIDED)
+OPTIMISER, MODEL = "the optimiser", "the model"
+NAMES = {"start.accuracy": "the start", "task": "the task"}
+TWINS = {"_sgd": (OPTIMISER, "SGD"), "_llama": (MODEL, "Llama")}
+USUAL = {OPTIMISER: "Adam", MODEL: "small"}
+
+
+class Finding(NamedTuple):
+    """One expectation of a study, where it was asked, and its verdict."""
+
+    study: str
+    expectation: str
+    """In words, without the conditions."""
+    conditions: Mapping[str, str]
+    """Optimiser, model, and the values of the study's strata."""
+    verdict: Mapping[str, Any]
+
+    @property
+    def word(self) -> str:
+        """The outcome."""
+        return self.verdict["verdict"]
+
+    @property
+    def decided(self) -> bool:
+        """Whether its seeds decide anything."""
+        return self.word not in UNDECIDED
+
+    @property
+    def place(self) -> str:
+        """The conditions that are not the usual ones."""
+        return ", ".join(
+            f"{key} {value}".removeprefix(f"{OPTIMISER} ").removeprefix(f"{MODEL} ")
+            for key, value in self.conditions.items()
+            if value != USUAL.get(key)
+        )
+
+
+class Outcome(NamedTuple):
+    """What became of a claim."""
+
+    word: str
+    counts: Mapping[str, int]
+    """How many expectations came out how."""
+    boundaries: Sequence[str] = ()
+    """For each expectation that depends on something, how."""
+
+    @property
+    def text(self) -> str:
+        """`reproduced 5, underpowered 1`."""
+        return ", ".join(f"{word} {self.counts[word]}" for word in ORDER if self.counts.get(word))
+
+
+def findings(records: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """Return what the studies of a claim found, without controls and identity checks."""
+    claims = ((record, verdict) for record in records for verdict in record["verdicts"])
+    return [finding(record, verdict) for record, verdict in claims if not is_check(verdict)]
+
+
+def checks(records: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """Return the controls and identity checks among what the studies of a claim found."""
+    return [finding(record, each) for record in records for each in record["verdicts"] if is_check(each)]
+
+
+def is_check(verdict: Mapping[str, Any]) -> bool:
+    """Whether an expectation claims nothing."""
+    return bool(verdict.get("control")) or verdict.get("direction") == "identical"
+
+
+def finding(record: Mapping[str, Any], verdict: Mapping[str, Any]) -> Finding:
+    """Return a verdict with its conditions taken out of its words."""
+    study, conditions = record["study"], dict(USUAL)
+    for ending, (axis, value) in TWINS.items():
+        if study.endswith(ending):
+            study, conditions[axis] = study.removesuffix(ending), value
+    text = verdict["claim"]
+    for part in split_overrides(verdict.get("stratum") or ""):
+        key, value = parse_override(part)
+        conditions[NAMES.get(key, key)] = value
+        text = text.replace(f",{part}", "").replace(f"{part},", "")
+    return Finding(study, text, conditions, verdict)
+
+
+def outcome(found: Sequence[Finding]) -> Outcome:
+    """Return one word for a claim."""
+    counts = Counter(each.word for each in found)
+    decided = {each.word for each in found if each.decided}
+    if not found:
+        return Outcome(NOT_RUN, counts)
+    if not decided:
+        return Outcome("underpowered" if counts["underpowered"] else "not judged", counts)
+    if len(decided) == 1:
+        return Outcome(*decided, counts)
+    axes, boundaries = {}, []
+    for axis, text in splits(found):
+        axes[axis] = None
+        boundaries.append(text)
+    return Outcome(f"depends on {' and '.join(axes)}" if axes else "in part", counts, boundaries)
+
+
+def splits(found: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+    """Yield each condition on which an expectation's outcome turns while all others stay, and where it turns."""
+    for axis in dict.fromkeys(key for each in found for key in each.conditions):
+        groups: dict[tuple, list[Finding]] = {}
+        for each in found:
+            others = tuple(sorted(item for item in each.conditions.items() if item[0] != axis))
+            groups.setdefault((each.study, each.expectation, *others), []).append(each)
+        for (_, expectation, *_), group in groups.items():
+            decided = [each for each in group if each.decided]
+            if len({each.word for each in decided}) > 1:
+                where = "; ".join(f"{each.word} at {each.conditions[axis]}" for each in decided)
+                yield axis, f"`{expectation}`: {where}"

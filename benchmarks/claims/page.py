@@ -1,0 +1,150 @@
+"""docs/claims.md, from the words of the claims and the records of their studies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.claims.outcome import Finding, Outcome, checks, findings, outcome
+from benchmarks.claims.texts import Claim
+
+READ = {
+    "full": "read whole",
+    "excerpt": "read in part",
+    "abstract": "only its abstract was read",
+    "second-hand": "not read: known from what others say of it",
+}
+Records = Mapping[str, Mapping[str, Any]]
+
+HEAD = Path(__file__).with_name("head.md")
+
+
+def page(claims: Sequence[Claim], records: Records) -> str:
+    """Return the whole page; a study without a record is named as not run."""
+    text = HEAD.read_text(encoding="utf-8").format(summary=summary(claims, records), table=table(claims, records))
+    return text + "\n" + "\n".join(section(claim, records) for claim in claims)
+
+
+def found_of(claim: Claim, records: Records) -> list[Finding]:
+    """Return what the studies of a claim found that have a record."""
+    return findings([records[name] for name in claim.studies if name in records])
+
+
+def outcome_of(claim: Claim, records: Records) -> Outcome:
+    """Return what became of a claim."""
+    return outcome(found_of(claim, records))
+
+
+def summary(claims: Sequence[Claim], records: Records) -> str:
+    """Return how many claims came out how, in a sentence."""
+    asked = [claim for claim in claims if claim.studies]
+    words = [outcome_of(claim, records).word for claim in asked]
+    kinds = dict.fromkeys(word.split(" on ")[0] for word in sorted(words, key=words.count, reverse=True))
+    counts = ", ".join(f"{sum(word.startswith(kind) for word in words)} {kind}" for kind in kinds)
+    runs = sum(record["runs"] for record in records.values())
+    return (
+        f"{len(claims)} published claims were tried again on small tasks whose truth is known, with paired seeds, "
+        f"tuned learning rates and rules that were fixed beforehand: {runs:,} runs. Of the {len(asked)} that can be "
+        f"asked here: {counts}."
+    )
+
+
+def table(claims: Sequence[Claim], records: Records) -> str:
+    """Return the table of all claims."""
+    lines = ["| | claim | what became of it | its expectations |", "|---|---|---|---|"]
+    for claim in claims:
+        result = outcome_of(claim, records)
+        word = f"**{result.word}**" if claim.studies else "not asked here"
+        lines.append(f"| [{claim.label}](#{claim.label.lower()}) | {claim.title} | {word} | {result.text or '–'} |")
+    return "\n".join(lines)
+
+
+def section(claim: Claim, records: Records) -> str:
+    """Return the section of a claim."""
+    return "\n\n".join(filter(None, parts(claim, records))) + "\n"
+
+
+def parts(claim: Claim, records: Records) -> Iterator[str]:
+    """Yield the paragraphs of a claim's section."""
+    yield f'<a id="{claim.label.lower()}"></a>\n## {claim.label}. {claim.title}'
+    result = outcome_of(claim, records)
+    if claim.studies:
+        yield f"**{result.word.capitalize()}**" + (f" ({result.text})." if result.text else ".")
+    else:
+        yield f"**Not asked here.** {claim.needs.strip()}"
+    yield f"{claim.says.strip()} Source: {claim.source} ({READ[claim.read]})."
+    run = [name for name in claim.studies if name in records]
+    if run:
+        yield verdict_table(found_of(claim, records))
+        yield "\n".join(f"- Where it turns: {text}." for text in result.boundaries)
+        yield checked([records[name] for name in run])
+        yield f"![{claim.label}](claims/{claim.number}.svg)"
+    yield f"**Why.** {claim.mechanism.strip()}"
+    if claim.practice:
+        yield f"**For practice.** {claim.practice.strip()}"
+    yield f"**What this cannot show.** {claim.limits.strip()}"
+    missing = [name for name in claim.studies if name not in records]
+    commands = [f"`rlexp study={name}`" for name in run]
+    if commands:
+        yield "Again: " + ", ".join(commands) + "."
+    if missing:
+        yield "Written down and not run yet: " + ", ".join(f"`study={name}`" for name in missing) + "."
+
+
+def verdict_table(found: Sequence[Finding]) -> str:
+    """Return a row for each expectation."""
+    lines = ["| expected | where | found | verdict |", "|---|---|---|---|"]
+    for each in found:
+        lines.append(f"| {code(each)} | {each.place or '–'} | {each.verdict['reason']} | {each.word} |")
+    return "\n".join(lines)
+
+
+def code(found: Finding) -> str:
+    """Return an expectation with the metric that is its own."""
+    return f"`{found.expectation}`"
+
+
+def labelled(found: Finding) -> str:
+    """Return an expectation and its place as a row's name in a figure."""
+    words = found.expectation.rpartition(", ")[0] or found.expectation
+    return f"{words} · {found.place}" if found.place else words
+
+
+def checked(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return what became of controls and identity checks, and of studies without a verdict."""
+    done = checks(records)
+    lines = [each["no_verdict"] for each in records if each["no_verdict"]]
+    if done:
+        good = sum(each.word == "reproduced" for each in done)
+        lines.append(f"Checks that hold (arms that must coincide, and controls): {good} of {len(done)}.")
+        lines += [f"Does not hold: `{each.expectation}` ({each.place}): {each.verdict['reason']}."
+                  for each in done if each.word != "reproduced"]  # fmt: skip
+    return "\n".join(lines)
+
+
+def short_table(claims: Sequence[Claim], records: Records) -> str:
+    """Return the README's form of the table: claims that have been asked, with their outcome."""
+    lines = ["| claim | what became of it |", "|---|---|"]
+    asked = [claim for claim in claims if claim.studies and found_of(claim, records)]
+    for each in asked:
+        lines.append(f"| [{each.title}](docs/claims.md#{each.label.lower()}) | {outcome_of(each, records).word} |")
+    return "\n".join(lines)
+
+
+def write(claims: Sequence[Claim], records: Records, home: Path) -> None:
+    """Write the page, and beside its records the short table and the figures."""
+    from analysis.figures.style import theme
+    from benchmarks.claims.figure import rows_figure
+
+    (home.parent / "claims.md").write_text(page(claims, records), encoding="utf-8")
+    (home / "short.md").write_text(short_table(claims, records) + "\n", encoding="utf-8")
+    found = {claim: found_of(claim, records) for claim in claims}
+    rows = {"claims": [(f"{claim.label}  {claim.title}", each) for claim, each in found.items() if each]}
+    rows |= {claim.number: [(labelled(one), [one]) for one in each] for claim, each in found.items()}
+    with theme():
+        for name, lines in rows.items():
+            if lines:
+                title = "Which published tricks survive ten seeds?" if name == "claims" else name.upper()
+                figure = rows_figure(lines, title, intervals=name != "claims")
+                figure.savefig(home / f"{name}.svg", metadata={"Date": None})

@@ -1,0 +1,149 @@
+"""The claims: one word from many verdicts, and a page that says what the records say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from small_runs import compose
+
+from benchmarks.claims.__main__ import chosen, stored, words
+from benchmarks.claims.figure import towards
+from benchmarks.claims.outcome import checks, findings, outcome
+from benchmarks.claims.page import page, short_table
+from benchmarks.claims.texts import HOME, Claim, read_claims, studies_of
+from benchmarks.claims.train import StudyFailed, rows_hash, share_starts
+from benchmarks.parts.common import ROOT
+
+CLAIMS = read_claims()
+WORDS = {"title": "t", "says": "s", "source": "x", "read": "full", "mechanism": "m", "limits": "l"}
+
+
+def verdict(word, stratum="", claim="norm=rloo higher than norm=local, by at least 0.03", **more):
+    for part in filter(None, [stratum]):
+        claim = claim.replace(" higher", f",{part} higher").replace(", by", f",{part}, by")
+    return {"claim": claim, "stratum": stratum, "verdict": word, "reason": "r", "direction": "higher", **more}
+
+
+def record(study, *verdicts):
+    return {"study": study, "verdicts": list(verdicts), "runs": 10, "no_verdict": "", "rows": "0", "seconds": 1}
+
+
+def word(*records):
+    return outcome(findings(records)).word
+
+
+START = "start.accuracy={}".format
+
+
+def test_expectations_that_agree_are_the_claims_word_and_the_undecided_decide_nothing():
+    same = record("c01", verdict("reproduced"), verdict("reproduced", START(0.2)), verdict("underpowered", START(0)))
+    assert word(same) == "reproduced"
+    assert outcome(findings([same])).text == "reproduced 2, underpowered 1"
+    assert word(record("c01", verdict("underpowered"), verdict("not judged"))) == "underpowered"
+    assert word(record("c01", verdict("not judged"))) == "not judged" and word() == "not run"
+
+
+def test_one_expectation_that_turns_with_the_start_depends_on_it():
+    found = findings([record("c01", verdict("reproduced", START(0.2)), verdict("practically equal", START(0.6)))])
+    result = outcome(found)
+    assert result.word == "depends on the start"
+    assert result.boundaries == [
+        "`norm=rloo higher than norm=local, by at least 0.03`: reproduced at 0.2; practically equal at 0.6"
+    ]
+    assert [each.place for each in found] == ["the start 0.2", "the start 0.6"]
+
+
+def test_a_twin_with_another_optimiser_or_model_is_the_same_expectation():
+    one, other = verdict("reproduced", START(0.2)), verdict("reversed", START(0.2))
+    assert word(record("c01_x", one), record("c01_x_sgd", other)) == "depends on the optimiser"
+    assert word(record("c01_x", one), record("c01_x_llama", other)) == "depends on the model"
+    assert word(record("c01_x", one), record("c01_y", other)) == "in part"  # another study: not the same question
+    elsewhere = verdict("reversed", START(0.6))  # start and optimiser both differ: neither is shown to turn it
+    assert word(record("c01_x", one), record("c01_x_sgd", elsewhere)) == "in part"
+
+
+def test_different_expectations_that_differ_hold_in_part():
+    other = verdict("reversed", claim="norm=none higher than norm=local, by at least 0.03")
+    assert word(record("c01", verdict("reproduced"), other)) == "in part"
+
+
+def test_controls_and_identities_are_no_claims():
+    given = record("c01", verdict("reproduced"), verdict("not reproduced", control=True))
+    given["verdicts"].append(verdict("reproduced") | {"direction": "identical"})
+    assert word(given) == "reproduced" and len(checks([given])) == 2
+
+
+def test_a_difference_is_drawn_towards_its_claim():
+    sizes = {"estimate": -0.06, "low": -0.09, "high": -0.03, "minimum_effect": 0.03}
+    assert towards(verdict("x") | sizes) == pytest.approx((-2, -3, -1))
+    assert towards(verdict("x") | sizes | {"direction": "lower"}) == pytest.approx((2, 1, 3))
+    assert towards(verdict("x") | sizes | {"minimum_effect": 0}) is None
+    assert towards(verdict("x") | sizes | {"direction": "above"}) is None
+
+
+def test_the_page_says_what_was_found_and_what_was_not_asked():
+    asked = Claim(number="c01", **WORDS, studies=["norms"], practice="Do it.")
+    other = Claim(number="d12", **WORDS, needs="Another universe.")
+    text = page([asked, other], {"norms": record("norms", verdict("reproduced"))})
+    assert "| [C1](#c1) | t | **reproduced** | reproduced 1 |" in text
+    assert "| [D12](#d12) | t | not asked here | – |" in text and "Another universe." in text
+    assert "Of the 1 that can be asked here: 1 reproduced" in " ".join(text.split())
+    assert "**For practice.** Do it." in text and "`rlexp study=norms`" in text
+    assert "not run yet: `study=norms`" in page([asked], {})
+    assert "[t](docs/claims.md#c1) | reproduced |" in short_table(
+        [asked], {"norms": record("norms", verdict("reproduced"))}
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"studies": ["no_such"]}, {}, {"studies": ["norms"], "quick": ["critic"]}],
+    ids=["unknown", "none", "quick"],
+)
+def test_a_claim_without_a_study_or_a_reason_is_refused(change):
+    with pytest.raises(ValueError, match="c01"):
+        Claim(number="c01", **WORDS, **change)
+
+
+def test_studies_are_chosen_by_claim_or_by_name():
+    claims = [Claim(number="c01", **WORDS, studies=["norms", "critic"], quick=["critic"])]
+    assert chosen(claims, ["c01"], quick=False) == ["critic", "norms"] and chosen(claims, [], quick=True) == ["critic"]
+    assert chosen(claims, ["norms"], quick=False) == ["norms"]
+    with pytest.raises(StudyFailed, match="nroms: is neither a claim nor a study of one; there are c01, critic, norms"):
+        chosen(claims, ["nroms"], quick=False)
+
+
+def test_starts_are_shared_and_the_clock_is_no_part_of_the_rows(tmp_path):
+    share_starts(tmp_path / "one", tmp_path / "starts")
+    (tmp_path / "starts" / "a.pt").write_text("weights")
+    assert (tmp_path / "one" / "starts" / "a.pt").read_text() == "weights"
+    hashes = []
+    for clock, reward in ((1.0, 0.5), (2.0, 0.5), (1.0, 0.25)):
+        run = tmp_path / "sweep" / "seed=1"
+        run.mkdir(parents=True, exist_ok=True)
+        row = {"step": 0, "reward": reward, "time/step": clock}
+        (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+        hashes.append(rows_hash(tmp_path / "sweep"))
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_every_claim_of_the_issue_is_there_and_every_record_is_of_a_claim():
+    assert [claim.label for claim in CLAIMS] == [f"C{n}" for n in range(1, 21)] + [f"D{n}" for n in range(1, 13)]
+    assert set(stored()) <= set(studies_of(CLAIMS))
+
+
+@pytest.mark.parametrize("name", sorted(stored()))
+def test_a_record_is_of_the_study_as_it_is_written(name):
+    """A study whose text was changed after it ran has to run again, or to be kept under its old name."""
+    found = stored()[name]
+    assert found["study_hash"] == compose(f"study={name}").study.hash
+    assert words(found) or found["no_verdict"]
+
+
+def test_the_page_is_generated():
+    assert (ROOT / "docs" / "claims.md").read_text(encoding="utf-8") == page(CLAIMS, stored())
+    for claim in CLAIMS:
+        raw = yaml.safe_load((HOME / "texts" / f"{claim.number}.yaml").read_text(encoding="utf-8"))
+        assert raw["title"] == claim.title
