@@ -17,11 +17,9 @@ from analysis.data.load import load
 from analysis.data.variants import resolve_variant
 from analysis.report.as_json import plain
 from analysis.stats.answer import answer
-from analysis.stats.comparison import Comparison, paired_differences, paired_p
+from analysis.stats.comparison import Comparison, paired_differences
 from analysis.stats.formatting import decimal_places, format_interval
-from analysis.stats.inference.estimates import mean_difference
 from analysis.stats.inference.power import seeds_for_effect
-from analysis.stats.inference.sequential import confidence_sequence
 from analysis.stats.inference.significance import ALPHA, seeds_for_p
 from analysis.stats.question import Question
 
@@ -59,13 +57,12 @@ def reply(comparison: Comparison, variant: str, versus: str, by: float) -> Reply
     n = differences.size
     if n < 2:
         raise AnalysisError(f"{variant} and {versus} share {n} seeds; it takes two to say anything")
-    mean, low, high, sd, _ = map(float, mean_difference(differences))
-    if comparison.sequential:
-        low, high = map(float, confidence_sequence(differences))
-    p = paired_p(differences - by, comparison.sequential)
+    way = comparison.way
+    mean, low, high, sd, _ = map(float, way.location(differences))
+    p = way.p(differences - by)
     if p < ALPHA:
-        return Reply("yes" if mean > by else "no", mean, low, high, p, n, None)
-    needed = seeds_for_effect(abs(mean - by), sd) if sd > 0 and mean != by else None
+        return Reply("yes" if way.points_to(differences - by) > 0 else "no", mean, low, high, p, n, None)
+    needed = seeds_for_effect(abs(mean - by), sd) if sd > 0 and mean != by and np.isfinite(mean) else None
     more = max(needed or 0, seeds_for_p()) - n
     return Reply("open", mean, low, high, p, n, max(more, 1) if needed or sd == 0 else None)
 

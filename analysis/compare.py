@@ -10,7 +10,7 @@ from rich.console import Console
 
 from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, plain_letters
 from analysis.data.load import SweepData, load
-from analysis.data.run_values import BUDGETS, Budget, Target
+from analysis.data.numbers.asked import BUDGETS, budget_of, option, target_of
 from analysis.data.runs import Problem
 from analysis.data.variants import split_commas
 from analysis.report.as_json import answer_json
@@ -20,7 +20,7 @@ from analysis.report.terminal import Terminal, print_answer, print_files
 from analysis.stats.answer import Answer, answer
 from analysis.stats.comparison import Comparison
 from analysis.stats.question import Question, question_name
-from analysis.stats.verdict import Verdict
+from analysis.stats.verdicts.judge import Verdict
 
 EXAMPLES = """
 examples:
@@ -115,8 +115,8 @@ def parse(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         "within": _axes(options["within"]),
         "best_of": _axes(options["best_of"]) or (),
         "choose_seeds": _seeds(options["choose_seeds"]),
-        "at": _budget(options["at"]),
-        "matched": _target(options["matched"]),
+        "at": option("--at ", options["at"], budget_of),
+        "matched": option("--matched ", options["matched"], target_of),
     }
 
 
@@ -153,31 +153,6 @@ def _seeds(text: str | None) -> tuple[int, ...] | None:
         return None if text is None else tuple(int(part) for part in split_commas(text))
     except ValueError:
         raise AnalysisError(f"--choose-seeds {text}: expected numbers, as 0,1,2") from None
-
-
-def _budget(text: str | None) -> Budget | None:
-    if text is None:
-        return None
-    kind, _, amount = text.partition("=")
-    if kind not in BUDGETS:
-        raise AnalysisError(f"--at {text}: '{kind}' is no budget; choose one of: {'  '.join(BUDGETS)}")
-    return Budget(kind, _number(f"--at {text}", amount) if amount else None)
-
-
-def _target(text: str | None) -> Target | None:
-    if text is None:
-        return None
-    metric, _, value = text.rpartition("=")
-    if not metric:
-        raise AnalysisError(f"--matched {text}: expected a metric and a value, as accuracy=0.9")
-    return Target(metric, _number(f"--matched {text}", value))
-
-
-def _number(option: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise AnalysisError(f"{option}: '{text}' is no number") from None
 
 
 def _print_json(folders: Sequence[str], out: str | None, wide: str | None, **choices: object) -> Report:

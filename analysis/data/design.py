@@ -6,13 +6,15 @@ of a run, can be used as an axis.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 
 import pandas as pd
 
 from analysis.data.direction import direction_sign
-from analysis.data.errors import AnalysisError
+from analysis.data.errors import AnalysisError, NothingLeft
 from analysis.data.load import SweepData
-from analysis.data.run_values import RunValues
+from analysis.data.numbers.asked import Asked
+from analysis.data.run_values import RunValues, values_per_run
 from analysis.data.variants import (
     DEFAULT,
     arm_name,
@@ -25,6 +27,7 @@ from analysis.data.variants import (
 )
 
 SEED, SWEEP = "seed", "sweep"
+SCORE = Asked()
 
 
 def axis_values(data: SweepData) -> pd.DataFrame:
@@ -125,19 +128,17 @@ def balance_cells(data: SweepData) -> tuple[SweepData, list[str]]:
 
 
 def select_best(
-    data: SweepData, grid: Sequence[str], run_values: RunValues, seeds: Sequence[int] | None = None
+    data: SweepData, grid: Sequence[str], asked: Asked = SCORE, seeds: Sequence[int] | None = None
 ) -> tuple[SweepData, list[str]]:
     """Each variant at the best point of its own grid, chosen on some seeds, with the runs of the other seeds; how.
 
-    Best is the highest mean (the lowest, where lower is better) among the points at which most runs have a number.
     Seeds to choose on: the lower half unless they are named. No seed left to report, no end that is better:
     AnalysisError.
     """
     choose, report = _divide_seeds(data, seeds)
     runs = _with_points(data, grid)
     names, choices = [], []
-    for variant, means in point_means(data, grid, run_values, choose).items():
-        best = means["mean"].idxmax()
+    for variant, best in best_points(data, grid, asked, choose).items():
         of_best = (runs["variant"] == variant) & (runs["point"] == best)
         names += runs.loc[of_best & runs["seed"].isin(report), "name"].tolist()
         tried = runs.loc[(runs["variant"] == variant) & runs["seed"].isin(choose), "point"].unique()
@@ -149,25 +150,41 @@ def select_best(
     return subset(data, names, keep_variants=True), [rule + ", ".join(choices) + "."]
 
 
-def best_runs(data: SweepData, grid: Sequence[str], run_values: RunValues, choose: Sequence[int]) -> list[str]:
+def best_runs(data: SweepData, grid: Sequence[str], asked: Asked, choose: Sequence[int]) -> list[str]:
     """The runs on these seeds, by name, that are at the best point of their variant."""
     runs = _with_points(data, grid)
-    best = {variant: means["mean"].idxmax() for variant, means in point_means(data, grid, run_values, choose).items()}
+    best = best_points(data, grid, asked, choose)
     chosen = runs["seed"].isin(choose) & (runs["point"] == runs["variant"].map(best))
     return runs.loc[chosen, "name"].tolist()
 
 
-def point_means(
-    data: SweepData, grid: Sequence[str], run_values: RunValues, choose: Sequence[int]
-) -> dict[str, pd.DataFrame]:
-    """Of each variant the points of its grid at which most runs on these seeds have a number, by their mean; higher is
-    better. A variant none of whose runs has a number is left out. No end that is better: AnalysisError.
+def best_points(data: SweepData, grid: Sequence[str], asked: Asked, choose: Sequence[int]) -> dict[str, str]:
+    """The best point of each variant, by the runs on the seeds that choose and no others.
+
+    Best is the highest mean (the lowest, where lower is better) among the points at which most runs have a number. A
+    variant that has none anywhere, as it never reaches what is matched, has its best point by the score.
+    """
+    choosing = subset(data, data.runs.loc[data.runs["seed"].isin(choose), "name"], keep_variants=True)
+    best: dict[str, str] = {}
+    for each in dict.fromkeys((asked, SCORE)):
+        try:
+            means = point_means(choosing, grid, values_per_run(choosing, *each))
+        except NothingLeft:
+            continue
+        best = {variant: points["mean"].idxmax() for variant, points in means.items()} | best
+    return {variant: best[variant] for variant in data.variants if variant in best}
+
+
+def point_means(data: SweepData, grid: Sequence[str], run_values: RunValues) -> dict[str, pd.DataFrame]:
+    """Of each variant the points of its grid at which most runs have a finite number, by their mean; higher is better.
+
+    A variant none of whose runs has a number is left out. No end that is better: AnalysisError.
     """
     if run_values.better is None:
         raise AnalysisError(f"no point is best by {run_values.metric}: whether more of it is better is not known")
     runs = _with_points(data, grid)
-    values = runs["name"].map(run_values.values).where(runs["status"] == "completed")
-    runs = runs.assign(value=direction_sign(run_values.better) * values)[runs["seed"].isin(choose)]
+    values = runs["name"].map(run_values.values).where(runs["status"].isin(run_values.statuses)).astype(float)
+    runs = runs.assign(value=direction_sign(run_values.better) * values.where(values.abs() < inf))
     means = {}
     for variant in data.variants:
         points = runs[runs["variant"] == variant].groupby("point", sort=False)["value"].agg(["count", "mean"])

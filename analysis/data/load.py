@@ -85,12 +85,20 @@ def load(folders: str | Path | Sequence[str | Path], metrics: Collection[str] | 
     for path, sweep in zip(paths, _sweep_names(paths), strict=True):
         jobs = find_jobs(path, problems)
         config = config or _config(path, jobs)
-        needed = None if metrics is None else {*metrics, config_section(config, "study").get("metric")} - {None}
+        needed = None if metrics is None else {*metrics, *metrics_of(config_section(config, "study"))}
         sweep_runs = [read_run(path, job, needed, problems) for job in jobs]
         runs += [_in_sweep(run, sweep, len(paths) > 1) for run in sweep_runs]
     if not runs:
         raise AnalysisError("no folder is named")
     return _collect(paths[0], config, runs, problems)
+
+
+def metrics_of(study: Mapping[str, Any]) -> set[str]:
+    """The metrics that a study and its expectations name, to compare or to match."""
+    listed = study.get("expect")
+    asking = [study, *(each for each in (listed if isinstance(listed, list) else []) if isinstance(each, Mapping))]
+    metrics = {str(each["metric"]) for each in asking if each.get("metric")}
+    return metrics | {str(each["matched"]).rpartition("=")[0] for each in asking if each.get("matched")} - {""}
 
 
 def _sweep_names(paths: Sequence[Path]) -> list[str]:

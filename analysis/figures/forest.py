@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.data.direction import direction_note
 from analysis.figures.inputs import Drawing, FigureInputs, NoData
-from analysis.figures.labels import few_seeds_note, require_spread, seed_count, short_names
+from analysis.figures.labels import few_seeds_note, require_finite, require_spread, seed_count, short_names
 from analysis.figures.layout import GAP, LINE, add_text, fit_caption, top_edge, write_caption, write_title
 from analysis.figures.style import (
     BASELINE,
@@ -55,6 +55,7 @@ def draw_effects(inputs: FigureInputs) -> Drawing:
     comparison = inputs.comparison
     if not (comparison.table["n_pairs"] > 0).any():
         raise NoData("no variant shares a seed with the baseline")
+    require_finite(comparison)
     require_spread(comparison.scores.to_numpy(), f"{comparison.metric} of every run", allow_one=True)
     alt_text = _intervals_as_text(comparison, "difference", signed=True)
     return Drawing(effects_caption(comparison), alt_text, effects_figure(comparison, inputs.colours))
@@ -65,6 +66,7 @@ def draw_scores(inputs: FigureInputs) -> Drawing:
     comparison = inputs.comparison
     if not (comparison.table["n"] > 0).any():
         raise NoData("no run has a score")
+    require_finite(comparison)
     require_spread(comparison.scores.to_numpy(), f"{comparison.metric} of every run", allow_one=True)
     figure = scores_figure(comparison, inputs.colours)
     return Drawing(scores_caption(comparison), _intervals_as_text(comparison, "iqm"), figure)

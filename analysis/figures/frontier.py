@@ -23,7 +23,8 @@ from analysis.figures.labels import (
 )
 from analysis.figures.layout import Point, one_panel, small_panels
 from analysis.figures.style import MAX_LINES, OTHERS, Colours, theme
-from analysis.stats.comparison import MIN_SEEDS, Comparison
+from analysis.stats.columns import MIN_SEEDS
+from analysis.stats.comparison import Comparison
 from analysis.stats.curves import learning_curves
 from analysis.stats.inference.estimates import iqm, iqm_interval
 
@@ -75,9 +76,10 @@ def frontier_points(data: SweepData, comparison: Comparison, metric: str) -> Fro
     late = late_means(data, metric)
     runs = runs.assign(kl=late.reindex(runs.index))
     points = {}
+    scores = comparison.scores.where(np.isfinite(comparison.scores))
     for variant in comparison.table.index:
         variant_runs = runs[runs["variant"] == variant].set_index("seed")
-        complete = variant_runs[["kl"]].assign(score=variant_runs.index.map(comparison.scores[variant])).dropna()
+        complete = variant_runs[["kl"]].assign(score=variant_runs.index.map(scores[variant])).dropna()
         if len(complete):
             kl, score = complete["kl"].to_numpy(dtype=float), complete["score"].to_numpy(dtype=float)
             points[variant] = FrontierPoint(kl, score, _interval(kl), _interval(score))

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from analysis.figures.inputs import Drawing, FigureInputs, NoData
-from analysis.figures.labels import require_spread, seed_count, wrap_label
+from analysis.figures.labels import require_finite, require_spread, seed_count, wrap_label
 from analysis.figures.layout import GAP, LINE, add_axes, add_text, fit_caption, write_caption
 from analysis.figures.style import FONT, NOTE, TICK, WIDTH, text_size, theme
 from analysis.stats.comparison import Comparison
@@ -46,6 +46,7 @@ def draw_heat_map(inputs: FigureInputs) -> Drawing:
     data = heat_map_data(comparison)
     if data is None:
         raise NoData("needs a sweep over exactly two axes, with each choice beside the baseline's other one")
+    require_finite(comparison)
     require_spread(comparison.scores.to_numpy(), f"{comparison.metric} of every run")
     if not (comparison.table["n_pairs"] > 0).any():
         raise NoData("no variant shares a seed with the baseline")

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from analysis.figures.inputs import NoData
-from analysis.stats.comparison import MIN_SEEDS, Comparison
+from analysis.stats.columns import MIN_SEEDS
+from analysis.stats.comparison import Comparison
 
 Array = np.ndarray
 LABEL_WIDTH = 18  # characters of a name beside a line
@@ -116,6 +117,12 @@ def require_spread(values: Array, what: str, allow_one: bool = False) -> None:
     finite = values[np.isfinite(values)]
     if finite.size > allow_one and not varies(finite):
         raise NoData(f"{what} is {finite[0]:.4g}")
+
+
+def require_finite(comparison: Comparison) -> None:
+    """NoData if some run never reached what its number is the cost of."""
+    if np.isinf(comparison.scores.to_numpy(dtype=float)).any():
+        raise NoData(f"{comparison.metric} is infinite for some runs")
 
 
 def varies(values: Array) -> bool:

@@ -11,7 +11,7 @@ from analysis.figures.inputs import Drawing, FigureInputs, NoData
 from analysis.figures.labels import LABEL_WIDTH, wrap_labels
 from analysis.figures.layout import Point, one_panel
 from analysis.figures.style import BAND, Colours, theme, variant_colours
-from analysis.stats.comparison import MIN_SEEDS
+from analysis.stats.columns import MIN_SEEDS
 from analysis.stats.curves import Curve, Curves
 
 TASK = "task"

@@ -14,7 +14,8 @@ from analysis.figures.inputs import Drawing, FigureInputs, NoData
 from analysis.figures.labels import few_seeds_note, require_spread, wrap_labels
 from analysis.figures.layout import Look, two_panels
 from analysis.figures.style import BAND, DASHES, INK, Colours, theme
-from analysis.stats.comparison import MIN_SEEDS, Comparison
+from analysis.stats.columns import MIN_SEEDS
+from analysis.stats.comparison import Comparison
 from analysis.stats.inference.estimates import iqm, iqm_interval
 
 KEYS = ("group_size", "group_size.completions")

@@ -12,14 +12,19 @@ from analysis.data.read import read_object
 from analysis.stats.answer import Answer
 from analysis.stats.comparison import Comparison
 from analysis.stats.inference.significance import ALPHA
+from analysis.stats.verdicts.judge import Verdict
 
 JSON_FILE = "comparison.json"
+SCHEMA = 1  # raised where a program that reads an older one would be wrong
 
 
 def answer_json(result: Answer, files: Sequence[Path]) -> str:
-    """The text; numbers that are missing or not finite are null."""
+    """The text, as `comparison.schema.json` describes it: numbers that are missing are null; those that are infinite,
+    as the cost of what a run never reaches, are "inf" or "-inf".
+    """
     first = result.comparisons[0]
     content = {
+        "schema": SCHEMA,
         "sweeps": list(result.data.runs["sweep"].unique()),
         "metric": first.metric,
         "better": first.better,
@@ -31,7 +36,8 @@ def answer_json(result: Answer, files: Sequence[Path]) -> str:
         "comparisons": [_comparison(result, place) for place in range(len(result.comparisons))],
         "pooled": {"arms": _arms(result.pooled)} if result.pooled else None,
         "study": result.study.get("name"),
-        "verdicts": [verdict._asdict() for verdict in result.verdicts],
+        "no_verdict": result.no_verdict or None,
+        "verdicts": [_verdict(verdict) for verdict in result.verdicts],
         "notes": result.notes,
         "problems": [problem._asdict() for problem in result.data.problems],
         "runs": _rows(result.data.runs),
@@ -49,13 +55,32 @@ def written_files(folder: Path) -> set[Path]:
 
 def _comparison(result: Answer, place: int) -> dict[str, Any]:
     comparison, interactions = result.comparisons[place], result.interactions[place]
-    return {
+    content = {
         "stratum": comparison.stratum or None,
+        "ranked": comparison.ranked,
         "arms": _arms(comparison),
         "scores": {variant: comparison.scores[variant].to_dict() for variant in comparison.scores},
         "interactions": [] if interactions is None else _rows(interactions.reset_index()),
         "fewer_seeds": _rows(result.flips[place].rename_axis("seeds").reset_index()),
     }
+    return _infinite(content) if comparison.ranked else content
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    """Its fields; what a claim does not have, such as the other variant of a level, is null."""
+    fields = verdict._asdict()
+    return _infinite(
+        fields | {key: fields[key] or None for key in ("stratum", "direction", "metric", "variant", "versus")}
+    )
+
+
+def _infinite(value: Any) -> Any:
+    """The value with "inf" and "-inf" for numbers that are infinite."""
+    if isinstance(value, Mapping):
+        return {key: _infinite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_infinite(item) for item in value]
+    return f"{value:g}" if isinstance(value, float) and math.isinf(value) else value
 
 
 def _arms(comparison: Comparison) -> list[dict[str, Any]]:

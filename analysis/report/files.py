@@ -15,7 +15,7 @@ from analysis.report.grids import WIDE_CELLS, interaction_table, long_table, wid
 from analysis.report.tables import TextTable, comparison_table, csv_text, latex, markdown, markdown_text, verdict_table
 from analysis.stats.answer import Answer
 from analysis.stats.comparison import Comparison
-from analysis.stats.verdict import Verdict
+from analysis.stats.verdicts.judge import Verdict
 
 
 def write_files(out: Path, result: Answer, wide: str | None = None) -> list[Path]:
@@ -121,7 +121,8 @@ def _figures(out: Path, data: SweepData, comparison: Comparison, variants: Seque
 
     files = []
     colours = variant_colours(variants, comparison.baseline)
-    if (comparison.table["n_pairs"] > 0).any() and varies(comparison.scores.to_numpy(dtype=float)):
+    scores = comparison.scores.to_numpy(dtype=float)
+    if (comparison.table["n_pairs"] > 0).any() and varies(scores) and not np.isinf(scores).any():
         files += save_figure(effects_figure(comparison, colours), out / f"effects{ending}")
     lines = learning_curves(data, comparison)
     if lines and varies(np.concatenate([line.iqm for line in lines.values()])):

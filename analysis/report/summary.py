@@ -10,7 +10,8 @@ from analysis.data.direction import direction_sign
 from analysis.data.load import SweepData
 from analysis.data.variants import split_overrides, varying_keys
 from analysis.stats.answer import Answer
-from analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
+from analysis.stats.columns import MIN_SEEDS
+from analysis.stats.comparison import Comparison, can_be_significant
 from analysis.stats.formatting import decimal_places, format_interval, format_number, format_p
 from analysis.stats.inference.significance import ALPHA, seeds_for_p
 
@@ -108,7 +109,8 @@ def outcome(comparison: Comparison) -> Outcome:
     groups = Outcome([], [], [], [])
     for variant, row in table.iterrows():
         if row["p_holm"] < ALPHA:
-            (groups.higher if row["difference"] > 0 else groups.lower).append(variant)
+            above = comparison.way.points_to(comparison.differences(variant)) > 0
+            (groups.higher if above else groups.lower).append(variant)
         else:
             testable = can_be_significant(row, comparison.family)
             (groups.undecided if testable else groups.untestable).append(variant)
@@ -125,7 +127,7 @@ def _nothing_learned(comparison: Comparison) -> str:
     if table["collapsed_of"].sum() and table["collapsed"].sum() == table["collapsed_of"].sum():
         highest = format_number(scores.max(), decimal_places(scores))
         return f"Nothing was learned: every run ended below the floor of the score (the highest has {highest})."
-    if scores.size > 1 and np.ptp(scores) == 0:
+    if scores.size > 1 and np.ptp(scores) == 0 and not np.isinf(comparison.scores.to_numpy(dtype=float)).any():
         same = f"every run ended with {comparison.metric} at {format_number(scores[0], decimal_places(scores))}"
         return f"Nothing was learned: {same}." if scores[0] == 0 else f"No variant differs: {same}."
     return ""
@@ -161,7 +163,8 @@ def _claim(comparison: Comparison, word: str, variants: Sequence[str], digits: i
         row = comparison.table.loc[variants[0]]
         size, low, high = (format_number(row[f"difference{end}"], digits, signed=True) for end in ("", "_low", "_high"))
         name = f"{comparison.labels[variants[0]]} is {word.lower()} than {comparison.labels[comparison.baseline]}"
-        return f"{name}: {size} on average (95 % interval {low} to {high})."
+        how = "in the median" if comparison.ranked else "on average"
+        return f"{name}: {size} {how} (95 % interval {low} to {high})."
     differences = [f"{comparison.labels[variant]} {_difference(comparison, variant, digits)}" for variant in variants]
     return f"{word} than {comparison.labels[comparison.baseline]}: {_listed(differences, MAX_NAMED)}."
 

@@ -18,7 +18,7 @@ from analysis.stats.formatting import (
     format_size,
     format_win_rate,
 )
-from analysis.stats.verdict import Verdict
+from analysis.stats.verdicts.judge import Verdict
 
 LATEX = str.maketrans(
     {character: rf"\{character}" for character in "&%$#_{}"}
@@ -52,8 +52,13 @@ Cell = Callable[[str, pd.Series], str]
 
 def _level_columns(comparison: Comparison) -> dict[str, Cell]:
     digits = decimal_places(comparison.scores.to_numpy().ravel())
+    ranked: dict[str, Cell] = {
+        "arrived": lambda variant, row: format_fraction(row["arrived"], row["n"]),
+        "median": lambda variant, row: format_number(row["median"], digits),
+    }
     return {
         "n": lambda variant, row: f"{row['n']:g}",
+        **(ranked if comparison.ranked else {}),
         "IQM [95 %]": lambda variant, row: format_interval(row["iqm"], row["iqm_low"], row["iqm_high"], digits),
     }
 
@@ -95,8 +100,13 @@ def _count_columns(comparison: Comparison) -> dict[str, Cell]:
 
 def verdict_table(verdicts: Sequence[Verdict]) -> TextTable:
     """One row per expectation of a study: what was claimed, what came out, the verdict."""
-    rows = [[verdict.claim, verdict.reason, verdict.verdict] for verdict in verdicts]
+    rows = [[claim_text(verdict), verdict.reason, verdict.verdict] for verdict in verdicts]
     return TextTable(["claim", "result", "verdict"], rows)
+
+
+def claim_text(verdict: Verdict) -> str:
+    """What was claimed, and whether it is a control."""
+    return f"control: {verdict.claim}" if verdict.control else verdict.claim
 
 
 def select_columns(table: TextTable, headers: Iterable[str]) -> TextTable:

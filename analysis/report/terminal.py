@@ -12,10 +12,10 @@ from analysis.data.load import SweepData
 from analysis.data.runs import Problem
 from analysis.report.grids import WIDE_CELLS, interaction_table, wide_text
 from analysis.report.summary import Summary, summarise
-from analysis.report.tables import TextTable, comparison_table, select_columns
+from analysis.report.tables import TextTable, claim_text, comparison_table, select_columns
 from analysis.stats.answer import Answer
 from analysis.stats.formatting import DASH
-from analysis.stats.verdict import Verdict
+from analysis.stats.verdicts.judge import Verdict
 
 DROP_ORDER = ["p", "effect", "win rate [95 %]", "detectable", "n", "failed", "collapsed", "IQM [95 %]"]
 SPACE = 2
@@ -63,9 +63,10 @@ def print_table(table: TextTable, console: Console, title: str | None = None) ->
 
 def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
     """One block of lines per expectation: verdict, claim, numbers."""
-    colours = {"reproduced": "green", "reversed": "red", "not reproduced": "red"}
+    colours = {"reproduced": "green", "reversed": "red", "practically equal": "cyan", "not reproduced": "red"}
     for verdict in verdicts:
-        console.print(Text(f"{verdict.verdict}: ", style=colours.get(verdict.verdict, "yellow")) + Text(verdict.claim))
+        style = colours.get(verdict.verdict, "yellow")
+        console.print(Text(f"{verdict.verdict}: ", style=style) + Text(claim_text(verdict)))
         console.print(Text(f"    {verdict.reason}"))
 
 

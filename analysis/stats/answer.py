@@ -18,8 +18,10 @@ from analysis.stats.notes import comparison_notes
 from analysis.stats.pooling import pool
 from analysis.stats.question import Question, as_planned, own_question
 from analysis.stats.ranking import ranking_flips, ranking_note
-from analysis.stats.unjudged import without_verdict
-from analysis.stats.verdict import Verdict, judge_study, with_claims
+from analysis.stats.verdicts.claims import Study
+from analysis.stats.verdicts.evidence import Compared, with_claims
+from analysis.stats.verdicts.judge import Verdict, judge_study
+from analysis.stats.verdicts.unjudged import without_verdict
 
 __all__ = ["Answer", "Question", "answer"]
 
@@ -40,6 +42,8 @@ class Answer(NamedTuple):
     """Of the study's expectations; none where the study was changed, is not done, or was asked something else."""
     no_verdict: str = ""
     """Why there are none, if there is a study."""
+    remarks: Sequence[str] = ()
+    """What a reader must know of the numbers that only claims ask for."""
 
     @property
     def notes(self) -> list[str]:
@@ -60,7 +64,7 @@ class Answer(NamedTuple):
             if note and note not in everywhere
         ]
         first_of_all = [self.no_verdict] if self.no_verdict else []
-        return first_of_all + everywhere + specific + list(self.pooled.remarks if self.pooled else ())
+        return first_of_all + everywhere + specific + [*(self.pooled.remarks if self.pooled else ()), *self.remarks]
 
 
 def answer(data: SweepData, question: Question) -> Answer:
@@ -71,19 +75,21 @@ def answer(data: SweepData, question: Question) -> Answer:
     question, whole = as_planned(question, data), data
     data, by, within, grid = _grouped(filter_runs(data, question.where), question)
     baseline, remarks = _baseline(data, question.baseline, by)
-    parts, comparisons, nothing = [], [], []
+    runs, comparisons, missing = {}, [], {}
     for stratum, part in split_strata(data, within).items():
+        runs[stratum], notes = _compared_runs(part, question, grid)
         try:
-            part, comparison = _compare(part, question, grid, baseline, [*data.remarks, *remarks])
+            comparison = _compare(runs[stratum], question, baseline, [*data.remarks, *remarks], notes)
         except NothingLeft as error:
-            nothing.append(f"{stratum} is left out: {error}." if stratum else str(error))
+            missing[stratum] = str(error)
             continue
-        parts.append(part)
-        comparisons.append(comparison._replace(stratum=stratum))
+        comparisons.append(comparison._replace(stratum=stratum, tuned=bool(grid)))
+    nothing = [f"{stratum} is left out: {reason}." if stratum else reason for stratum, reason in missing.items()]
     if not comparisons:
         raise NothingLeft("; ".join(nothing))
     comparisons[0] = comparisons[0]._replace(remarks=(*comparisons[0].remarks, *nothing))
-    return _judged(whole, data, question, parts, comparisons)
+    study = Study(whole.study, comparisons[0].labels, list(runs), data.score_metric)
+    return _judged(whole, data, question, Compared(study, runs, missing, comparisons), within)
 
 
 def runs_at_best(data: SweepData, seeds: Sequence[int]) -> list[str]:
@@ -93,8 +99,7 @@ def runs_at_best(data: SweepData, seeds: Sequence[int]) -> list[str]:
     data, _, within, grid = _grouped(data, question)
     best = []
     for part in split_strata(data, within).values():
-        run_values = values_per_run(part, question.metric)
-        best += best_runs(part, grid, run_values, seeds)
+        best += best_runs(part, grid, question.asked, seeds)
     return best
 
 
@@ -116,32 +121,43 @@ def _grouped(data: SweepData, question: Question) -> Grouped:
     return Grouped(data, by, within, grid)
 
 
-def _compare(
-    part: SweepData, question: Question, grid: Sequence[str], baseline: str, remarks: Sequence[str]
-) -> tuple[SweepData, Comparison]:
-    """One stratum: the runs that are used, and what came out."""
+def _compared_runs(part: SweepData, question: Question, grid: Sequence[str]) -> tuple[SweepData, list[str]]:
+    """The runs of a stratum that are compared, and how they were chosen."""
     part, notes = balance_cells(part)
-    run_values = values_per_run(part, question.metric, question.at, question.matched)
-    if grid:
-        part, choices = select_best(part, grid, run_values, question.choose_seeds)
-        notes = [*notes, *choices]
+    if not grid:
+        return part, notes
+    part, choices = select_best(part, grid, question.asked, question.choose_seeds)
+    return part, [*notes, *choices]
+
+
+def _compare(
+    runs: SweepData, question: Question, baseline: str, remarks: Sequence[str], notes: Sequence[str]
+) -> Comparison:
+    """What came out in one stratum."""
+    run_values = values_per_run(runs, *question.asked)
     run_values = run_values._replace(remarks=[*remarks, *run_values.remarks, *notes])
-    return part, compare(part, baseline=baseline, run_values=run_values)._replace(tuned=bool(grid))
+    return compare(runs, baseline=baseline, run_values=run_values)
 
 
-def _judged(
-    whole: SweepData, data: SweepData, question: Question, parts: list[SweepData], comparisons: list[Comparison]
-) -> Answer:
+def _judged(whole: SweepData, data: SweepData, question: Question, compared: Compared, within: Sequence[str]) -> Answer:
     """The answer with p corrected, and with the verdicts of the study if it is the study that was asked."""
     no_verdict = without_verdict(whole, question) if whole.study else ""
+    verdicts, remarks = [], []
     if whole.study and not no_verdict:
-        comparisons, evidence = with_claims(whole.study, comparisons, whole)
-        verdicts = judge_study(whole.study, evidence)
+        comparisons, evidence = with_claims(compared, split_strata(whole, within))
+        verdicts, remarks = judge_study(evidence), list(evidence.remarks)
     else:
-        comparisons, verdicts = apply_holm(comparisons), []
-    flips = [ranking_flips(direction_sign(comparison.better) * comparison.scores) for comparison in comparisons]
+        comparisons = apply_holm(compared.comparisons)
+    parts = [compared.runs[comparison.stratum] for comparison in comparisons]
+    flips = [ranking_flips(_oriented(comparison)) for comparison in comparisons]
     tables = parts, comparisons, pool(comparisons), list(map(interactions, comparisons)), flips
-    return Answer(data, *tables, whole.study, verdicts, no_verdict)
+    return Answer(data, *tables, whole.study, verdicts, no_verdict, remarks)
+
+
+def _oriented(comparison: Comparison) -> pd.DataFrame:
+    """Scores of which the highest is best; none where they may be infinite, and have no mean."""
+    scores = comparison.scores.iloc[:, :0] if comparison.ranked else comparison.scores
+    return direction_sign(comparison.better) * scores
 
 
 def _within(data: SweepData, question: Question, grid: Sequence[str]) -> tuple[str, ...]:

@@ -6,17 +6,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.data.direction import Direction, direction_note, direction_sign
+from analysis.data.direction import Direction, direction_note
 from analysis.data.load import SweepData
 from analysis.data.run_values import RunValues, values_per_run
-from analysis.data.runs import UNFINISHED
 from analysis.data.variants import resolve_variant
-from analysis.stats.inference import estimates, significance
+from analysis.stats.columns import baseline_columns, count_columns, effect_columns, level_columns
+from analysis.stats.inference import significance
+from analysis.stats.inference.paired import Paired, subtract
 from analysis.stats.inference.power import minimum_detectable_effect
-from analysis.stats.inference.sequential import anytime_p, confidence_sequence, decision
+from analysis.stats.inference.sequential import decision
 from analysis.stats.inference.significance import ALPHA, reachable_p
-
-MIN_SEEDS = 3  # fewer: no intervals
 
 
 class Comparison(NamedTuple):
@@ -46,14 +45,23 @@ class Comparison(NamedTuple):
     """Whether other seeds than these chose the best point of each variant."""
     until_decided: float | None = None
     """The margin by which differences were decided, if seeds were added until they were."""
+    ranked: bool = False
+    """Whether numbers may be infinite, as the cost of what is never reached: differences are medians, p is of ranks."""
 
     @property
     def sequential(self) -> bool:
         """Whether seeds were added until the differences were decided."""
         return self.until_decided is not None
 
+    @property
+    def way(self) -> Paired:
+        """How its differences are summed up and tested."""
+        return Paired(self.sequential, self.ranked)
+
     def decision(self, variant: str) -> str:
         """What the seeds that were added have shown of a variant: `higher`, `lower`, `equal`, or `open`."""
+        if self.ranked:
+            return "open"
         return decision(self.differences(variant), self.until_decided or 0.0, ALPHA / max(self.family, 1))
 
     @property
@@ -82,19 +90,16 @@ def compare(
     """
     baseline = resolve_variant(baseline, data.labels) if baseline else data.first_variant
     run_values = run_values or values_per_run(data, metric)
-    scores = seed_table(data, run_values.values)
-    rows = {variant: level_columns(scores[variant].dropna().to_numpy()) for variant in data.variants}
+    scores = seed_table(data, run_values)
+    ranked, way = run_values.ranked, Paired(data.until_decided is not None, run_values.ranked)
+    rows = {variant: level_columns(scores[variant].dropna().to_numpy(), ranked) for variant in data.variants}
     for variant, row in rows.items():
         differences = paired_differences(scores, variant, baseline)
-        row |= (
-            baseline_columns()
-            if variant == baseline
-            else effect_columns(differences, run_values.better, data.until_decided is not None)
-        )
+        row |= baseline_columns() if variant == baseline else effect_columns(differences, run_values.better, way)
         row |= count_columns(data.runs[data.runs["variant"] == variant])
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")
     comparison = Comparison(table, scores, baseline, run_values.metric, data.labels, data.axis, run_values.aggregation)
-    comparison = comparison._replace(better=run_values.better, until_decided=data.until_decided)
+    comparison = comparison._replace(better=run_values.better, until_decided=data.until_decided, ranked=ranked)
     return apply_holm([comparison._replace(remarks=tuple(run_values.remarks))])[0]
 
 
@@ -126,21 +131,23 @@ def add_holm(table: pd.DataFrame, claims: Sequence[float] = ()) -> pd.DataFrame:
 
 def paired_differences(scores: pd.DataFrame, variant: str, versus: str) -> np.ndarray:
     """Differences `[n]` of two columns of a seed × variant table, over the seeds that both have."""
-    return (scores[variant] - scores[versus]).dropna().to_numpy()
+    differences = subtract(scores[variant], scores[versus])
+    return differences[~np.isnan(differences)]
 
 
 def seed_scores(data: SweepData, metric: str | None = None) -> pd.DataFrame:
     """Seed × variant table of the stored scores, or of the late mean of a named metric; completed runs only."""
-    return seed_table(data, values_per_run(data, metric).values)
+    return seed_table(data, values_per_run(data, metric))
 
 
-def seed_table(data: SweepData, values: pd.Series) -> pd.DataFrame:
-    """Seed × variant table of a number per run (by name); completed runs only.
+def seed_table(data: SweepData, run_values: RunValues) -> pd.DataFrame:
+    """Seed × variant table of a number per run; completed runs only, unless the numbers are of others too.
 
     Where a variant has several cells it is the mean over them, of the seeds that have all of them.
     """
-    runs = data.runs.assign(cell=data.runs["cell"] if "cell" in data.runs else "", value=data.runs["name"].map(values))
-    runs["value"] = runs["value"].where(runs["status"] == "completed").astype(float)
+    values = data.runs["name"].map(run_values.values)
+    runs = data.runs.assign(cell=data.runs["cell"] if "cell" in data.runs else "", value=values)
+    runs["value"] = runs["value"].where(runs["status"].isin(run_values.statuses)).astype(float)
     runs = runs.sort_values("status", key=lambda status: status != "completed", kind="stable")  # completed ones first
     runs = runs.dropna(subset=["seed"]).drop_duplicates(["variant", "cell", "seed"])
     seeds = pd.Index(sorted(runs["seed"].unique()), name="seed", dtype="Int64")
@@ -151,74 +158,6 @@ def seed_table(data: SweepData, values: pd.Series) -> pd.DataFrame:
         values = cells.loc[[variant], names].droplevel("variant") if names else pd.DataFrame(np.nan, seeds, [""])
         means[variant] = values.reindex(seeds).mean(axis=1, skipna=False)
     return pd.DataFrame(means, index=seeds, columns=data.variants)
-
-
-def level_columns(scores: np.ndarray) -> dict[str, float]:
-    """Columns of one variant's scores `[n]`: n, IQM and its interval, mean, sd."""
-    enough = scores.size >= MIN_SEEDS
-    low, high = estimates.iqm_interval(scores) if enough else (np.nan, np.nan)
-    return {
-        "n": scores.size,
-        "iqm": float(estimates.iqm(scores)),
-        "iqm_low": float(low),
-        "iqm_high": float(high),
-        "mean": scores.mean() if scores.size else np.nan,
-        "sd": scores.std(ddof=1) if scores.size > 1 else np.nan,
-    }
-
-
-def paired_p(differences: np.ndarray, sequential: bool) -> float:
-    """Two-sided p of paired differences `[n]`: sign flips, or where seeds were added one that holds at every look."""
-    return anytime_p(differences) if sequential else significance.sign_flip_p(differences)
-
-
-def effect_columns(differences: np.ndarray, better: Direction = None, sequential: bool = False) -> dict[str, float]:
-    """Columns of paired differences `[n]`; no intervals below MIN_SEEDS seeds, no wins unless one end is better.
-
-    sequential: the seeds were added until something was decided, so p and the interval hold at every look.
-    """
-    trimmed = estimates.trimmed_difference(differences)
-    mean = estimates.mean_difference(differences)
-    if sequential:
-        low, high = confidence_sequence(differences)
-        mean = mean._replace(low=low, high=high)
-    wins = estimates.win_rate(direction_sign(better) * differences if better else np.zeros(0))
-    columns = {
-        "n_pairs": differences.size,
-        "difference": float(mean.mean),
-        "difference_low": float(mean.low),
-        "difference_high": float(mean.high),
-        "difference_sd": float(mean.sd),
-        "effect_size": float(mean.effect_size),
-        "trimmed": float(trimmed.mean),
-        "trimmed_low": float(trimmed.low),
-        "trimmed_high": float(trimmed.high),
-        "wins": wins.wins if better else np.nan,
-        "win_rate": wins.rate,
-        "win_low": wins.low,
-        "win_high": wins.high,
-        "p": paired_p(differences, sequential),
-    }
-    hidden = [] if differences.size >= MIN_SEEDS else [key for key in columns if key.endswith(("_low", "_high"))]
-    return columns | dict.fromkeys(hidden, np.nan)
-
-
-def baseline_columns() -> dict[str, float]:
-    """The columns of the baseline itself: its difference is exactly 0, the rest does not apply."""
-    empty = dict.fromkeys(effect_columns(np.zeros(0)), np.nan)
-    return empty | {"n_pairs": 0, "difference": 0.0, "trimmed": 0.0}
-
-
-def count_columns(runs: pd.DataFrame) -> dict[str, int]:
-    """Columns of one variant's runs: how many there are, failed, have not ended, and collapsed (of those that say)."""
-    ended = ~runs["status"].isin(UNFINISHED)
-    return {
-        "runs": len(runs),
-        "failed": int((ended & (runs["status"] != "completed")).sum()),
-        "unfinished": int((~ended).sum()),
-        "collapsed": int(runs["collapsed"].sum()),
-        "collapsed_of": int(runs["collapsed"].notna().sum()),
-    }
 
 
 def can_be_significant(row: pd.Series, comparisons: int) -> bool:

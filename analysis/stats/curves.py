@@ -10,7 +10,8 @@ import pandas as pd
 
 from analysis.data.load import SweepData
 from analysis.data.runs import UNFINISHED
-from analysis.stats.comparison import MIN_SEEDS, Comparison
+from analysis.stats.columns import MIN_SEEDS
+from analysis.stats.comparison import Comparison
 from analysis.stats.inference.estimates import iqm, iqm_interval
 
 RESAMPLES = 500

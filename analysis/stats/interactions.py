@@ -2,11 +2,14 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from analysis.data.errors import AnalysisError
 from analysis.data.variants import DEFAULT, parse_override, split_overrides, varying_keys
-from analysis.stats.comparison import Comparison, add_holm, effect_columns
+from analysis.stats.columns import effect_columns
+from analysis.stats.comparison import Comparison, add_holm
+from analysis.stats.inference.paired import subtract
 
 
 class AxisGrid(NamedTuple):
@@ -45,11 +48,16 @@ def interactions(comparison: Comparison) -> pd.DataFrame | None:
         if a == a0 or b == b0 or None in partners:
             continue
         first, second = partners
-        differences = (scores[variant] - scores[first]) - (scores[second] - scores[comparison.baseline])
-        rows[variant] = {grid.axes[0]: a, grid.axes[1]: b} | effect_columns(
-            differences.dropna().to_numpy(), sequential=comparison.sequential
-        )
+        differences = interaction(scores, (variant, first), (second, comparison.baseline))
+        rows[variant] = {grid.axes[0]: a, grid.axes[1]: b} | effect_columns(differences, way=comparison.way)
     return add_holm(pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")) if rows else None
+
+
+def interaction(scores: pd.DataFrame, pair: tuple[str, str], less: tuple[str, str]) -> np.ndarray:
+    """By how much more the first pair of columns differs than the second, `[n]`, on the seeds that have all four."""
+    first, second = (subtract(scores[one], scores[other]) for one, other in (pair, less))
+    differences = subtract(first, second)
+    return differences[~np.isnan(differences)]
 
 
 def pivot_axes(comparison: Comparison, column: str, across: str | None = None) -> pd.DataFrame | None:

@@ -8,7 +8,8 @@ import pandas as pd
 from analysis.data.code import code_note, machine_note
 from analysis.data.load import SweepData
 from analysis.data.runs import UNFINISHED
-from analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
+from analysis.stats.columns import MIN_SEEDS
+from analysis.stats.comparison import Comparison, can_be_significant
 from analysis.stats.inference.significance import ALPHA, min_p, reachable_p, seeds_for_p, seeds_with_choice
 
 NO_WINS = "There is no win rate, because whether more of it is better is not known."
@@ -26,6 +27,12 @@ def comparison_notes(data: SweepData, comparison: Comparison) -> list[str]:
 
 
 def _score(data: SweepData, comparison: Comparison) -> str:
+    if comparison.ranked:
+        return (
+            f"The number of a run is {comparison.metric}, {comparison.aggregation}; it is infinite (∞) for a run that "
+            "never gets there, and `arrived` counts the others. The IQM is the mean over seeds without the lowest and "
+            "the highest quarter of them: infinite where more than a quarter never get there."
+        )
     return (
         f"The score of a run is {comparison.metric}, {comparison.aggregation}. The IQM is the mean score over seeds "
         "without the lowest and the highest quarter of them; in brackets, its 95 % interval (percentile bootstrap)."
@@ -35,6 +42,13 @@ def _score(data: SweepData, comparison: Comparison) -> str:
 def _difference(data: SweepData, comparison: Comparison) -> str:
     if not comparison.others:
         return ""
+    if comparison.ranked:
+        return (
+            f"The difference to {comparison.labels[comparison.baseline]} is taken on each seed that both have, and the "
+            "table has their median; in brackets, its 95 % interval (sign test, from six seeds on). It is "
+            "infinite where only one of the two gets there, and 0 where neither does. The win rate counts the seeds "
+            f"with a {comparison.better} number."
+        )
     kind = "confidence sequence: it holds at every look" if comparison.sequential else "paired t"
     wins = f"The win rate counts the seeds with a {comparison.better} score." if comparison.better else NO_WINS
     return (
@@ -55,6 +69,11 @@ def _rule(data: SweepData, comparison: Comparison) -> str:
         "p is how often a difference at least this large comes about if the sign of each seed's difference is tossed "
         "like a coin (all tosses up to 14 seeds, else 9,999 random ones)."
     )
+    if comparison.ranked:
+        tossed = (
+            "p is how often a sum of signed ranks at least this large comes about if the sign of each seed's "
+            "difference is tossed like a coin: differences are ranked by size, and the infinite ones come last."
+        )
     if comparison.sequential:
         tossed = (
             "Seeds were added until every difference was decided. p is therefore one that may be looked at after each: "
@@ -77,6 +96,8 @@ def _one_sided(data: SweepData, comparison: Comparison) -> str:
     if not texts:
         return ""
     why = "it only tosses signs, an interval takes the differences to be normal"
+    if comparison.ranked:
+        why = "it ranks the differences, an interval only counts them"
     if comparison.family > 1:
         why = f"it counts all {comparison.family} differences, an interval only its own"
     return f"The interval and p (Holm) say different things of {_some(texts)}. p (Holm) decides: {why}."
@@ -84,6 +105,8 @@ def _one_sided(data: SweepData, comparison: Comparison) -> str:
 
 def _other_order(data: SweepData, comparison: Comparison) -> str:
     """IQM and mean difference can rank arms in opposite order: which, and why."""
+    if comparison.ranked:
+        return ""
     table, labels = comparison.table, comparison.labels
     shown = [variant for variant in table.index if not np.isnan(table.loc[variant, ["iqm", "difference"]]).any()]
     size = np.nanmax(table["iqm"].abs()) if shown else 0.0

@@ -6,15 +6,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.data.direction import direction_sign
-from analysis.stats.comparison import (
-    MIN_SEEDS,
-    Comparison,
-    apply_holm,
-    baseline_columns,
-    effect_columns,
-    level_columns,
-    paired_differences,
-)
+from analysis.stats.columns import MIN_SEEDS, baseline_columns, effect_columns, level_columns
+from analysis.stats.comparison import Comparison, apply_holm, paired_differences
 from analysis.stats.inference import estimates
 
 SUMMED = ("runs", "failed", "unfinished", "collapsed", "collapsed_of")
@@ -23,14 +16,15 @@ SUMMED = ("runs", "failed", "unfinished", "collapsed", "collapsed_of")
 def pool(comparisons: Sequence[Comparison]) -> Comparison | None:
     """All strata in one table, whose units are the pairs of stratum and seed; None if there are not two strata.
 
-    None, too, where seeds were added until something was decided: what holds at every look goes by their order.
+    None, too, where seeds were added until something was decided: what holds at every look goes by their order; and
+    where numbers may be infinite, which have no SD.
 
     Scores are centred and divided by their SD over all runs of the stratum. The SD does not change when a variant and
     the baseline change places, so the sign flips stay exact: they test "no effect in any stratum". The interval of the
     IQM resamples runs within strata. `superiority` is P(X better than Y) of independent runs (Agarwal et al. 2021), a
     point value, mean over strata.
     """
-    if len(comparisons) < 2 or comparisons[0].sequential:
+    if len(comparisons) < 2 or any(each.sequential or each.ranked for each in comparisons):
         return None
     first = comparisons[0]
     scores = pd.concat([_standard(comparison) for comparison in comparisons])

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from analysis.data.load import SweepData
-from analysis.data.run_values import Budget, Target
+from analysis.data.numbers.asked import Asked, Budget, Target, asked_by, completed
 
 MAX_NAME = 100  # characters of a folder
 
@@ -33,6 +33,11 @@ class Question(NamedTuple):
     choose_seeds: Sequence[int] | None = None
     """On which seeds the best point is chosen; the others are reported."""
 
+    @property
+    def asked(self) -> Asked:
+        """Which number of each run."""
+        return Asked(self.metric, self.at, self.matched)
+
 
 def own_question(data: SweepData) -> Question:
     """What the configuration asks: that of the study, if there is one, with the planned baseline."""
@@ -40,7 +45,7 @@ def own_question(data: SweepData) -> Question:
     seeds = study.get("choose_seeds")
     within = [axis for axis in study.get("within") or () if axis in data.axes]  # a study of one start has no strata
     return Question(
-        metric=study.get("metric"),
+        **asked_by(study)._asdict(),
         baseline=data.planned_baseline,
         within=tuple(within) if within else None,
         best_of=tuple(study.get("best_of") or ()),
@@ -54,7 +59,8 @@ def as_planned(question: Question, data: SweepData) -> Question:
     A study's metric is not that of a target's cost, and its grid is not that of other arms.
     """
     own = own_question(data)
-    planned = {} if question.matched else {"metric": own.metric}
+    question = question._replace(**completed(question.asked, own.asked)._asdict())
+    planned: dict[str, object] = {}
     grid = tuple(axis for axis in own.best_of if axis in data.axes)
     if grid and question.by is None and not question.best_of and data.runs["seed"].nunique() > 1:
         planned |= {"best_of": grid, "choose_seeds": own.choose_seeds}

@@ -2,7 +2,7 @@
 
 A difference says, by the one rule of evidence of the tables,
 
-equal           it is smaller than the margin, either way (`verdict.judge_difference`)
+equal           it is smaller than the margin, either way (`verdicts.rule.judge_difference`)
 higher, lower   p (Holm) < 0.05
 unclear         these seeds allow both
 
@@ -22,7 +22,7 @@ from analysis.data.variants import is_variant, resolve_variant
 from analysis.stats.answer import Answer
 from analysis.stats.comparison import Comparison
 from analysis.stats.inference.significance import ALPHA
-from analysis.stats.verdict import judge_difference
+from analysis.stats.verdicts.rule import judge_difference
 
 RESAMPLES = 2000
 
@@ -146,7 +146,7 @@ def _found(comparison: Comparison, arm: str, margin: float) -> Found:
     row, differences = comparison.table.loc[arm], comparison.differences(arm)
     numbers = row["difference"], row["difference_low"], row["difference_high"], row["p_holm"]
     equal = margin > 0 and judge_difference(
-        "equal", differences, margin, row["p_holm"], comparison.family, comparison.sequential
+        "equal", differences, margin, row["p_holm"], comparison.family, comparison.way
     )
     if equal == "reproduced":
         says = "equal"

@@ -123,9 +123,6 @@ class Study(WrittenModel):
             yield f"study.expect[{place}].variant", expectation.variant
             if not isinstance(expectation, Level):
                 yield f"study.expect[{place}].versus", expectation.versus or self.baseline
-
-    def pairs(self) -> Iterator[tuple[str, str | None]]:
-        """Yield the two variants of each expectation of a difference."""
-        for expectation in self.expect:
-            if isinstance(expectation, Difference):
-                yield expectation.variant, expectation.versus or self.baseline
+            if isinstance(expectation, Difference) and expectation.less:
+                yield f"study.expect[{place}].less.variant", expectation.less.variant
+                yield f"study.expect[{place}].less.versus", expectation.less.versus

@@ -19,13 +19,14 @@ from rlexp.config.remarks import remarks
 from rlexp.config.schema import Config, read
 from rlexp.core.errors import ConfigError
 from rlexp.language import BACKENDS
-from rlexp.launch.comparisons import comparison_notes, comparison_problems, metric_problem
+from rlexp.launch.comparisons import comparison_notes, comparison_problems
 from rlexp.launch.hydra_private import cache_compositions, hydra_config, job_overrides
 from rlexp.launch.orphans import SECONDS_TO_SAVE
 from rlexp.launch.own_analysis import own_analysis
 from rlexp.launch.paths import relative
 from rlexp.launch.plan import folder_problem, plan_jobs, starts_of
 from rlexp.launch.settings import LauncherSettings
+from rlexp.launch.studies.claims import metric_problem
 from rlexp.record.disk import lock
 from rlexp.record.disk.durable import remove_drafts
 from rlexp.record.provenance import setting_notes
@@ -45,6 +46,7 @@ def check_run(composed: DictConfig) -> None:
     check_single(config, folder, typed.remarks(composed.hydra.overrides.task))
 
 
+@own_analysis()
 def check_single(config: Config, folder: Path, notes: Iterable[str] = ()) -> None:
     """Check that a run can start in a folder; say what there is to say."""
     problem = machine_problem(config) or folder_problem(folder) or refusal(config.model_dump(mode="json"), folder)

@@ -7,11 +7,12 @@ bootstrap intervals of means do not (83 % at n = 5), so no interval of a differe
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import bdtr, ndtri, stdtrit
 
 Array = np.ndarray
 
 MAX_ELEMENTS = 2**22  # numbers held at once
+BEYOND, LARGEST = 1e200, 1e120  # what stands for infinity in sums, and what no score is larger than
 
 
 class Interval(NamedTuple):
@@ -74,9 +75,15 @@ def iqm_interval(scores: Array, confidence: float = 0.95, resamples: int = 10_00
     counts = (~np.isnan(ordered)).sum(-1)
     ends = np.full((len(ordered), 2), np.nan)
     for n in set(counts.tolist()) - {0, 1}:
-        ends[counts == n] = _bootstrap_quantiles(ordered[counts == n, :n], confidence, resamples, seed)
+        ends[counts == n] = _bootstrap_quantiles(_capped(ordered[counts == n, :n]), confidence, resamples, seed)
+    ends[ends > LARGEST] = np.inf
     low, high = np.moveaxis(ends.reshape(*scores.shape[:-1], 2), -1, 0)
     return Interval(low, high)
+
+
+def _capped(scores: Array) -> Array:
+    """The scores with a number beyond all others for what is infinite, so that sums have no NaN."""
+    return np.where(np.isposinf(scores), BEYOND, scores)
 
 
 def _bootstrap_quantiles(ordered: Array, confidence: float, resamples: int, seed: int) -> Array:
@@ -151,6 +158,37 @@ def trimmed_difference(differences: Array, confidence: float = 0.95) -> Trimmed:
     error = winsorised.std(-1, ddof=1) / ((1 - 2 * cut / n) * np.sqrt(n))
     half = stdtrit(n - 2 * cut - 1, (1 + confidence) / 2) * error
     return Trimmed(mean, mean - half, mean + half)
+
+
+def median_difference(differences: Array, confidence: float = 0.95) -> Difference:
+    """Median of paired differences `[n]`, some of which may be infinite, with the interval between two of them.
+
+    Of two middle ones the mean, or that which is finite, or 0 if they are infinite either way. The interval is of the
+    sign test, from the k-th lowest to the k-th highest difference: it holds the median with at least this probability,
+    whatever the differences are like. Too few for that (5 for 95 %), or none: NaN. The SD is of finite differences.
+    """
+    ordered = np.sort(np.asarray(differences, dtype=float))
+    n = ordered.size
+    if n == 0:
+        return Difference(*np.full(5, np.nan))
+    sd = ordered.std(ddof=1) if n > 1 and np.isfinite(ordered).all() else np.nan
+    beyond = int(_outer(n, (1 - confidence) / 2))
+    low, high = (ordered[beyond - 1], ordered[n - beyond]) if beyond else (np.nan, np.nan)
+    middle = _middle(ordered[(n - 1) // 2], ordered[n // 2])
+    return Difference(np.float64(middle), low, high, np.float64(sd), np.float64(np.nan))
+
+
+def _outer(n: int, tail: float) -> int:
+    """The largest k with P(fewer than k of n coin tosses are heads) ≤ tail; 0 if there is none."""
+    return int((bdtr(np.arange(n), n, 0.5) <= tail).sum())
+
+
+def _middle(low: float, high: float) -> float:
+    if np.isfinite(low) and np.isfinite(high):
+        return (low + high) / 2
+    if low == high:
+        return low
+    return low if np.isfinite(low) else high if np.isfinite(high) else 0.0
 
 
 def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> Interval:

@@ -3,6 +3,7 @@
 from functools import cache
 
 import numpy as np
+from scipy.special import bdtr
 
 Array = np.ndarray
 
@@ -21,7 +22,8 @@ def _sign_flips(n: int) -> Array:
 def sign_flip_p(differences: Array, seed: int = 0) -> float:
     """Two-sided p of "the sign of each paired difference `[n]` is a coin toss", statistic |mean|.
 
-    Source: Fisher 1935. Exact (all 2ⁿ flips) for n ≤ 14; else (1 + hits)/(1 + 9 999) random flips. n = 0: NaN.
+    Source: Fisher 1935. Exact (all 2ⁿ flips) for n ≤ 14, and for differences of one size as those of rates; else
+    (1 + hits)/(1 + 9 999) random flips. n = 0: NaN.
     """
     differences = np.asarray(differences, dtype=float)
     n = differences.size
@@ -32,8 +34,32 @@ def sign_flip_p(differences: Array, seed: int = 0) -> float:
     # times for 14; its random flips, of more seeds, are others than those of earlier tables.
     if n <= EXACT_SEEDS:
         return float((np.abs(_sign_flips(n) @ differences) >= observed).mean())
+    sizes = np.abs(differences[differences != 0])
+    if sizes.size and (sizes == sizes[0]).all():
+        return _coin_p(int((differences > 0).sum()), sizes.size)
     flips = np.random.default_rng(seed).choice([-1.0, 1.0], size=(RANDOM_FLIPS, n))
     return float((1 + (np.abs(flips @ differences) >= observed).sum()) / (1 + RANDOM_FLIPS))
+
+
+def _coin_p(heads: int, n: int) -> float:
+    """The same of differences of one size: a two-sided test of n coin tosses (McNemar 1947, exact)."""
+    least = min(heads, n - heads)
+    return float(min(1.0, 2 * bdtr(least, n, 0.5)))
+
+
+def signed_ranks(differences: Array) -> Array:
+    """The rank of each difference `[n]` by its size, with its sign; ties share their mean rank, and 0 has rank 0.
+
+    Sign flips of ranks are the exact test of Wilcoxon (1945), which takes differences that are infinite: the largest.
+    """
+    differences = np.asarray(differences, dtype=float)
+    sizes = np.abs(differences)
+    other = sizes > 0
+    below = (sizes[other][:, None] > sizes[other]).sum(-1)
+    same = (sizes[other][:, None] == sizes[other]).sum(-1)
+    ranks = np.zeros(differences.size)
+    ranks[other] = below + (same + 1) / 2
+    return np.sign(differences) * ranks
 
 
 def holm(p: Array) -> Array:

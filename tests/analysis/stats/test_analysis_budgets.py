@@ -76,14 +76,15 @@ def test_at_the_same_end_an_equal_budget_is_the_score(two_axes):
 
 def test_a_matched_target_costs_what_was_spent_when_first_met(costs):
     values, measured = values_of(load(costs), matched=Target("accuracy", 0.6), at=Budget("tokens"))
-    assert values["norm=local"] == [30, 30, 30] and values["norm=hybrid"][:2] == [100, 100]
-    assert np.isnan(values["norm=hybrid"][2]) and "hybrid 1" in measured.remarks[0]
+    assert values["norm=local"] == [30, 30, 30] and values["norm=hybrid"] == [100, 100, np.inf]
+    assert measured.remarks == ["Never reached it, and count as worse than any that did: hybrid 1."]
     assert measured.metric == f"tokens at {METRIC} ≥ 0.6"
     assert values_of(load(costs), matched=Target("accuracy", 0.6))[0]["norm=local"] == [3, 3, 3]
     values, measured = values_of(load(costs), matched=Target(METRIC, 0.7), metric="length")
     assert values["norm=local"] == [40, 40, 40] and values["norm=hybrid"][:2] == [20, 20]
+    assert np.isnan(values["norm=hybrid"][2]) and "Left out, as they never reached it" in measured.remarks[0]
     found = answer(load(costs), Question(matched=Target("accuracy", 0.6), at=Budget("tokens")))
-    assert found.comparisons[0].table.loc["norm=hybrid", ["n_pairs", "difference"]].tolist() == [2, 70]
+    assert found.comparisons[0].table.loc["norm=hybrid", ["n_pairs", "difference"]].tolist() == [3, 70]
 
 
 def test_a_short_name_is_the_scores_metric_or_the_only_one(two_axes):

@@ -5,15 +5,15 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from analysis_fixtures import random_scores, write_run, write_sweep
 from rich.console import Console
+from study_sweeps import judged, study_sweep
 
 from analysis import load
 from analysis.compare import report
 from analysis.stats.answer import Question, answer
 from analysis.stats.inference.significance import holm, sign_flip_p
-from analysis.stats.verdict import judge_difference, judge_level
+from analysis.stats.verdicts.rule import judge_difference, judge_level
 
 NAMES = ["norm=a", "norm=b", "norm=c", "norm=d"]
 EVEN = np.linspace(-1, 1, 10)  # of ten seeds around a mean
@@ -24,14 +24,17 @@ EVEN = np.linspace(-1, 1, 10)  # of ten seeds around a mean
     [
         ("higher", 0.2, 0.1, 0.1, "reproduced"),
         ("higher", 0.2, 0.1, 0.22, "underpowered"),
-        ("higher", 0.2, 0.1, 0.4, "not reproduced"),
+        ("higher", 0.2, 0.1, 0.4, "practically equal"),
         ("higher", 0.2, 1.0, 0.1, "underpowered"),
-        ("higher", 0.0, 0.05, 0.1, "not reproduced"),
+        ("higher", 0.0, 0.05, 0.1, "practically equal"),
+        ("higher", -0.06, 0.27, 0.1, "not reproduced"),
         ("higher", -0.2, 0.1, 0.1, "reversed"),
-        ("higher", -0.05, 0.03, 0.1, "not reproduced"),
+        ("higher", -0.05, 0.03, 0.1, "practically equal"),
+        ("higher", -0.05, 0.03, 0.0, "reversed"),
         ("lower", -0.2, 0.1, 0.1, "reproduced"),
         ("lower", 0.2, 0.1, 0.1, "reversed"),
-        ("lower", 0.0, 0.05, 0.1, "not reproduced"),
+        ("lower", 0.0, 0.05, 0.1, "practically equal"),
+        ("lower", 0.06, 0.27, 0.1, "not reproduced"),
         ("lower", -0.2, 1.0, 0.1, "underpowered"),
         ("equal", 0.0, 0.05, 0.1, "reproduced"),
         ("equal", 0.04, 0.03, 0.1, "reproduced"),
@@ -76,21 +79,6 @@ def test_differences_that_count_for_more_need_a_smaller_p():
 )
 def test_the_rule_for_levels(direction, scores, verdict):
     assert judge_level(direction, np.array(scores, dtype=float), 5.0) == verdict
-
-
-def study_sweep(folder, scores, expect, overrides=("study=x",), **study):
-    """A sweep that is a study, and the record of the command that started it."""
-    write_sweep(folder, scores, steps=10)
-    study = {"name": "x", "minimum_effect": 0.05, "baseline": "norm=a", "expect": list(expect)} | study
-    for config in folder.glob("*/config.yaml"):
-        config.write_text(yaml.safe_dump({"study": study}))
-    record = {"hydra": {"overrides": {"task": list(overrides), "hydra": ["hydra.mode=MULTIRUN"]}}}
-    (folder / "multirun.yaml").write_text(yaml.safe_dump(record))
-    return folder
-
-
-def judged(folder, **choices):
-    return answer(load(folder), Question(**choices))
 
 
 def test_an_expectation_is_judged_on_paired_seeds_of_its_own_two_variants(tmp_path):

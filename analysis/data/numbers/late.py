@@ -1,0 +1,73 @@
+"""Numbers of runs, and the plainest of them: the mean of a metric over a run's last evaluations."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.data.direction import Direction
+from analysis.data.errors import AnalysisError
+from analysis.data.load import SweepData
+from analysis.data.numbers.asked import OF_WHOLE_RUNS
+
+IDENTITY = ("name", "variant", "seed", "step")
+
+
+class RunValues(NamedTuple):
+    """A number per run."""
+
+    values: pd.Series
+    """Indexed by the runs' names; NaN, or no row, where a run has none."""
+    metric: str
+    aggregation: str
+    """How it was computed from a run's rows."""
+    remarks: Sequence[str] = ()
+    """What else a reader must know."""
+    better: Direction = None
+    """Which end of the metric is better; None where neither is."""
+    ranked: bool = False
+    """Whether a number may be infinite, as the cost of what a run never reaches: differences are then ranked."""
+    statuses: Sequence[str] = ("completed",)
+    """Of which runs there are numbers."""
+
+
+def logged_metrics(data: SweepData) -> list[str]:
+    """The metrics that some run logged."""
+    return [column for column in data.metrics.columns if column not in IDENTITY]
+
+
+def resolve_metric(data: SweepData, name: str) -> str:
+    """The metric that a name means: itself; the score's metric if the name is part of it; else the only one it fits.
+
+    So `accuracy` is `eval/greedy_accuracy` where that is the score.
+    """
+    names = logged_metrics(data)
+    if name in names or name in OF_WHOLE_RUNS:
+        return name
+    by_last_part = [metric for metric in names if metric.rsplit("/", 1)[-1] == name]
+    containing = [metric for metric in names if name in metric]
+    of_score = [metric for metric in containing if metric == data.score_metric]
+    for candidates in (of_score, by_last_part, containing):
+        if len(candidates) == 1:
+            return candidates[0]
+    if containing:
+        raise AnalysisError(f"'{name}' fits several metrics; choose one of: {'  '.join(containing)}")
+    raise AnalysisError(f"no run logged '{name}'; choose one of: {'  '.join(names) or 'none'}")
+
+
+def late_rule(data: SweepData) -> str:
+    """What `late_means` computes, in words."""
+    return f"mean over the last {100 * data.score_share:g} % of its evaluations"
+
+
+def late_means(data: SweepData, metric: str, rows: pd.DataFrame | None = None) -> pd.Series:
+    """Mean per run over the last ⌈share · n⌉ (at least 1) of the n rows where the metric is present, as scores are."""
+    metric = resolve_metric(data, metric)
+    rows = data.metrics if rows is None else rows
+    present = rows[["name", metric]].dropna()
+    groups = present.groupby("name", sort=False)[metric]
+    from_the_end = groups.cumcount(ascending=False)
+    count = np.ceil((data.score_share * groups.transform("size")).round(9)).clip(lower=1)  # 0.07 · 100 > 7 in floats
+    late = from_the_end < count
+    return present[late].groupby("name")[metric].mean()

@@ -1,0 +1,74 @@
+"""The rule by which a study's expectations, written down before it ran, are judged.
+
+There is one rule of evidence, here and in every table: a difference is there if its p (Holm) is below 0.05, sign flips
+corrected over all differences of the tables and of the study. Intervals show size and decide nothing. With the mean
+difference of two variants over shared seeds and the `minimum_effect` fixed in the study's YAML (an expectation's own,
+else the study's if both are in the same unit, else 0):
+
+higher        reproduced         p (Holm) < 0.05 and mean > 0 and mean ≥ minimum
+              reversed           p (Holm) < 0.05 and mean < 0 and mean ≤ -minimum
+              practically equal  the difference is smaller than the minimum and larger than -minimum
+              not reproduced     the difference is smaller than the minimum
+lower         as higher, with the sign of the difference changed
+equal         reproduced         practically equal, as above
+              not reproduced     p (Holm) < 0.05 and |mean| ≥ minimum
+below, above  reproduced         every seed's score is below (above) `value`
+              not reproduced     some seed's score is not
+identical     reproduced         all rows of both are the same on every seed that both have, but for the clock
+              not reproduced     some are not
+
+"Smaller than the minimum" is the same test of the differences less the minimum: its p, times the number of differences,
+is below 0.05 and their mean is below 0. "Larger than -minimum" is that of the differences plus the minimum. Lines are
+tried from top to bottom. Whatever fits none is `underpowered`: the data allow both the claim and its opposite; so are a
+seed without a score (below, above) and too few seeds for any p to be so small. What names no variant or no direction is
+`not judged`, and so is everything else where a control, an expectation that must hold, is not `reproduced`.
+
+Where `less` names two more variants, the difference is the difference of two differences, on the seeds of all four.
+
+The cost of a target that a run never reaches is infinite, and so is its difference to one that did; the difference of
+two that never reach it is 0. Such differences are ranked by size: sign flips are of their signed ranks (Wilcoxon), the
+sum of which, in place of the mean, says which way they point, and their median says how large they are. The minimum
+is in the unit of the cost; a difference that is infinite stays so, whatever is subtracted.
+"""
+
+import numpy as np
+
+from analysis.stats.inference.paired import Paired
+from analysis.stats.inference.significance import ALPHA
+from analysis.stats.verdicts.claims import LEVELS, TESTED
+
+DIRECTIONS = (*TESTED, *LEVELS, "identical")
+REPRODUCED, REVERSED, EQUAL, NOT_REPRODUCED = "reproduced", "reversed", "practically equal", "not reproduced"
+UNDERPOWERED, NOT_JUDGED = "underpowered", "not judged"
+OUTCOMES = (REPRODUCED, REVERSED, EQUAL, NOT_REPRODUCED, UNDERPOWERED, NOT_JUDGED)
+USUAL = Paired()
+
+
+def judge_difference(
+    direction: str, differences: np.ndarray, minimum: float, p_holm: float, family: int, way: Paired = USUAL
+) -> str:
+    """The verdict on higher, lower or equal for paired differences `[n]`, by the rule above."""
+    if direction == "lower":
+        return judge_difference("higher", -differences, minimum, p_holm, family, way)
+    size, side = float(way.location(differences).mean), way.points_to(differences)
+    there = p_holm < ALPHA
+    smaller, larger = (way.above(each, family) for each in (minimum - differences, differences + minimum))
+    if direction == "equal":
+        rules = {REPRODUCED: smaller and larger, NOT_REPRODUCED: there and abs(size) >= minimum}
+    else:
+        rules = {
+            REPRODUCED: there and side > 0 and size >= minimum,
+            REVERSED: there and side < 0 and size <= -minimum,
+            EQUAL: smaller and larger,
+            NOT_REPRODUCED: smaller,
+        }
+    return next((verdict for verdict, holds in rules.items() if holds), UNDERPOWERED)
+
+
+def judge_level(direction: str, scores: np.ndarray, value: float) -> str:
+    """The verdict on below or above for the scores `[n]` of all seeds, NaN where a run has none."""
+    missing = np.isnan(scores)
+    holds = scores < value if direction == "below" else scores > value
+    if not (holds | missing).all():
+        return NOT_REPRODUCED
+    return UNDERPOWERED if missing.any() or not scores.size else REPRODUCED

@@ -1,0 +1,1 @@
+"""What a study claims, checked before anything is trained."""

@@ -1,0 +1,93 @@
+"""Which claims of a study could not be judged, known before the first run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rlexp.config.schema import Config
+from rlexp.config.study import Difference, Study
+from rlexp.core.errors import format_value
+from rlexp.launch.studies.design import Design, no_variant, reachable
+from rlexp.launch.studies.questions import metric_problems, question_problems
+from rlexp.sweep.job import Job
+
+if TYPE_CHECKING:
+    from analysis.stats.verdicts.claims import Study as WrittenStudy
+
+
+def study_problems(jobs: Sequence[Job], design: Design) -> Iterator[str]:
+    """Say what of the study of these jobs could not be judged."""
+    config = jobs[0].config
+    study = config.study
+    unclear = [*claim_problems(study, [job.config for job in jobs])]
+    yield from unclear
+    if unclear or any(question_problems("study", study)):
+        return
+    written = design.written_study(config)
+    yield from name_problems(written, study, design)
+    yield from expectation_problems(written, study)
+    yield from seed_problems(written, study, jobs, design)
+
+
+def metric_problem(configs: Iterable[Config]) -> str | None:
+    """Say that some run does not evaluate the metric of its study, if so."""
+    for config in configs:
+        metric = config.study and config.study.metric
+        if metric is not None and (problem := next(metric_problems("study.metric", metric, config, True), None)):
+            return problem
+    return None
+
+
+def claim_problems(study: Study, configs: Sequence[Config]) -> Iterator[str]:
+    """Say which claims ask for a number that their runs will not have."""
+    for place, expectation in enumerate(study.expect):
+        key, metric = f"study.expect[{place}]", getattr(expectation, "metric", None)
+        yield from question_problems(key, expectation)
+        found = (line for config in configs for line in metric_problems(f"{key}.metric", metric, config))
+        if metric is not None and (problem := next(found, None)):
+            yield problem
+
+
+def name_problems(written: WrittenStudy, study: Study, design: Design) -> Iterator[str]:
+    """Say which claims name no variant, by the rule of the analysis: some of its overrides will do."""
+    from analysis.data.errors import AnalysisError
+
+    wrong = False
+    for key, name in study.variant_names():
+        if name is None:
+            yield f"{key}: is missing, and there is no study.baseline to compare with"
+        elif not written.names_arm(name):
+            yield no_variant(key, name, design.claimable)
+        else:
+            continue
+        wrong = True
+    for place, expectation in enumerate(() if wrong else written.written["expect"]):
+        try:
+            written.claims(expectation)
+        except AnalysisError as error:
+            yield f"study.expect[{place}]: {error}"
+
+
+def expectation_problems(written: WrittenStudy, study: Study) -> Iterator[str]:
+    """Say which claims could come out only one way."""
+    for place, expectation in enumerate(study.expect):
+        if isinstance(expectation, Difference) and expectation.direction == "equal":
+            values = written.written["expect"][place]
+            if not written.minimum_effect(values, written.asked(values)):
+                yield f"study.expect[{place}].minimum_effect: is missing; equal means that the difference is smaller"
+
+
+def seed_problems(written: WrittenStudy, study: Study, jobs: Sequence[Job], design: Design) -> Iterator[str]:
+    """Say that a study, as it is written, has too few seeds for any of its differences to be shown."""
+    from analysis.stats.verdicts.claims import further_tests
+
+    seeds = {job.config.seed for job in jobs}
+    left, choosing = len(seeds - study.choosing(seeds)), bool(study.best_of)
+    further = further_tests(written, None if study.baseline is None else written.arm_of(study.baseline))
+    tested = any(isinstance(expectation, Difference) for expectation in study.expect)
+    problem = reachable(left, design.differences + len(further), choosing) if tested else None
+    if problem:
+        key = f"study.best_of={format_value(study.best_of)}" if choosing else f"study={study.name}"
+        of = f" of {len(seeds)}" if choosing else ""
+        yield f"{key}: is judged on {left}{of} seeds, which cannot show a difference: {problem}"
