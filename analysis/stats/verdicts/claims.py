@@ -94,7 +94,8 @@ class Study(NamedTuple):
     def _unit(self, asked: Asked) -> object:
         if asked.matched and not asked.metric:
             return asked.at.kind if asked.at else "steps"
-        return self.own.metric if asked.metric == ASYMPTOTE else asked.metric
+        metric = self.own.metric if asked.metric == ASYMPTOTE else asked.metric
+        return metric or self.score_metric
 
     def claims(self, expectation: Mapping[str, Any]) -> list[Claim]:
         """One claim for each stratum that the expectation's names leave open; AnalysisError for what means nothing.

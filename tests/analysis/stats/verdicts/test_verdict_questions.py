@@ -142,3 +142,11 @@ def test_runs_that_diverged_count_in_rates_and_nowhere_else(tmp_path):
     assert rate.p_holm == pytest.approx(2 * 2 / 2**7)  # of the two differences that have seeds
     assert any("Left out of diverged, as they failed otherwise or do not say: 1 of 16" in note for note in found.notes)
     assert judged(folder, metric="diverged").comparisons[0].table.loc["norm=b", "mean"] == 1.0
+
+
+@pytest.mark.parametrize("metric", [METRIC, "eval/reward"])
+def test_the_studys_smallest_effect_is_that_of_its_metric_wherever_it_is_taken(tmp_path, metric):
+    """The score's name is left out of what is asked, except at a target; the unit is the same."""
+    expect = [{"variant": "norm=b", "direction": "higher", "metric": metric, "matched": "eval/reward=0.1"}]
+    (verdict,) = judged(study_sweep(tmp_path, SCORES, expect, minimum_effect=0.2)).verdicts
+    assert verdict.minimum_effect == (0.2 if metric == METRIC else 0)
