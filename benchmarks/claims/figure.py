@@ -79,7 +79,7 @@ def caption_text(intervals: bool) -> str:
 def draw_row(axes: Any, y: int, found: Sequence[Finding], intervals: bool) -> None:
     """The marks of one row, apart from each other where there are several."""
     drawn = [(each, place) for each in found if (place := towards(each.verdict)) is not None]
-    offsets = np.linspace(-0.25, 0.25, len(drawn)) if len(drawn) > 1 else [0.0]
+    offsets = np.linspace(-0.25, 0.25, len(drawn)) if len(drawn) > 1 else [0.0] * len(drawn)
     for offset, (each, place) in zip(offsets, drawn, strict=True):
         middle, low, high = np.clip(place, -35, 35)
         colour = COLOUR_OF.get(each.word, BASELINE)

@@ -1,9 +1,10 @@
 """From the verdicts of a claim's studies to one word for the claim.
 
-Each expectation of each study has a verdict (`analysis.stats.verdict`). Those that need more seeds, and those that were
-not judged, decide nothing. If the others all say the same, that is what became of the claim. If an expectation comes
-out otherwise where only the start, the optimiser or the model is another, the claim `depends on` that. Where different
-expectations come out differently, it holds `in part`. Controls and identity checks are no claims.
+Each expectation of each study has a verdict (`analysis.stats.verdicts`). Those that need more seeds, and those that
+were not judged, decide nothing; where they are more than half, the claim is `underpowered`, whatever the others say. If
+the others all say the same, that is what became of the claim. If an expectation comes out otherwise where only the start,
+the optimiser or the model is another, the claim `depends on` that. Where different expectations come out differently,
+it holds `in part`. Controls and identity checks are no claims.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def outcome(found: Sequence[Finding]) -> Outcome:
     decided = {each.word for each in found if each.decided}
     if not found:
         return Outcome(NOT_RUN, counts)
-    if not decided:
+    if sum(each.decided for each in found) * 2 < len(found):
         return Outcome("underpowered" if counts["underpowered"] else "not judged", counts)
     if len(decided) == 1:
         return Outcome(*decided, counts)

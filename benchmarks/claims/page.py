@@ -8,7 +8,9 @@ from typing import Any
 
 from benchmarks.claims.outcome import Finding, Outcome, checks, findings, outcome
 from benchmarks.claims.texts import Claim
+from benchmarks.parts.common import ROOT
 
+STUDIED = ROOT / "docs" / "studies"
 READ = {
     "full": "read whole",
     "excerpt": "read in part",
@@ -86,7 +88,11 @@ def parts(claim: Claim, records: Records) -> Iterator[str]:
     yield f"**What this cannot show.** {claim.limits.strip()}"
     if claim.history:
         yield f"**Changed after the first run.** {claim.history.strip()}"
-    missing = [name for name in claim.studies if name not in records]
+    earlier = [name for name in claim.studies if name not in records and (STUDIED / f"{name}.txt").is_file()]
+    missing = [name for name in claim.studies if name not in records and name not in earlier]
+    if earlier:
+        links = ", ".join(f"[study={name}](studies.md#study{name})" for name in earlier)
+        yield f"Earlier studies of the same, which do not count here: {links}."
     commands = [f"`rlexp study={name}`" for name in run]
     if commands:
         yield "Again: " + ", ".join(commands) + "."
@@ -141,9 +147,9 @@ def write(claims: Sequence[Claim], records: Records, home: Path) -> None:
 
     (home.parent / "claims.md").write_text(page(claims, records), encoding="utf-8")
     (home / "short.md").write_text(short_table(claims, records) + "\n", encoding="utf-8")
-    found = {claim: found_of(claim, records) for claim in claims}
-    rows = {"claims": [(f"{claim.label}  {claim.title}", each) for claim, each in found.items() if each]}
-    rows |= {claim.number: [(labelled(one), [one]) for one in each] for claim, each in found.items()}
+    found = [(claim, found_of(claim, records)) for claim in claims]
+    rows = {"claims": [(f"{claim.label}  {claim.title}", each) for claim, each in found if each]}
+    rows |= {claim.number: [(labelled(one), [one]) for one in each] for claim, each in found}
     with theme():
         for name, lines in rows.items():
             if lines:

@@ -43,6 +43,8 @@ def test_expectations_that_agree_are_the_claims_word_and_the_undecided_decide_no
     assert outcome(findings([same])).text == "reproduced 2, underpowered 1"
     assert word(record("c01", verdict("underpowered"), verdict("not judged"))) == "underpowered"
     assert word(record("c01", verdict("not judged"))) == "not judged" and word() == "not run"
+    open_ones = [verdict("underpowered", START(value)) for value in (0, 0.02)]
+    assert word(record("c01", verdict("reproduced"), *open_ones)) == "underpowered"  # more than half of them are open
 
 
 def test_one_expectation_that_turns_with_the_start_depends_on_it():
