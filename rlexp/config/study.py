@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from hashlib import sha256
 from typing import Annotated, Any, Literal
 
+from annotated_types import Ge, Le
 from pydantic import Field, FiniteFloat, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from rlexp.core.registry import StrictModel
-from rlexp.core.types import FiniteNonNegative, Seed
+from rlexp.core.types import FiniteNonNegative, PositiveInt, Seed
 from rlexp.worked import DOCUMENTS
 
 
@@ -72,6 +73,17 @@ class Level(Expectation):
     metric: str | None = None  # None for the study's
 
 
+class Flips(Expectation):
+    """With so few of the seeds the two would be in the other order than with all, in at least so many of the cases."""
+
+    variant: str
+    versus: str | None = None  # None for the study's baseline
+    direction: Literal["flips"]
+    seeds: PositiveInt
+    value: Annotated[float, Ge(0), Le(1)]
+    metric: str | None = None  # None for the study's
+
+
 class Identity(Expectation):
     """Every seed of ``variant`` leaves the rows that it leaves with ``versus``, bit by bit but for the clock."""
 
@@ -96,7 +108,7 @@ class Study(WrittenModel):
     choose_seeds: list[Seed] | None = None  # on which that point is chosen; None for the lower half
     choose_first: bool | None = None  # whether the other seeds train at the chosen points alone
     within: list[str] | None = None  # axes whose values are compared apart; None for the task
-    expect: list[Annotated[Difference | Level | Identity, Field(discriminator="direction")]]
+    expect: list[Annotated[Difference | Level | Flips | Identity, Field(discriminator="direction")]]
 
     @model_validator(mode="after")
     def something_to_choose(self) -> Study:

@@ -43,7 +43,7 @@ def test_a_study_is_saved_as_it_was_written():
     [
         (
             lambda study: study["expect"][0].update(direction="hgher"),
-            "study.expect[0].direction=hgher: must be one of higher, lower, equal, above, below, identical",
+            "study.expect[0].direction=hgher: must be one of higher, lower, equal, above, below, flips, identical",
         ),
         (lambda study: study["expect"][3].pop("value"), "study.expect[3].value: is missing"),
         (lambda study: study["expect"][3].update(value="much"), "study.expect[3].value=much: must be a number"),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from analysis.data.errors import AnalysisError
 from analysis.data.same_rows import first_unlike, twins
@@ -11,6 +12,7 @@ from analysis.stats.columns import MIN_SEEDS
 from analysis.stats.inference.paired import Paired
 from analysis.stats.inference.power import seeds_for_effect
 from analysis.stats.inference.significance import ALPHA, reachable_p, seeds_for_p
+from analysis.stats.ranking import ranking_flips
 from analysis.stats.verdicts import rule
 from analysis.stats.verdicts.claims import INVALID, LEVELS, Claim
 from analysis.stats.verdicts.evidence import Evidence, Numbers, differences_of, numbers_of
@@ -19,7 +21,10 @@ NAN = float("nan")
 
 
 class Verdict(NamedTuple):
-    """One claim and what became of it; `estimate` is a mean difference, or the worst seed's score of a level."""
+    """One claim and what became of it.
+
+    `estimate` is a mean difference; of a level the worst seed's score; of flips a share of cases.
+    """
 
     claim: str
     stratum: str = ""
@@ -88,6 +93,8 @@ def _verdict(claim: Claim, evidence: Evidence) -> Verdict:
         blank = blank._replace(claim=_text(claim, evidence, metric))
         if claim.direction in LEVELS:
             return _level(claim, evidence, blank)
+        if claim.direction == "flips":
+            return _flips(claim, evidence, blank)
         if claim.direction == "identical":
             return _identity(claim, evidence, blank._replace(metric=""))
         return _difference(claim, evidence, blank)
@@ -101,9 +108,12 @@ def _text(claim: Claim, evidence: Evidence, metric: str) -> str:
     of = f", in {metric}" if metric and claim.asked != evidence.study.own else ""
     if direction in LEVELS:
         return f"{names[0]} {direction} {float(claim.expectation['value']):g} on every seed{of}"
+    if direction == "flips":
+        share = f"in at least {100 * float(claim.expectation['value']):g} % of the cases"
+        return f"{names[0]} and {names[1]} change places with {claim.expectation['seeds']} of the seeds, {share}{of}"
     if direction == "identical":
         return f"{names[0]} identical to {names[1]}, row by row"
-    minimum = evidence.study.minimum_effect(claim.expectation, claim.asked)
+    minimum = evidence.study.minimum_effect(claim.expectation)
     bound = f"within ±{minimum:g}" if direction == "equal" else f"by at least {minimum:g}"
     sides = [f"{names[0]} − {names[1]}", f"{names[2]} − {names[3]}"] if len(names) == 4 else names
     return f"{sides[0]} {direction} {'to' if direction == 'equal' else 'than'} {sides[1]}, {bound}{of}"
@@ -123,6 +133,21 @@ def _level(claim: Claim, evidence: Evidence, blank: Verdict) -> Verdict:
     )
 
 
+def _flips(claim: Claim, evidence: Evidence, blank: Verdict) -> Verdict:
+    few, value = int(claim.expectation["seeds"]), float(claim.expectation["value"])
+    scores = [numbers_of(claim, place, evidence.numbers).scores[place.arm] for place in claim.places]
+    table = pd.concat(scores, axis=1, keys=range(2)).dropna()
+    shares = ranking_flips(table)["swapped_pairs"]
+    if few not in shares.index:
+        return blank._replace(n=len(table), verdict=rule.UNDERPOWERED, reason=f"there are {len(table)} seeds in all")
+    return blank._replace(
+        n=len(table),
+        estimate=float(shares[few]),
+        verdict=rule.REPRODUCED if shares[few] >= value else rule.NOT_REPRODUCED,
+        reason=f"in {100 * shares[few]:.3g} % of the cases, n = {len(table)}",
+    )
+
+
 def _identity(claim: Claim, evidence: Evidence, blank: Verdict) -> Verdict:
     first, second = claim.places
     pairs = list(twins(evidence.parts[first.stratum], first.arm, second.arm))
@@ -137,7 +162,7 @@ def _identity(claim: Claim, evidence: Evidence, blank: Verdict) -> Verdict:
 
 def _difference(claim: Claim, evidence: Evidence, blank: Verdict) -> Verdict:
     differences, way = differences_of(claim, evidence.numbers)
-    minimum = evidence.study.minimum_effect(claim.expectation, claim.asked)
+    minimum = evidence.study.minimum_effect(claim.expectation)
     p_holm, family, n = evidence.p_holm.get(claim.tested, NAN), evidence.family, differences.size
     estimate = way.location(differences)
     low, high = (float(estimate.low), float(estimate.high)) if n >= MIN_SEEDS else (NAN, NAN)

@@ -3,7 +3,7 @@
 There is one rule of evidence, here and in every table: a difference is there if its p (Holm) is below 0.05, sign flips
 corrected over all differences of the tables and of the study. Intervals show size and decide nothing. With the mean
 difference of two variants over shared seeds and the `minimum_effect` fixed in the study's YAML (an expectation's own,
-else the study's if both are in the same unit, else 0):
+else the study's, else 0):
 
 higher        reproduced         p (Holm) < 0.05 and mean > 0 and mean ≥ minimum
               reversed           p (Holm) < 0.05 and mean < 0 and mean ≤ -minimum
@@ -14,14 +14,18 @@ equal         reproduced         practically equal, as above
               not reproduced     p (Holm) < 0.05 and |mean| ≥ minimum
 below, above  reproduced         every seed's score is below (above) `value`
               not reproduced     some seed's score is not
+flips         reproduced         with `seeds` of the seeds the two are in the other order than with all, in at least the
+                                 share `value` of the subsets (`ranking_flips`)
+              not reproduced     in fewer of them
 identical     reproduced         all rows of both are the same on every seed that both have, but for the clock
               not reproduced     some are not
 
 "Smaller than the minimum" is the same test of the differences less the minimum: its p, times the number of differences,
 is below 0.05 and their mean is below 0. "Larger than -minimum" is that of the differences plus the minimum. Lines are
 tried from top to bottom. Whatever fits none is `underpowered`: the data allow both the claim and its opposite; so are a
-seed without a score (below, above) and too few seeds for any p to be so small. What names no variant or no direction is
-`not judged`, and so is everything else where a control, an expectation that must hold, is not `reproduced`.
+seed without a score (below, above), no more seeds than `seeds`, and too few seeds for any p to be so small. What names
+no variant or no direction is `not judged`, and so is everything else where a control, an expectation that must hold, is
+not `reproduced`.
 
 Where `less` names two more variants, the difference is the difference of two differences, on the seeds of all four.
 
@@ -37,7 +41,7 @@ from analysis.stats.inference.paired import Paired
 from analysis.stats.inference.significance import ALPHA
 from analysis.stats.verdicts.claims import LEVELS, TESTED
 
-DIRECTIONS = (*TESTED, *LEVELS, "identical")
+DIRECTIONS = (*TESTED, *LEVELS, "flips", "identical")
 REPRODUCED, REVERSED, EQUAL, NOT_REPRODUCED = "reproduced", "reversed", "practically equal", "not reproduced"
 UNDERPOWERED, NOT_JUDGED = "underpowered", "not judged"
 OUTCOMES = (REPRODUCED, REVERSED, EQUAL, NOT_REPRODUCED, UNDERPOWERED, NOT_JUDGED)

@@ -74,7 +74,7 @@ def expectation_problems(written: WrittenStudy, study: Study) -> Iterator[str]:
     for place, expectation in enumerate(study.expect):
         if isinstance(expectation, Difference) and expectation.direction == "equal":
             values = written.written["expect"][place]
-            if not written.minimum_effect(values, written.asked(values)):
+            if not written.minimum_effect(values):
                 yield f"study.expect[{place}].minimum_effect: is missing; equal means that the difference is smaller"
 
 

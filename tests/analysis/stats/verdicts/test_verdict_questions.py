@@ -144,9 +144,8 @@ def test_runs_that_diverged_count_in_rates_and_nowhere_else(tmp_path):
     assert judged(folder, metric="diverged").comparisons[0].table.loc["norm=b", "mean"] == 1.0
 
 
-@pytest.mark.parametrize("metric", [METRIC, "eval/reward"])
-def test_the_studys_smallest_effect_is_that_of_its_metric_wherever_it_is_taken(tmp_path, metric):
-    """The score's name is left out of what is asked, except at a target; the unit is the same."""
-    expect = [{"variant": "norm=b", "direction": "higher", "metric": metric, "matched": "eval/reward=0.1"}]
-    (verdict,) = judged(study_sweep(tmp_path, SCORES, expect, minimum_effect=0.2)).verdicts
-    assert verdict.minimum_effect == (0.2 if metric == METRIC else 0)
+@pytest.mark.parametrize("key", [{"metric": METRIC, "matched": "eval/reward=0.1"}, {"metric": "eval/reward"}, {}])
+def test_the_smallest_effect_is_the_studys_unless_an_expectation_has_its_own(tmp_path, key):
+    expect = [{"variant": "norm=b", "direction": "higher"} | key | own for own in ({}, {"minimum_effect": 0.0})]
+    shared, own = judged(study_sweep(tmp_path, SCORES, expect, minimum_effect=0.2)).verdicts
+    assert (shared.minimum_effect, own.minimum_effect) == (0.2, 0.0)
