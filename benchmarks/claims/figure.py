@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.figures.labels import wrap_label
 from analysis.figures.layout import GAP, fit_caption, write_caption, write_title
 from analysis.figures.style import BASELINE, COLOURS, TICK, light_grid, set_margins, text_size, theme
 from benchmarks.claims.outcome import Finding
@@ -21,7 +21,7 @@ COLOUR_OF = {
     "not reproduced": COLOURS[1],
     "underpowered": "#9A9A9A",
 }
-ROW, WIDTH, NAME_WIDTH, TICKS = 0.2, 8.4, 84, (-30, -10, -3, -1, 0, 1, 3, 10, 30)
+ROW, WIDTH, NAME_WIDTH, TICKS = 0.2, 9.2, 88, (-30, -10, -3, -1, 0, 1, 3, 10, 30)
 
 
 def towards(verdict: Mapping[str, Any]) -> tuple[float, float, float] | None:
@@ -41,8 +41,8 @@ def rows_figure(rows: Sequence[tuple[str, Sequence[Finding]]], title: str, inter
     with theme():
         figure = Figure(figsize=(WIDTH, 3))
         axes = figure.add_subplot()
-        names = [wrap_label(name, NAME_WIDTH, 1) for name, _ in rows]
-        left = max(text_size(figure, name, TICK)[0] for name in names) + 2 * GAP
+        names = [shorten(name, NAME_WIDTH, placeholder=" …") for name, _ in rows]
+        left = max(text_size(figure, name, TICK)[0] for name in names) + 4 * GAP
         caption, bottom = fit_caption(caption_text(intervals), WIDTH)
         figure.set_size_inches(WIDTH, ROW * len(rows) + bottom + 0.8)
         set_margins(figure, left, 2 * GAP, bottom, 0.75)

@@ -68,6 +68,12 @@ class Outcome(NamedTuple):
         """`reproduced 5, underpowered 1`."""
         return ", ".join(f"{word} {self.counts[word]}" for word in ORDER if self.counts.get(word))
 
+    @property
+    def parts(self) -> str:
+        """`: 5 reproduced, 1 reversed` where one word does not say it all; what is undecided is left out."""
+        listed = [f"{self.counts[word]} {word}" for word in ORDER if word not in UNDECIDED and self.counts.get(word)]
+        return f": {', '.join(listed)}" if len(listed) > 1 else ""
+
 
 def findings(records: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """Return what the studies of a claim found, without controls and identity checks."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.claims.outcome import Finding, Outcome, checks, findings, outcome
+from benchmarks.claims.outcome import NOT_RUN, UNDECIDED, Finding, Outcome, checks, findings, outcome
 from benchmarks.claims.texts import Claim
 from benchmarks.parts.common import ROOT
 
+BEGIN, END = "<!-- written by python -m benchmarks.claims -->", "<!-- until here -->"
+SIZE = re.compile(r", (by at least|within) [^,]+")
 STUDIED = ROOT / "docs" / "studies"
 READ = {
     "full": "read whole",
@@ -115,8 +118,8 @@ def code(found: Finding) -> str:
 
 def labelled(found: Finding) -> str:
     """Return an expectation and its place as a row's name in a figure."""
-    words = found.expectation.rpartition(", ")[0] or found.expectation
-    return f"{words} · {found.place}" if found.place else words
+    words = SIZE.sub("", found.expectation)
+    return f"{found.place}: {words}" if found.place else words
 
 
 def checked(records: Sequence[Mapping[str, Any]]) -> str:
@@ -132,21 +135,32 @@ def checked(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def short_table(claims: Sequence[Claim], records: Records) -> str:
-    """Return the README's form of the table: claims that have been asked, with their outcome."""
-    lines = ["| claim | what became of it |", "|---|---|"]
-    asked = [claim for claim in claims if claim.studies and found_of(claim, records)]
-    for each in asked:
-        lines.append(f"| [{each.title}](docs/claims.md#{each.label.lower()}) | {outcome_of(each, records).word} |")
-    return "\n".join(lines)
+    """Return the README's form of the table: claims with an outcome, and the names of those that are open."""
+    lines, still_open = ["| published claim | what became of it here |", "|---|---|"], []
+    for claim in claims:
+        result, link = outcome_of(claim, records), f"docs/claims.md#{claim.label.lower()}"
+        if any(result.word.startswith(word) for word in (NOT_RUN, *UNDECIDED)):
+            still_open.append(f"[{claim.label}]({link})")
+        else:
+            lines.append(f"| [{claim.title}]({link}) | {result.word}{result.parts} |")
+    return "\n".join([*lines, "", f"Open: {', '.join(still_open)}."] if still_open else lines)
+
+
+def with_table(readme: str, short: str) -> str:
+    """Return the README with its table of claims replaced."""
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{short}\n{END}{after}" if rest else readme
 
 
 def write(claims: Sequence[Claim], records: Records, home: Path) -> None:
-    """Write the page, and beside its records the short table and the figures."""
+    """Write the page, the README's table, and the figures beside the records."""
     from analysis.figures.style import theme
     from benchmarks.claims.figure import rows_figure
 
     (home.parent / "claims.md").write_text(page(claims, records), encoding="utf-8")
-    (home / "short.md").write_text(short_table(claims, records) + "\n", encoding="utf-8")
+    readme = ROOT / "README.md"
+    readme.write_text(with_table(readme.read_text("utf-8"), short_table(claims, records)), encoding="utf-8")
     found = [(claim, found_of(claim, records)) for claim in claims]
     rows = {"claims": [(f"{claim.label}  {claim.title}", each) for claim, each in found if each]}
     rows |= {claim.number: [(labelled(one), [one]) for one in each] for claim, each in found}
