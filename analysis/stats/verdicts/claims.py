@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from analysis.data.errors import AnalysisError
-from analysis.data.numbers.asked import ASYMPTOTE, Asked, asked_by, completed, contradiction
+from analysis.data.numbers.asked import Asked, asked_by, completed, contradiction
 from analysis.data.variants import DEFAULT, is_variant, parse_override, resolve_variant, split_overrides
 
 TESTED = ("higher", "lower", "equal")  # that a p is asked for
@@ -85,16 +85,10 @@ class Study(NamedTuple):
             raise AnalysisError(problem)
         return asked
 
-    def minimum_effect(self, expectation: Mapping[str, Any], asked: Asked) -> float:
-        """An expectation's own, else the study's if it asks for a number in the same unit, else 0."""
-        own, shared = expectation.get("minimum_effect"), self.written.get("minimum_effect")
-        same = self._unit(asked) == self._unit(self.own)
-        return float(own if own is not None else shared if shared is not None and same else 0.0)
-
-    def _unit(self, asked: Asked) -> object:
-        if asked.matched and not asked.metric:
-            return asked.at.kind if asked.at else "steps"
-        return self.own.metric if asked.metric == ASYMPTOTE else asked.metric
+    def minimum_effect(self, expectation: Mapping[str, Any]) -> float:
+        """An expectation's own, else the study's, else 0; in the unit of whatever number the expectation is of."""
+        both = expectation.get("minimum_effect"), self.written.get("minimum_effect")
+        return float(next((each for each in both if each is not None), 0.0))
 
     def claims(self, expectation: Mapping[str, Any]) -> list[Claim]:
         """One claim for each stratum that the expectation's names leave open; AnalysisError for what means nothing.

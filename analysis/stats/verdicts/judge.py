@@ -103,7 +103,7 @@ def _text(claim: Claim, evidence: Evidence, metric: str) -> str:
         return f"{names[0]} {direction} {float(claim.expectation['value']):g} on every seed{of}"
     if direction == "identical":
         return f"{names[0]} identical to {names[1]}, row by row"
-    minimum = evidence.study.minimum_effect(claim.expectation, claim.asked)
+    minimum = evidence.study.minimum_effect(claim.expectation)
     bound = f"within ±{minimum:g}" if direction == "equal" else f"by at least {minimum:g}"
     sides = [f"{names[0]} − {names[1]}", f"{names[2]} − {names[3]}"] if len(names) == 4 else names
     return f"{sides[0]} {direction} {'to' if direction == 'equal' else 'than'} {sides[1]}, {bound}{of}"
@@ -137,7 +137,7 @@ def _identity(claim: Claim, evidence: Evidence, blank: Verdict) -> Verdict:
 
 def _difference(claim: Claim, evidence: Evidence, blank: Verdict) -> Verdict:
     differences, way = differences_of(claim, evidence.numbers)
-    minimum = evidence.study.minimum_effect(claim.expectation, claim.asked)
+    minimum = evidence.study.minimum_effect(claim.expectation)
     p_holm, family, n = evidence.p_holm.get(claim.tested, NAN), evidence.family, differences.size
     estimate = way.location(differences)
     low, high = (float(estimate.low), float(estimate.high)) if n >= MIN_SEEDS else (NAN, NAN)
