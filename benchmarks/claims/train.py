@@ -41,7 +41,7 @@ def train(study: str, runs: Path, overrides: Sequence[str] = ()) -> dict[str, An
     folder, begun = runs / study, (runs / study).exists()
     share_starts(folder, runs / "starts")
     started = time.perf_counter()
-    arguments = [f"study={study}", f"hydra.sweep.dir={folder}", *overrides]
+    arguments = [f"study={study}", f"hydra.sweep.dir={folder}", "logger=none", *overrides]
     subprocess.run([sys.executable, "-m", "rlexp.train", *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
     return record(study, folder, None if begun else round(time.perf_counter() - started))
 

@@ -86,9 +86,9 @@ class Study(NamedTuple):
         return asked
 
     def minimum_effect(self, expectation: Mapping[str, Any]) -> float:
-        """An expectation's own, else the study's, else 0."""
-        own, shared = expectation.get("minimum_effect"), self.written.get("minimum_effect")
-        return float(own if own is not None else shared or 0.0)
+        """An expectation's own, else the study's, else 0; in the unit of whatever number the expectation is of."""
+        both = expectation.get("minimum_effect"), self.written.get("minimum_effect")
+        return float(next((each for each in both if each is not None), 0.0))
 
     def claims(self, expectation: Mapping[str, Any]) -> list[Claim]:
         """One claim for each stratum that the expectation's names leave open; AnalysisError for what means nothing.

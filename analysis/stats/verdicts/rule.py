@@ -3,7 +3,7 @@
 There is one rule of evidence, here and in every table: a difference is there if its p (Holm) is below 0.05, sign flips
 corrected over all differences of the tables and of the study. Intervals show size and decide nothing. With the mean
 difference of two variants over shared seeds and the `minimum_effect` fixed in the study's YAML (an expectation's own,
-else the study's, else 0):
+else the study's, else 0; in the unit of whatever number is compared):
 
 higher        reproduced         p (Holm) < 0.05 and mean > 0 and mean ≥ minimum
               reversed           p (Holm) < 0.05 and mean < 0 and mean ≤ -minimum

@@ -73,8 +73,7 @@ def expectation_problems(written: WrittenStudy, study: Study) -> Iterator[str]:
     """Say which claims could come out only one way."""
     for place, expectation in enumerate(study.expect):
         if isinstance(expectation, Difference) and expectation.direction == "equal":
-            values = written.written["expect"][place]
-            if not written.minimum_effect(values):
+            if not written.minimum_effect(written.written["expect"][place]):
                 yield f"study.expect[{place}].minimum_effect: is missing; equal means that the difference is smaller"
 
 

@@ -81,7 +81,7 @@ def test_speed_and_asymptote_are_two_answers(tmp_path):
     assert [each.verdict for each in found.verdicts] == ["reproduced"] * 3
     faster, equal, lower = found.verdicts
     assert faster.estimate == pytest.approx(1.0, abs=0.1) and lower.n == 8
-    assert equal.minimum_effect == 0.05  # the study's: in its metric's unit
+    assert equal.minimum_effect == 0.05
     note = "Of the claims on curve/asymptote: Left out of curve/asymptote: 1 of 27 runs: 1 no rise."
     assert note in found.notes
     assert numbers_of(folder, "norm=a", metric="curve/speed")[4] == pytest.approx(-np.log2(10), abs=0.1)

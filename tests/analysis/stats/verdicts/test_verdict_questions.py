@@ -7,6 +7,7 @@ from study_sweeps import arriving, change_summary, judged, numbers_of, study_swe
 
 from analysis.data.numbers.asked import Asked, Budget, Target, asked_by, completed
 from analysis.stats.inference.significance import holm, sign_flip_p
+from analysis.stats.verdicts.claims import Study
 
 SEEDS = 8
 EVEN = np.linspace(-1, 1, SEEDS)
@@ -81,6 +82,23 @@ def test_a_study_may_ask_for_a_cost_in_its_table(tmp_path):
 )
 def test_what_a_claim_does_not_say_is_as_its_study_has_it(written, own, asked):
     assert completed(asked_by(written), asked_by(own)) == asked
+
+
+@pytest.mark.parametrize(
+    ("written", "own", "asked"),
+    [
+        ({"matched": "m=0.5"}, {"metric": "m"}, Asked(None, None, Target("m", 0.5))),
+        ({"matched": "kl=4"}, {"metric": "m"}, Asked("m", None, Target("kl", 4.0))),
+        ({"matched": "kl=4"}, {}, Asked("s/core", None, Target("kl", 4.0))),
+        ({"matched": "core=4"}, {}, Asked(None, None, Target("core", 4.0))),
+        ({"matched": "kl=4", "at": "tokens"}, {"metric": "m"}, Asked(None, Budget("tokens"), Target("kl", 4.0))),
+        ({"matched": "kl=4"}, {"matched": "m=1", "at": "time"}, Asked(None, Budget("time"), Target("kl", 4.0))),
+        ({"matched": "kl=4"}, {"metric": "m", "at": "time"}, Asked("m", None, Target("kl", 4.0))),
+        ({"metric": "s/core"}, {"metric": "m"}, Asked(None)),
+    ],
+)
+def test_a_target_is_matched_for_the_studys_metric_or_for_its_cost(written, own, asked):
+    assert Study(own | {"minimum_effect": 3}, {}, [""], "s/core").asked(written) == asked
 
 
 @pytest.mark.parametrize(
