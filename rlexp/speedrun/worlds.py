@@ -51,7 +51,7 @@ WORLDS = {
         ),
         World(
             "preference",
-            ("task=token_preference", "model=transformer", *evaluated(every=1, steps=40)),
+            ("task=token_preference", "model=transformer", *evaluated(every=1, steps=25)),
             "eval/sampled_accuracy",
             0.95,
             "write fifteen of a hundred tokens, few of them low; a small transformer that starts from random weights",
