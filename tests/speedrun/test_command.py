@@ -1,6 +1,7 @@
 """The command from a first record to one that beats it, its verification, and how it ends."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,9 @@ FAST, SLOW = "lr=20.0", "lr=0.5"
 def run(tmp_path, monkeypatch, capsys, tiny):
     """Return a function that runs the command: exit code, what it prints, what it says beside it."""
     monkeypatch.chdir(tmp_path)
+    sweep = import_module("rlexp.speedrun.race").sweep
+    in_this_process = "hydra.launcher.workers=1"
+    monkeypatch.setattr("rlexp.speedrun.race.sweep", lambda *words, **rest: sweep(*words, in_this_process, **rest))
 
     def command(*words):
         try:

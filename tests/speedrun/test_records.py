@@ -108,6 +108,5 @@ def test_a_record_can_still_be_trained(record):
     assert problem is None and recipe.changes == record.changes
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_every_world_has_two_records_to_begin_with(world):
-    assert [record.name for record in COMMITTED if record.world == world][:2] == [f"{world}-1", f"{world}-2"]
+def test_some_record_has_beaten_another():
+    assert [record for record in COMMITTED if record.p is not None and record.p < 0.01]
