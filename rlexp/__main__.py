@@ -22,6 +22,7 @@ COMMANDS = {
     "dashboard": "analysis.workspace",
     "export": "rlexp.export",
     "worked": "rlexp.worked",
+    "speedrun": "rlexp.speedrun",
 }
 
 

@@ -30,7 +30,7 @@ WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 BLOCKS = re.findall(r"```\n(.*?)```", README, re.DOTALL)
 LINES = [line for block in BLOCKS for line in block.splitlines()]
 TYPED = sorted({" ".join(shlex.split(line, comments=True)[1:]) for line in LINES if line.startswith("rlexp")})
-OTHERS = ("compare", "explain", "export", "plan", "report", "transfer", "watch", "worked", "--help")
+OTHERS = ("compare", "explain", "export", "plan", "report", "transfer", "watch", "worked", "speedrun", "--help")
 
 
 def test_its_numbers_are_of_the_present_defaults():

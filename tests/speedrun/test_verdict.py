@@ -1,0 +1,56 @@
+"""Signed ranks by all flips: equal to scipy's where there are no ties, to a loop where there are."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import rankdata, wilcoxon
+
+from rlexp.speedrun.verdict import judge, signed_ranks, typical
+
+COUNTS = st.lists(st.tuples(*[st.one_of(st.none(), st.integers(1, 6))] * 2), min_size=1, max_size=8)
+
+
+def p_by_loops(ours, theirs):
+    differences = []
+    for mine, other in zip(ours, theirs, strict=True):
+        if mine != other:
+            size = float("inf") if None in (mine, other) else abs(other - mine)
+            differences.append((size, 1 if mine is not None and (other is None or mine < other) else -1))
+    ranks = rankdata([size for size, _ in differences]) if differences else []
+    sums = [sum(s * r for s, r in zip(signs, ranks, strict=True)) for signs in product((-1, 1), repeat=len(ranks))]
+    observed = sum(sign * rank for (_, sign), rank in zip(differences, ranks, strict=True))
+    return np.mean([abs(each) >= abs(observed) - 1e-9 for each in sums])
+
+
+@given(COUNTS)
+def test_p_is_that_of_all_flips_also_with_ties_and_runs_that_never_arrive(pairs):
+    ours, theirs = zip(*pairs, strict=True)
+    assert judge(ours, theirs).p == pytest.approx(p_by_loops(ours, theirs))
+    assert judge(theirs, ours).p == pytest.approx(judge(ours, theirs).p)
+    assert not judge(theirs, ours).beats or not judge(ours, theirs).beats
+
+
+def test_p_is_that_of_scipy_where_nothing_is_equal():
+    ours, theirs = [10, 20, 33, 47, 50, 61, 79, 80, 98, 5], [12, 25, 40, 35, 90, 100, 200, 99, 118, 30]
+    found = wilcoxon(np.subtract(theirs, ours), method="exact")
+    assert judge(ours, theirs).p == pytest.approx(found.pvalue)
+
+
+def test_ten_seeds_that_agree_beat_and_seven_do_not():
+    assert judge([1] * 10, [2] * 10) == (True, pytest.approx(2 / 1024))
+    assert judge([2] * 10, [1] * 10) == (False, pytest.approx(2 / 1024))
+    assert judge([1] * 7, [2] * 7) == (False, pytest.approx(2 / 128))
+    assert judge([1] * 10, [1] * 10) == (False, 1.0)
+
+
+def test_a_run_that_never_arrives_is_worse_than_all_that_do_and_as_bad_as_another():
+    assert signed_ranks([None, None, 5, 9], [None, 7, None, 8]).tolist() == [0.0, -2.5, 2.5, -1.0]
+
+
+def test_the_median_is_that_of_runs_that_may_never_arrive():
+    assert typical([3, None, 1]) == 3.0
+    assert typical([1, 2, 3, None]) == 2.5
+    assert typical([1, 2, None, None]) is None
