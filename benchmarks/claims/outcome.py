@@ -1,9 +1,9 @@
 """From the verdicts of a claim's studies to one word for the claim.
 
-Each expectation of each study has a verdict (`analysis.stats.verdicts`). Those that need more seeds, and those that were
-not judged, decide nothing. If the others all say the same, that is what became of the claim. If an expectation comes
-out otherwise where only the start, the optimiser or the model is another, the claim `depends on` that. Where different
-expectations come out differently, it holds `in part`. Controls and identity checks are no claims.
+Each expectation of each study has a verdict (`analysis.stats.verdicts`). Those that need more seeds, and those that
+were not judged, decide nothing. If the others all say the same, that is what became of the claim. If an expectation
+comes out otherwise where only the start, the optimiser or the model is another, the claim `depends on` that. Where
+different expectations come out differently, it holds `in part`. Controls and identity checks are no claims.
 """
 
 from __future__ import annotations
