@@ -27,7 +27,8 @@ ROW, WIDTH, NAME_WIDTH, TICKS = 0.2, 9.2, 88, (-30, -10, -3, -1, 0, 1, 3, 10, 30
 def towards(verdict: Mapping[str, Any]) -> tuple[float, float, float] | None:
     """Difference and interval in units of the minimum effect, positive where the claim says so; None without either."""
     minimum, keys = verdict.get("minimum_effect"), ("estimate", "low", "high")
-    if not minimum or any(verdict.get(key) is None for key in keys) or verdict["direction"] not in SIGNS:
+    known = all(isinstance(verdict.get(key), int | float) for key in keys)  # "inf" is that of what is never reached
+    if not minimum or not known or verdict["direction"] not in SIGNS:
         return None
     middle, *ends = (SIGNS[verdict["direction"]] * verdict[key] / minimum for key in keys)
     return middle, min(ends), max(ends)

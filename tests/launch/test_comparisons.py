@@ -134,3 +134,66 @@ def test_a_metric_must_be_evaluated_by_every_run():
     (line,) = comparison_problems(sweep, [])
     assert line.startswith("study.metric=eval/pass@8: is not evaluated; there are eval/greedy_accuracy, ")
     assert metric_problem([sweep[-1].config]) == line and metric_problem([config]) is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({"at": "tokns"}, "study.expect[0].at=tokns: 'tokns' is no budget; choose one of: steps  updates  rollouts"),
+        ({"at": "tokens=many"}, "study.expect[0].at=tokens=many: 'many' is no number"),
+        ({"matched": "0.5"}, "study.expect[0].matched=0.5: expected a metric and a value, as accuracy=0.9"),
+        ({"metric": "eval/pass@3"}, "study.expect[0].metric=eval/pass@3: is not evaluated; there are eval/greedy_acc"),
+        ({"metric": "curve/slope"}, "study.expect[0].metric=curve/slope: is not evaluated; there are eval/greedy_acc"),
+        ({"metric": "diverges"}, "study.expect[0].metric=diverges: is not evaluated; there are eval/greedy_accuracy"),
+        ({"matched": "eval/pass@3=1"}, "study.expect[0].matched=eval/pass@3: is not evaluated; there are eval/greedy"),
+        ({"metric": "diverged", "at": "steps"}, "study.expect[0]: diverged is of a whole run: it has no budget"),
+        ({"matched": "diverged=1"}, "study.expect[0]: diverged is of a whole run: nothing is first so high"),
+        ({"less": {"variant": "norm=x", "versus": "norm=c"}}, "study.expect[0].less.variant=norm=x: is no variant of"),
+    ],
+)
+def test_a_number_that_no_run_will_have_is_refused(keys, line):
+    (found,) = problems({"expect": [HIGHER | keys]})
+    assert found.startswith(line)
+    if "less" not in keys:
+        assert problems({"expect": []} | keys)[0].startswith(line.replace(".expect[0]", ""))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"at": "rollouts"},
+        {"at": "tokens=5000", "metric": "eval/pass@8"},
+        {"matched": "eval/sampled_accuracy=0.5", "at": "tokens"},
+        {"matched": "accuracy=0.5"},
+        {"metric": "policy/entropy", "matched": "kl/ref_exact=1"},
+        {"metric": "curve/speed"},
+        {"metric": "collapsed"},
+        {"less": {"variant": "norm=c", "versus": "norm=a"}},
+    ],
+)
+def test_a_number_that_runs_will_have_is_asked_for(keys):
+    assert problems({"expect": [HIGHER | keys]}) == []
+
+
+def test_what_is_expected_in_every_stratum_needs_no_stratum():
+    both = {"norm": NORMS, "start.accuracy": ["0", "0.2"], "lr": RATES}
+    within = {"within": ["start.accuracy"], "best_of": ["lr"]}
+    names = ["norm=b", "norm=b,start.accuracy=0.2", "start.accuracy=0,norm=b"]
+    assert [problems(within | {"expect": [HIGHER | {"variant": name}]}, 16, **both) for name in names] == [[]] * 3
+    for typo in ("norm=b,start.accuracy=0.3", "norm=b,start.acuracy=0.2", "norm=b,lr=1e-3"):
+        (line,) = problems(within | {"expect": [HIGHER | {"variant": typo}]}, 16, **both)
+        assert line.startswith(
+            f"study.expect[0].variant={typo}: is no variant of this sweep; there are norm=a,start.acc"
+        )
+    one = both | {"start.accuracy": ["0.2"]}  # no strata
+    assert problems(within | {"expect": [HIGHER]}, 16, **one) == []
+
+
+def test_seeds_are_counted_over_the_claims_in_all_strata():
+    """Four differences of the tables; a claim that is none of them is two more."""
+    both, further = {"norm": NORMS, "task": TASKS}, {"variant": "norm=c", "versus": "norm=b", "direction": "lower"}
+    assert "p (Holm) of 4 differences" in problems({"expect": [HIGHER]}, 7, **both)[0]
+    assert "p (Holm) of 6 differences" in problems({"expect": [HIGHER, further]}, 7, **both)[0]
+    assert (
+        "p (Holm) of 8 differences" in problems({"expect": [HIGHER, further, HIGHER | {"at": "tokens"}]}, 7, **both)[0]
+    )

@@ -84,6 +84,7 @@ def test_a_difference_is_drawn_towards_its_claim():
     assert towards(verdict("x") | sizes) == pytest.approx((-2, -3, -1))
     assert towards(verdict("x") | sizes | {"direction": "lower"}) == pytest.approx((2, 1, 3))
     assert towards(verdict("x") | sizes | {"minimum_effect": 0}) is None
+    assert towards(verdict("x") | sizes | {"high": "inf"}) is None
     assert towards(verdict("x") | sizes | {"direction": "above"}) is None
 
 

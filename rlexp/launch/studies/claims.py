@@ -9,7 +9,7 @@ from rlexp.config.schema import Config
 from rlexp.config.study import Difference, Study
 from rlexp.core.errors import format_value
 from rlexp.launch.studies.design import Design, no_variant, reachable
-from rlexp.launch.studies.questions import metric_problems, question_problems
+from rlexp.launch.studies.questions import named_problems, question_problems
 from rlexp.sweep.job import Job
 
 if TYPE_CHECKING:
@@ -31,22 +31,20 @@ def study_problems(jobs: Sequence[Job], design: Design) -> Iterator[str]:
 
 
 def metric_problem(configs: Iterable[Config]) -> str | None:
-    """Say that some run does not evaluate the metric of its study, if so."""
+    """Say that some run does not evaluate what its study compares or matches, if so."""
     for config in configs:
-        metric = config.study and config.study.metric
-        if metric is not None and (problem := next(metric_problems("study.metric", metric, config, True), None)):
-            return problem
+        if config.study is not None and not any(question_problems("study", config.study)):
+            if problem := next(named_problems("study", config.study, [config]), None):
+                return problem
     return None
 
 
 def claim_problems(study: Study, configs: Sequence[Config]) -> Iterator[str]:
     """Say which claims ask for a number that their runs will not have."""
     for place, expectation in enumerate(study.expect):
-        key, metric = f"study.expect[{place}]", getattr(expectation, "metric", None)
-        yield from question_problems(key, expectation)
-        found = (line for config in configs for line in metric_problems(f"{key}.metric", metric, config))
-        if metric is not None and (problem := next(found, None)):
-            yield problem
+        key = f"study.expect[{place}]"
+        unclear = [*question_problems(key, expectation)]
+        yield from unclear or named_problems(key, expectation, configs)
 
 
 def name_problems(written: WrittenStudy, study: Study, design: Design) -> Iterator[str]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from rlexp.config.checks import evaluated_metrics
 from rlexp.config.schema import Config
+from rlexp.config.study import Expectation, Study
 
 EVALUATED = ("eval/", "curve/")  # how the metrics begin of which all are known beforehand
 
 
-def question_problems(key: str, asking: Any) -> Iterator[str]:
-    """Say what a study, or an expectation, asks for that is no number of a run.
-
-    asking: whatever has some of ``metric``, ``at`` and ``matched``.
-    """
+def question_problems(key: str, asking: Study | Expectation) -> Iterator[str]:
+    """Say what a study, or an expectation, asks for that is no number of a run."""
     from analysis.data.errors import AnalysisError
     from analysis.data.numbers.asked import Asked, budget_of, contradiction, option, target_of
 
@@ -29,16 +26,25 @@ def question_problems(key: str, asking: Any) -> Iterator[str]:
         yield f"{key}: {problem}"
 
 
-def metric_problems(key: str, metric: str, config: Config, evaluated_only: bool = False) -> Iterator[str]:
-    """Say that a run of this config will not log a metric, where that can be known.
+def named_problems(key: str, asking: Study | Expectation, configs: Iterable[Config]) -> Iterator[str]:
+    """Say which metric, to compare or to match, some run of these configs will not log, where that can be known.
 
-    It can be of evaluations and of what is computed from them; any other name must be written in full, as
-    policy/entropy. A part of the name of an evaluated metric will do in a claim.
+    Metrics of evaluations are known, and what is computed from them. Any other name must be written in full, as
+    policy/entropy. A part of the name of an evaluated metric will do, but for what a study compares.
     """
     from analysis.data.numbers.asked import OF_WHOLE_RUNS
 
-    evaluated = evaluated_metrics(config)
-    partly = not evaluated_only and any(metric in name for name in evaluated)
-    elsewhere = not evaluated_only and "/" in metric and not metric.startswith(EVALUATED)
-    if metric not in (*evaluated, *OF_WHOLE_RUNS) and not partly and not elsewhere:
-        yield f"{key}={metric}: is not evaluated; there are {', '.join([*evaluated, *OF_WHOLE_RUNS])}"
+    metric, matched = (getattr(asking, name, None) for name in ("metric", "matched"))
+    target = matched and matched.rpartition("=")[0]
+    for named, name in (("metric", metric), ("matched", target)):
+        whole = isinstance(asking, Study) and named == "metric"
+        for config in configs if name else ():
+            evaluated = [*evaluated_metrics(config), *OF_WHOLE_RUNS]
+            if name not in evaluated and (whole or not may_be_logged(name, evaluated)):
+                yield f"{key}.{named}={name}: is not evaluated; there are {', '.join(evaluated)}"
+                break
+
+
+def may_be_logged(name: str, evaluated: Sequence[str]) -> bool:
+    """Whether a name is part of a metric that is evaluated, or of the kind of which that cannot be known."""
+    return any(name in metric for metric in evaluated) or "/" in name and not name.startswith(EVALUATED)
