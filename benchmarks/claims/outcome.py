@@ -1,10 +1,10 @@
 """From the verdicts of a claim's studies to one word for the claim.
 
 Each expectation of each study has a verdict (`analysis.stats.verdicts`). Those that need more seeds, and those that
-were not judged, decide nothing; where they are more than half, the claim is `underpowered`, whatever the others say. If
-the others all say the same, that is what became of the claim. If an expectation comes out otherwise where only the
-start, the optimiser or the model is another, the claim `depends on` that. Where different expectations come out
-differently, it holds `in part`. Controls and identity checks are no claims.
+were not judged, decide nothing; where they are more than half, the claim is `mostly underpowered`, whatever the
+others say. If the others all say the same, that is what became of the claim. If an expectation comes out otherwise
+where only the start, the optimiser or the model is another, the claim `depends on` that. Where different expectations
+come out differently, it holds `in part`. Controls and identity checks are no claims.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from analysis.data.variants import parse_override, split_overrides
 
 UNDECIDED = ("underpowered", "not judged")
-NOT_RUN = "not run"
+NOT_RUN, MOSTLY = "not run", "mostly underpowered"
 ORDER = ("reproduced", "reversed", "practically equal", "not reproduced", *UNDECIDED)
 OPTIMISER, MODEL = "the optimiser", "the model"
 NAMES = {"start.accuracy": "the start", "task": "the task"}
@@ -72,7 +72,7 @@ class Outcome(NamedTuple):
     def parts(self) -> str:
         """`: 5 reproduced, 1 reversed` where one word does not say it all; what is undecided is left out."""
         listed = [f"{self.counts[word]} {word}" for word in ORDER if word not in UNDECIDED and self.counts.get(word)]
-        return f": {', '.join(listed)}" if len(listed) > 1 else ""
+        return f": {', '.join(listed)}" if len(listed) > 1 or self.word == MOSTLY else ""
 
 
 def findings(records: Sequence[Mapping[str, Any]]) -> list[Finding]:
@@ -111,8 +111,10 @@ def outcome(found: Sequence[Finding]) -> Outcome:
     decided = {each.word for each in found if each.decided}
     if not found:
         return Outcome(NOT_RUN, counts)
-    if sum(each.decided for each in found) * 2 < len(found):
+    if not decided:
         return Outcome("underpowered" if counts["underpowered"] else "not judged", counts)
+    if sum(each.decided for each in found) * 2 < len(found):
+        return Outcome(MOSTLY, counts)
     if len(decided) == 1:
         return Outcome(*decided, counts)
     axes, boundaries = {}, []

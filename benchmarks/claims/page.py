@@ -46,7 +46,8 @@ def summary(claims: Sequence[Claim], records: Records) -> str:
     asked = [claim for claim in claims if claim.studies]
     words = [outcome_of(claim, records).word for claim in asked]
     kinds = dict.fromkeys(word.split(" on ")[0] for word in sorted(words, key=words.count, reverse=True))
-    counts = ", ".join(f"{sum(word.startswith(kind) for word in words)} {kind}" for kind in kinds)
+    told = {"depends": "that depend on the start or on something else", "in part": "in part"}
+    counts = ", ".join(f"{sum(word.startswith(kind) for word in words)} {told.get(kind, kind)}" for kind in kinds)
     runs = sum(record["runs"] for record in records.values())
     return (
         f"{len(claims)} published claims were tried again on small tasks whose truth is known, with paired seeds, "
