@@ -12,6 +12,7 @@ from scipy.stats import wilcoxon
 from study_sweeps import arriving, judged, study_sweep
 
 from analysis.compare import report
+from analysis.report import write_report
 from analysis.stats.inference.estimates import iqm_interval, median_difference
 from analysis.stats.inference.paired import Paired, subtract
 from analysis.stats.inference.significance import sign_flip_p, signed_ranks
@@ -122,3 +123,20 @@ def test_the_interval_of_an_iqm_is_infinite_only_where_it_must_be():
     low, high = iqm_interval(np.where(finite > 10, NEVER, finite))
     assert np.isfinite(low) and high == NEVER
     assert iqm_interval(np.full(6, NEVER)) == (NEVER, NEVER)
+
+
+def test_the_page_of_a_study_of_costs_says_what_it_cannot_draw(tmp_path):
+    """Within strata: their costs have no SD to be pooled by."""
+    arrivals = {
+        f"norm={n},start={s}": LATE[: 8 - k] + [NEVER] * k
+        for (n, s), k in zip(product("ab", "xy"), (0, 1, 3, 2), strict=True)
+    }
+    expect = [{"variant": "norm=b", "direction": "equal", "minimum_effect": 30}]
+    scores = {name: np.linspace(0.5, 0.6, 8) for name in arrivals}
+    folder = study_sweep(tmp_path, scores, expect, within=["start"], matched=f"{METRIC}=0.5")
+    arriving(folder, arrivals)
+    found = judged(folder)
+    assert found.pooled is None and len(found.verdicts) == 2
+    page = write_report(folder).path.read_text(encoding="utf-8")
+    assert "is infinite for some runs" in page and "practically equal" not in page
+    assert "within ±30" in page
