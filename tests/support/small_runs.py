@@ -14,6 +14,7 @@ from rlexp.config.schema import Config, read
 SHORT = ["steps=2", "log_every=1", "eval.every=2", "eval.prompts=6", "eval.samples=2", "eval.ks=[1,2]", "logger=none"]
 # What a choice cannot do without, or would take long without.
 BESIDE = {
+    "data=demonstrations": ["data.oracle=2"],  # groups are smaller in tests
     "critic=ppo": ["norm=gae"],
     "critic=value": ["norm=gae"],
     "norm=spo": ["task.prompt_set=8"],
