@@ -58,7 +58,8 @@ def chosen(claims: Sequence[Claim], names: Sequence[str], quick: bool) -> list[s
     known |= {name: [name] for name in there}
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise StudyFailed(f"{unknown[0]}: is neither a claim nor a study of one; there are {', '.join(known)}")
+        numbers = ", ".join(claim.number for claim in claims)
+        raise StudyFailed(f"{unknown[0]}: is neither a claim nor a study of one; there are {numbers} and their studies")
     return list(dict.fromkeys(study for name in names for study in known[name])) if names else there
 
 
