@@ -187,6 +187,8 @@ def test_what_is_expected_in_every_stratum_needs_no_stratum():
         )
     one = both | {"start.accuracy": ["0.2"]}  # no strata
     assert problems(within | {"expect": [HIGHER]}, 16, **one) == []
+    (line,) = problems(within | {"expect": [HIGHER | {"variant": names[1]}]}, 16, **one)  # the analysis has none either
+    assert line.startswith(f"study.expect[0].variant={names[1]}: is no variant of this sweep; there are norm=a; ")
 
 
 def test_seeds_are_counted_over_the_claims_in_all_strata():

@@ -114,6 +114,27 @@ def test_the_best_point_is_chosen_on_other_seeds_than_those_reported(tmp_path):
     assert other.scores["norm=a"].tolist() == [0.1, 0.1, 0.9] and other.scores.index.tolist() == [0, 1, 3]
 
 
+def test_the_point_is_chosen_by_the_seeds_that_choose_and_no_others(tmp_path):
+    """What the reported runs spent has no say in where equal budgets end for those that choose."""
+    folder = write_sweep(tmp_path, normal_scores(["norm=a,lr=1", "norm=a,lr=2"], 4), 4)
+    for lr, values in (("1", [0.5, 0.5, 0.5, 0.5]), ("2", [0.1, 0.1, 0.1, 0.9])):
+        write_costs(folder, f"norm=a,lr={lr}", [0, 1], [10, 20, 30, 40], values)
+        write_costs(folder, f"norm=a,lr={lr}", [2, 3], [5, 10, 15, 20], values)
+    found = answer(load(folder), Question(best_of=["lr"], at=Budget("tokens")))
+    assert found.comparisons[0].scores["default"].tolist() == [0.9, 0.9]
+    assert any("up to 20 tokens" in note for note in found.notes)
+
+
+def test_an_arm_that_never_reaches_its_target_has_its_best_point_by_the_score(tmp_path):
+    scores = {f"norm={norm},lr={lr}": [0.1 * lr] * 4 for norm in "ab" for lr in (1, 2)}
+    folder = write_sweep(tmp_path, scores, 4)
+    for path in folder.glob("norm=a,lr=1,*"):
+        write_lines(path / "metrics.jsonl", [{"step": 3, METRIC: 0.9}])
+    found = answer(load(folder), Question(best_of=["lr"], matched=Target(METRIC, 0.8)))
+    assert found.comparisons[0].scores.to_dict("list") == {"norm=a": [3, 3], "norm=b": [np.inf] * 2}
+    assert any("a lr=1 (of 2, at the edge of its grid), b lr=2 (of 2" in note for note in found.notes)
+
+
 def test_a_point_at_which_runs_failed_is_not_the_best(tmp_path):
     scores = {"norm=a,lr=1": [0.9, 0.9, 0.9, 0.9], "norm=a,lr=2": [0.5, 0.5, 0.5, 0.5]}
     folder = write_sweep(tmp_path, scores, 4)

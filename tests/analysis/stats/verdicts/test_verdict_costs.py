@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from analysis_fixtures import METRIC
 from rich.console import Console
-from scipy.stats import wilcoxon
+from scipy.stats import binomtest, wilcoxon
 from study_sweeps import arriving, judged, study_sweep
 
 from analysis.compare import report
@@ -16,6 +16,7 @@ from analysis.report import write_report
 from analysis.stats.inference.estimates import iqm_interval, median_difference
 from analysis.stats.inference.paired import Paired, subtract
 from analysis.stats.inference.significance import sign_flip_p, signed_ranks
+from analysis.stats.verdicts.rule import judge_difference
 
 NEVER = np.inf
 RANKED = Paired(ranked=True)
@@ -99,6 +100,23 @@ def test_signed_ranks_are_wilcoxons():
         assert sign_flip_p(signed_ranks(differences)) == pytest.approx(wilcoxon(differences, method="exact").pvalue)
     assert signed_ranks(np.array([-3.0, 1.0, 1.0, 0.0, NEVER, -NEVER])).tolist() == [-3, 1.5, 1.5, 0, 4.5, -4.5]
     assert RANKED.p(np.array([NEVER] * 6)) == 2 / 2**6 and RANKED.p(np.zeros(6)) == 1
+
+
+def test_rates_of_many_seeds_have_mcnemars_exact_p():
+    differences = np.array([1.0] * 9 + [-1.0] * 2 + [0.0] * 9)
+    assert sign_flip_p(differences) == pytest.approx(binomtest(2, 11).pvalue, rel=1e-12)
+    assert sign_flip_p(np.array([1.0] * 8 + [-1.0] * 8)) == 1
+
+
+def test_ranks_say_which_way_and_the_median_how_far():
+    half = np.array([0.0] * 7 + [NEVER, 1, 2, 3, 4, 5, 6])
+    p = RANKED.p(half)
+    assert (p, median_difference(half).mean) == (2 / 2**7, 0.5)
+    verdicts = {least: judge_difference("higher", half, least, p, 1, RANKED) for least in (0.0, 0.5, 0.6)}
+    assert verdicts == {0.0: "reproduced", 0.5: "reproduced", 0.6: "underpowered"}
+    less = np.array([0.0] * 8 + [NEVER, 1, 2, 3, 4, 5])  # of which the median is 0
+    assert judge_difference("higher", less, 0.0, RANKED.p(less), 1, RANKED) == "reproduced"
+    assert judge_difference("lower", less, 0.0, RANKED.p(less), 1, RANKED) == "reversed"
 
 
 def test_of_two_that_never_arrive_the_difference_is_zero():

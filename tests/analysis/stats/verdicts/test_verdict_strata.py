@@ -28,6 +28,12 @@ def test_one_verdict_in_each_stratum(tmp_path):
     assert (first.variant, first.versus) == ("norm=b,start.accuracy=0.2", "norm=a,start.accuracy=0.2")
 
 
+def test_a_number_of_its_own_is_that_of_each_stratum(tmp_path):
+    first, second = two_starts(tmp_path, [HIGHER | {"metric": "eval/reward"}]).verdicts
+    assert (first.verdict, second.verdict) == ("reproduced", "reversed")
+    assert first.estimate == pytest.approx(0.6, abs=0.05) and second.estimate == pytest.approx(-0.6, abs=0.05)
+
+
 def test_what_one_name_leaves_open_is_as_the_other_says(tmp_path):
     named = HIGHER | {"variant": "norm=b,start.accuracy=0.6"}
     level = {"variant": "norm=b", "direction": "above", "value": 0.5}
@@ -83,6 +89,15 @@ def test_a_typo_is_no_arm(name):
     assert not STUDY.names_arm(name)
     with pytest.raises(AnalysisError):
         STUDY.claims({"variant": name, "direction": "higher"})
+
+
+def test_the_first_name_that_says_it_decides_for_those_that_do_not():
+    less = {"variant": "norm=b", "versus": "norm=a,cap=2"}
+    expectation = {"variant": "norm=b,start=1,cap=1", "versus": "norm=a,start=0", "direction": "higher", "less": less}
+    (claim,) = STUDY.claims(expectation)
+    assert [place.stratum for place in claim.places] == [STRATA[2], STRATA[0], STRATA[2], STRATA[3]]
+    names = ["norm=b,start=1,cap=1", "norm=a,start=0,cap=1", "norm=b,start=1,cap=1", "norm=a,cap=2,start=1"]
+    assert list(claim.names) == names
 
 
 def test_the_same_test_is_counted_once_whichever_variant_is_first():
