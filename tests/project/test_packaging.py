@@ -35,6 +35,7 @@ def test_the_wheel_holds_code_configs_and_plugin(installed):
         "rlexp/train.py",
         "analysis/compare.py",
         "analysis/report/templates/report.html",
+        "analysis/report/comparison.schema.json",
         "hydra_plugins/rlexp_launcher/fused.py",
     ):
         assert (installed / file).is_file()
