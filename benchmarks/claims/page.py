@@ -105,16 +105,11 @@ def parts(claim: Claim, records: Records) -> Iterator[str]:
 
 
 def verdict_table(found: Sequence[Finding]) -> str:
-    """Return a row for each expectation."""
-    lines = ["| expected | where | found | verdict |", "|---|---|---|---|"]
-    for each in found:
-        lines.append(f"| {code(each)} | {each.place or '–'} | {each.verdict['reason']} | {each.word} |")
+    """Return a row for each expectation, with the number that it has in the figure."""
+    lines = ["| | expected | where | found | verdict |", "|---|---|---|---|---|"]
+    for n, each in enumerate(found, 1):
+        lines.append(f"| {n} | `{each.expectation}` | {each.place or '–'} | {each.verdict['reason']} | {each.word} |")
     return "\n".join(lines)
-
-
-def code(found: Finding) -> str:
-    """Return an expectation with the metric that is its own."""
-    return f"`{found.expectation}`"
 
 
 def labelled(found: Finding) -> str:
@@ -164,10 +159,14 @@ def write(claims: Sequence[Claim], records: Records, home: Path) -> None:
     readme.write_text(with_table(readme.read_text("utf-8"), short_table(claims, records)), encoding="utf-8")
     found = [(claim, found_of(claim, records)) for claim in claims]
     rows = {"claims": [(f"{claim.label}  {claim.title}", each) for claim, each in found if each]}
-    rows |= {claim.number: [(labelled(one), [one]) for one in each] for claim, each in found}
+    rows |= {claim.number: [(f"{n}  {labelled(one)}", [one]) for n, one in enumerate(each, 1)] for claim, each in found}
     with theme():
         for name, lines in rows.items():
             if lines:
-                title = "Which published tricks survive ten seeds?" if name == "claims" else name.upper()
+                title = (
+                    "Which published tricks survive ten seeds?"
+                    if name == "claims"
+                    else name[0].upper() + name[1:].lstrip("0")
+                )
                 figure = rows_figure(lines, title, intervals=name != "claims")
                 figure.savefig(home / f"{name}.svg", metadata={"Date": None})
