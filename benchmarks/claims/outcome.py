@@ -5,6 +5,9 @@ were not judged, decide nothing; where they are more than half, the claim is `mo
 others say. If the others all say the same, that is what became of the claim. If an expectation comes out otherwise
 where only the start, the optimiser or the model is another, the claim `depends on` that. Where different expectations
 come out differently, it holds `in part`. Controls and identity checks are no claims.
+
+A study whose name ends in `_more` asks what ten seeds left underpowered of the study before it again, of seeds that
+were never used. Where it asks an expectation, the first answer no longer counts.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ NOT_RUN, MOSTLY = "not run", "mostly underpowered"
 ORDER = ("reproduced", "reversed", "practically equal", "not reproduced", *UNDECIDED)
 OPTIMISER, MODEL = "the optimiser", "the model"
 NAMES = {"start.accuracy": "the start", "task": "the task"}
+MORE = "_more"
 TWINS = {"_sgd": (OPTIMISER, "SGD"), "_llama": (MODEL, "Llama")}
 USUAL = {OPTIMISER: "Adam", MODEL: "small"}
 
@@ -33,6 +37,13 @@ class Finding(NamedTuple):
     conditions: Mapping[str, str]
     """Optimiser, model, and the values of the study's strata."""
     verdict: Mapping[str, Any]
+    again: bool = False
+    """Whether other seeds were asked what the first had left open."""
+
+    @property
+    def key(self) -> tuple:
+        """What was asked, and where: the same for those that were asked again."""
+        return self.study, self.expectation, *sorted(self.conditions.items())
 
     @property
     def word(self) -> str:
@@ -47,11 +58,9 @@ class Finding(NamedTuple):
     @property
     def place(self) -> str:
         """The conditions that are not the usual ones."""
-        return ", ".join(
-            f"{key} {value}".removeprefix(f"{OPTIMISER} ").removeprefix(f"{MODEL} ")
-            for key, value in self.conditions.items()
-            if value != USUAL.get(key)
-        )
+        told = [f"{key} {value}" for key, value in self.conditions.items() if value != USUAL.get(key)]
+        told = [each.removeprefix(f"{OPTIMISER} ").removeprefix(f"{MODEL} ") for each in told]
+        return ", ".join([*told, "other seeds"] if self.again else told)
 
 
 class Outcome(NamedTuple):
@@ -93,20 +102,29 @@ def is_check(verdict: Mapping[str, Any]) -> bool:
 
 def finding(record: Mapping[str, Any], verdict: Mapping[str, Any]) -> Finding:
     """Return a verdict with its conditions taken out of its words."""
-    study, conditions = record["study"], dict(USUAL)
+    study, conditions = record["study"].removesuffix(MORE), dict(USUAL)
     for ending, (axis, value) in TWINS.items():
         if study.endswith(ending):
             study, conditions[axis] = study.removesuffix(ending), value
     text = verdict["claim"]
+    for key, value in (record.get("in_one") or {}).items():
+        conditions[NAMES.get(key, key)] = value
     for part in split_overrides(verdict.get("stratum") or ""):
         key, value = parse_override(part)
         conditions[NAMES.get(key, key)] = value
         text = text.replace(f",{part}", "").replace(f"{part},", "")
-    return Finding(study, text, conditions, verdict)
+    return Finding(study, text, conditions, verdict, record["study"].endswith(MORE))
 
 
-def outcome(found: Sequence[Finding]) -> Outcome:
+def latest(found: Sequence[Finding]) -> list[Finding]:
+    """Return the findings without those that were asked again."""
+    asked_again = {each.key for each in found if each.again}
+    return [each for each in found if each.again or each.key not in asked_again]
+
+
+def outcome(asked: Sequence[Finding]) -> Outcome:
     """Return one word for a claim."""
+    found = latest(asked)
     counts = Counter(each.word for each in found)
     decided = {each.word for each in found if each.decided}
     if not found:

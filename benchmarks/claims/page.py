@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.claims.outcome import NOT_RUN, UNDECIDED, Finding, Outcome, checks, findings, outcome
+from benchmarks.claims.outcome import NOT_RUN, UNDECIDED, Finding, Outcome, checks, findings, latest, outcome
 from benchmarks.claims.texts import Claim
 from benchmarks.parts.common import ROOT
 
@@ -107,8 +107,10 @@ def parts(claim: Claim, records: Records) -> Iterator[str]:
 def verdict_table(found: Sequence[Finding]) -> str:
     """Return a row for each expectation, with the number that it has in the figure."""
     lines = ["| | expected | where | found | verdict |", "|---|---|---|---|---|"]
+    counted = latest(found)
     for n, each in enumerate(found, 1):
-        lines.append(f"| {n} | `{each.expectation}` | {each.place or '–'} | {each.verdict['reason']} | {each.word} |")
+        word = each.word if each in counted else f"{each.word}, asked again below"
+        lines.append(f"| {n} | `{each.expectation}` | {each.place or '–'} | {each.verdict['reason']} | {word} |")
     return "\n".join(lines)
 
 
@@ -158,7 +160,7 @@ def write(claims: Sequence[Claim], records: Records, home: Path) -> None:
     readme = ROOT / "README.md"
     readme.write_text(with_table(readme.read_text("utf-8"), short_table(claims, records)), encoding="utf-8")
     found = [(claim, found_of(claim, records)) for claim in claims]
-    rows = {"claims": [(f"{claim.label}  {claim.title}", each) for claim, each in found if each]}
+    rows = {"claims": [(f"{claim.label}  {claim.title}", latest(each)) for claim, each in found if each]}
     rows |= {claim.number: [(f"{n}  {labelled(one)}", [one]) for n, one in enumerate(each, 1)] for claim, each in found}
     with theme():
         for name, lines in rows.items():

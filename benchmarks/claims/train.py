@@ -13,15 +13,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from analysis.data.read import read_object, read_yaml
 from analysis.data.same_rows import unclocked_rows
+from analysis.data.variants import parse_override, split_overrides
 from benchmarks.parts.common import ROOT, machine
 from rlexp.config.study import Study
 
 OF_AN_ARM = ("variant", "n", "mean", "iqm", "iqm_low", "iqm_high", "collapsed", "failed")
 OF_A_VERDICT = ("variant", "versus", "direction", "stratum", "metric", "at", "matched", "control", "claim", "n")
 OF_A_VERDICT += ("estimate", "low", "high", "minimum_effect", "p_holm", "verdict", "reason")
-LANGUAGE = "_llama"  # ends the names of studies of a language model, which need the extra trl
+LANGUAGE = "_llama"  # is in the names of studies of a language model, which need the extra trl
 
 
 class StudyFailed(Exception):
@@ -30,7 +33,7 @@ class StudyFailed(Exception):
 
 def lacks(study: str) -> str | None:
     """Say what has to be installed before a study can be trained, if anything."""
-    return "the extra trl" if study.endswith(LANGUAGE) and find_spec("trl") is None else None
+    return "the extra trl" if LANGUAGE in study and find_spec("trl") is None else None
 
 
 def train(study: str, runs: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -74,6 +77,7 @@ def record(study: str, folder: Path, seconds: int | None = None) -> dict[str, An
         "strata": {
             each["stratum"] or "": [kept(arm, OF_AN_ARM) for arm in each["arms"]] for each in found["comparisons"]
         },
+        "in_one": in_one(folder, [each["stratum"] or "" for each in found["comparisons"]]),
         "seconds": seconds,
         "commit": commit_of(folder),
         "study_hash": hash_of(folder),
@@ -106,6 +110,17 @@ def hash_of(folder: Path) -> str | None:
     for file in sorted(folder.glob("*/config.yaml")):
         return Study.model_validate(read_yaml(file)["study"]).hash
     return None
+
+
+def in_one(folder: Path, strata: Sequence[str]) -> dict[str, str]:
+    """Return what all runs share of what the study would compare apart: the start, of a study from one start."""
+    varied = {parse_override(part)[0] for stratum in strata for part in split_overrides(stratum)}
+    for file in sorted(folder.glob("*/config.yaml")):
+        config = OmegaConf.create(read_yaml(file))
+        fixed = [axis for axis in OmegaConf.select(config, "study.within") or () if axis not in varied]
+        values = {axis: OmegaConf.select(config, axis) for axis in fixed}
+        return {axis: f"{value:g}" if isinstance(value, float) else str(value) for axis, value in values.items()}
+    return {}
 
 
 def commit_of(folder: Path) -> str | None:

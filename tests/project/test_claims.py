@@ -11,7 +11,7 @@ import yaml
 from benchmarks.claims.__main__ import chosen, stored, words
 from benchmarks.claims.figure import towards
 from benchmarks.claims.outcome import checks, findings, outcome
-from benchmarks.claims.page import BEGIN, END, page, short_table, with_table
+from benchmarks.claims.page import BEGIN, END, page, short_table, verdict_table, with_table
 from benchmarks.claims.texts import HOME, Claim, read_claims, studies_of
 from benchmarks.claims.train import StudyFailed, rows_hash, share_starts
 from benchmarks.parts.common import ROOT
@@ -66,6 +66,21 @@ def test_a_twin_with_another_optimiser_or_model_is_the_same_expectation():
     assert word(record("c01_x", one), record("c01_y", other)) == "in part"  # another study: not the same question
     elsewhere = verdict("reversed", START(0.6))  # start and optimiser both differ: neither is shown to turn it
     assert word(record("c01_x", one), record("c01_x_sgd", elsewhere)) == "in part"
+    from_one_start = record("c01_x_sgd", verdict("reversed")) | {"in_one": {"start.accuracy": "0.2"}}
+    assert word(record("c01_x", one, verdict("reproduced", START(0.6))), from_one_start) == "depends on the optimiser"
+
+
+def test_what_was_asked_again_counts_in_place_of_the_first_answer_and_both_are_shown():
+    first = record("c01_x", verdict("underpowered", START(0)), verdict("practically equal", START(0.2)))
+    again = record("c01_x_more", verdict("reproduced")) | {"in_one": {"start.accuracy": "0"}}
+    result = outcome(findings([first, again]))
+    assert result.word == "depends on the start" and result.text == "reproduced 1, practically equal 1"
+    elsewhere = again | {"in_one": {"start.accuracy": "0.6"}}
+    assert outcome(findings([first, elsewhere])).text == "reproduced 1, practically equal 1, underpowered 1"
+    twin = record("c01_x_sgd_more", verdict("reproduced"))
+    assert outcome(findings([record("c01_x_sgd", verdict("underpowered")), twin])).text == "reproduced 1"
+    rows = verdict_table(findings([first, again])).splitlines()
+    assert rows[2].endswith("| underpowered, asked again below |") and "| the start 0, other seeds | r |" in rows[4]
 
 
 def test_different_expectations_that_differ_hold_in_part():
@@ -148,6 +163,15 @@ def test_a_record_is_of_the_study_as_it_is_written(name):
     written = plain(composed(f"study={name}"))["study"]  # some need a choice of the sweep to be a config
     assert found["study_hash"] == Study.model_validate(written).hash
     assert words(found) or found["no_verdict"]
+
+
+@pytest.mark.parametrize("name", sorted(name for name in stored() if name.endswith("_more")))
+def test_only_what_was_left_open_was_asked_again_and_of_seeds_that_were_never_used(name):
+    first, again = stored()[name.removesuffix("_more")], stored()[name]
+    left_open = {each.key for each in findings([first]) if each.word == "underpowered"}
+    assert {each.key for each in findings([again])} <= left_open
+    chosen_on = plain(composed(f"study={name}"))["study"].get("choose_seeds") or []
+    assert set(first["seeds"]) & set(again["seeds"]) <= set(chosen_on) and len(set(again["seeds"]) - {*chosen_on}) == 20
 
 
 def test_the_page_is_generated():
