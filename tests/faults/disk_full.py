@@ -110,7 +110,7 @@ def main() -> None:
     place, started = Path(tempfile.mkdtemp(prefix="disk-full-")), time.monotonic()
     whole = undisturbed("starts", place / "whole", place)
     codes, findings = Counter(), []
-    kinds = [kind for kind in KINDS if chosen.only in ("", kind)]
+    kinds = [kind for kind in KINDS if not chosen.only or kind in chosen.only.split(",")]
     for count in range(chosen.number):
         kind, folder = kinds[count % len(kinds)], place / str(count)
         folder.mkdir()

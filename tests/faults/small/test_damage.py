@@ -11,8 +11,8 @@ from tests.faults import damage
 
 @pytest.mark.slow
 def test_no_damage_changes_a_number_in_silence():
-    found = damage.campaign(number=12, seed=3)
-    assert found["findings"] == [] and found["counts"]["same"] > 12
+    found = damage.campaign(number=6, seed=3)
+    assert found["findings"] == [] and found["counts"]["same"] > 6
 
 
 @pytest.mark.slow
