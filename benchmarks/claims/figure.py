@@ -44,7 +44,7 @@ def rows_figure(rows: Sequence[tuple[str, Sequence[Finding]]], title: str, inter
         axes = figure.add_subplot()
         names = [shorten(name, NAME_WIDTH, placeholder=" …") for name, _ in rows]
         left = max(text_size(figure, name, TICK)[0] for name in names) + 4 * GAP
-        caption, bottom = fit_caption(caption_text(intervals), WIDTH)
+        caption, bottom = fit_caption(caption_text(intervals, all(drawn(found) for _, found in rows)), WIDTH)
         figure.set_size_inches(WIDTH, ROW * len(rows) + bottom + 0.8)
         set_margins(figure, left, 2 * GAP, bottom, 0.75)
         write_title(figure, title)
@@ -67,21 +67,27 @@ def rows_figure(rows: Sequence[tuple[str, Sequence[Finding]]], title: str, inter
     return figure
 
 
-def caption_text(intervals: bool) -> str:
-    """What the marks mean."""
+def caption_text(intervals: bool, every_row: bool) -> str:
+    """What the marks mean, and what it means that a row has none."""
     lines = " Lines: 95 % paired t intervals." if intervals else ""
+    without = "" if every_row else " A row without a mark names no smallest difference: its numbers are in the table."
     return (
         "Each mark is the mean difference of an expectation over paired seeds, in units of the smallest that counts, "
         f"which is the grey band. Where equality is claimed the sign is that of the difference.{lines} "
-        "Beyond 35 at the edge."
+        f"Beyond 35 at the edge.{without}"
     )
+
+
+def drawn(found: Sequence[Finding]) -> list[tuple[Finding, tuple[float, float, float]]]:
+    """Return the findings that have a place in the figure, with it."""
+    return [(each, place) for each in found if (place := towards(each.verdict)) is not None]
 
 
 def draw_row(axes: Any, y: int, found: Sequence[Finding], intervals: bool) -> None:
     """The marks of one row, apart from each other where there are several."""
-    drawn = [(each, place) for each in found if (place := towards(each.verdict)) is not None]
-    offsets = np.linspace(-0.25, 0.25, len(drawn)) if len(drawn) > 1 else [0.0] * len(drawn)
-    for offset, (each, place) in zip(offsets, drawn, strict=True):
+    marks = drawn(found)
+    offsets = np.linspace(-0.25, 0.25, len(marks)) if len(marks) > 1 else [0.0] * len(marks)
+    for offset, (each, place) in zip(offsets, marks, strict=True):
         middle, low, high = np.clip(place, -35, 35)
         colour = COLOUR_OF.get(each.word, BASELINE)
         if intervals:
