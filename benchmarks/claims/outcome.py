@@ -3,8 +3,9 @@
 Each expectation of each study has a verdict (`analysis.stats.verdicts`). Those that need more seeds, and those that
 were not judged, decide nothing; where they are more than half, the claim is `mostly underpowered`, whatever the
 others say. If the others all say the same, that is what became of the claim. If an expectation comes out otherwise
-where only the start, the optimiser or the model is another, the claim `depends on` that. Where different expectations
-come out differently, it holds `in part`. Controls and identity checks are no claims.
+where only the start, the optimiser or the model is another, the claim `depends on` that. Otherwise it holds `in part`,
+or is `not reproduced` where none of its expectations is. Two verdicts are no contradiction if one of them is
+`not reproduced` and the other says more than that. Controls and identity checks are no claims.
 
 A study whose name ends in `_more` asks what ten seeds left underpowered of the study before it again, of seeds that
 were never used. Where it asks an expectation, the first answer no longer counts.
@@ -13,7 +14,7 @@ were never used. Where it asks an expectation, the first answer no longer counts
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from analysis.data.variants import parse_override, split_overrides
@@ -22,7 +23,7 @@ UNDECIDED = ("underpowered", "not judged")
 NOT_RUN, MOSTLY = "not run", "mostly underpowered"
 ORDER = ("reproduced", "reversed", "practically equal", "not reproduced", *UNDECIDED)
 OPTIMISER, MODEL = "the optimiser", "the model"
-NAMES = {"start.accuracy": "the start", "task": "the task"}
+NAMES = {"start.accuracy": "the start", "task": "the task", "lr": "the learning rate", "group_size": "the group size"}
 MORE = "_more"
 TWINS = {"_sgd": (OPTIMISER, "SGD"), "_llama": (MODEL, "Llama")}
 USUAL = {OPTIMISER: "Adam", MODEL: "small"}
@@ -139,7 +140,14 @@ def outcome(asked: Sequence[Finding]) -> Outcome:
     for axis, text in splits(found):
         axes[axis] = None
         boundaries.append(text)
-    return Outcome(f"depends on {' and '.join(axes)}" if axes else "in part", counts, boundaries)
+    other = "in part" if "reproduced" in decided else "not reproduced"
+    on = " and ".join(filter(None, [", ".join([*axes][:-1]), *[*axes][-1:]]))
+    return Outcome(f"depends on {on}" if axes else other, counts, boundaries)
+
+
+def contradict(words: Collection[str]) -> bool:
+    """Whether verdicts cannot all be of one effect: `not reproduced` goes with a reversed one, and with none."""
+    return len({*words} - ({"not reproduced"} if "reproduced" not in words else set())) > 1
 
 
 def splits(found: Sequence[Finding]) -> Iterator[tuple[str, str]]:
@@ -151,6 +159,6 @@ def splits(found: Sequence[Finding]) -> Iterator[tuple[str, str]]:
             groups.setdefault((each.study, each.expectation, *others), []).append(each)
         for (_, expectation, *_), group in groups.items():
             decided = [each for each in group if each.decided]
-            if len({each.word for each in decided}) > 1:
+            if contradict([each.word for each in decided]):
                 where = "; ".join(f"{each.word} at {each.conditions[axis]}" for each in decided)
                 yield axis, f"`{expectation}`: {where}"

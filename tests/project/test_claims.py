@@ -88,6 +88,15 @@ def test_different_expectations_that_differ_hold_in_part():
     assert word(record("c01", verdict("reproduced"), other)) == "in part"
 
 
+def test_a_claim_of_which_nothing_is_reproduced_does_not_hold_in_part():
+    starts = [verdict(each, START(value)) for value, each in ((0, "reversed"), (0.2, "not reproduced"))]
+    assert word(record("c01", *starts)) == "not reproduced"
+    assert word(record("c01", *starts, verdict("practically equal", START(0.6)))) == "depends on the start"
+    assert word(record("c01", *starts, verdict("reproduced", START(0.6)))) == "depends on the start"
+    other = verdict("practically equal", claim="norm=none higher than norm=local, by at least 0.03")
+    assert word(record("c01", verdict("reversed"), other)) == "not reproduced"
+
+
 def test_controls_and_identities_are_no_claims():
     given = record("c01", verdict("reproduced"), verdict("not reproduced", control=True))
     given["verdicts"].append(verdict("reproduced") | {"direction": "identical"})
