@@ -32,14 +32,20 @@ USUAL = {OPTIMISER: "Adam", MODEL: "small"}
 class Finding(NamedTuple):
     """One expectation of a study, where it was asked, and its verdict."""
 
+    name: str
+    """Of the study that asked."""
     study: str
+    """The same without its ending, as it asks what its twins ask."""
     expectation: str
     """In words, without the conditions."""
     conditions: Mapping[str, str]
     """Optimiser, model, and the values of the study's strata."""
     verdict: Mapping[str, Any]
-    again: bool = False
-    """Whether other seeds were asked what the first had left open."""
+
+    @property
+    def again(self) -> bool:
+        """Whether other seeds were asked what the first had left open."""
+        return self.name.endswith(MORE)
 
     @property
     def key(self) -> tuple:
@@ -114,7 +120,7 @@ def finding(record: Mapping[str, Any], verdict: Mapping[str, Any]) -> Finding:
         key, value = parse_override(part)
         conditions[NAMES.get(key, key)] = value
         text = text.replace(f",{part}", "").replace(f"{part},", "")
-    return Finding(study, text, conditions, verdict, record["study"].endswith(MORE))
+    return Finding(record["study"], study, text, conditions, verdict)
 
 
 def latest(found: Sequence[Finding]) -> list[Finding]:

@@ -106,11 +106,12 @@ def parts(claim: Claim, records: Records) -> Iterator[str]:
 
 def verdict_table(found: Sequence[Finding]) -> str:
     """Return a row for each expectation, with the number that it has in the figure."""
-    lines = ["| | expected | where | found | verdict |", "|---|---|---|---|---|"]
+    lines = ["| | expected | where | study | found | verdict |", "|---|---|---|---|---|---|"]
     counted = latest(found)
     for n, each in enumerate(found, 1):
         word = each.word if each in counted else f"{each.word}, asked again below"
-        lines.append(f"| {n} | `{each.expectation}` | {each.place or '–'} | {each.verdict['reason']} | {word} |")
+        cells = (str(n), f"`{each.expectation}`", each.place or "–", each.name, each.verdict["reason"], word)
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
