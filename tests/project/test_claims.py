@@ -80,7 +80,8 @@ def test_what_was_asked_again_counts_in_place_of_the_first_answer_and_both_are_s
     twin = record("c01_x_sgd_more", verdict("reproduced"))
     assert outcome(findings([record("c01_x_sgd", verdict("underpowered")), twin])).text == "reproduced 1"
     rows = verdict_table(findings([first, again])).splitlines()
-    assert rows[2].endswith("| underpowered, asked again below |") and "| the start 0, other seeds | c01_x_more | r |" in rows[4]
+    assert rows[2].endswith("| underpowered, asked again below |")
+    assert "| the start 0, other seeds | c01_x_more | r |" in rows[4]
 
 
 def test_different_expectations_that_differ_hold_in_part():
