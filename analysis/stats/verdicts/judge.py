@@ -209,9 +209,16 @@ def _arrivals(claim: Claim, evidence: Evidence) -> str:
 
 
 def _seeds_that_settle(differences: np.ndarray, minimum: float, family: int, way: Paired) -> int | None:
-    """Seeds that find the minimum effect four times out of five; without one, the difference that there seems to be."""
-    if differences.size < MIN_SEEDS or not np.isfinite(differences).all():
+    """Seeds that find the minimum effect four times out of five; without one, the difference that there seems to be.
+
+    Where there are as many already, the difference lies near the minimum: those that tell it from that.
+    """
+    n = differences.size
+    if n < MIN_SEEDS or not np.isfinite(differences).all():
         return None
-    effect = minimum or abs(float(way.location(differences).mean))
-    sd = float(differences.std(ddof=1))
-    return seeds_for_effect(effect, sd, family) if effect > 0 and sd > 0 else None
+    seen, sd = abs(float(way.location(differences).mean)), float(differences.std(ddof=1))
+    for effect in (minimum or seen, abs(seen - minimum)):
+        needed = seeds_for_effect(effect, sd, family) if effect > 0 and sd > 0 else None
+        if needed is not None and needed > n:
+            return needed
+    return None

@@ -53,3 +53,15 @@ def test_what_is_underpowered_says_how_many_seeds_would_settle_it(tmp_path):
     sd = np.std(np.subtract(scores[NAMES[1]], 0.5), ddof=1)
     assert verdict.verdict == "underpowered"
     assert verdict.reason.endswith(f"; about {seeds_for_effect(0.03, sd)} seeds would settle it")
+
+
+def test_what_is_near_the_smallest_that_counts_says_how_many_seeds_would_tell_it_from_that(tmp_path):
+    noise = np.tile([-0.01, 0.01], 6)
+    scores = {NAMES[0]: [0.5] * 12, NAMES[1]: list(0.5 + 0.027 + noise)}
+    folder = write_sweep(tmp_path / "sweep", scores, steps=4)
+    claim = {"variant": NAMES[1], "direction": "higher", "minimum_effect": 0.03}
+    study_of(folder, {"name": "x", "baseline": NAMES[0], "expect": [claim]})
+    (verdict,) = answer(load(folder), Question()).verdicts
+    sd = np.std(noise, ddof=1)
+    assert verdict.verdict == "underpowered" and seeds_for_effect(0.03, sd) < 12
+    assert verdict.reason.endswith(f"; about {seeds_for_effect(0.003, sd)} seeds would settle it")
