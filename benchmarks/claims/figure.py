@@ -70,7 +70,7 @@ def rows_figure(rows: Sequence[tuple[str, Sequence[Finding]]], title: str, inter
 def caption_text(intervals: bool, every_row: bool) -> str:
     """What the marks mean, and what it means that a row has none."""
     lines = " Lines: 95 % paired t intervals." if intervals else ""
-    without = "" if every_row else " A row without a mark names no smallest difference: its numbers are in the table."
+    without = "" if every_row else " A row without a mark names no smallest size, or was not judged."
     return (
         "Each mark is the mean difference of an expectation over paired seeds, in units of the smallest that counts, "
         f"which is the grey band. Where equality is claimed the sign is that of the difference.{lines} "
@@ -79,8 +79,9 @@ def caption_text(intervals: bool, every_row: bool) -> str:
 
 
 def drawn(found: Sequence[Finding]) -> list[tuple[Finding, tuple[float, float, float]]]:
-    """Return the findings that have a place in the figure, with it."""
-    return [(each, place) for each in found if (place := towards(each.verdict)) is not None]
+    """Return the findings that were judged and have a place in the figure, with it."""
+    judged = [each for each in found if each.word in COLOUR_OF]
+    return [(each, place) for each in judged if (place := towards(each.verdict)) is not None]
 
 
 def draw_row(axes: Any, y: int, found: Sequence[Finding], intervals: bool) -> None:
@@ -89,7 +90,7 @@ def draw_row(axes: Any, y: int, found: Sequence[Finding], intervals: bool) -> No
     offsets = np.linspace(-0.25, 0.25, len(marks)) if len(marks) > 1 else [0.0] * len(marks)
     for offset, (each, place) in zip(offsets, marks, strict=True):
         middle, low, high = np.clip(place, -35, 35)
-        colour = COLOUR_OF.get(each.word, BASELINE)
+        colour = COLOUR_OF[each.word]
         if intervals:
             axes.plot([low, high], [y + offset] * 2, color=colour, linewidth=1.2, zorder=3)
         axes.plot(middle, y + offset, "o", color=colour, markersize=3.6, markeredgewidth=0, zorder=4)
