@@ -128,7 +128,7 @@ def checked(records: Sequence[Mapping[str, Any]]) -> str:
     if done:
         good = sum(each.word == "reproduced" for each in done)
         lines.append(f"Checks that hold (arms that must coincide, and controls): {good} of {len(done)}.")
-        lines += [f"Does not hold: `{each.expectation}` ({each.place}): {each.verdict['reason']}."
+        lines += [f"Does not hold: `{each.expectation}` ({each.name}): {each.verdict['reason']}."
                   for each in done if each.word != "reproduced"]  # fmt: skip
     return "\n".join(lines)
 
