@@ -68,6 +68,7 @@ WHOLE = [(name, []) for name in PAIRS]
 ACCUMULATED = [(name, CUT) for name in ("dapo", "grpo", "beta", "truncated")]
 
 
+@pytest.mark.slow  # two trainers each
 @pytest.mark.parametrize(("name", "cut"), WHOLE + ACCUMULATED)
 def test_ten_steps_end_at_the_same_weights(name, cut, start):
     ours, theirs = PAIRS[name]

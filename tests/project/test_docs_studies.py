@@ -56,6 +56,7 @@ def test_a_page_names_tests_and_files_that_exist(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+@pytest.mark.slow  # whole sweeps are composed
 @pytest.mark.parametrize("line", sorted({line for page in [PAGE, *TOUR] for line in typed(page)}))
 def test_what_a_page_trains_passes_all_checks(command, monkeypatch, line):  # noqa: F811
     checked = hooks.check_or_exit

@@ -108,6 +108,7 @@ def test_the_mistake_is_answered_as_printed(command):  # noqa: F811
     assert command(shown[1]).err == shown[2]
 
 
+@pytest.mark.slow  # whole sweeps are composed
 @pytest.mark.parametrize("line", [line for line in TYPED if not line.startswith(OTHERS)])
 def test_what_it_trains_passes_all_checks(command, monkeypatch, line):  # noqa: F811
     """The command as it stands, as far as the first batch."""

@@ -62,6 +62,7 @@ def failing(method, folder, error):
     return write
 
 
+@pytest.mark.slow  # sweeps
 @pytest.mark.parametrize(("method", "name"), [("write_row", "metrics.jsonl"), ("write_samples", "samples.jsonl")])
 def test_a_full_disk_ends_the_run_and_resume_failed_goes_on(tmp_path, monkeypatch, at_step, undisturbed, method, name):
     whole, scores = undisturbed
@@ -123,6 +124,7 @@ def test_a_summary_that_cannot_be_written_is_a_failure(tmp_path, monkeypatch, un
     assert train_jobs(parts[:1]) == scores[:1]
 
 
+@pytest.mark.slow  # sweeps
 @pytest.mark.parametrize(
     "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
 )

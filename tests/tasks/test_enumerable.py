@@ -86,6 +86,7 @@ def test_gold_falls_in_many_worlds():
     assert len(falls) == 16 and WORLD in falls
 
 
+@pytest.mark.slow  # it trains
 @pytest.mark.parametrize(("features", "falls"), [(1, True), (3, False)])
 def test_training_over_optimises_the_proxy_and_not_gold(features, falls):
     """Three seeds as one batch, by the loop itself."""

@@ -87,6 +87,7 @@ def is_whole(tokens):
     return tokens[-1] == Tiny.end or len(tokens) == Tiny.cap
 
 
+@pytest.mark.slow  # it trains until it has converged
 @pytest.mark.parametrize(
     ("name", "knobs"),
     [("value_baseline", dict(gamma=GAMMA)), ("gae", dict(gamma=GAMMA, lam=0.5, bootstrap=0.0))],
