@@ -10,7 +10,8 @@ from speedruns import tiny  # noqa: F401 (a fixture)
 from rlexp.speedrun import records
 from rlexp.speedrun.__main__ import main
 
-FAST, SLOW = "lr=20.0", "lr=0.5"
+# apart enough for any ten seeds: which are drawn depends on the commit
+FAST, SLOW = "lr=5.0", "lr=0.4"
 
 
 @pytest.fixture
