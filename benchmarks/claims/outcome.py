@@ -153,7 +153,10 @@ def outcome(asked: Sequence[Finding]) -> Outcome:
 
 def contradict(words: Collection[str]) -> bool:
     """Whether verdicts cannot all be of one effect: `not reproduced` goes with a reversed one, and with none."""
-    return len({*words} - ({"not reproduced"} if "reproduced" not in words else set())) > 1
+    told = {*words}
+    if "reproduced" not in told:
+        told.discard("not reproduced")
+    return len(told) > 1
 
 
 def splits(found: Sequence[Finding]) -> Iterator[tuple[str, str]]:

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from benchmarks.claims.__main__ import chosen, stored, words
-from benchmarks.claims.figure import towards
+from benchmarks.claims.figure import drawn, towards
 from benchmarks.claims.outcome import checks, findings, outcome
 from benchmarks.claims.page import BEGIN, END, page, short_table, verdict_table, with_table
 from benchmarks.claims.texts import HOME, Claim, read_claims, studies_of
-from benchmarks.claims.train import StudyFailed, rows_hash, share_starts
+from benchmarks.claims.train import StudyFailed, in_one, rows_hash, share_starts
 from benchmarks.parts.common import ROOT
 from rlexp.config.compose import composed, plain
 from rlexp.config.study import Study
@@ -111,6 +111,10 @@ def test_a_difference_is_drawn_towards_its_claim():
     assert towards(verdict("x") | sizes | {"minimum_effect": 0}) is None
     assert towards(verdict("x") | sizes | {"high": "inf"}) is None
     assert towards(verdict("x") | sizes | {"direction": "above"}) is None
+    words = ("reproduced", "not judged")
+    assert [each.word for each, _ in drawn(findings([record("c", *(verdict(word) | sizes for word in words))]))] == [
+        "reproduced"
+    ]
 
 
 def test_the_page_says_what_was_found_and_what_was_not_asked():
@@ -159,6 +163,15 @@ def test_starts_are_shared_and_the_clock_is_no_part_of_the_rows(tmp_path):
         (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
         hashes.append(rows_hash(tmp_path / "sweep"))
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_a_record_says_what_all_runs_share_of_what_the_study_would_compare_apart(tmp_path):
+    (tmp_path / "run").mkdir()
+    study = {"within": ["start.accuracy", "start.entropy", "group_size"]}
+    config = {"start": {"accuracy": 0.2, "entropy": 0.0}, "group_size": 16, "study": study}
+    (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(config))
+    assert in_one(tmp_path, [""]) == {"start.accuracy": "0.2", "start.entropy": "0", "group_size": "16"}
+    assert in_one(tmp_path, ["start.accuracy=0.2", "start.accuracy=0.6"]) == {"start.entropy": "0", "group_size": "16"}
 
 
 def test_every_claim_of_the_issue_is_there_and_every_record_is_of_a_claim():
