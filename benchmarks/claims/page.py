@@ -85,6 +85,8 @@ def parts(claim: Claim, records: Records) -> Iterator[str]:
         yield verdict_table(found_of(claim, records))
         yield "\n".join(f"- Where it turns: {text}." for text in result.boundaries)
         yield checked([records[name] for name in run])
+        if untuned := [name for name in run if not records[name].get("best_of")]:
+            yield f"Without a learning rate chosen for each arm: {', '.join(untuned)}."
         yield f"![{claim.label}](claims/{claim.number}.svg)"
     yield f"**Why.** {claim.mechanism.strip()}"
     if claim.practice:

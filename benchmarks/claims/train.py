@@ -77,6 +77,7 @@ def record(study: str, folder: Path, seconds: int | None = None) -> dict[str, An
         "strata": {
             each["stratum"] or "": [kept(arm, OF_AN_ARM) for arm in each["arms"]] for each in found["comparisons"]
         },
+        "best_of": first_config(folder).get("study", {}).get("best_of") or [],
         "in_one": in_one(folder, [each["stratum"] or "" for each in found["comparisons"]]),
         "seconds": seconds,
         "commit": commit_of(folder),
@@ -105,22 +106,24 @@ def rows_hash(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def first_config(folder: Path) -> dict[str, Any]:
+    """Return the config of the first run that is there; {} if none is."""
+    return next((read_yaml(file) for file in sorted(folder.glob("*/config.yaml"))), {})
+
+
 def hash_of(folder: Path) -> str | None:
     """Return the hash of the study as its first run has it."""
-    for file in sorted(folder.glob("*/config.yaml")):
-        return Study.model_validate(read_yaml(file)["study"]).hash
-    return None
+    config = first_config(folder)
+    return Study.model_validate(config["study"]).hash if config else None
 
 
 def in_one(folder: Path, strata: Sequence[str]) -> dict[str, str]:
     """Return what all runs share of what the study would compare apart: the start, of a study from one start."""
     varied = {parse_override(part)[0] for stratum in strata for part in split_overrides(stratum)}
-    for file in sorted(folder.glob("*/config.yaml")):
-        config = OmegaConf.create(read_yaml(file))
-        fixed = [axis for axis in OmegaConf.select(config, "study.within") or () if axis not in varied]
-        values = {axis: OmegaConf.select(config, axis) for axis in fixed}
-        return {axis: f"{value:g}" if isinstance(value, float) else str(value) for axis, value in values.items()}
-    return {}
+    config = OmegaConf.create(first_config(folder))
+    fixed = [axis for axis in OmegaConf.select(config, "study.within") or () if axis not in varied]
+    values = {axis: OmegaConf.select(config, axis) for axis in fixed}
+    return {axis: f"{value:g}" if isinstance(value, float) else str(value) for axis, value in values.items()}
 
 
 def commit_of(folder: Path) -> str | None:

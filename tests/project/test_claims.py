@@ -124,6 +124,9 @@ def test_the_page_says_what_was_found_and_what_was_not_asked():
     assert "| [C1](#c1) | t | **reproduced** | reproduced 1 |" in text
     assert "| [D12](#d12) | t | not asked here | – |" in text and "Another universe." in text
     assert "Of the 1 that can be asked here: 1 reproduced" in " ".join(text.split())
+    assert "Without a learning rate chosen for each arm: norms." in text
+    tuned = record("norms", verdict("reproduced")) | {"best_of": ["lr"]}
+    assert "Without a learning rate" not in page([asked], {"norms": tuned})
     assert "**For practice.** Do it." in text and "`rlexp study=norms`" in text
     assert "not run yet: `study=norms`" in page([asked], {})
     short = short_table([asked], {"norms": record("norms", verdict("reproduced"))})
