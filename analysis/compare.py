@@ -4,11 +4,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
-from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, plain_letters
+from analysis.data.disk.links import inner
+from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, plain_letters, printable
 from analysis.data.load import SweepData, load
 from analysis.data.numbers.asked import BUDGETS, budget_of, option, target_of
 from analysis.data.runs import Problem
@@ -21,6 +22,9 @@ from analysis.stats.answer import Answer, answer
 from analysis.stats.comparison import Comparison
 from analysis.stats.question import Question, question_name
 from analysis.stats.verdicts.judge import Verdict
+
+if TYPE_CHECKING:
+    from analysis.report.page import ReportPage
 
 EXAMPLES = """
 examples:
@@ -58,30 +62,36 @@ def report(
     metric: str | None = None,
     out: str | Path | None = None,
     wide: str | None = None,
-    page: Path | None = None,
+    page: "ReportPage | None" = None,
     **choices: object,
 ) -> Report:
     """Compare a sweep's variants, print table, verdicts and notes, write tables and figures.
 
     They go to `<folder>/analysis`, or for another question than the configuration asks to a folder in it with the
     question's name. choices: other fields of `Question`; wide: print a table with this axis in the columns too; page:
-    where the notes can be read, so that they are not printed. The baseline and metric of the configuration hold unless
-    others are named. Runs that failed are left out and listed.
+    the page of the same question: it has the answer, which is not computed again, and the notes, which are not printed.
+    The baseline and metric of the configuration hold unless others are named. Runs that failed are left out and listed.
     Raises AnalysisError, one line, if nothing can be compared.
     """
     plain_letters()
     console = console or Terminal()
-    found = _find(folders, Question(metric=metric, baseline=baseline, **choices), out, wide)
-    print_answer(console, found.data, found.answer, wide, page and relative_path(page))
+    found = _find(folders, Question(metric=metric, baseline=baseline, **choices), out, wide, page)
+    print_answer(console, found.data, found.answer, wide, page and relative_path(page.path))
     console.print()
     print_files(console, found.files, relative_path(found.files[0].parent))
     return found
 
 
-def _find(folders: str | Path | Sequence[str | Path], question: Question, out: Any, wide: str | None) -> Report:
+def _find(
+    folders: str | Path | Sequence[str | Path],
+    question: Question,
+    out: Any,
+    wide: str | None,
+    page: "ReportPage | None" = None,
+) -> Report:
     """The answer, and its files written."""
-    data = load(folders, metrics=_metric_names(question))
-    result = answer(data, question)
+    data = page.data if page else load(folders, metrics=_metric_names(question))
+    result = page.answer if page else answer(data, question)
     if wide and wide_text(result.comparisons, "iqm", wide) is None:
         raise AnalysisError(f"nothing to lay out wide by '{wide}': there is one stratum, and not two axes")
     files = write_files(Path(out) if out else _output_folder(folders, question, data, wide), result, wide)
@@ -98,13 +108,13 @@ def _output_folder(
     """`<folder>/analysis`; for another question, or with other sweeps, a folder in it that is named after them."""
     first, *others = [folders] if isinstance(folders, str | Path) else list(folders)
     names = "+".join(Path(other).resolve().name for other in others)
-    return Path(first) / "analysis" / question_name(question, data, **{"with": names, "wide": wide})
+    return inner(first, "analysis", question_name(question, data, **{"with": names, "wide": wide}))
 
 
 def relative_path(path: Path) -> str:
     """The path relative to the working directory if it lies inside, else in full."""
     path, here = path.resolve(), Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    return printable(str(path.relative_to(here)) if path.is_relative_to(here) else str(path))
 
 
 def parse(arguments: Sequence[str] | None = None) -> dict[str, Any]:

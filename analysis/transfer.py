@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from analysis.compare import relative_path
-from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
+from analysis.data.disk.links import inner, unlinked
+from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, printable
 from analysis.data.load import load
 from analysis.report.as_json import plain
 from analysis.report.tables import TextTable, csv_text
@@ -49,7 +50,7 @@ def find(
 
 def sweep_names(first: str, second: str) -> tuple[str, str]:
     """What the sweeps are called: their folders' names, or their paths if those are the same."""
-    names = Path(first).resolve().name, Path(second).resolve().name
+    names = printable(Path(first).resolve().name), printable(Path(second).resolve().name)
     return names if names[0] != names[1] else (first, second)
 
 
@@ -119,7 +120,7 @@ def write_files(found: Transfer, out: Path) -> list[Path]:
         out.mkdir(parents=True, exist_ok=True)
         texts = {"transfer.csv": csv_text(transfer_frame(found), index=False), "transfer.json": as_json(found) + "\n"}
         for name, text in texts.items():
-            (out / name).write_text(text, encoding="utf-8", errors="replace")
+            unlinked(out / name).write_text(text, encoding="utf-8", errors="replace")
         return [out / name for name in texts] + save_figure(transfer_figure(found), out / "transfer")
     except OSError as error:
         raise AnalysisError(f"cannot write to '{out}': {error.strerror or error}") from error
@@ -162,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = find(
         options.first, options.second, options.metric, options.baseline, options.margin, _two_names(options.names)
     )
-    files = write_files(found, Path(options.out or Path(options.second) / "analysis" / "transfer"))
+    files = write_files(found, Path(options.out or inner(options.second, "analysis", "transfer")))
     if options.json:
         print(as_json(found))
         return 0

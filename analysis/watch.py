@@ -1,18 +1,20 @@
 """A sweep's comparison while it trains: `python -m analysis.watch runs/<sweep>`; Ctrl-C ends it."""
 
+import shlex
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
+from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, printable
 from analysis.data.load import SweepData, config_section, load
 from analysis.data.run_values import late_means
-from analysis.data.runs import SUMMARY_FILE
+from analysis.data.runs import SUMMARY_FILE, UNFINISHED
 from analysis.data.variants import is_variant, short_labels, split_overrides, without_seed
 from analysis.report.tables import comparison_table
 from analysis.report.terminal import Terminal, fit_to_width, print_table
@@ -67,12 +69,21 @@ def render(folder: str | Path, width: int, baseline: str | None = None, metric: 
     counts = ", ".join(f"{count} {name}" for name, count in status.value_counts().items())
     total = data.config.get("steps")
     end = f"{reached} of {total}" if total else reached
-    title = f"{data.folder.resolve().name}: {comparison.heading} up to step {end}; {counts}"
+    title = f"{printable(data.folder.resolve().name)}: {comparison.heading} up to step {end}; {counts}"
     console = Console(width=width, force_terminal=True)
     with console.capture() as captured:
         print_table(fit_to_width(comparison_table(comparison), width), console, title)
-        console.print(Text("a look at a sweep that is not done: no basis for a claim", style="dim"))
+        console.print(Text(standing(status, folder), style="dim"))
     return Text.from_ansi(captured.get()), bool((status == RUNNING).any())
+
+
+def standing(status: pd.Series, folder: str | Path) -> str:
+    """Whether the sweep is done, and what that means for its table."""
+    if (status == RUNNING).any():
+        return "a look at a sweep that is not done: no basis for a claim"
+    if unfinished := int(status.isin(UNFINISHED).sum()):
+        return f"nothing runs, but {unfinished} of {len(status)} runs have not ended: no basis for a claim"
+    return f"the sweep is done; verdicts and notes: rlexp compare {shlex.quote(str(folder))}"
 
 
 def watch(
@@ -104,8 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     if not Path(options.folder).is_dir():
-        print(f"error: '{options.folder}' is not a folder", file=sys.stderr)
-        return 2
+        raise AnalysisError(f"'{options.folder}' is not a folder")
     try:
         watch(options.folder, options.every, options.baseline, options.metric)
     except KeyboardInterrupt:

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.data.errors import CommandParser, ends_in_a_line
+from analysis.data.disk.links import inner, unlinked
+from analysis.data.errors import CommandParser, ends_in_a_line, printable
 from analysis.data.load import load
 from analysis.report.workspace import push, to_json, workspace
 
@@ -20,11 +21,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", help="the file; <folder>/analysis/workspace.json unless named")
     parser.add_argument("--push", action="store_true", help="also save it on the server, after `wandb login`")
     options = parser.parse_args(arguments)
-    path = Path(options.out) if options.out else Path(options.folder) / "analysis" / "workspace.json"
+    path = Path(options.out) if options.out else inner(options.folder, "analysis") / "workspace.json"
     view = workspace(load(options.folder))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(to_json(view) + "\n", encoding="utf-8")
-    print(path)
+    unlinked(path).write_text(to_json(view) + "\n", encoding="utf-8")
+    print(printable(str(path)))
     if options.push:
         print(push(view))
     return 0

@@ -23,6 +23,7 @@ from benchmarks.parts.common import RESULTS, publish, ratios, shown
 from benchmarks.trl import OURS
 from benchmarks.unchanged import PACKAGES, PYTHON, ROOT, BadInput, checkout
 
+CRITIC = ("norm=gae", "critic=value")  # a head of one number
 # name: runs, overrides, threads, steps of a chunk
 CASES = {
     "TRL's recipe, 1 run": (1, OURS, 1, 10),
@@ -31,6 +32,8 @@ CASES = {
     "10 runs, 2 threads": (10, (), 2, 3),
     "30 runs": (30, (), 1, 2),
     "30 runs, 2 threads": (30, (), 2, 2),
+    "critic, 1 run": (1, CRITIC, 1, 10),
+    "critic, 10 runs": (10, CRITIC, 1, 3),
 }
 DRAWS = 2000
 SERVER = Path(__file__).parent / "parts" / "revisions_serve.py"

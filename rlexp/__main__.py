@@ -23,6 +23,7 @@ COMMANDS = {
     "export": "rlexp.export",
     "worked": "rlexp.worked",
     "speedrun": "rlexp.speedrun",
+    "doctor": "rlexp.doctor",
 }
 
 
@@ -51,9 +52,11 @@ def run(module: str) -> None:
 
 def refuse(word: str) -> int:
     """Say that there is no such command, and what there is."""
+    from rlexp.core.exits import shortened
+
     close = get_close_matches(word, COMMANDS, n=1)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(COMMANDS)}, and overrides, as norm=local"
-    print(f"{word}: no such command; {hint}", file=sys.stderr)
+    print(f"{shortened(word, [word])}: no such command; {hint}", file=sys.stderr)
     return 2
 
 

@@ -57,15 +57,18 @@ def settings(folder: str, overrides: Sequence[str]) -> tuple[Config, TextTask]:
     """Return the config of the overrides and its task as text; ConfigError for what cannot be made there."""
     from rlexp.config import typed
     from rlexp.config.compose import compose
+    from rlexp.config.trust import split_option
     from rlexp.language import LANGUAGE_MODELS
     from rlexp.language.made import problems
 
     check_folder(folder)
+    overrides, trusted = split_option(overrides)
     if wrong := [override for override in overrides if "=" not in override]:
         raise ConfigError([f"{wrong[0]}: is no override, as task=sort"])
     typed.check(overrides)
     chosen = {override.partition("=")[0] for override in overrides}
-    config = compose(*(default for default in DEFAULTS if default.partition("=")[0] not in chosen), *overrides)
+    defaults = (default for default in DEFAULTS if default.partition("=")[0] not in chosen)
+    config = compose(*defaults, *overrides, trusted=trusted)
     if config.model.name not in LANGUAGE_MODELS or config.backend.name != "trl":
         chosen = f"backend={config.backend.name} model={config.model.name}"
         raise ConfigError([f"{chosen}: only language models are made here; take model=llama"])

@@ -17,7 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from rlexp import __version__
-from rlexp.config import axis_help, typed  # noqa: F401 (the first registers a resolver of the help)
+from rlexp.config import axis_help, trust, typed  # noqa: F401 (the first registers a resolver of the help)
 from rlexp.config.compose import plain
 from rlexp.config.conf_folder import CONF
 from rlexp.core.errors import ConfigError
@@ -65,7 +65,7 @@ def how_to_continue(arguments: list[str], place: str = "") -> list[str]:
 @released_at_the_end()
 def main() -> None:
     """Let Hydra do what the command line says; end whatever is wrong with it in one line and exit code 2."""
-    arguments = sys.argv[1:]
+    arguments, trusted = trust.split_option(sys.argv[1:])
     if arguments[:1] == ["explain"]:
         from rlexp.config import explain_choice
 
@@ -73,15 +73,18 @@ def main() -> None:
     if "--version" in arguments:
         return print(versions())
     try:
-        if start_again(arguments):
+        if start_again(arguments, trusted):
             return
         typed.check(arguments)
         with for_hydra(arguments), shown_as_typed(arguments):
-            check_options(sys.argv[1:])
+            chosen = check_options(sys.argv[1:])
+            if not trusted:
+                trust.check_folders(chosen.overrides, chosen.config_dir)
             hydra_main()
     except KeyboardInterrupt as stop:
         end_undisturbed()
-        exit_with("; ".join(["interrupted", *how_to_continue(arguments, *stop.args)]), INTERRUPTED)
+        again = [*arguments, *[trust.OPTION] * trusted]
+        exit_with("; ".join(["interrupted", *how_to_continue(again, *stop.args)]), INTERRUPTED)
     except RunFailed as error:
         exit_with(f"run failed: {describe_error(error)}", FAILED, error)
     except Exception as error:
@@ -90,12 +93,12 @@ def main() -> None:
         exit_with(explain(error, [argument for argument in arguments if "=" in argument]), BAD_INPUT, error)
 
 
-def start_again(arguments: Sequence[str]) -> bool:
+def start_again(arguments: Sequence[str], trusted: bool) -> bool:
     """Do what `--from <folder>` asks for, if it is there; ConfigError for Hydra's own ways to another config."""
     if any(argument.partition("=")[0] == "--from" for argument in arguments):
         from rlexp.launch.repeat import repeat
 
-        repeat(arguments)
+        repeat(arguments, trusted)
         return True
     for place, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
@@ -103,6 +106,8 @@ def start_again(arguments: Sequence[str]) -> bool:
             folder = value or next(iter(arguments[place + 1 :]), "")
             run = folder if Path(folder, "config.yaml").is_file() else "<folder>"
             raise ConfigError([f"{argument}: no other config is read; rlexp --from {run} repeats the run of a folder"])
+        if name.startswith("--e"):  # --experimental-rerun
+            raise ConfigError([f"{argument}: no pickle is read, it could run anything; there is rlexp --from <folder>"])
     return False
 
 

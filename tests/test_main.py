@@ -35,7 +35,7 @@ def test_every_command_is_a_module():
 
 def test_the_page_names_every_command_with_its_module():
     text = (ROOT / "docs/python.md").read_text(encoding="utf-8")
-    rows = {command: re.search(rf"rlexp {command} .*\| `python -m ([\w.]+)", text) for command in COMMANDS}
+    rows = {command: re.search(rf"rlexp {command}\b.*\| `python -m ([\w.]+)", text) for command in COMMANDS}
     assert {command: row and row[1] for command, row in rows.items()} == COMMANDS
 
 

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-SETTINGS = ("MKL_CBWR", "ATEN_CPU_CAPABILITY")
+SETTINGS = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
 SHORT = 8  # characters of a hash
+UNKNOWN = "unknown"  # code of steps of which code.jsonl was lost
 
 
 def code_facts(summary: Mapping[str, Any]) -> dict[str, str | None]:
     """`code`: the hash of the package's files, those of a run that other code went on with joined by "+"; `commit`.
 
     A commit ends in "+" where the files were not as committed. `machine`: what else the bits depend on. None where the
-    summary does not say.
+    summary does not say; "unknown" where it says of later steps only.
     """
     listed = summary.get("code")
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    hashes = [str(entry.get("files"))[:SHORT] for entry in entries]
+    began = [UNKNOWN] if entries and entries[0].get("step", 0) != 0 else []
+    hashes = began + [str(entry.get("files"))[:SHORT] for entry in entries]
     named = [entry for entry in entries if entry.get("commit")]
     commits = [str(entry["commit"])[:SHORT] + "+" * bool(entry.get("dirty")) for entry in named]
     machines = list(dict.fromkeys(_machine(entry) for entry in entries if entry.get("cpu")))

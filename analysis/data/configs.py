@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.data.read import read_yaml
+from analysis.data.read import read_text, read_yaml
 from analysis.data.variants import DEFAULT, parse_override
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def study_changes(folder: Path) -> list[str] | None:
 def study_text(folder: str | Path) -> str | None:
     """The study as a run's config.yaml has it, word for word; None if there is none."""
     try:
-        text = (Path(folder) / "config.yaml").read_text(encoding="utf-8", errors="replace")
+        text = read_text(Path(folder) / "config.yaml")
     except OSError:
         return None
     found = re.search(r"^study:.*\n(?:[ -].*\n?)*", text, re.MULTILINE)

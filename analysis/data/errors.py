@@ -4,12 +4,14 @@ import argparse
 import codecs
 import functools
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
+LONGEST_VALUE, LONGEST_WORD = 200, 500  # characters of what was typed, and of any word, that a message repeats
 NOBODY_READS = 141  # as of a program that SIGPIPE ends
 
 
@@ -25,12 +27,19 @@ class NothingLeft(AnalysisError):
     """A condition that no run meets."""
 
 
+def printable(text: str) -> str:
+    """The text with control characters, lone surrogates and direction marks as their codes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else f"\\u{ord(c):04x}" for c in text)
+
+
 class CommandParser(argparse.ArgumentParser):
     """A parser that ends wrong arguments with one line and exit code 2, without the whole usage."""
 
     def error(self, message: str) -> NoReturn:
         """End the process."""
-        self.exit(2, f"error: {message} ({self.prog} --help)\n")
+        self.exit(2, f"error: {shortened(message)} ({self.prog} --help)\n")
 
 
 def plain_letters() -> None:
@@ -68,12 +77,24 @@ def ends_in_a_line(main: Callable[..., int]) -> Callable[..., int]:
         except Exception as error:
             if os.environ.get("HYDRA_FULL_ERROR") == "1":
                 traceback.print_exception(error)
-            print(f"error: {in_a_line(error)}", file=sys.stderr)
+            print(printable(f"error: {shortened(in_a_line(error))}"), file=sys.stderr)
             if isinstance(error, OSError) and not error.filename:  # the output itself: Python would try it once more
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 2
 
     return command
+
+
+def shortened(text: str) -> str:
+    """The text without the middle of what was typed and is long, and of other long words."""
+    for typed in sorted(sys.argv[1:], key=len, reverse=True):
+        for value in (typed, typed.partition("=")[2]):
+            text = text.replace(value, _ends(value)) if len(value) > LONGEST_VALUE else text
+    return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: _ends(word[0]), text)
+
+
+def _ends(value: str) -> str:
+    return f"{value[:90]}…[{len(value) - 120} more characters]…{value[-30:]}"
 
 
 def in_a_line(error: Exception) -> str:

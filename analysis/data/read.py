@@ -13,7 +13,9 @@ from typing import Any
 
 import orjson
 
-from analysis.data.seals import content, is_whole
+from analysis.data.disk.links import is_foreign
+from analysis.data.disk.seals import content, is_whole
+from analysis.data.errors import printable
 
 LARGEST = 1e100  # what is larger is no measurement, and its square no number
 MOST_NODES = 200_000  # of a YAML, its aliases written out: a few lines of them can make billions
@@ -21,17 +23,12 @@ SUSPICIOUS = re.compile(r"\\u|[^\x20-\x7e\s]|[\x1c-\x1f]")  # a text without the
 
 
 def read_text(path: Path) -> str:
-    """The text of a regular file; OSError for anything else."""
+    """The text of a regular file; OSError for anything else, and for a link out of its folder."""
     if not S_ISREG(path.stat().st_mode):
         raise OSError(0, "is no regular file")
+    if is_foreign(path):
+        raise OSError(0, "is a link out of its folder")
     return path.read_text(encoding="utf-8", errors="replace")
-
-
-def printable(text: str) -> str:
-    """The text with control characters, lone surrogates and direction marks as their codes."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else f"\\u{ord(c):04x}" for c in text)
 
 
 def printable_values(value: Any) -> Any:

@@ -36,4 +36,4 @@ def values_per_run(
     if metric and metric != data.score_metric:
         return RunValues(late_means(data, metric), metric, late_rule(data), better=better_direction(metric))
     scores = data.runs.set_index("name")["score"]
-    return RunValues(scores, data.score_metric or "score", late_rule(data), better="higher")
+    return RunValues(scores, data.score_metric or "score", late_rule(data), better="higher", is_score=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.data.code import code_facts
+from analysis.data.disk.links import leads_out
+from analysis.data.disk.seals import lacks_index, read_index, run_damage, summary_damage
 from analysis.data.errors import AnalysisError
 from analysis.data.read import LARGEST, printable, printable_values, read_lines, read_object, read_yaml
-from analysis.data.seals import lacks_index, read_index, run_damage, summary_damage
 from analysis.data.variants import DEFAULT, parse_override, split_overrides, without_seed
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ def find_jobs(folder: Path, problems: list[Problem]) -> list[dict[str, Any]]:
     jobs = _indexed_jobs(folder, problems)
     listed = {job["name"] for job in jobs}
     jobs += [job for job in _found_jobs(folder) if job["name"] not in listed]
+    outside = [job["name"] for job in jobs if leads_out(folder / job["name"], folder)]
+    problems += [Problem(printable(name), "lies outside of the folder that was named: not read") for name in outside]
+    jobs = [job for job in jobs if job["name"] not in outside]
     if not jobs:
         raise AnalysisError(f"no runs in '{folder}': expected {INDEX_FILE}, or sub folders with {SUMMARY_FILE}")
     return jobs
@@ -85,7 +90,7 @@ def unlisted_runs(folder: Path) -> list[str]:
 
 
 def _is_run(path: Path) -> bool:
-    return any((path / name).exists() for name in (SUMMARY_FILE, METRICS_FILE, ".hydra/overrides.yaml"))
+    return any(os.path.exists(path / name) for name in (SUMMARY_FILE, METRICS_FILE, ".hydra/overrides.yaml"))
 
 
 def _job_number(path: Path) -> int:

@@ -13,6 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
+from analysis.data.disk.links import unlinked
+
 BASELINE = "#4D4D4D"
 COLOURS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")  # Okabe-Ito
 COLOURS += ("#882255", "#999933", "#332288", "#44AA99", "#A6761D", "#AA4499", "#117733")  # Tol's muted, and brown
@@ -121,5 +123,5 @@ def save_figure(figure: Figure, stem: Path) -> list[Path]:
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     with theme():
         for path, ending in zip(paths, FORMATS, strict=True):
-            figure.savefig(path, metadata=undated[ending])
+            figure.savefig(unlinked(path), metadata=undated[ending])
     return paths

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.data.errors import CommandParser, ends_in_a_line
+from analysis.data.errors import CommandParser, ends_in_a_line, printable
 from analysis.report.page import save_figures, write_report
 
 
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         save_figures(page.figures, Path(options.figures))
     for omitted in page.omitted:
         print(f"left out: {omitted.title}: {omitted.reason}")
-    print(page.path)
+    print(printable(str(page.path)))
     return int(bool(page.answer.data.problems))
 
 

@@ -50,7 +50,8 @@ def written_files(folder: Path) -> set[Path]:
     """What the last comparison wrote in a folder, by its own account."""
     names = read_object(folder / JSON_FILE)[0].get("files")
     named = names if isinstance(names, list) else []
-    return {folder / name for name in named if isinstance(name, str) and Path(name).name == name}
+    files = [folder / name for name in named if isinstance(name, str) and Path(name).name == name]
+    return {file for file in files if file.is_file()}
 
 
 def _comparison(result: Answer, place: int) -> dict[str, Any]:

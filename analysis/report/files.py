@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from analysis.data.disk.links import unlinked
 from analysis.data.errors import AnalysisError
 from analysis.data.load import SweepData
 from analysis.data.runs import Problem
@@ -32,12 +33,12 @@ def write_files(out: Path, result: Answer, wide: str | None = None) -> list[Path
         out.mkdir(parents=True, exist_ok=True)
         earlier = written_files(out)
         for name, text in texts.items():
-            (out / name).write_text(text, encoding="utf-8", errors="replace")
+            unlinked(out / name).write_text(text, encoding="utf-8", errors="replace")
         files = [out / name for name in texts] + _write_figures(out, result)
         for path in earlier - set(files):
             path.unlink(missing_ok=True)
         files.append(out / JSON_FILE)
-        files[-1].write_text(answer_json(result, files) + "\n", encoding="utf-8", errors="replace")
+        unlinked(files[-1]).write_text(answer_json(result, files) + "\n", encoding="utf-8", errors="replace")
         return files
     except OSError as error:
         raise AnalysisError(f"cannot write to '{out}': {error.strerror or error}") from error

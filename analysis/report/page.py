@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup, escape
 
 from analysis.data.configs import common_settings, differing_settings, variant_configs
+from analysis.data.disk.links import inner, unlinked
 from analysis.data.errors import AnalysisError
 from analysis.data.kept.gradients import Gradient, variant_gradients
 from analysis.data.kept.samples import Records, read_samples
@@ -39,6 +40,7 @@ class ReportPage(NamedTuple):
     """What was written, and what it was made of."""
 
     path: Path
+    data: SweepData
     answer: Answer
     figures: list[RenderedFigure]
     omitted: list[OmittedFigure]
@@ -53,13 +55,13 @@ def write_report(
     samples, configs = read_samples(data), variant_configs(data.runs)
     figures, omitted = draw_figures(result, configs, samples, variant_gradients(data))
     text = render(data, result, configs, samples, figures, omitted)
-    path = Path(out) if out else Path(folder) / "analysis" / "report.html"
+    path = Path(out) if out else inner(folder, "analysis") / "report.html"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", errors="replace")
+        unlinked(path).write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         raise AnalysisError(f"cannot write to '{path}': {error.strerror or error}") from error
-    return ReportPage(path, result, figures, omitted)
+    return ReportPage(path, data, result, figures, omitted)
 
 
 def draw_figures(

@@ -14,6 +14,7 @@ from analysis.stats.columns import MIN_SEEDS
 from analysis.stats.comparison import Comparison, can_be_significant
 from analysis.stats.formatting import decimal_places, format_interval, format_number, format_p
 from analysis.stats.inference.significance import ALPHA, seeds_for_p
+from analysis.stats.notes import below_floor
 
 MAX_NAMED = 4  # variants named in a sentence
 OPEN = "What the variants change is still open: train longer, or choose an easier task or a finer score."
@@ -121,19 +122,22 @@ def _nothing_learned(comparison: Comparison) -> str:
     """Why no difference can be shown at all; empty if one can."""
     scores = comparison.scores.to_numpy(dtype=float)
     scores = scores[np.isfinite(scores)]
-    table = comparison.table
     if not scores.size:
         return "No run has a score."
-    if table["collapsed_of"].sum() and table["collapsed"].sum() == table["collapsed_of"].sum():
+    if comparison.is_score and comparison.all_collapsed:
         highest = format_number(scores.max(), decimal_places(scores))
         return f"Nothing was learned: every run ended below the floor of the score (the highest has {highest})."
     if scores.size > 1 and np.ptp(scores) == 0 and not np.isinf(comparison.scores.to_numpy(dtype=float)).any():
         same = f"every run ended with {comparison.metric} at {format_number(scores[0], decimal_places(scores))}"
-        return f"Nothing was learned: {same}." if scores[0] == 0 else f"No variant differs: {same}."
+        return f"{'Nothing was learned' if comparison.is_score and scores[0] == 0 else 'No variant differs'}: {same}."
     return ""
 
 
 def _found(comparison: Comparison) -> str:
+    return _join([_differences(comparison), below_floor(comparison)])
+
+
+def _differences(comparison: Comparison) -> str:
     if nothing := _nothing_learned(comparison):
         return nothing
     digits = decimal_places(comparison.scores.to_numpy().ravel())

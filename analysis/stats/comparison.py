@@ -47,6 +47,16 @@ class Comparison(NamedTuple):
     """The margin by which differences were decided, if seeds were added until they were."""
     ranked: bool = False
     """Whether numbers may be infinite, as the cost of what is never reached: differences are medians, p is of ranks."""
+    score_metric: str = ""
+    """What the runs are scored by; a run has collapsed where its score is below the floor."""
+    is_score: bool = False
+    """Whether that is what is compared."""
+
+    @property
+    def all_collapsed(self) -> bool:
+        """Whether every run ended below the floor of its score."""
+        collapsed, known = self.table[["collapsed", "collapsed_of"]].sum()
+        return bool(known and collapsed == known)
 
     @property
     def sequential(self) -> bool:
@@ -100,6 +110,7 @@ def compare(
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")
     comparison = Comparison(table, scores, baseline, run_values.metric, data.labels, data.axis, run_values.aggregation)
     comparison = comparison._replace(better=run_values.better, until_decided=data.until_decided, ranked=ranked)
+    comparison = comparison._replace(score_metric=data.score_metric or "score", is_score=run_values.is_score)
     return apply_holm([comparison._replace(remarks=tuple(run_values.remarks))])[0]
 
 

@@ -130,15 +130,22 @@ def _some(texts: list[str], between: str = ", ") -> str:
 
 
 def _nothing_learned(data: SweepData, comparison: Comparison) -> str:
-    """Equal scores, or every run below the floor, look like a null result and are none."""
+    """Equal numbers, or every run below the floor, look like a null result and are none."""
     scores = comparison.scores.to_numpy().ravel()
     scores = scores[~np.isnan(scores)]
     if scores.size > 1 and (scores == scores[0]).all():
         return f"Every run has the same score, {scores[0]:.3g}, so there is nothing to compare."
-    collapsed, known = comparison.table["collapsed"].sum(), comparison.table["collapsed_of"].sum()
-    if known and collapsed == known:
+    if comparison.is_score and comparison.all_collapsed:
         return "Every run ended below the floor of its score: nothing was learned, so equal arms say nothing."
-    return ""
+    return below_floor(comparison)
+
+
+def below_floor(comparison: Comparison) -> str:
+    """What must be said of another number than the score where every run collapsed; else nothing."""
+    if comparison.is_score or not comparison.all_collapsed:
+        return ""
+    scored = f"its score ({comparison.score_metric})"
+    return f"Every run ended below the floor of {scored}: these are policies that have not learned the task."
 
 
 def _few_seeds(data: SweepData, comparison: Comparison) -> str:

@@ -79,7 +79,8 @@ def parts(claim: Claim, records: Records) -> Iterator[str]:
         yield f"**{result.word.capitalize()}**" + (f" ({result.text})." if result.text else ".")
     else:
         yield f"**Not asked here.** {claim.needs.strip()}"
-    yield f"{claim.says.strip()} Source: {claim.source} ({READ[claim.read]})."
+    sources = {claim.source: claim.read, **claim.further}
+    yield f"{claim.says.strip()} Source: {'; '.join(f'{name} ({READ[read]})' for name, read in sources.items())}."
     run = [name for name in claim.studies if name in records]
     if run:
         yield verdict_table(found_of(claim, records))

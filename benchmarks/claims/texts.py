@@ -15,6 +15,9 @@ HOME = ROOT / "docs" / "claims"
 STUDIES = ROOT / "conf" / "study"
 
 
+Read = Literal["full", "excerpt", "abstract", "second-hand"]
+
+
 class Claim(BaseModel):
     """One claim; ``number`` is the name of its file."""
 
@@ -24,8 +27,10 @@ class Claim(BaseModel):
     title: str
     says: str
     source: str
-    read: Literal["full", "excerpt", "abstract", "second-hand"]
+    read: Read
     """How much of the source was read before the studies were written."""
+    further: dict[str, Read] = {}
+    """Other sources, of which more or less was read."""
     studies: list[str] = []
     quick: list[str] = []
     """Those of the studies that are trained in seconds."""

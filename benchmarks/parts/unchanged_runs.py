@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 
@@ -42,13 +43,18 @@ NEEDS = {
     "norm=gae": f"critic=value {SFT}",
     "norm=gae_whitened": f"critic=value {SFT}",
     "norm=value_baseline": f"critic=value {SFT}",
+    "norm=spo": f"task.prompt_set=8 {SFT}",
     "optimizer=sgd": "lr=0.5",
     "optimizer=momentum": "lr=0.1",
     "preset": "inner_steps=2 -minibatches",
     "reference": f"{KL} reference.every=choice(2)",  # their own is more than the steps of a run here
+    "reference=random": KL,
+    "reference=halfway": f"{KL} {SFT}",
+    "reference=run": f"{KL} reference.run={TAUGHT}/0",
     "shaping": SFT,
     "shaping=clip": "shaping.low=0.1 shaping.high=0.4",  # its own bounds are those of the rewards
     "start": "start.accuracy=choice(0.3)",
+    "start=mixture": "start.accuracy=0.0 start.formed=0.0",
     "study": "-task -model -group_size -inner_steps -minibatches",
     "task": "model=gru,positional,transformer,transformer_plain kl=k2 kl.coef=0.1 filter=zero_variance norm=hybrid",
     "task=bandit": "model=gru,tabular kl=k2 kl.coef=0.1 filter=zero_variance norm=hybrid",
@@ -71,6 +77,8 @@ ELSEWHERE = (
 
 # Of language models, whose bits are TRL's affair.
 OF_LANGUAGE = {"backend=trl", "model=llama", "model=pretrained", "task=jsonl", "task=reasoning_gym"}
+
+NEEDS_PACKAGE = {"logger=trackio": "trackio"}  # an extra: left out where it is not installed
 
 # What no choice of an axis stands for.
 MORE = {
@@ -112,7 +120,8 @@ def choices(tree: Path) -> Choices:
     """Return the names of the choices of every axis of a checkout, without those of language models."""
     found = defaultdict(list)
     for path in sorted(tree.glob("conf/*/*.yaml")):
-        if f"{path.parent.name}={path.stem}" not in OF_LANGUAGE:
+        choice = f"{path.parent.name}={path.stem}"
+        if choice not in OF_LANGUAGE and find_spec(NEEDS_PACKAGE.get(choice, "torch")):
             found[path.parent.name].append(path.stem)
     return found
 
@@ -120,7 +129,7 @@ def choices(tree: Path) -> Choices:
 def sweeps(known: Choices, steps: int, only: str = "") -> list[Sweep]:
     """Return everything there is to train, or what has ``only`` in its name, such as ``norm=local``."""
     found = [*of_axes(known, only), *((name, words) for name, words in MORE.items() if only in name)]
-    if any(TEACHER in words for _, words in found):
+    if any(f"{TAUGHT}/0" in words for _, words in found):
         found.insert(0, (TAUGHT, "seed=7"))
     return [Sweep(name, overrides(f"{words} steps={steps}", known)) for name, words in found]
 

@@ -20,6 +20,7 @@ class BatchesConf:
 
     _target_: str = "hydra_plugins.rlexp_launcher.fused.FusedLauncher"
     max_replicas: int | None = None  # most runs that are trained as one batch; null for what fits memory
+    max_runs: int | None = 10_000  # most runs of a sweep, more are taken for a mistake; null for any number
 
 
 @dataclass

@@ -11,6 +11,8 @@ A loss moves π at the states that were visited; in the reward the penalties of 
 also answers for the states that it leads to. When updates have moved π away from π_old, which sampled, the statements
 hold for the ``_corrected`` estimators, weighed by ρ = π / π_old of the token, and for the others no longer. In the
 reward π is π_old: there a ``_corrected`` or ``_plus`` estimator is the plain one.
+
+d of k3 and log ρ are bounded (``ratio``); k1, k2 and |d|, which exponentiate nothing, are not.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from typing import Any
 
 from torch import Tensor, zeros_like
 
-from rlexp.axes.offered import LOG_PROBS, REFERENCE, TOKENS
+from rlexp.axes.offered import BOUND, LOG_PROBS, REFERENCE, TOKENS
+from rlexp.axes.ratio import bounded, bounded_exp
 from rlexp.core.errors import format_value
 from rlexp.core.facts import Check, facts
-from rlexp.core.types import PerToken, Positive
+from rlexp.core.types import PerReplica, PerToken, Positive
 
 INSIDE = 20.0
 OTHERS = "choose kl=k1, k2, k3, ..."
@@ -85,13 +88,13 @@ def k2(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
     return (log_probs - ref_log_probs).square() / 2
 
 
-def k3(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
+def k3(log_probs: PerToken, ref_log_probs: PerToken, log_ratio_bound: PerReplica) -> PerToken:
     """k3 = exp(−d) − 1 + d ≥ 0. Value: KL(π‖π_ref), unbiased. As a loss: follows KL(π_ref‖π), the other one.
 
     In the reward it follows KL(π‖π_ref) − KL(π_ref‖π), the second with the wrong sign.
     Source: Schulman (2020); GRPO (arXiv 2402.03300, eq. 4). TRL GRPO, open-instruct's default.
     """
-    difference = log_probs - ref_log_probs
+    difference = bounded(log_probs - ref_log_probs, log_ratio_bound)
     return (-difference).exp() - 1 + difference
 
 
@@ -121,37 +124,46 @@ def k1_plus(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
 
 
 @facts(remarks=(same_in_the_reward("k3"),))
-def k3_plus(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
+def k3_plus(log_probs: PerToken, ref_log_probs: PerToken, log_ratio_bound: PerReplica) -> PerToken:
     """Value of k3, gradient of k2: both of KL(π‖π_ref). Source: verl ``k3+``, straight-through (its k3 is clamped)."""
-    return straight_through(k3(log_probs, ref_log_probs), k2(log_probs, ref_log_probs))
+    return straight_through(k3(log_probs, ref_log_probs, log_ratio_bound), k2(log_probs, ref_log_probs))
 
 
 @facts(remarks=(same_in_the_reward("k1"),))
-def k1_corrected(log_probs: PerToken, ref_log_probs: PerToken, old_log_probs: PerToken) -> PerToken:
+def k1_corrected(
+    log_probs: PerToken, ref_log_probs: PerToken, old_log_probs: PerToken, log_ratio_bound: PerReplica
+) -> PerToken:
     """ρ · k1 with the gradient through ρ. Value and gradient: those of KL(π‖π_ref), on- and off-policy.
 
     Source: open-instruct, KL estimator 3; the gradient is that of arXiv 2505.17508 (RPG).
     """
-    return ratio(log_probs, old_log_probs) * k1(log_probs, ref_log_probs)
+    ratio = bounded_exp(log_probs - old_log_probs, log_ratio_bound)
+    return ratio * k1(log_probs, ref_log_probs)
 
 
 @facts(remarks=(same_in_the_reward("k2"),))
-def k2_corrected(log_probs: PerToken, ref_log_probs: PerToken, old_log_probs: PerToken) -> PerToken:
+def k2_corrected(
+    log_probs: PerToken, ref_log_probs: PerToken, old_log_probs: PerToken, log_ratio_bound: PerReplica
+) -> PerToken:
     """ρ · k2 with ρ held fixed. Value: biased, as k2. As a loss: follows KL(π‖π_ref), on- and off-policy.
 
     With the gradient through ρ it would follow E[k2] instead. Source: arXiv 2510.01555 (k2 as loss, off-policy).
     """
-    return ratio(log_probs, old_log_probs).detach() * k2(log_probs, ref_log_probs)
+    ratio = bounded_exp(log_probs - old_log_probs, log_ratio_bound)
+    return ratio.detach() * k2(log_probs, ref_log_probs)
 
 
 @facts(remarks=(same_in_the_reward("k3"),))
-def k3_corrected(log_probs: PerToken, ref_log_probs: PerToken, old_log_probs: PerToken) -> PerToken:
+def k3_corrected(
+    log_probs: PerToken, ref_log_probs: PerToken, old_log_probs: PerToken, log_ratio_bound: PerReplica
+) -> PerToken:
     """ρ · k3 with the gradient through ρ. Value and gradient: those of KL(π‖π_ref), on- and off-policy.
 
     The gradient through ρ turns k3 round, on-policy too: without it the loss follows KL(π_ref‖π).
     Source: TRL ``use_bias_correction_kl``, after DeepSeek-V3.2; slime ``use_unbiased_kl``.
     """
-    return ratio(log_probs, old_log_probs) * k3(log_probs, ref_log_probs)
+    ratio = bounded_exp(log_probs - old_log_probs, log_ratio_bound)
+    return ratio * k3(log_probs, ref_log_probs, log_ratio_bound)
 
 
 def without_a_reference(key: str, node: Any, config: Any) -> Iterator[str]:
@@ -178,11 +190,6 @@ def straight_through(value: Tensor, gradient: Tensor) -> Tensor:
     return gradient - gradient.detach() + value.detach()
 
 
-def ratio(log_probs: PerToken, old_log_probs: PerToken) -> PerToken:
-    """ρ = π / π_old."""
-    return (log_probs - old_log_probs).exp()
-
-
 FUNCTIONS = {
     "none": none,
     "k1": k1,
@@ -198,4 +205,4 @@ FUNCTIONS = {
     "k2_sampler": k2_sampler,
 }
 # What there is in the loss and in the reward, where log_probs are old_log_probs.
-OFFERED = TOKENS | REFERENCE | LOG_PROBS
+OFFERED = TOKENS | REFERENCE | LOG_PROBS | BOUND

@@ -4,7 +4,7 @@ The sampler's policy is not quite the trainer's: other kernels, other precision.
 multiplied by a weight of κ = π_old / π_sampler, both of the policy that sampled: π_old as the trainer computes it,
 π_sampler as the tokens were drawn. Weights carry no gradient; penalties and bonuses are not multiplied. A token with
 weight 0 stays in the denominator of ``agg``. Without a disagreement (``sampler=exact``) every weight is exactly 1. ρ,
-and with it every bound of ``clip``, is against π_old.
+and with it every bound of ``clip``, is against π_old. log κ, its sum and its mean are bounded (``ratio``), as in verl.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from rlexp.axes.offered import LOSS, LOSSES
+from rlexp.axes.ratio import bounded, bounded_exp
 from rlexp.core.facts import facts, ordered
 from rlexp.core.masked import masked_mean, masked_sum
-from rlexp.core.types import NonNegative, PerToken, Positive, TokenMask
+from rlexp.core.types import NonNegative, PerReplica, PerToken, Positive, TokenMask
 
 TIME = (-1,)
 
@@ -31,6 +32,7 @@ def token_truncate(
     old_log_probs: PerToken,
     sampler_log_probs: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: Positive,
@@ -40,7 +42,7 @@ def token_truncate(
     Source: TRL ``token_truncate``; verl ``rollout_is=token`` with 2; slime ``--use-tis`` with [0, 2]; open-instruct
     with 2, on by default; OpenRLHF ``tis`` with [0.5, 5]; oat min(κ, 2).
     """
-    return losses * token_ratio(old_log_probs, sampler_log_probs, mask).clamp(low, high)
+    return losses * token_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound).clamp(low, high)
 
 
 @facts(problems=(ordered("low", "high"),))
@@ -49,6 +51,7 @@ def token_mask(
     old_log_probs: PerToken,
     sampler_log_probs: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: Positive,
@@ -59,7 +62,7 @@ def token_mask(
     filter, [0.8, 1.2], takes such tokens out of the mask, also for KL, and multiplies the others by κ only with
     ``is_weight``. The bounds of the YAML are those that OpenRLHF gives its TIS.
     """
-    return losses * zero_outside(token_ratio(old_log_probs, sampler_log_probs, mask), low, high)
+    return losses * zero_outside(token_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound), low, high)
 
 
 @facts(problems=(ordered("low", "high"),))
@@ -68,6 +71,7 @@ def sequence_truncate(
     old_log_probs: PerToken,
     sampler_log_probs: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: Positive,
@@ -77,7 +81,7 @@ def sequence_truncate(
     A product, not a geometric mean: that is the ratio of the probabilities of the completion. Source: TRL
     ``sequence_truncate``; verl ``rollout_is=sequence``, its default level; ROLL ``sequence``.
     """
-    return losses * sequence_ratio(old_log_probs, sampler_log_probs, mask).clamp(low, high)
+    return losses * sequence_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound).clamp(low, high)
 
 
 @facts(problems=(ordered("low", "high"),))
@@ -86,6 +90,7 @@ def sequence_mask(
     old_log_probs: PerToken,
     sampler_log_probs: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: Positive,
@@ -94,7 +99,7 @@ def sequence_mask(
 
     Source: TRL ``sequence_mask``, its default, with 3. With the geometric mean: ``geometric_mask``.
     """
-    return losses * zero_outside(sequence_ratio(old_log_probs, sampler_log_probs, mask), low, high)
+    return losses * zero_outside(sequence_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound), low, high)
 
 
 @facts(problems=(ordered("low", "high"),))
@@ -103,6 +108,7 @@ def geometric_mask(
     old_log_probs: PerToken,
     sampler_log_probs: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: Positive,
@@ -112,8 +118,8 @@ def geometric_mask(
     Source: OpenRLHF ``seq-mask-tis``, which leaves κ to the token, unbounded, as here; open-instruct
     ``rho_mask_sequence_level`` multiplies every token by κ̄ instead, at most 2.
     """
-    near = between(geometric_ratio(old_log_probs, sampler_log_probs, mask), low, high)
-    return (losses * token_ratio(old_log_probs, sampler_log_probs, mask)).where(near, 0.0)
+    near = between(geometric_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound), low, high)
+    return (losses * token_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound)).where(near, 0.0)
 
 
 @facts(problems=(ordered("low", "high"),))
@@ -122,6 +128,7 @@ def geometric_reject(
     old_log_probs: PerToken,
     sampler_log_probs: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: Positive,
@@ -131,18 +138,25 @@ def geometric_reject(
     Source: verl ``rollout_rs=seq_mean_k1``, whose bounds are those of 1 / κ̄. There what is rejected leaves the
     denominator as well. Its ``seq_sum_k1`` decides by the product, as ``sequence_mask`` does, which weighs too.
     """
-    return losses.where(between(geometric_ratio(old_log_probs, sampler_log_probs, mask), low, high), 0.0)
+    near = between(geometric_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound), low, high)
+    return losses.where(near, 0.0)
 
 
 def divergence_reject(
-    losses: PerToken, old_log_probs: PerToken, sampler_log_probs: PerToken, mask: TokenMask, *, high: NonNegative
+    losses: PerToken,
+    old_log_probs: PerToken,
+    sampler_log_probs: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+    *,
+    high: NonNegative,
 ) -> PerToken:
     """ℓ where mean_t (κ − 1 − log κ) ≤ high, else 0: errors of both signs add up, which in κ̄ they do not.
 
     The mean estimates KL(π_sampler‖π_old) a token, in nats. Source: verl ``rollout_rs=seq_mean_k3``, where what is
     rejected leaves the denominator as well.
     """
-    log_ratio = (old_log_probs - sampler_log_probs).where(mask, 0.0)
+    log_ratio = bounded((old_log_probs - sampler_log_probs).where(mask, 0.0), log_ratio_bound)
     return losses.where(masked_mean(log_ratio.exp() - 1 - log_ratio, mask, TIME) <= high, 0.0)
 
 
@@ -152,6 +166,7 @@ def truncate_and_reject(
     old_log_probs: PerToken,
     sampler_log_probs: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     most: Positive,
     low: NonNegative,
@@ -162,23 +177,24 @@ def truncate_and_reject(
     Source: verl ``rollout_is=token`` with ``rollout_rs=seq_mean_k1``, whose bounds are those of 1 / κ̄; there what is
     rejected leaves the denominator as well.
     """
-    truncated = losses * token_ratio(old_log_probs, sampler_log_probs, mask).clamp(max=most)
-    return truncated.where(between(geometric_ratio(old_log_probs, sampler_log_probs, mask), low, high), 0.0)
+    truncated = losses * token_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound).clamp(max=most)
+    near = between(geometric_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound), low, high)
+    return truncated.where(near, 0.0)
 
 
-def token_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> Tensor:
+def token_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, bound: PerReplica) -> Tensor:
     """κ of each token, 1 where it does not count."""
-    return (old_log_probs - sampler_log_probs).where(mask, 0.0).exp()
+    return bounded_exp((old_log_probs - sampler_log_probs).where(mask, 0.0), bound)
 
 
-def sequence_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> Tensor:
+def sequence_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, bound: PerReplica) -> Tensor:
     """Π_t κ_t of each completion, ``[*R P G 1]``; 1 where nothing counts."""
-    return masked_sum(old_log_probs - sampler_log_probs, mask, TIME).exp()
+    return bounded_exp(masked_sum(old_log_probs - sampler_log_probs, mask, TIME), bound)
 
 
-def geometric_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor) -> Tensor:
+def geometric_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, bound: PerReplica) -> Tensor:
     """κ̄ of each completion, ``[*R P G 1]``; 1 where nothing counts."""
-    return masked_mean(old_log_probs - sampler_log_probs, mask, TIME).exp()
+    return bounded_exp(masked_mean(old_log_probs - sampler_log_probs, mask, TIME), bound)
 
 
 def between(ratio: Tensor, low: float, high: float) -> Tensor:

@@ -8,8 +8,8 @@ from typing import Any
 
 from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function
 from rlexp.core.registry import requested_names
-from rlexp.language import BACKENDS, LANGUAGE_MODELS
-from rlexp.language.backend import NOT_OFFERED
+from rlexp.language import LANGUAGE_MODELS
+from rlexp.language.backend import NOT_OFFERED, OPTIMIZERS
 from rlexp.language.made import MODULES
 from rlexp.loop.data import DATA
 from rlexp.models import MODELS
@@ -21,10 +21,11 @@ NOT_THERE = {"kl_stop": None, "compile": False}  # keys that another backend has
 
 def backend_problems(config: Any) -> Iterator[str]:
     """Say what the backend of a config cannot have."""
-    if BACKENDS[config.backend.name].batched:
-        yield from replicas_problems(config)
+    name = config.backend.name
+    if name in PROBLEMS:
+        yield from PROBLEMS[name](config)
     else:
-        yield from trl_problems(config)
+        yield f"backend={name}: nothing says what it can have; must be one of {', '.join(PROBLEMS)}"
 
 
 def replicas_problems(config: Any) -> Iterator[str]:
@@ -67,6 +68,8 @@ def of_replicas(config: Any) -> Iterator[str]:
             yield f"{here}: {key}={getattr(config, key)} is of backend=replicas"
     if getattr(config.task, "prompt_set", None) is not None:
         yield f"{here}: task.prompt_set is of backend=replicas; take null"
+    if config.optimizer.name not in OPTIMIZERS:
+        yield f"{here}: has no optimizer={config.optimizer.name}; take optimizer={' or optimizer='.join(OPTIMIZERS)}"
 
 
 def asked_in_vain(config: Any) -> Iterator[str]:
@@ -83,3 +86,6 @@ def reference_problems(config: Any) -> Iterator[str]:
         yield f"backend={config.backend.name}: reference.begin={config.reference.begin} is of backend=replicas"
     if config.reference.name != "frozen" and getattr(config.model, "lora", None):
         yield f"reference={config.reference.name}: with model.lora the reference is the model without its adapter"
+
+
+PROBLEMS = {"replicas": replicas_problems, "trl": trl_problems}

@@ -31,10 +31,13 @@ def unquote_numbers(overrides: Iterable[str]) -> list[str]:
     return [re.sub(rf"^{NUMBERED_GROUP}='(-?\d+)'$", r"\1=\2", override) for override in overrides]
 
 
-def compose(*overrides: str) -> Config:
-    """Return the config that these overrides give on the command line."""
+def compose(*overrides: str, trusted: bool = False) -> Config:
+    """Return the config that these overrides give on the command line; code that a folder names if it is trusted."""
     from rlexp.config.schema import read
+    from rlexp.config.trust import check_folders
 
+    if not trusted:
+        check_folders(overrides)
     return read(plain(composed(*overrides)))
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from inspect import cleandoc
+from itertools import chain
 from shutil import get_terminal_size
 from textwrap import wrap
 from types import ModuleType
@@ -17,6 +18,7 @@ from typing import Any
 
 from rlexp.config.choices import choices_of, choices_with, comment_of, groups, groups_with, keys, values_of
 from rlexp.config.conf_folder import CONF
+from rlexp.config.hints import ELSEWHERE
 from rlexp.core.errors import ConfigError, format_value
 from rlexp.core.exits import BAD_INPUT, exit_with, silent_without_reader
 
@@ -46,7 +48,8 @@ def explained(name: str) -> Iterator[str]:
     if not equals and choices_with(*two(group)):
         return about_knob(*two(group))
     if not equals and groups_with(name):
-        return (line for each in groups_with(name) for line in about_choice(each, name))
+        axis = [f"{name} is {ELSEWHERE[name]} here: rlexp explain {ELSEWHERE[name]}", ""] if name in ELSEWHERE else []
+        return chain(axis, *(about_choice(each, name) for each in groups_with(name)))
     raise ConfigError([unknown(name)])
 
 
@@ -70,6 +73,8 @@ def unknown(name: str) -> str:
         name, before = choice, f"{group}="
     else:
         known, kind, before = [*groups(), *keys()], f"{name}: no such axis or key", ""
+    if not before and group in ELSEWHERE:
+        return f"{kind}; {group} is {ELSEWHERE[group]} here"
     close = get_close_matches(name, known, n=1)
     listed = ", ".join(known if before else groups())
     return f"{kind}; did you mean {before}{close[0]}?" if close else f"{kind}; there are {listed}"

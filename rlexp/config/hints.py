@@ -10,8 +10,13 @@ from rlexp.config.choices import choices_with, groups, groups_with, in_order, va
 from rlexp.core.errors import no_such_key
 
 COMPLETIONS_A_STEP = 128  # in the files of group_size
-# Fields of TRL's GRPOConfig and of verl under their names here.
+# Fields of TRL's GRPOConfig and of verl, and the axes in whole words, under their names here.
 ELSEWHERE = {
+    "normalization": "norm",
+    "normalisation": "norm",
+    "aggregation": "agg",
+    "clipping": "clip",
+    "filtering": "filter",
     "learning_rate": "lr",
     "lr_rate": "lr",
     "max_steps": "steps",

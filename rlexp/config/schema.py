@@ -29,6 +29,7 @@ from rlexp.axes.offered import REMEMBERED
 from rlexp.config.checks import contradictions
 from rlexp.config.nodes import chosen_facts
 from rlexp.config.study import Study
+from rlexp.config.trust import check_config
 from rlexp.core import memory
 from rlexp.core.errors import ConfigError, problem_lines
 from rlexp.core.registry import StrictModel, bind_choice, schema
@@ -121,6 +122,7 @@ class Config(StrictModel):
     grad_clip: FinitePositive | None
     entropy_coef: FiniteNonNegative
     advantage_clip: FinitePositive | None
+    log_ratio_bound: FinitePositive | None
     kl_stop: FinitePositive | None
     temperature: FinitePositive
     log_every: PositiveInt
@@ -153,9 +155,12 @@ def read(values: Mapping[str, Any]) -> Config:
     return config
 
 
-def load(path: str | Path) -> Config:
-    """Read the config.yaml that a run left behind."""
-    return read(saved_config(Path(path)))
+def load(path: str | Path, trust: bool = False) -> Config:
+    """Read the config.yaml that a run left behind; code that it names only with ``trust``, else ConfigError."""
+    values = saved_config(Path(path))
+    if not trust:
+        check_config(values, Path(path))
+    return read(values)
 
 
 def to_yaml(config: Config) -> str:

@@ -29,7 +29,7 @@ TAKING_VALUES = ("--config-path", "-cp", "--config-name", "-cn", "--config-dir",
     "-i",
 )
 FLAGS = ("-m", "--multirun", "--resolve")
-MOST_RUNS = 100_000  # of one command
+MANY = "hydra.launcher.max_runs"
 SINGLE_CHOICE = re.compile(r"^([^=]+)=choice\(([^,()]*)\)$")
 
 
@@ -118,8 +118,7 @@ def as_typed(overrides: Iterable[str]) -> list[str]:
 
 def check(arguments: Sequence[str]) -> None:
     """Raise ConfigError, a line for each mistake that shows in the arguments alone."""
-    problems = [*word_problems(arguments), *repeated_keys(arguments), *value_problems(arguments)]
-    if problems := problems or [*size_problems(arguments)]:
+    if problems := [*word_problems(arguments), *repeated_keys(arguments), *value_problems(arguments)]:
         raise ConfigError(problems)
 
 
@@ -167,7 +166,7 @@ def value_problems(arguments: Sequence[str]) -> Iterator[str]:
             yield f"{argument}: checks every run before it starts, and cannot be changed"
         if key == "study" and parsed.is_sweep_override():
             yield f"{argument}: a study is a sweep of its own; start them one after another"
-        if parsed.is_choice_sweep() and (twice := repeated(parsed)):
+        if isinstance(parsed.value(), ChoiceSweep) and (twice := repeated(parsed)):
             yield f"{argument}: {', '.join(twice)} {'is' if len(twice) == 1 else 'are'} named more than once"
 
 
@@ -179,20 +178,23 @@ def one_choice(group: str, values: Sequence[str]) -> str:
     return f"a run has one {group}; to compare them write -m {group}={','.join(values)}"
 
 
-def size_problems(arguments: Sequence[str]) -> Iterator[str]:
-    """`seed=range(0,10000000000)`: a sweep that could not even be listed."""
-    sweeps = {argument: length(parsed) for argument in overrides_in(arguments) if (parsed := parse(argument))}
-    sweeps = {argument: number for argument, number in sweeps.items() if number > 1}
-    if (runs := math.prod(sweeps.values())) > MOST_RUNS:
-        yield f"{' '.join(sweeps)}: makes {runs} runs; at most {MOST_RUNS} in one command"
+def check_size(overrides: Sequence[Override], most: int | None) -> None:
+    """Raise ConfigError for a sweep of more runs than ``most``, by what it would make: `lr=range(0,100000)`."""
+    last = {override.get_key_element(): override for override in overrides}.values()
+    sweeps = {override.input_line: length(override) for override in last if override.is_sweep_override()}
+    swept = " ".join(line for line, number in sweeps.items() if number != 1)
+    if math.inf in sweeps.values():
+        raise ConfigError([f"{swept}: never ends, as its step is 0"])
+    if most is not None and (runs := math.prod(sweeps.values())) > most:
+        raise ConfigError([f"{swept}: makes {runs} runs, more than {most}; if they are meant, write {MANY}={runs}"])
 
 
-def length(override: Override) -> int:
-    """Return how many values an override has, 1 if it is no sweep."""
-    value = override._value
+def length(sweep: Override) -> int | float:
+    """Return how many values a sweep has; those of a range are not listed."""
+    value = sweep.value()
     if not isinstance(value, RangeSweep):
-        return len(value.list) if isinstance(value, ChoiceSweep) else 1
-    return max(0, math.ceil((value.stop - value.start) / value.step)) if value.step else MOST_RUNS + 1
+        return sum(1 for _ in sweep.sweep_iterator()) if sweep.is_discrete_sweep() else 1
+    return max(0, math.ceil((value.stop - value.start) / value.step)) if value.step else math.inf
 
 
 def repeated(sweep: Override) -> list[str]:

@@ -9,6 +9,8 @@ from typing import Any
 from hydra.errors import CompactHydraException
 from pydantic import ValidationError
 
+from rlexp.core.exits import shortened
+
 TEXTS = {
     "missing": "is missing",
     "greater_than_equal": "must be at least {ge}",
@@ -39,8 +41,8 @@ class ConfigError(CompactHydraException):
     """A config that cannot be run; its text has one line for each problem."""
 
     def __init__(self, problems: Sequence[str]):
-        super().__init__("\n".join(problems))
-        self.problems = tuple(problems)
+        self.problems = tuple(map(shortened, problems))
+        super().__init__("\n".join(self.problems))
 
 
 def problem_lines(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
@@ -113,7 +115,10 @@ def no_such_key(key: str, valid: Iterable[str]) -> str:
 
 def format_override(key: str, value: Any) -> str:
     """`key=value`, or the key alone if the value is a whole set of keys."""
-    return key if isinstance(value, Mapping) else f"{key}={format_value(value)}"
+    if isinstance(value, Mapping):
+        return key
+    text = format_value(value)
+    return f"{key}={shortened(text, [text])}"
 
 
 def format_value(value: Any) -> str:

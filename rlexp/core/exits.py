@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 FAILED, BAD_INPUT, INTERRUPTED, NOBODY_READS = 1, 2, 130, 141
+LONGEST_VALUE, LONGEST_WORD = 200, 500  # characters of what was typed, and of any word, that a message repeats
 TRACEBACKS = os.environ.get("HYDRA_FULL_ERROR") == "1"  # read before train.main sets it for its own use
 
 
@@ -16,12 +19,26 @@ class RunFailed(Exception):
     """A run that started and did not come to its end."""
 
 
-def exit_with(text: str, code: int, error: BaseException | None = None) -> None:
-    """End the process with a text on stderr."""
+def exit_with(text: str, code: int, error: BaseException | None = None) -> NoReturn:
+    """End the process with a text on stderr, in which long values are cut; not those of a command to go on with."""
     if error is not None and TRACEBACKS:
         traceback.print_exception(error)
-    print(printable(text), file=sys.stderr)
+    print(printable(text if code == INTERRUPTED else shortened(text, sys.argv[1:])), file=sys.stderr)
     raise SystemExit(code)
+
+
+def shortened(text: str, typed: Sequence[str] = ()) -> str:
+    """Return a text without the middle of its long words, and of what was typed and is long, with or without spaces."""
+    values = [word.partition("=")[2] for word in typed]
+    for value in sorted({*typed, *values, *(value.strip("'\"") for value in values)}, key=len, reverse=True):
+        if len(value) > LONGEST_VALUE:
+            text = text.replace(value, ends_of(value))
+    return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: ends_of(word[0]), text)
+
+
+def ends_of(value: str) -> str:
+    """`aaaa…[2880 more characters]…aaaa`."""
+    return f"{value[:90]}…[{len(value) - 120} more characters]…{value[-30:]}"
 
 
 def printable(text: str) -> str:

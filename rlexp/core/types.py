@@ -30,7 +30,7 @@ CompletionMask = Bool[Tensor, "*replica prompts group"]
 
 Positive = Annotated[float, Gt(0), AllowInfNan(False)]
 AboveOne = Annotated[float, Gt(1), AllowInfNan(False)]
-NonNegative = Annotated[float, Ge(0)]
+NonNegative = Annotated[float, Ge(0)]  # or infinity: the bound of a clip that stops nothing
 FiniteNonNegative = Annotated[float, Ge(0), AllowInfNan(False)]
 # Numbers that torch and numpy can count with. A size is of something that is held in memory or made one by one.
 LARGEST_SIZE = 2**16

@@ -9,7 +9,8 @@ from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
 from rlexp.export.rule import NOTHING, Rule, Table, when
 
-CLAMPED = "the log-ratio is clamped at ±20 there"
+CLAMPED = when(lambda node, config: config.log_ratio_bound != 20, "log-ratios are bounded at ±20 there")
+UNBOUNDED = when(lambda node, config: config.log_ratio_bound is not None, "log-ratios have no bound there")
 POINTLESS = "its gradient is zero in expectation, there as here"
 SIMULATED = "a simulation of this project; there the sampler is the inference engine"
 SHUFFLED = when(

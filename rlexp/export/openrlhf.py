@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlexp.export.common import CLAMPED, ENDED, OF_UPDATES, POINTLESS, WARM_UP, over_common, rounding, stepwise
+from rlexp.export.common import (
+    CLAMPED,
+    ENDED,
+    OF_UPDATES,
+    POINTLESS,
+    UNBOUNDED,
+    WARM_UP,
+    over_common,
+    rounding,
+    stepwise,
+)
 from rlexp.export.openrlhf_optim import CRITIC, OPTIMIZER, OUT_OF_REACH
 from rlexp.export.rule import NOTHING, Framework, Note, Rule, fixed, kl_in_reward, knob, off_policy, updates, when
 
@@ -162,7 +172,7 @@ TABLE = over_common(
             "two_sided": Rule({**CLIP, "--actor.dual_clip": knob("delta")}, [CLAMPED]),
             "gspo": Rule(
                 {**CLIP, "--actor.policy_loss_type": "gspo"},
-                ["completions without tokens leave the number of completions there"],
+                ["completions without tokens leave the number of completions there", UNBOUNDED],
                 {"agg": ("sequence",)},
             ),
         },
@@ -195,7 +205,7 @@ TABLE = over_common(
             "none": NOTHING,
             "token_truncate": correction("tis"),
             "token_mask": correction("icepop"),
-            "geometric_mask": correction("seq-mask-tis"),
+            "geometric_mask": correction("seq-mask-tis", UNBOUNDED),
             "sequence_mask": correction(
                 "seq-mask-tis",
                 "a completion is dropped by the geometric mean of its ratios there, and the tokens of the others are "

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlexp.config.nodes import chosen_function
 from rlexp.config.schema import Config
-from rlexp.export.common import NO_BOUND, NO_STOP, SHUFFLED, WARM_UP, over_common, rounding
+from rlexp.core.registry import requested_names
+from rlexp.export.common import NO_BOUND, NO_STOP, SHUFFLED, UNBOUNDED, WARM_UP, over_common, rounding
 from rlexp.export.rule import Framework, Rule, fixed, knob, off_policy, updates, when
 from rlexp.export.trl_clip import CLIP
 
@@ -35,6 +37,12 @@ def schedule_knobs(node: Config, config: Config) -> dict[str, float]:
 def minibatch(node: Config, config: Config) -> int:
     """Return the completions of an optimizer step."""
     return config.group_size.completions * config.group_size.prompts // config.minibatches
+
+
+def exponentiates(config: Config) -> bool:
+    """Whether some choice exponentiates a log-ratio that is bounded here."""
+    functions = (chosen_function(config, axis) for axis in ("clip", "kl"))
+    return any("log_ratio_bound" in requested_names(function) for function in functions)
 
 
 def mismatch(mode: str) -> Rule:
@@ -81,6 +89,7 @@ RUN = Rule(
             lambda node, config: config.entropy_coef > 0 and config.minibatches > 1,
             "the entropy bonus is a mean over the tokens of each update there",
         ),
+        lambda node, config: UNBOUNDED(node, config) if exponentiates(config) else "",
         NO_BOUND,
         NO_STOP,
         WARM_UP,

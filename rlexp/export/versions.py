@@ -30,6 +30,7 @@ VERSIONS = (
     Version("oat", "sail-sg/understand-r1-zero", "dfca49dd", "2025-08-27", "2026-11", NAMES_ONLY),
     Version("oat", "sail-sg/oat", "c1a074c3", "2025-10-31", "2026-11", NAMES_ONLY),
     Version("AReaL", "inclusionAI/AReaL", "4aef98d8", "2026-05-21", "2026-11", "`clip=m2po`"),
+    Version("M2PO", "Infini-AI-Lab/M2PO", "af54a3e", "2025-10-08", "2026-11", "`clip=m2po_clipped`"),
     Version("GVPO", "jszkc/GVPO", "627aa25", "2025-10-27", "2026-11", "`clip=gvpo`"),
     Version("TPO", "JeanKaddour/tpo", "73473b9", "2026-04-18", "2026-11", "`clip=tpo`"),
     Version("REAL", "Red-RL/REAL", "1c30726", "2026-02-09", "2026-11", "`clip=real`"),

@@ -47,4 +47,6 @@ NOT_OFFERED = {
     "prompt_numbers": "a set of prompts that a run sees again and again",
     "uniforms": "random numbers in the loss",
 }
+# The class of ``torch.optim`` that TRL's backend gives each optimizer; another one is refused.
+OPTIMIZERS = {"adam": "AdamW", "adamw": "AdamW", "sgd": "SGD", "momentum": "SGD", "rmsprop": "RMSprop"}
 BACKENDS = {"replicas": Replicas, "trl": Trl}

@@ -18,6 +18,7 @@ from rlexp.language.extras import missing, need
 from rlexp.language.generation import Prompt, forked, stream_seed
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+NO_CODE = {"trust_remote_code": False}  # without it transformers asks whoever sits at the terminal
 MAKE = "make one with `python -m rlexp.make_model models/sort task=sort`, or take model=llama"
 
 
@@ -79,13 +80,16 @@ def prompt_of(settings: Any, text: str) -> Prompt:
 
 
 def read(path: str, dtype: str = "float32", chat: bool = False) -> tuple[Any, Any]:
-    """Return model and tokenizer, on the CPU, the tokenizer as TRL has it; RunFailed in one line for what is none."""
+    """Return model and tokenizer, on the CPU, the tokenizer as TRL has it; RunFailed in one line for what is none.
+
+    No code of a model's own is run, and no pickle: transformers reads weights as safetensors, or as tensors alone.
+    """
     need(f"model.path={path}", "transformers")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left", truncation_side="left")
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
+        tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left", truncation_side="left", **NO_CODE)
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype), **NO_CODE)
     except Exception as error:  # of a dozen kinds: the hub's, safetensors', those of the model's own code
         where = "cannot be loaded" if Path(path).is_dir() else "is no folder here, and the hub does not give it"
         raise RunFailed(f"model.path={path}: {where}: {reason(error)}") from error

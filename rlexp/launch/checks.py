@@ -11,16 +11,18 @@ from itertools import islice
 from pathlib import Path
 
 from hydra.utils import get_class
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, read_write
 
 from rlexp.config import typed
 from rlexp.config.compose import plain
 from rlexp.config.remarks import remarks
 from rlexp.config.schema import Config, read
 from rlexp.core.errors import ConfigError
+from rlexp.core.exits import printable, shortened
 from rlexp.language import BACKENDS
 from rlexp.launch.comparisons import comparison_notes, comparison_problems
-from rlexp.launch.hydra_private import cache_compositions, hydra_config, job_overrides
+from rlexp.launch.hydra_private import cache_compositions, file_paths, hydra_config, job_overrides, set_output_folder
+from rlexp.launch.logs import unwritable_file
 from rlexp.launch.orphans import SECONDS_TO_SAVE
 from rlexp.launch.own_analysis import own_analysis
 from rlexp.launch.paths import relative
@@ -29,11 +31,14 @@ from rlexp.launch.settings import LauncherSettings
 from rlexp.launch.studies.claims import metric_problem
 from rlexp.record.disk import lock
 from rlexp.record.disk.durable import remove_drafts
+from rlexp.record.naming import key_of
 from rlexp.record.provenance import setting_notes
 from rlexp.record.resume import holds_run, outcome, refusal
 from rlexp.sweep.build import bucket_key, memory_problem
 from rlexp.sweep.job import Job
 from rlexp.sweep.machine import device_problem
+
+SECONDS_A_VARIANT, SECONDS_A_RUN, SECONDS_WITHOUT_A_WORD = 0.1, 0.01, 10.0  # of planning, on a laptop
 
 
 def check_run(composed: DictConfig) -> None:
@@ -44,6 +49,19 @@ def check_run(composed: DictConfig) -> None:
     if problem := unchosen(composed) or other_folder(composed, "hydra.run.dir"):
         raise ConfigError([problem])
     check_single(config, folder, typed.remarks(composed.hydra.overrides.task))
+    leave_files(composed, folder, config.resume)
+
+
+def leave_files(composed: DictConfig, folder: Path, resume: str) -> None:
+    """Let Hydra write no ``.hydra/`` for a single run that has ended and has one, or where it cannot: that is said."""
+    set_output_folder(composed, folder)
+    paths = file_paths(composed)
+    ended = outcome(folder, resume) is not None and all(map(os.path.lexists, paths))
+    problem = None if ended else unwritable_file(paths)
+    print_notes([problem] if problem else [])
+    if ended or problem:
+        with read_write(composed.hydra):
+            composed.hydra.output_subdir = None
 
 
 @own_analysis()
@@ -66,7 +84,9 @@ def check_sweep(composed: DictConfig) -> None:
     problem = unchosen(composed) or other_folder(composed, "hydra.sweep.dir") or folder_problem(Path(folder).absolute())
     if problem := problem or launcher_problem(composed, launcher):
         raise ConfigError([problem])
-    jobs = plan_jobs(loader, composed, job_overrides(composed)).jobs
+    wanted = job_overrides(composed, launcher and launcher.max_runs)
+    print_notes(planning_notes(wanted))
+    jobs = plan_jobs(loader, composed, wanted).jobs
     overrides = [*composed.hydra.overrides.task, *composed.hydra.overrides.hydra]
     if problems := [*islice(machine_problems(jobs, launcher), 1), *comparison_problems(jobs, overrides)]:
         raise ConfigError(problems)
@@ -76,6 +96,14 @@ def check_sweep(composed: DictConfig) -> None:
     print_notes(earlier_runs([(job.folder, job.config.resume) for job in jobs]))
 
 
+def planning_notes(wanted: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Say that it will be a while until all runs are composed and checked."""
+    variants = len({tuple(each for each in overrides if key_of(each) != "seed") for overrides in wanted})
+    seconds = SECONDS_A_VARIANT * variants + SECONDS_A_RUN * len(wanted)
+    if seconds > SECONDS_WITHOUT_A_WORD:
+        yield f"{len(wanted)} runs of {variants} variants are composed and checked, which takes about {seconds:.0f} s"
+
+
 def keep_for_itself(folder: Path, runs: Sequence[Path] = ()) -> None:
     """Lock a folder until the program ends; ConfigError if another one writes there, or to one of the runs in it.
 
@@ -83,7 +111,7 @@ def keep_for_itself(folder: Path, runs: Sequence[Path] = ()) -> None:
     """
     try:
         lock.keep(folder)
-    except lock.Locked as error:
+    except (lock.Locked, lock.Unlockable) as error:
         raise ConfigError([str(error)]) from None
     end = time.monotonic() + 2 * SECONDS_TO_SAVE
     for run in runs:
@@ -179,4 +207,4 @@ def number_of(folders: Sequence[Path], places: Sequence[object]) -> str:
 def print_notes(lines: Iterable[str]) -> None:
     """Print each line once, on stderr."""
     for line in dict.fromkeys(lines):
-        print(f"note: {line}", file=sys.stderr)
+        print(printable(f"note: {shortened(line, sys.argv[1:])}"), file=sys.stderr)

@@ -18,7 +18,7 @@ from hydra.types import HydraContext, RunMode, TaskFunction
 from hydra.version import VersionBase
 from omegaconf import DictConfig
 
-from rlexp.config import typed
+from rlexp.config import trust, typed
 from rlexp.config.conf_folder import CONF
 from rlexp.core.hydra_compat import VERSION_BASE
 from rlexp.core.output import unstoppable_output
@@ -50,6 +50,7 @@ def run_single(overrides: Sequence[str], task_function: TaskFunction) -> Path:
         check_run(config)
         folder = Path(config.hydra.run.dir)
         again = [*overrides, f"hydra.run.dir={folder}"]  # its name holds the time
+        again += [] if config.hydra.output_subdir else ["hydra.output_subdir=null"]
         hydra.run("config", task_function, for_hydra(again, RunMode.RUN), with_log_configuration=False)
         return folder
 
@@ -64,9 +65,12 @@ def compose_master(hydra: Hydra, overrides: Sequence[str], mode: RunMode) -> Dic
 
 
 def for_hydra(overrides: Sequence[str], mode: RunMode) -> list[str]:
-    """Return overrides as Hydra reads them; ConfigError for mistakes that show in the text alone."""
+    """Return overrides as Hydra reads them; ConfigError for mistakes, and for untrusted code."""
     option = ["-m"] if mode is RunMode.MULTIRUN else []
+    overrides, trusted = trust.split_option(overrides)
     typed.check([*option, *overrides])
+    if not trusted:
+        trust.check_folders(overrides)
     return [*typed.for_hydra([*option, *overrides])[len(option) :], *QUIET]
 
 

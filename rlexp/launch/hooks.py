@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
@@ -20,7 +20,7 @@ from rich.console import Console
 
 from rlexp.config.explain import explain
 from rlexp.config.typed import as_typed
-from rlexp.core.exits import BAD_INPUT, FAILED, describe_error, exit_with
+from rlexp.core.exits import BAD_INPUT, FAILED, describe_error, exit_with, printable, shortened
 from rlexp.launch.checks import check_run, check_sweep
 from rlexp.launch.hydra_private import error_of, logged_by_hydra, restore_overrides, set_overrides, typed_overrides
 from rlexp.launch.index import unfinished
@@ -28,6 +28,9 @@ from rlexp.launch.own_analysis import own_analysis
 from rlexp.launch.paths import relative
 from rlexp.worked import DOCUMENTS
 from rlexp.worked.table import show
+
+if TYPE_CHECKING:
+    from analysis.report.page import ReportPage
 
 
 class Hooks(Callback):
@@ -113,10 +116,10 @@ def print_worked(study: Mapping[str, Any]) -> None:
 
 
 @own_analysis()
-def compare(folder: Path, baseline: str | None, page: Path | None, problems: list[str]) -> None:
+def compare(folder: Path, baseline: str | None, page: ReportPage | None, problems: list[str]) -> None:
     """Print and write the comparison; results are on disk already, so a failure here is one line.
 
-    page: where the notes are, if it could be written. problems: gets that line.
+    page: the sweep's, if it could be written: it has the answer and the notes. problems: gets that line.
     """
     logging.getLogger().setLevel(logging.WARNING)  # the font library logs every glyph
     try:
@@ -128,28 +131,26 @@ def compare(folder: Path, baseline: str | None, page: Path | None, problems: lis
 
 
 @own_analysis()
-def write_page(folder: Path, baseline: str | None, problems: list[str]) -> Path | None:
+def write_page(folder: Path, baseline: str | None, problems: list[str]) -> ReportPage | None:
     """Write the sweep's page, say where it is, mirror it if the runs are mirrored. A failure here is one line too."""
-    path = None
     try:
         from analysis.report import write_report
         from analysis.report.aggregate import log_aggregate, mirrored
 
         page = write_report(folder, baseline=baseline)
-        path = page.path
-        print(f"page: {relative(path.absolute())}", flush=True)
+        print(f"page: {relative(page.path.absolute())}", flush=True)
     except Exception as error:
         complain(problems, f"no report: {describe_error(error)} (rlexp report {relative(folder)})")
-        return path
+        return None
     try:
         if mirrored(page.answer.data):
             log_aggregate(page.answer.data, page.answer.comparisons, page.figures)
     except Exception as error:  # its process has died: the tables are on disk
         print(f"no comparison on Weights & Biases: {describe_error(error)}; the page has all of it", file=sys.stderr)
-    return path
+    return page
 
 
 def complain(problems: list[str], line: str) -> None:
     """Say what went wrong after all runs, and remember that."""
-    print(line, file=sys.stderr)
+    print(printable(shortened(line, sys.argv[1:])), file=sys.stderr)
     problems.append(line)

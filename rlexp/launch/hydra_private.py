@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import os
 import re
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +28,6 @@ from hydra.core.utils import (
     JobReturn,
     JobRuntime,
     JobStatus,
-    _save_config,
     configure_log,
     env_override,
     setup_globals,
@@ -36,6 +36,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from rlexp.config.compose import quote_numbers, unquote_numbers
+from rlexp.config.typed import check_size
 from rlexp.core.errors import ConfigError
 
 __all__ = ["Callbacks", "Hydra", "JobRuntime", "env_override", "setup_globals"]
@@ -67,8 +68,8 @@ def configure_logging(config: Mapping[str, Any], verbose: Any) -> None:
     configure_log(config, OmegaConf.create({"verbose": verbose}).verbose)
 
 
-def check_options(arguments: Sequence[str]) -> None:
-    """Raise ConfigError for options that Hydra's parser does not know: it would print a page of usage."""
+def check_options(arguments: Sequence[str]) -> Namespace:
+    """Return what Hydra reads; ConfigError for unknown options, for which its parser would print a page of usage."""
     parser = get_args_parser()
 
     def refuse(message: str) -> NoReturn:
@@ -78,6 +79,7 @@ def check_options(arguments: Sequence[str]) -> None:
     chosen = parser.parse_args(list(arguments))
     if chosen.package and not chosen.cfg:
         refuse(f"--package {chosen.package}: is of --cfg, and would be ignored without it")
+    return chosen
 
 
 def typed_overrides(settings: DictConfig) -> list[str]:
@@ -116,18 +118,12 @@ class HydraJob:
     task_function: TaskFunction
     job_return: JobReturn = field(default_factory=JobReturn)
 
-    def write_files(self) -> None:
-        """Make the job's folder, with ``.hydra/`` in it unless ``hydra.output_subdir`` is null."""
+    def files(self) -> dict[Path, str]:
+        """Return what Hydra writes into the job's folder, path -> text; nothing if ``hydra.output_subdir`` is null."""
         node = self.settings.hydra
         with hydra_config(self.settings):
             hydra_settings = OmegaConf.masked_copy(self.settings, "hydra")
         task_settings = OmegaConf.masked_copy(self.settings, [key for key in self.settings if key != "hydra"])
-        folder = Path(node.runtime.output_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        if node.output_subdir is not None:
-            _save_config(task_settings, "config.yaml", folder / node.output_subdir)
-            _save_config(hydra_settings, "hydra.yaml", folder / node.output_subdir)
-            _save_config(node.overrides.task, "overrides.yaml", folder / node.output_subdir)
         self.job_return = JobReturn(
             overrides=list(node.overrides.task),
             cfg=task_settings,
@@ -135,6 +131,8 @@ class HydraJob:
             working_dir=os.getcwd(),
             task_name=JobRuntime.instance().get("name"),
         )
+        nodes = (task_settings, hydra_settings, node.overrides.task)
+        return dict(zip(file_paths(self.settings), map(OmegaConf.to_yaml, nodes), strict=False))
 
     def on_start(self) -> None:
         """Call the callbacks for the start of a job."""
@@ -150,6 +148,13 @@ class HydraJob:
             self.context.callbacks.on_job_end(config=self.settings, job_return=self.job_return)
         if failed:
             self.job_return = FailedJob(**vars(self.job_return))
+
+
+def file_paths(settings: DictConfig) -> list[Path]:
+    """Return where Hydra writes the config, its own node and the overrides of a job; nothing where it is not to."""
+    node = settings.hydra
+    names = ("config.yaml", "hydra.yaml", "overrides.yaml") if node.output_subdir is not None else ()
+    return [Path(node.runtime.output_dir, node.output_subdir, name) for name in names]
 
 
 def set_output_folder(settings: DictConfig, folder: Path) -> None:
@@ -221,10 +226,11 @@ def cache_compositions() -> CachingConfigLoader:
     return hydra.config_loader
 
 
-def job_overrides(config: DictConfig) -> list[list[str]]:
+def job_overrides(config: DictConfig, most: int | None) -> list[list[str]]:
     """Return the overrides of each job that Hydra's basic sweeper will start; none if another sweeper is chosen.
 
-    That sweeper composes and starts in one go; the checks before anything is written need the list alone.
+    That sweeper composes and starts in one go; the checks before anything is written need the list alone. ConfigError
+    if it would have more than ``most``.
     """
     # Not earlier: Hydra runs the files of its plugins anew when it looks for them, and then this is another class.
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper, BasicSweeperConf
@@ -235,6 +241,7 @@ def job_overrides(config: DictConfig) -> list[list[str]]:
     sweeper = BasicSweeper(**settings)
     arguments = [*sweeper._parse_config(), *config.hydra.overrides.task]
     overrides = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader()).parse_overrides(arguments)
+    check_size(overrides, most)
     jobs = [job for batch in sweeper.split_arguments(overrides, sweeper.max_batch_size) for job in batch]
     if not jobs:
         sweeps = [override for override in overrides if override.is_sweep_override()]

@@ -15,15 +15,18 @@ from omegaconf import DictConfig
 
 from rlexp.launch.hydra_private import HydraJob, configure_logging, setup_globals, share_compositions
 from rlexp.launch.index import Index
+from rlexp.launch.logs import write_files
 from rlexp.launch.paths import relative
 from rlexp.launch.plan import Plan, environment_of, plan_jobs, stages
 from rlexp.launch.settings import LauncherSettings
 from rlexp.launch.worker import surroundings
 from rlexp.record.disk import lock
 from rlexp.record.disk.troubles import unwritable
+from rlexp.record.resume import outcome
 from rlexp.sweep.buckets import into_batches
 from rlexp.sweep.interrupt import signals_as_ctrl_c
 from rlexp.sweep.job import Batch, Job, Results
+from rlexp.sweep.machine import allow_open_files
 
 LOG = logging.getLogger(__name__)
 
@@ -61,6 +64,7 @@ class SweepLauncher:
         """Train some of the jobs of a plan, in batches."""
         executor = import_module(f"rlexp.launch.executors.{self.settings.executor}")
         folder = self.index.path.parent
+        allow_open_files()
         with executor.open_pool(folder.absolute(), **self.settings.knobs) as pool:
             workers = pool.workers_for(jobs, self.settings.max_replicas)
             batches = into_batches(jobs, self.settings.max_replicas, workers)
@@ -99,13 +103,20 @@ class SweepLauncher:
                 yield batch
 
     def with_files(self, batch: Batch, hydra_jobs: dict[int, HydraJob]) -> Batch:
-        """Make the folders of jobs and what Hydra writes there; return the batch without those where that fails."""
+        """Make the folders of jobs and what Hydra writes there; return the batch without those that have no folder.
+
+        The files of a run that has ended are of the command that trained it: they stay.
+        """
         failed = {}
         for job in batch.jobs:
+            files, ended = hydra_jobs[job.number].files(), outcome(job.folder, job.config.resume)
             try:
-                hydra_jobs[job.number].write_files()
+                job.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                failed[job.number] = unwritable(error, job.folder / ".hydra")
+                failed[job.number] = unwritable(error, job.folder)
+                continue
+            if problem := write_files(files, over=ended is None):
+                LOG.warning(problem)
         without = tuple(job for job in batch.jobs if job.number in failed)
         if without:
             self.finish_batch(replace(batch, jobs=without), list(failed.values()), hydra_jobs)

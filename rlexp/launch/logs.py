@@ -1,13 +1,16 @@
-"""A log file for each job of a batch, as Hydra's job logging would write it."""
+"""What Hydra would write into the folder of a job: its log, and ``.hydra/``, of which nothing stops a run."""
 
 from __future__ import annotations
 
 import copy
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from rlexp.launch.hydra_private import configure_logging
+from rlexp.record.disk.durable import NEVER_FOLLOWED, NEVER_WAITING, replace_unsynced
 from rlexp.sweep.job import Job
 
 
@@ -55,3 +58,32 @@ def logging_to(jobs: Sequence[Job]) -> Iterator[None]:
         yield
     finally:
         root.removeHandler(handler)
+
+
+def write_files(files: Mapping[Path, str], over: bool) -> str | None:
+    """Write files, ``over`` those that are there or beside them; return what is wrong with the first that cannot be."""
+    problems = []
+    for path, text in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if over or not os.path.lexists(path):
+                replace_unsynced(path, text)
+        except OSError as error:
+            problems.append(without(path, error))
+    return next(iter(problems), None)
+
+
+def unwritable_file(paths: Sequence[Path]) -> str | None:
+    """Return what is wrong with the first of the files that cannot be opened to write; links are not followed."""
+    for path in paths:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | NEVER_FOLLOWED | NEVER_WAITING, 0o666))
+        except OSError as error:
+            return without(path, error)
+    return None
+
+
+def without(path: Path, error: OSError) -> str:
+    """Say that a run does without a file."""
+    return f"{path} cannot be written ({error.strerror or error}): the run is trained without it"

@@ -17,6 +17,8 @@ from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
 from rlexp.launch.hydra_private import CachingConfigLoader, hydra_config, set_output_folder
 from rlexp.launch.own_analysis import own_analysis
+from rlexp.launch.paths import relative
+from rlexp.record.disk.links import link_out
 from rlexp.record.naming import run_name, variant_name
 from rlexp.record.resume import refusal
 from rlexp.sweep.job import Job, LogSettings
@@ -208,6 +210,8 @@ def folder_problem(folder: Path) -> str | None:
         return f"cannot write to {folder}: {existing} is not a folder"
     if not os.access(existing, os.W_OK | os.X_OK):
         return f"cannot write to {folder}: no permission in {existing}"
+    if link := link_out(folder):
+        return f"{relative(link)} is a link to another folder, where a run would write: remove it"
     return None
 
 

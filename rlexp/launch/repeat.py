@@ -1,7 +1,8 @@
 """`rlexp --from <folder>`: train the run of a folder again, from its config.yaml alone.
 
-The file is read as plain YAML: no node of Hydra, no resolver, no `_target_`, no environment, so that one that somebody
-else has written can do no more than a run can. Where the new run goes and whether it goes on there is checked as ever.
+The file is read as plain YAML: no node of Hydra, no resolver, no `_target_`, no environment. Code that it names is
+refused until that is typed too or `--trust` is said (`config/trust.py`), so that one of somebody else's can do no more
+than a run can. Where the new run goes and whether it goes on there is checked as ever.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import yaml
 
 from rlexp.config.conf_folder import CONF
 from rlexp.config.schema import Config, read
+from rlexp.config.trust import CODE, check_config
 from rlexp.core.errors import ConfigError
-from rlexp.core.exits import RunFailed, describe_error
+from rlexp.core.exits import RunFailed, describe_error, printable
 from rlexp.launch.checks import check_single
 from rlexp.launch.logs import logging_to
 from rlexp.launch.paths import relative
+from rlexp.record.disk.identity import leaves
 from rlexp.record.disk.seals import read_json
 from rlexp.record.files import CONFIG_FILE, SUMMARY_FILE, saved_config
 from rlexp.record.naming import folder_name
@@ -31,11 +34,16 @@ KEYS = ("hydra.run.dir", "resume", "threads", "checkpoint_every")  # none change
 HOW = f"write {OPTION} <folder of a run>, and where wanted hydra.run.dir=<folder>, resume=…, threads=…"
 
 
-def repeat(arguments: Sequence[str]) -> None:
+def repeat(arguments: Sequence[str], trusted: bool = False) -> None:
     """Train a run again and print its score and folder; ConfigError before anything is written, RunFailed after."""
     source, changes = parse(arguments)
     place = changes.pop("hydra.run.dir", None)
-    config = read(saved_config(source / CONFIG_FILE) | {key: yaml.safe_load(text) for key, text in changes.items()})
+    saved, named = saved_config(source / CONFIG_FILE), {key: changes.pop(key) for key in CODE if key in changes}
+    if unlike := next((key for key, text in named.items() if dict(leaves(saved)).get(key) != text), None):
+        raise ConfigError([f"{unlike}={named[unlike]}: {OPTION} repeats a run as it was, and {source} has another"])
+    if not trusted:
+        check_config(saved, source / CONFIG_FILE, named)
+    config = read(saved | {key: yaml.safe_load(text) for key, text in changes.items()})
     folder = Path(os.path.abspath(place or new_folder(source)))
     check_single(config, folder)
     score = train_single(job_of(config, folder, source))
@@ -51,7 +59,7 @@ def parse(arguments: Sequence[str]) -> tuple[Path, dict[str, str]]:
     if not source or source[0].startswith("-") or not source[0]:
         raise ConfigError([f"{OPTION}: names no folder; {HOW}"])
     changes = dict(word.partition("=")[::2] for word in others)
-    if refused := [word for word in others if "=" not in word or word.partition("=")[0] not in KEYS]:
+    if refused := [word for word in others if "=" not in word or word.partition("=")[0] not in (*KEYS, *CODE)]:
         raise ConfigError([f"{refused[0]}: {OPTION} repeats a run as it was; {HOW}"])
     return Path(source[0]), changes
 
@@ -73,7 +81,11 @@ def job_of(config: Config, folder: Path, source: Path) -> Job:
     except RunFailed:
         variant = None
     return Job(
-        config, folder, folder.name, variant if isinstance(variant, str) else "default", logs=log_settings(folder)
+        config,
+        folder,
+        folder.name,
+        printable(variant) if isinstance(variant, str) else "default",
+        logs=log_settings(folder),
     )
 
 

@@ -18,16 +18,17 @@ COUNTS = ("workers", "cpus", "mem_gb", "minutes")
 
 @dataclass(frozen=True)
 class LauncherSettings:
-    """Where batches are trained, how many runs are in one at most, and the knobs that only this executor has."""
+    """Where batches are trained, how many runs a batch and a sweep have at most, and what only this executor has."""
 
     executor: str = "local"
     max_replicas: int | None = None  # None for what fits memory
+    max_runs: int | None = None  # None for any number
     knobs: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, executor: str, max_replicas: int | None, **knobs: Any) -> LauncherSettings:
+    def of(cls, executor: str, max_replicas: int | None, max_runs: int | None, **knobs: Any) -> LauncherSettings:
         """Make them of what Hydra hands to the launcher."""
-        return cls(executor, max_replicas, knobs)
+        return cls(executor, max_replicas, max_runs, knobs)
 
     @classmethod
     def read(cls, config: DictConfig) -> LauncherSettings | None:
@@ -49,6 +50,8 @@ class LauncherSettings:
             return f"hydra.launcher.executor={self.executor}: must be one of {', '.join(LIBRARIES)}"
         if self.max_replicas is not None and self.max_replicas < 1:
             return f"hydra.launcher.max_replicas={self.max_replicas}: must be at least 1, or null for what fits memory"
+        if self.max_runs is not None and self.max_runs < 1:
+            return f"hydra.launcher.max_runs={self.max_runs}: must be at least 1, or null for any number"
         for knob in COUNTS:
             value = self.knobs.get(knob)
             words = ("auto",) if self.executor == "local" else ()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rlexp.core.blocks import minibatches
+from rlexp.core.exact import as_before
 from rlexp.core.masked import count, masked_mean, masked_sum
 from rlexp.core.types import PerReplica, PerToken, TokenMask
 from rlexp.loop.state import Critic, Experience, TrainState
@@ -53,7 +54,8 @@ def update(state: TrainState, part: Experience) -> Row:
     old, returns = part.critic["values"], part.critic["returns"]
     losses, clipped = squared_errors(values, old, returns, state.critic.clip)
     loss = state.critic.coef * 0.5 * masked_mean(losses, mask, TOKENS).squeeze(TOKENS)
-    loss.sum().backward()
+    with as_before(network.module, "backward", part.prompts.shape, part.completions.shape):
+        loss.sum().backward()
     norms = network.optimizer.step()
     share = masked_mean(clipped.to(losses.dtype), mask, TOKENS).squeeze(TOKENS)
     return {"value/loss": loss.detach(), "value/clipped": share, "value/grad_norm": norms}

@@ -54,12 +54,17 @@ def judged_evaluation(state: TrainState, questions: Prompts, rewards: Rewards) -
 
 
 def pass_at(k: int, hits: Tensor, samples: int) -> Tensor:
-    """Probability that one of k completions drawn from ``samples`` is right: 1 − C(n − c, k) / C(n, k).
+    """``pass_at_k`` of each number of hits."""
+    table = torch.tensor([pass_at_k(k, right, samples) for right in range(samples + 1)], device=hits.device)
+    return table[hits]
+
+
+def pass_at_k(k: int, hits: int, samples: int) -> float:
+    """Probability that one of k completions drawn from n ``samples``, c of them right, is: 1 − C(n − c, k) / C(n, k).
 
     Source: unbiased estimator of Chen et al. (arXiv 2107.03374, eq. 1).
     """
-    table = torch.tensor([1 - comb(samples - c, k) / comb(samples, k) for c in range(samples + 1)], device=hits.device)
-    return table[hits]
+    return 1 - comb(samples - hits, k) / comb(samples, k)
 
 
 @torch.no_grad()

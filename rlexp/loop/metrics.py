@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rlexp.core.blocks import OfSome, by_block
 from rlexp.core.masked import count, is_constant, masked_extreme, masked_mean, masked_std, masked_sum
-from rlexp.core.registry import call_with
+from rlexp.core.registry import call_with, requested_names
 from rlexp.core.types import PerToken, PerVocabulary
 from rlexp.loop.dynamic_sampling import Groups
 from rlexp.loop.rewards import Rewards
@@ -24,6 +24,9 @@ from rlexp.models.policy import entropy
 
 COMPLETIONS, TOKENS = (-1, -2), (-1, -2, -3)
 ROUNDING = 1e-6
+EXTREMES = {"ratio/min": torch.amin, "ratio/max": torch.amax}  # of all updates of a step; of other metrics the mean
+BOUNDED = "ratio/bounded"  # only in lines where it is not 0
+POLICIES = ("log_probs", "old_log_probs", "sampler_log_probs", "ref_log_probs")
 
 Row = dict[str, Tensor | OfSome]
 
@@ -53,8 +56,8 @@ def penalty_metrics(variant: Variant, memory: Mapping[str, Tensor]) -> Row:
 
 def update_metrics(variant: Variant, log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]) -> Row:
     """Ratios, clipping and mismatch of one update for the replicas of one variant."""
-    offered = {**part._asdict(), **tensors, "log_probs": log_probs}
-    row = ratio_metrics(log_probs, part.old_log_probs, part.mask)
+    offered = {**part._asdict(), **tensors, **variant.bound(tensors["mean_tokens"]), "log_probs": log_probs}
+    row = ratio_metrics(log_probs, part.old_log_probs, part.mask) | bounded_metrics(variant, offered)
     return row | clip_metrics(variant.clip, offered) | mismatch_metrics(variant.mismatch, offered)
 
 
@@ -65,7 +68,7 @@ def own_metrics(
     names = sorted({name for variant, _ in blocks for name in variant.measures})
 
     def measured(variant: Variant, log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]) -> Row:
-        offered = {**part._asdict(), **tensors, "log_probs": log_probs}
+        offered = {**part._asdict(), **tensors, **variant.bound(tensors["mean_tokens"]), "log_probs": log_probs}
         missing = torch.full_like(tensors["mean_tokens"], torch.nan)
         found = {name: call_with(measure, offered) for name, measure in variant.measures.items()}
         return {name: found.get(name, missing) for name in names}
@@ -180,6 +183,18 @@ def ratio_metrics(log_probs: Tensor, old_log_probs: Tensor, mask: Tensor) -> Row
     }
 
 
+def bounded_metrics(variant: Variant, offered: Mapping[str, Tensor]) -> Row:
+    """Share of tokens with a log-ratio beyond the bound, of those between policies that a bounded choice asks for."""
+    mask, limit = offered["mask"], offered["log_ratio_bound"][..., None, None, None]
+    beyond = torch.zeros_like(mask)
+    for choice in (variant.clip, variant.mismatch, *([variant.kl] if variant.penalised else [])):
+        asked = requested_names(choice)
+        first, *others = [offered[name] for name in POLICIES if name in asked] if "log_ratio_bound" in asked else [None]
+        for other in others:
+            beyond |= (first - other).abs() > limit
+    return {BOUNDED: mean(beyond, mask, TOKENS)}
+
+
 def clip_metrics(clip: Callable, offered: Mapping[str, Tensor]) -> Row:
     """Share of tokens with an advantage whose policy gradient is exactly zero, at ratios below and above 1.
 
@@ -215,9 +230,10 @@ def mismatch_metrics(mismatch: Callable, offered: Mapping[str, Tensor]) -> Row:
 
 def over_updates(rows: Sequence[Row]) -> Row:
     """Join the rows of a step's updates: extremes of extremes, means of the rest."""
-    joined = {}
-    for name in rows[0]:
-        values = torch.stack([row[name] for row in rows])
-        kind = name.rpartition("/")[2]
-        joined[name] = values.amin(0) if kind == "min" else values.amax(0) if kind == "max" else values.mean(0)
-    return joined
+    stacked = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+    return {name: EXTREMES.get(name, torch.mean)(values, 0) for name, values in stacked.items()}
+
+
+def written(row: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the numbers of a run that its line has: not those of other runs, nor a share of bounded tokens of 0."""
+    return {name: value for name, value in row.items() if value is not None and (name != BOUNDED or value > 0)}

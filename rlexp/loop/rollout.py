@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rlexp.core.exact import as_before
 from rlexp.core.types import CompletionMask, Completions, PerReplica, PerToken, Prompts, TokenMask
 from rlexp.models.policy import ForwardCache, Policy, gather_log_probs
 from rlexp.tasks import Task
@@ -92,12 +93,15 @@ def decode(
 ) -> tuple[list[Tensor], list[Tensor], Any]:
     """Return tokens and their log-probabilities, ``[R, P, G]`` a place until all have ended, and the decoding state."""
     scale = temperature.view(-1, 1, 1, 1)
-    logits, decoding = policy.prefill(prompts, uniforms.shape[2], forward_cache)
+    shapes = prompts.shape, uniforms.shape, forward_cache is None
+    with as_before(policy, "prefill", *shapes):
+        logits, decoding = policy.prefill(prompts, uniforms.shape[2], forward_cache)
     ended = torch.zeros_like(uniforms[..., 0], dtype=torch.bool)
     tokens, log_probs = [], []
     for noise in uniforms.unbind(-1):
         if tokens:
-            logits, decoding = policy.decode(tokens[-1], decoding)
+            with as_before(policy, "decode", len(tokens), *shapes):
+                logits, decoding = policy.decode(tokens[-1], decoding)
         distribution = F.log_softmax(logits / scale, -1)
         tokens.append(pick(distribution, noise))
         log_probs.append(gather_log_probs(distribution, tokens[-1]))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rlexp.core.blocks import by_block, minibatches
+from rlexp.core.exact import as_before
 from rlexp.core.masked import at_last_token, count, per_token
 from rlexp.core.memory import apply_updates
 from rlexp.core.registry import call_with, requested_names
@@ -119,6 +120,7 @@ def reward_penalties(variant: Variant, rollout: Rollout, tensors: Mapping[str, T
     if not variant.kl_in_reward:
         return torch.zeros_like(rollout.old_log_probs)
     offered = {"log_probs": rollout.old_log_probs, "ref_log_probs": tensors["ref_log_probs"]}
+    offered |= variant.bound(tensors["kl_factor"])
     penalties = call_with(variant.kl, rollout._asdict() | offered)
     coef = variant.kl_in_reward * tensors["kl_factor"][..., None, None, None]
     return (coef * penalties).where(rollout.mask, 0.0)
@@ -173,7 +175,8 @@ def update(
     entropies = torch.zeros_like(log_probs) if entropies is None else entropies
     losses = by_block(loss_terms, state.blocks, log_probs, entropies, part, tensors)
     losses["loss/total"] = sum(losses.values())
-    losses["loss/total"].sum().backward()
+    with as_before(state.policy, "backward", part.prompts.shape, part.completions.shape, cache is None):
+        losses["loss/total"].sum().backward()
     row = {"optim/lr": optimizer.schedule.rates(optimizer.updates)}
     with kl_stop.kept(optimizer, stopped):
         row["optim/grad_norm"] = optimizer.step()
@@ -191,7 +194,8 @@ def loss_terms(
 
     All are aggregated in the same way, as in verl and OpenRLHF (TRL averages the entropy over tokens).
     """
-    offered = {**part._asdict(), **tensors, "log_probs": log_probs.where(part.mask, part.old_log_probs)}
+    offered = {**part._asdict(), **tensors, **variant.bound(tensors["mean_tokens"])}
+    offered["log_probs"] = log_probs.where(part.mask, part.old_log_probs)
 
     def aggregate(losses: PerToken) -> PerReplica:
         return call_with(variant.agg, offered | {"losses": losses})

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+
+import torch
 
 from rlexp.axes import entropy_control
 from rlexp.core.facts import facts_of
@@ -25,9 +28,9 @@ class Variant:
     ``reward`` is asked ``verdicts`` times about a completion. ``refill`` keeps or drops whole groups in up to
     ``refill_rounds`` rounds of sampling. ``kl`` enters the loss with the weight ``kl_in_loss`` and the reward with
     ``kl_in_reward``, of which at most one is not 0. ``entropy_control`` makes the weight of the bonus of
-    ``entropy_coef``; ``advantage_clip`` bounds what ``norm`` returns; ``kl_stop`` is the distance from the policy that
-    sampled at which a rollout is done with; ``value_target`` is what a critic is trained to where ``norm`` asks for
-    its values.
+    ``entropy_coef``; ``advantage_clip`` bounds what ``norm`` returns, ``log_ratio_bound`` what is exponentiated;
+    ``kl_stop`` is the distance from the policy that sampled at which a rollout is done with; ``value_target`` is what a
+    critic is trained to where ``norm`` asks for its values.
     """
 
     reward: Callable
@@ -51,6 +54,7 @@ class Variant:
     entropy_coef: float
     entropy_control: Callable = entropy_control.fixed
     advantage_clip: float | None = None
+    log_ratio_bound: float | None = None
     kl_stop: float | None = None
     value_target: Callable | None = None
 
@@ -78,6 +82,11 @@ class Variant:
     def samples_exactly(self) -> bool:
         """Whether tokens are drawn from the policy itself."""
         return facts_of(self.sampler).neutral
+
+    def bound(self, like: PerReplica) -> dict[str, PerReplica]:
+        """Return the bound of log-ratios, infinite for none, by the name that choices ask for it."""
+        bound = math.inf if self.log_ratio_bound is None else self.log_ratio_bound
+        return {"log_ratio_bound": torch.full_like(like, bound)}
 
     @cached_property
     def requested(self) -> frozenset[str]:

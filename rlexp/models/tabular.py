@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rlexp.core.types import Completions, NextToken, NextTokens, NonNegative, PerVocabulary, Prompts, States
+from rlexp.core.types import Completions, FiniteNonNegative, NextToken, NextTokens, PerVocabulary, Prompts, States
 from rlexp.models.layers import Embedding, Init
 from rlexp.models.policy import StackedPolicy
 from rlexp.tasks.world import World, question_numbers
@@ -20,7 +20,7 @@ class Tabular(StackedPolicy):
 
     reads_completions = False
 
-    def __init__(self, init: Init, task: World, *, std: NonNegative):
+    def __init__(self, init: Init, task: World, *, std: FiniteNonNegative):
         super().__init__()
         self.world = task
         self.register_buffer("learned", task.learned(), persistent=False)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rlexp.core.exact import Softmax, bmm
+from rlexp.core.exact import Softmax, bmm, matmul
 from rlexp.core.types import Completions, Depth, NextToken, NextTokens, PerVocabulary, Prompts, Size, TokenMask
 from rlexp.models.layers import Embedding, Init, Projection, layer_norm
 from rlexp.models.policy import StackedPolicy
@@ -52,8 +52,8 @@ class PlainBlock(nn.Module):
         """softmax(Q Kᵀ / √D + bias) V for each head (Vaswani et al., arXiv 1706.03762, eq. 1)."""
         by_head = self.qkv(x).unflatten(-1, (3, self.heads, -1)).movedim((-3, -2), (0, 3))
         query, key, value = by_head.contiguous().unbind(0)  # [R, N, H, T, D] each
-        scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
-        return self.out((Softmax.apply(scores, bias) @ value).transpose(2, 3).flatten(3))
+        scores = matmul(query, key.transpose(-1, -2)) * query.shape[-1] ** -0.5
+        return self.out(matmul(Softmax.apply(scores, bias), value).transpose(2, 3).flatten(3))
 
     def forward(self, x: Sequences, bias: AttentionBias) -> Sequences:
         """Return the outputs at all tokens; ``bias`` bars keys from queries."""

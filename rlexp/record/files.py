@@ -18,9 +18,9 @@ from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from rlexp.record import provenance
 from rlexp.record.disk.durable import content, digest, remove_drafts, replace, replace_unsynced, sync
-from rlexp.record.disk.identity import identity
+from rlexp.record.disk.identity import MEANT, identity
 from rlexp.record.disk.rows import Extent, Rows
-from rlexp.record.disk.seals import FORMAT, read_yaml, sealed_json, sealed_yaml
+from rlexp.record.disk.seals import FORMAT, read_json, read_yaml, sealed_json, sealed_yaml
 
 CONFIG_FILE, METRICS_FILE, SUMMARY_FILE = "config.yaml", "metrics.jsonl", "summary.json"
 SAMPLES_FILE = "samples.jsonl"
@@ -70,12 +70,12 @@ class Recorder:
         """Write the config and open the rows."""
         self.folder, self.facts, self.identity = Path(folder), dict(facts), identity(config)
         rows, samples = (beginning(self.folder / name, step, extents) for name in (METRICS_FILE, SAMPLES_FILE))
-        self.code = provenance.trained_by(self.folder, step, provenance.code())
+        self.code, self.damage = provenance.trained_by(self.folder, step, provenance.code(), kept_code(self.folder))
         remove_drafts(self.folder)
         (self.folder / SUMMARY_FILE).unlink(missing_ok=True)
         self.config = sealed_yaml(to_yaml({"format": FORMAT, **config}))
         rewrite(self.folder / CONFIG_FILE, self.config)
-        rewrite(self.folder / provenance.CODE_FILE, "".join(dumps(entry) + "\n" for entry in self.code).encode())
+        rewrite(self.folder / provenance.CODE_FILE, provenance.as_lines(self.code))
         self._unsynced = [self.folder / CONFIG_FILE, self.folder / provenance.CODE_FILE]
         self.metrics = Rows(self.folder / METRICS_FILE, rows)
         self.samples = Rows(self.folder / SAMPLES_FILE, samples, always=False)
@@ -109,6 +109,14 @@ class Recorder:
         replace(self.folder / SUMMARY_FILE, sealed_json(dumps(facts, indent=2) + "\n"))
 
 
+def kept_code(folder: Path) -> list[provenance.Code]:
+    """Return which code trained a run by its summary; nothing where that does not say so, or is not whole."""
+    try:
+        return (read_json(folder / SUMMARY_FILE) or {}).get("code") or []
+    except RunFailed:
+        return []
+
+
 def saved_config(path: Path) -> dict[str, Any]:
     """Read a config.yaml as plain values, its format left out; ConfigError if there is none, or none that is whole."""
     try:
@@ -117,7 +125,7 @@ def saved_config(path: Path) -> dict[str, Any]:
         raise ConfigError([str(error)]) from None
     if values is None:
         raise ConfigError([f"{path.parent} is not the folder of a run: it has no {path.name}"])
-    return {"backend": {"name": "replicas"}} | values  # the only one there was when runs said nothing of it
+    return MEANT | values
 
 
 def rewrite(path: Path, wanted: bytes) -> None:

@@ -6,6 +6,7 @@ can be compared whose losses cannot: −A log π has no value at a ratio alone, 
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -34,7 +35,7 @@ RATIOS = [short(SMALLEST * (LARGEST / SMALLEST) ** (at / (NUMBER - 1))) for at i
 
 
 @cache
-def gradient_curves(settings: BaseModel) -> dict[str, Any] | None:
+def gradient_curves(settings: BaseModel, log_ratio_bound: float | None = None) -> dict[str, Any] | None:
     """Return the weights over RATIOS for A = 1 and A = −1, a line for each that the loss draws.
 
     ``settings`` is the node ``clip`` of a config. The token is a completion of its own. None if the loss asks for more
@@ -42,24 +43,25 @@ def gradient_curves(settings: BaseModel) -> dict[str, Any] | None:
     """
     loss = bind_choice(clip.FUNCTIONS, settings)
     draws = facts_of(loss).draws
-    if not {*requested_names(loss)} <= {*offered(1.0, 0.0)}:
+    if not {*requested_names(loss)} <= {*offered(1.0, 0.0, math.inf)}:
         return None
+    bound = math.inf if log_ratio_bound is None else log_ratio_bound
     lines = {
-        label: {name: weights(loss, sign, progress) for name, sign in {"positive": 1.0, "negative": -1.0}.items()}
+        label: {"positive": weights(loss, 1.0, progress, bound), "negative": weights(loss, -1.0, progress, bound)}
         for label, progress in draws.lines.items()
     }
     return {"ratios": RATIOS, "lines": lines, "note": draws.note}
 
 
-def weights(loss: Any, advantage: float, progress: float) -> list[float]:
+def weights(loss: Any, advantage: float, progress: float, bound: float) -> list[float]:
     """Return the weight of the gradient of a token with this advantage at each ratio."""
     with torch.enable_grad():
-        tensors = offered(advantage, progress)
+        tensors = offered(advantage, progress, bound)
         (slopes,) = torch.autograd.grad(call_with(loss, tensors).sum(), tensors["log_probs"])
     return [short(weight) for weight in (-slopes[:, 0, -1, 0] / advantage).tolist()]
 
 
-def offered(advantage: float, progress: float) -> dict[str, Tensor]:
+def offered(advantage: float, progress: float, bound: float) -> dict[str, Tensor]:
     """Return what a loss may ask for, ``[ratios, 1, 3, 1]``: the token in question is the last completion's."""
     old = torch.tensor([*FILLER_LOG_PROBS, 0.0], dtype=torch.float64).repeat(NUMBER, 1)
     old[:, -1] = torch.tensor(OLD_PROBABILITY, dtype=torch.float64).log()
@@ -71,4 +73,6 @@ def offered(advantage: float, progress: float) -> dict[str, Tensor]:
     shaped = {name: values.view(NUMBER, 1, -1, 1) for name, values in (per_token | {"uniforms": uniforms}).items()}
     shaped["log_probs"].requires_grad_()
     mask = torch.ones_like(shaped["uniforms"], dtype=torch.bool)
-    return shaped | {"mask": mask, "progress": torch.full((NUMBER,), progress, dtype=torch.float64)}
+    numbers = {"progress": progress, "log_ratio_bound": bound}
+    of_runs = {name: torch.full((NUMBER,), number, dtype=torch.float64) for name, number in numbers.items()}
+    return shaped | {"mask": mask} | of_runs

@@ -1,7 +1,8 @@
 """What trains a run: version and hash of its files, commit and what differs from it, and what else fixes its bits.
 
     {"version": "0.1.0", "files": "8b1f0c2d9e4a7f36", "commit": "…", "dirty": true, "diff": "…",
-     "torch": "2.13.0", "cpu": "…", "vectors": "AVX2", "MKL_CBWR": "AUTO,STRICT", "ATEN_CPU_CAPABILITY": null}
+     "torch": "2.13.0", "cpu": "…", "vectors": "AVX2", "MKL_CBWR": "AUTO,STRICT", "ATEN_CPU_CAPABILITY": null,
+     "MKL_ENABLE_INSTRUCTIONS": null}
 
 ``files`` says whether two runs had the same code, wherever it was installed: it is a hash of all Python files of the
 package. ``commit``, ``dirty`` and ``diff`` are null where the package is no part of a git checkout. YAML files count as
@@ -10,11 +11,10 @@ changes of a checkout but not in ``files``: a run's own config is complete.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import unified_diff
 from functools import cache
 from hashlib import sha256
@@ -25,12 +25,15 @@ import torch
 
 import rlexp
 from rlexp import __version__
+from rlexp.record.disk.durable import Damaged
+from rlexp.record.disk.seals import read_sealed_lines, sealed_line
 
 CODE_FILE = "code.jsonl"
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ("rlexp", "hydra_plugins/rlexp_launcher", "conf")  # below ROOT; an installed one has conf in rlexp
-BITS_DEPEND_ON = ("files", "torch", "cpu", "vectors", "MKL_CBWR", "ATEN_CPU_CAPABILITY")
-SETTINGS = {"MKL_CBWR": rlexp.MKL_MODE, "ATEN_CPU_CAPABILITY": None}  # and what they are unless someone sets them
+BITS_DEPEND_ON = ("files", "torch", "cpu", "vectors", "MKL_CBWR", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
+# and what they are unless someone sets them
+SETTINGS = {"MKL_CBWR": rlexp.MKL_MODE, "ATEN_CPU_CAPABILITY": None, "MKL_ENABLE_INSTRUCTIONS": None}
 LONGEST_DIFF = 20_000  # characters
 SECONDS_FOR_GIT = 10.0
 OF_ANOTHER_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"}
@@ -123,14 +126,23 @@ def shortened(diff: str) -> str:
     return diff if left_out <= 0 else f"{diff[:LONGEST_DIFF]}\n[{left_out} more characters left out]\n"
 
 
-def trained_by(folder: Path, step: int, now: Code) -> list[Code]:
+def trained_by(folder: Path, step: int, now: Code, kept: Sequence[Code]) -> tuple[list[Code], str]:
     """Return which code trained the run in a folder, each from which step, if ``now`` goes on with it after ``step``.
 
-    That of a step whose rows are trained anew is forgotten; code that was there already is not listed twice.
+    That of a step whose rows are trained anew is forgotten; code that was there already is not listed twice. Beside it
+    stands what is wrong with the file that says so, or "": then ``kept`` counts, what the summary says of it.
     """
-    earlier = [entry for entry in history(folder) if entry["step"] < step]
+    try:
+        known, damage = history(folder), "" if (folder / CODE_FILE).exists() else "is gone"
+    except Damaged:
+        known, damage = [], "is damaged"
+    if damage:
+        known = list(kept) if is_history(kept) else []
+    then = "summary.json has it too" if known else f"what trained the run up to step {step} is not known any more"
+    earlier = [entry for entry in known if entry["step"] < step]
     same = earlier and not changes(earlier[-1], now)
-    return earlier if same else [*earlier, {"step": max(step, 0), **now}]
+    trained = earlier if same else [*earlier, {"step": max(step, 0), **now}]
+    return trained, f"{CODE_FILE} {damage}: {then}" if damage and step >= 0 else ""
 
 
 def changes(before: Code, now: Code) -> list[str]:
@@ -148,14 +160,21 @@ def change_note(code: Sequence[Code], step: int) -> str:
 
 
 def history(folder: Path) -> list[Code]:
-    """Read which code has trained the run in a folder; nothing where none has, or where it cannot be read."""
-    try:
-        return list(entries((folder / CODE_FILE).read_text(encoding="utf-8").splitlines()))
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+    """Read which code has trained the run in a folder; nothing where none has. Damaged, Unreadable."""
+    entries = read_sealed_lines(folder / CODE_FILE) or []
+    if not is_history(entries):
+        raise Damaged(folder / CODE_FILE)
+    return entries
 
 
-def entries(lines: Sequence[str]) -> Iterator[Code]:
-    """Yield what the lines hold; KeyError if one is of something else."""
-    for entry in map(json.loads, lines):
-        yield {"step": int(entry["step"]), "files": str(entry["files"])} | entry
+def is_history(entries: Sequence[Code]) -> bool:
+    """Whether each entry names its files and its step, and the steps are in order."""
+    if not all(isinstance(each, dict) and isinstance(each.get("files"), str) for each in entries):
+        return False
+    steps = [each.get("step") for each in entries]
+    return all(type(step) is int for step in steps) and steps == sorted({*steps})
+
+
+def as_lines(code: Sequence[Code]) -> bytes:
+    """Return which code trained a run as it stands in its file."""
+    return "".join(sealed_line(entry, len(code)) for entry in code).encode()

@@ -98,6 +98,8 @@ def complaint(folder: Path) -> Damaged | None:
         return error
     if "files" not in summary:
         return rows_problem(folder, config or {}, summary.get("steps", 0))
+    if not isinstance(summary["files"], Mapping):
+        return Damaged(folder / SUMMARY_FILE)
     changed = [name for name, extent in summary["files"].items() if not holds(folder / name, extent, whole=True)]
     return Damaged(folder / changed[0], "is damaged: it is not what the run wrote") if changed else None
 

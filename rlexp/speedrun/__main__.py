@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -18,17 +19,17 @@ from rlexp.core.output import unstoppable_output
 from rlexp.sweep.interrupt import end_undisturbed, signals_as_ctrl_c
 
 if TYPE_CHECKING:
-    from rlexp.speedrun.records import Record
-    from rlexp.speedrun.submission import Result
+    from rlexp.speedrun.records import Draw, Record
+    from rlexp.speedrun.verdict import Verdict
     from rlexp.speedrun.verify import Answer
 
 EXAMPLES = """
 examples:
   rlexp speedrun                                     # the worlds and their records
   rlexp speedrun sort lr=2e-3 entropy_coef=0         # is that better than the record of sort?
-  rlexp speedrun sort lr=2e-3 entropy_coef=0 --record     # if it is, write it down
-  rlexp speedrun --verify sort-2                     # train a record again and compare it bit by bit
-  rlexp speedrun --verify sort-2 --draw "any text"   # does it beat the one before on other seeds, too?
+  rlexp speedrun sort lr=2e-3 entropy_coef=0 --record     # if it is, submit it: it is a candidate now
+  rlexp speedrun --confirm sort-2 --by "your name"   # somebody else's second draw, which makes it a record or not
+  rlexp speedrun --verify sort-2                     # train it again, with its draws, and compare bit by bit
 """
 
 
@@ -47,9 +48,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="rlexp speedrun", description=__doc__, epilog=EXAMPLES, formatter_class=form, allow_abbrev=False
     )
     parser.add_argument("words", nargs="*", metavar="world override", help="a world, and the overrides of a recipe")
-    parser.add_argument("--record", action="store_true", help="write the record down, if it is one")
+    parser.add_argument("--record", action="store_true", help="write the submission down, if it is better")
+    parser.add_argument("--confirm", metavar="RECORD", help="train a submission, as sort-2, on seeds drawn now")
+    parser.add_argument("--by", metavar="NAME", help="with --confirm: who makes the second draw")
     parser.add_argument("--verify", metavar="RECORD", help="train a record, as sort-2, again and compare")
-    parser.add_argument("--draw", metavar="TEXT", default="", help="with --verify: other seeds, drawn from this text")
     parser.add_argument("--table", action="store_true", help="write the tables of docs/speedrun.md anew")
     parser.add_argument("--threads", type=int, help="of the processor; they change no result")
     parser.add_argument("--records", type=Path, metavar="FOLDER", help="other records than docs/speedrun/records")
@@ -57,91 +59,126 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_intermixed_args(arguments)
     if options.threads is not None and options.threads < 1:
         parser.error(f"--threads {options.threads}: must be at least 1")
-    if options.draw and not options.verify:
-        parser.error("--draw: is for --verify; a submission's own seeds follow from it")
-    if (options.verify or options.table) and (options.words or options.record):
-        parser.error(f"{'--verify' if options.verify else '--table'}: takes no world, no recipe and no --record")
+    if bool(options.by) != bool(options.confirm):
+        parser.error("--confirm and --by: a second draw says who made it")
+    asked = [name for name in ("verify", "confirm", "table") if getattr(options, name)]
+    if len(asked) > 1 or asked and (options.words or options.record):
+        parser.error(f"--{asked[0]}: takes no world, no recipe, no --record and no other question")
     return options
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what was asked; return the exit code."""
     from rlexp.speedrun import page, records
+    from rlexp.speedrun.verify import Answer, Outdated
 
     options.records = options.records or records.FOLDER
-    if options.verify:
-        return verified(options)
     if options.table:
         page.rewrite(folder=options.records)
-        return 0
-    if not options.words:
+    elif not (options.verify or options.confirm or options.words):
         print(page.tables(options.records), end="")
-        return 0
-    return submit(options)
+    else:
+        try:
+            return (verified if options.verify else confirmed if options.confirm else submit)(options)
+        except Outdated as error:
+            print(f"open: {error}")
+            return Answer.OPEN
+    return 0
 
 
 def submit(options: argparse.Namespace) -> Answer:
-    """Measure a recipe against the record of its world, print both, and write it down if it is one and is to be."""
-    from rlexp.speedrun import page, records, submission
-    from rlexp.speedrun.verify import Answer
+    """Measure a recipe against the record of its world, print both, and write it down if it is better and is to be."""
+    from rlexp.speedrun import records, submission
+    from rlexp.speedrun.recipe import read_recipe
+    from rlexp.speedrun.seeds import draw_seeds
+    from rlexp.speedrun.verdict import judge
+    from rlexp.speedrun.verify import Answer, recipe_of
     from rlexp.speedrun.worlds import find_world
 
     name, *overrides = options.words
-    world = find_world(name)
-    earlier = records.records_of(world, options.records)
-    recipe = submission.submitted(world, overrides, earlier)
+    known = records.records_of(find_world(name), options.records)
+    before = records.standing(known)
+    recipe = read_recipe(find_world(name), overrides)
+    if same := [record.name for record in known if record.changes == recipe.changes]:
+        raise ConfigError([f"{recipe.text}: is the recipe of {same[0]}"])
     if options.record:
-        records.check_committed()
-    result = submission.measure(recipe, earlier, options.folder, options.threads)
-    told = report(recipe.text, earlier, result)
-    if result.is_record and options.record:
-        record = submission.new_record(recipe, earlier, result)
-        print(f"{told}; written: {records.write(record, options.records)}")
-        if options.records == records.FOLDER:
-            page.rewrite()
+        records.check_repeatable()
+        if known and not known[-1].is_drawn:
+            waiting = known[-1].name
+            raise ConfigError([f"{waiting} comes first: rlexp speedrun --confirm {waiting} --by NAME"])
+    seeds = draw_seeds(name, recipe.changes, before.mark if before else None)
+    theirs = recipe_of(before) if before else None
+    draw = submission.measure(recipe, theirs, seeds, options.folder, options.threads)
+    verdict = judge(draw.completions, draw.before_completions)
+    told = report(recipe.text, before, draw, verdict)
+    if verdict.beats and options.record:
+        record = submission.new_record(recipe, known, before, draw)
+        print(f"{told}; a record once somebody else has confirmed it: {keep(record, options)}")
     else:
-        print(f"{told}{'; --record writes it down' * result.is_record}")
-    return Answer.YES if result.is_record else Answer.NO
+        print(f"{told}{'; --record submits it' * verdict.beats}")
+    return Answer.YES if verdict.beats else Answer.NO
+
+
+def confirmed(options: argparse.Namespace) -> Answer:
+    """Make a second draw, or go on with one, keep it in the record, and print what all of them say."""
+    from rlexp.speedrun import records, submission
+    from rlexp.speedrun.verify import Answer, recipe_of
+
+    record, before, later = records.find_record(options.confirm, options.records)
+    if later:
+        raise ConfigError([f"{record.name}: {later[-1].name} has followed it; only the last takes another draw"])
+    recipes = [recipe_of(record), recipe_of(before) if before else None]
+    records.check_repeatable()
+    if record.is_drawn or not record.draws:
+        records.check_committed(options.records / f"{record.name}.json")
+        record = submission.draw_again(record, options.by)
+        records.write(record, options.records)
+    *others, last = record.draws
+    draw = submission.measure(*recipes, last.seeds, options.folder, options.threads)
+    record = replace(record, draws=[*others, replace(last, **vars(draw))])
+    told = report(record.text, before, draw, record.verdict, len(record.draws))
+    print(f"{told}; written: {keep(record, options)}")
+    return Answer.YES if record.verdict.beats else Answer.NO
+
+
+def keep(record: Record, options: argparse.Namespace) -> Path:
+    """Write a record, and the page if it is one of this project; return its file."""
+    from rlexp.speedrun import page, records
+
+    file = records.write(record, options.records)
+    if options.records == records.FOLDER:
+        page.rewrite()
+    return file
 
 
 def verified(options: argparse.Namespace) -> Answer:
-    """Train a record again on its own seeds, or with ``--draw`` on others, and print what came of it."""
-    from rlexp.speedrun import records, submission
-    from rlexp.speedrun.verify import Answer, recipe_of, verify
+    """Train a record and its second draws again, and print what came of it."""
+    from rlexp.speedrun import records
+    from rlexp.speedrun.verify import verify
 
-    record, earlier = records.find_record(options.verify, options.records)
-    if not options.draw:
-        answer, lines = verify(record, earlier, options.folder, options.threads)
-        print("\n".join(lines))
-        return answer
-    if not earlier:
-        raise ConfigError([f"{record.name}: is the first of its world; there is none to compare it with"])
-    for each in (record, earlier[-1]):
-        if problem := recipe_of(each)[1]:
-            print(f"open: {each.name}: {problem}")
-            return Answer.OPEN
-    recipe = recipe_of(record)[0]
-    result = submission.measure(recipe, earlier, options.folder, options.threads, options.draw)
-    print(report(recipe.text, earlier, result))
-    return Answer.YES if result.is_record else Answer.NO
+    record, before, _ = records.find_record(options.verify, options.records)
+    answer, lines = verify(record, before, options.folder, options.threads)
+    print("\n".join(lines))
+    return answer
 
 
-def report(recipe: str, earlier: Sequence[Record], result: Result) -> str:
-    """Print what each seed took; return what that means, in a line."""
+def report(recipe: str, before: Record | None, draw: Draw, verdict: Verdict, draws: int = 0) -> str:
+    """Print what each seed of a draw took; return what that means, with the second draws before it, in a line."""
     from rlexp.speedrun.page import arrived, middle
 
-    races = [result.ours.completions, *([result.theirs.completions] if result.theirs else [])]
-    names = ["recipe", *[record.name for record in earlier[-1:]]]
+    races = [each for each in (draw.completions, draw.before_completions) if each is not None]
+    names = ["recipe", *([before.name] if before else [])]
     rows = [["seed", *names]]
-    for place, seed in enumerate(result.seeds):
+    for place, seed in enumerate(draw.seeds):
         rows.append([str(seed), *("never" if race[place] is None else f"{race[place]:,}" for race in races)])
     rows += [["median", *map(middle, races)], ["arrived", *map(arrived, races)]]
     print("\n".join("".join(f"{cell:>14}" for cell in row) for row in rows))
-    if result.verdict is None:
-        why = "it is the first of its world" if result.is_record else "half of its runs or more never arrive"
-        return f"{'yes' if result.is_record else 'no'}: {recipe}: {why}"
-    found = "beats" if result.is_record else "is not shown to beat"
-    return f"{'yes' if result.is_record else 'no'}: {recipe} {found} {names[1]}: p = {result.verdict.p:.2g}"
+    word, on = "yes" if verdict.beats else "no", f" on {draws} second draw{'s' * (draws > 1)}" * bool(draws)
+    if before is None:
+        why = "it is the first of its world" if verdict.beats else "half of its runs or more never arrive"
+        return f"{word}: {recipe}: {why}{on}"
+    found = "beats" if verdict.beats else "is not shown to beat"
+    return f"{word}: {recipe} {found} {before.name}{on}: p = {verdict.p:.2g}"
 
 
 @unstoppable_output()

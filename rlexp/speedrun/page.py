@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from html import escape
 from pathlib import Path
 
-from rlexp.core.exits import RunFailed
+from rlexp.core.exits import RunFailed, printable
 from rlexp.record.disk.durable import replace
-from rlexp.speedrun.records import FOLDER, Record, records_of
+from rlexp.speedrun.records import FOLDER, Record, machine, records_of
 from rlexp.speedrun.verdict import Completions, typical
 from rlexp.speedrun.worlds import WORLDS, World
 
 PAGE = FOLDER.parents[1] / "speedrun.md"
 BEGIN, END = "<!-- records: written by rlexp speedrun --table -->\n", "<!-- end of the records -->\n"
-COLUMNS = ("record", "completions: median (smallest to largest)", "arrived")
-COLUMNS += ("before, on these seeds", "p", "recipe", "set")
+COLUMNS = ("record", "completions: median (smallest to largest)", "arrived", "beats", "which takes, on these seeds")
+COLUMNS += ("p", "recipe", "set", "second draws")
 
 
 def tables(folder: Path) -> str:
@@ -29,16 +30,32 @@ def table(world: World, records: Sequence[Record]) -> Iterator[str]:
     yield ""
     yield f"{world.what[0].upper()}{world.what[1:]}. Learned when `{world.metric}` is at least {world.target:g}."
     yield ""
-    if not records:
-        yield "No record yet."
-        return
+    confirmed = [record for record in records if record.verdict.beats]
+    yield from rows(confirmed, records) if confirmed else ["No record yet."]
+    if others := [record for record in records if not record.verdict.beats]:
+        yield from ("", "Not confirmed, and so no records:", "", *rows(others, records))
+
+
+def rows(shown: Sequence[Record], records: Sequence[Record]) -> Iterator[str]:
+    """Yield a table of some of the records of a world."""
+    names = {record.mark: record.name for record in records}
     yield f"| {' | '.join(COLUMNS)} |"
     yield f"|{'---|' * len(COLUMNS)}"
-    for record in records:
-        before = "" if record.before_completions is None else middle(record.before_completions)
-        cells = [record.name, spread(record.completions), arrived(record.completions), before]
-        cells += ["" if record.p is None else f"{record.p:.2g}", f"`{record.text}`", record.date]
-        yield f"| {' | '.join(cells)} |"
+    for record in shown:
+        drawn = record.is_drawn
+        ours, theirs = record.second if drawn else (record.completions, record.before_completions)
+        p = record.verdict.p if drawn else record.p
+        cells = [record.name, spread(ours), arrived(ours), names.get(record.after, "")]
+        cells += ["" if theirs is None else middle(theirs), "" if p is None else f"{p:.2g}"]
+        cells += [f"`{record.text}`", record.date, second_draws(record)]
+        yield f"| {' | '.join(printable(' '.join(cell.split())).replace('|', '&#124;') for cell in cells)} |"
+
+
+def second_draws(record: Record) -> str:
+    """By whom, when and where: `the maintainers, 2026-07-31, AMD EPYC 7763 (AVX2, MKL_CBWR=AUTO,STRICT)`."""
+    ended = (machine(draw.build) if draw.build else "not trained" for draw in record.draws)
+    said = [f"{escape(draw.by)}, {draw.date}, {where}" for draw, where in zip(record.draws, ended, strict=True)]
+    return "; ".join(said) or "none: the numbers are those of the submission"
 
 
 def middle(completions: Completions) -> str:
@@ -61,10 +78,7 @@ def arrived(completions: Completions) -> str:
 
 def rewrite(page: Path = PAGE, folder: Path = FOLDER) -> None:
     """Put the tables into the page, between its two comments; RunFailed if these are not there."""
-    try:
-        text = page.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RunFailed(f"{page}: {error.strerror or error}") from None
+    text = page.read_text(encoding="utf-8")
     if BEGIN not in text or END not in text:
         raise RunFailed(f"{page}: has no place for the records, between {BEGIN.strip()} and {END.strip()}")
     replace(page, re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: filled(folder), text, flags=re.DOTALL))

@@ -3,11 +3,12 @@
     read_recipe(WORLDS["sort"], ["lr=3e-3", "filter=dynamic"]).changes
     {"filter.refill.name": "zero_variance", "filter.refill.rounds": 10, "lr": 0.003}
 
-The changes are the recipe's meaning, however and in whatever order it is written; what changes nothing is not in them.
+The changes are the recipe's meaning, however and in whatever order it is written. What changes nothing is refused.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -49,7 +50,7 @@ class Recipe(NamedTuple):
 
 
 def read_recipe(world: World, overrides: Sequence[str]) -> Recipe:
-    """Check the overrides of a recipe; ConfigError for those that cannot be read, or change what the world fixes."""
+    """Check the overrides of a recipe; ConfigError if one cannot be read, changes nothing, or what the world fixes."""
     if problems := list(typed_problems(world, overrides)):
         raise ConfigError(problems[:1])
     with mistakes_as_config_errors(overrides):
@@ -62,15 +63,27 @@ def read_recipe(world: World, overrides: Sequence[str]) -> Recipe:
         if is_fixed(world, key):
             value = changes[key]
             raise ConfigError([f"{' '.join(overrides)}: makes {key} {value!r}, which the world {world.name} fixes"])
+    for place, override in enumerate(overrides):
+        if is_idle(world, [*overrides[:place], *overrides[place + 1 :]], after):
+            raise ConfigError([f"{override}: changes nothing of this recipe; leave it out"])
     return Recipe(world, tuple(overrides), changes, after, uncounted(config))
+
+
+def is_idle(world: World, rest: Sequence[str], after: Leaves) -> bool:
+    """Whether the rest of a recipe gives the same configuration."""
+    try:
+        with mistakes_as_config_errors(rest):
+            return complete(compose(*world.overrides, *rest)) == after
+    except ConfigError:  # the rest makes no sense alone
+        return False
 
 
 def typed_problems(world: World, overrides: Sequence[str]) -> Iterator[str]:
     """Say which words are no part of a recipe, whatever they would change."""
     for override in overrides:
         key = key_of(override)
-        group = key.partition(".")[0]
-        if override.startswith("-") or not key or "=" not in override:
+        group = re.split("[./]", key)[0]
+        if override.startswith("-") or not key or "=" not in override or "@" in key:
             yield f"{override}: a recipe is of overrides, as lr=3e-3"
         elif group == "hydra" or group in WITHOUT_EFFECT:
             yield f"{override}: changes no result, so it is no part of a recipe"

@@ -1,19 +1,20 @@
-"""A record again: its recipe, and that of the record before, on its own seeds, bit by bit."""
+"""A record again: its recipe, and that of the record before, on all its seeds, bit by bit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from enum import IntEnum
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from rlexp.core.errors import ConfigError
+from rlexp.core.exits import RunFailed
+from rlexp.record import provenance
 from rlexp.record.disk.durable import replace_unsynced
-from rlexp.speedrun.race import Race, race
 from rlexp.speedrun.recipe import Recipe, read_recipe
-from rlexp.speedrun.records import Record, bits, other_build
+from rlexp.speedrun.records import Draw, Record, bits, build, machine
 from rlexp.speedrun.seeds import fingerprint
+from rlexp.speedrun.submission import measure
 from rlexp.speedrun.worlds import find_world
 
 DONE = "verified"  # a file beside the runs of a verification that has ended: the next one trains anew
@@ -27,75 +28,70 @@ class Answer(IntEnum):
     OPEN = 11
 
 
-class Verified(NamedTuple):
-    """Whether a record came out again, and what to say of it, a line each."""
-
-    answer: Answer
-    lines: list[str]
+class Outdated(Exception):
+    """A record's recipe is not what it was when it was recorded; the text says why."""
 
 
-def verify(record: Record, earlier: Sequence[Record], folder: Path, threads: int | None = None) -> Verified:
-    """Train a record again below ``folder`` and compare it bit by bit; interrupted, the same call goes on.
+def verify(record: Record, before: Record | None, folder: Path, threads: int | None = None) -> tuple[Answer, list[str]]:
+    """Train a record and its second draws again below ``folder``, compare bit by bit, and say what came of it.
 
-    NO if something differs though code and machine are the same. OPEN if it differs and they are not, or if the recipe
-    is another configuration by now, of which nothing is trained.
+    NO if something differs though code and machine are the same, OPEN if it differs and they are not. Outdated if the
+    recipe is another configuration by now, before anything is trained. Interrupted, the same call goes on.
     """
-    before = earlier[-1] if earlier else None
-    pairs = [(each, *recipe_of(each)) for each in (record, before) if each is not None]
-    if problems := [f"{each.name}: {problem}" for each, _, problem in pairs if problem]:
-        return Verified(Answer.OPEN, [problems[0], f"open: the code that set it is commit {record.build['commit']}"])
+    recipes = [recipe_of(record), recipe_of(before) if before else None]
+    runs = [(record.name, ""), *([(before.name, "before_")] if before else [])]
     place = new_place(folder, record)
-    races = [race(recipe, record.seeds, place / each.name, threads) for each, recipe, _ in pairs]
-    stored = [Race(record.completions, record.rows), Race(record.before_completions, record.before_rows)]
-    unlike = [
-        line
-        for (each, _, _), now, then in zip(pairs, races, stored, strict=False)
-        for line in differences(each.name, record.seeds, then, now)
-    ]
+    answers, lines = set(), []
+    for number, draw in enumerate((record, *record.draws)):
+        if not draw.completions:
+            continue
+        now = measure(*recipes, draw.seeds, place, threads)
+        unlike = [line for name, which in runs for line in differences(name, which, draw, now)]
+        other = provenance.changes(draw.build, now.build)
+        answers.add((Answer.OPEN if other else Answer.NO) if unlike else Answer.YES)
+        said = [f"note: {line}" for line in other]
+        said += unlike or [f"the same bit by bit; it was trained on {machine(draw.build)}"]
+        lines += [f"{f'second draw {number}' if number else 'own seeds'}: {line}" for line in said]
     replace_unsynced(place / DONE, "")
-    others = [f"note: {line}" for line in other_build(record.build)]
-    if not unlike:
-        both = f", and so is {before.name} on them: p = {record.p:.3g}" if before else ""
-        said = f"yes: {record.name} is the same bit by bit on its {len(record.seeds)} seeds{both}"
-        return Verified(Answer.YES, [*others, said])
-    if others:
-        commit = record.build["commit"]
-        said = f"open: {record.name} is not the same, but code or machine are not either; its code is commit {commit}"
-        return Verified(Answer.OPEN, [*others, *unlike, said])
-    return Verified(Answer.NO, [*unlike, f"no: {record.name} does not come out again"])
+    answer = Answer.NO if Answer.NO in answers else max(answers)
+    ends = {
+        Answer.YES: f"yes: {record.name} comes out again",
+        Answer.NO: f"no: {record.name} does not come out again",
+        Answer.OPEN: f"open: {record.name} differs, but so do code or machine; its code is {record.build['commit']}",
+    }
+    return answer, [*lines, f"{ends[answer]}; this is {machine(build())}"]
 
 
-def recipe_of(record: Record) -> tuple[Recipe | None, str | None]:
-    """Return the recipe of a record as this code reads it, or why it is not what was recorded."""
+def recipe_of(record: Record) -> Recipe:
+    """Return the recipe of a record; Outdated if this code reads it otherwise than it was recorded.
+
+    RunFailed where the changes of a record are not those of its recipe: its seeds follow from them.
+    """
     try:
         recipe = read_recipe(find_world(record.world), record.recipe)
+        then, now = record.config, recipe.config  # a key that came later changes nothing by default
+        unlike = (
+            f"{key} was {value!r} and is {now.get(key)!r}" for key, value in then.items() if now.get(key) != value
+        )
+        why = next(unlike, None)
     except ConfigError as error:
-        return None, f"this code does not take its recipe: {error.problems[0]}"
-    if unlike := next(otherwise(record.config, recipe.config), None):
-        return None, f"its recipe is another configuration by now: {unlike}"
-    return recipe, None
+        why = error.problems[0]
+    if why:
+        code = f"the code that set it is commit {record.build['commit']}"
+        raise Outdated(f"{record.name}: its recipe is another configuration by now: {why}; {code}")
+    if record.changes != recipe.changes:
+        raise RunFailed(f"{record.name}: its recipe changes {recipe.changes}, but its seeds are of {record.changes}")
+    return recipe
 
 
-def otherwise(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Say what was set and is otherwise; a key that came later changes nothing by default."""
-    for key, value in then.items():
-        if now.get(key) != value:
-            yield f"{key} was {value!r} and is {now.get(key)!r}"
-
-
-def differences(name: str, seeds: Sequence[int], then: Race, now: Race) -> Iterator[str]:
+def differences(name: str, which: str, then: Draw, now: Draw) -> Iterator[str]:
     """Say for which seeds completions, or anything else that was logged, are not those that were recorded."""
-    for place, seed in enumerate(seeds):
-        if then.completions[place] != now.completions[place]:
-            was, found = (shown(each.completions[place]) for each in (then, now))
-            yield f"{name}, seed {seed}: {was} recorded, {found} now"
-        elif then.rows[place] != now.rows[place]:
+    pairs = [zip(getattr(then, which + key), getattr(now, which + key), strict=True) for key in ("completions", "rows")]
+    for seed, (was, found), (row, row_now) in zip(then.seeds, *pairs, strict=True):
+        if was != found:
+            yield f"{name}, seed {seed}: {was or 'no'} completions recorded, {found or 'none'} now"
+        elif row != row_now:
             yield f"{name}, seed {seed}: as many completions, but not the same metrics bit by bit"
-
-
-def shown(completions: int | None) -> str:
-    """`23,040 completions`."""
-    return "never arrived" if completions is None else f"{completions:,} completions"
 
 
 def new_place(folder: Path, record: Record) -> Path:

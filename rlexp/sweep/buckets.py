@@ -10,7 +10,7 @@ from rlexp.config.schema import Config
 from rlexp.language import BACKENDS
 from rlexp.sweep.build import bucket_key, most_runs, variant_key
 from rlexp.sweep.job import Job
-from rlexp.sweep.machine import allow_open_files, available_bytes
+from rlexp.sweep.machine import available_bytes, open_files
 
 FILES_A_RUN, OTHER_FILES = 4, 100  # open at once: a lock, rows, a logger and one to spare; of the program itself
 
@@ -41,7 +41,7 @@ def by_shape(jobs: Sequence[Job]) -> dict[str, list[Job]]:
 
 def pieces_of(buckets: Mapping[str, Sequence[Job]], most: int | None, workers: int) -> dict[str, int]:
     """Return into how many batches each bucket is cut."""
-    files = max(1, (allow_open_files() - OTHER_FILES) // FILES_A_RUN)
+    files = max(1, (open_files() - OTHER_FILES) // FILES_A_RUN)
     sizes = {key: min(files, largest(bucket[0].config, most, workers)) for key, bucket in buckets.items()}
     pieces = {key: ceil(len(bucket) / sizes[key]) for key, bucket in buckets.items()}
     while sum(pieces.values()) < min(workers, sum(map(len, buckets.values()))):

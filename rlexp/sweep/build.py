@@ -46,7 +46,8 @@ from rlexp.sweep.machine import available_bytes, bytes_a_run, compiled, prepare
 from rlexp.tasks import TASKS, Task
 
 LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef", "entropy_control", "kl_stop")
-VARIANT = ("reward", "shaping", "filter", "norm", "advantage_clip", "teacher", "sampler", "optimizer", *LOSS)
+BOUNDS = ("advantage_clip", "log_ratio_bound")
+VARIANT = ("reward", "shaping", "filter", "norm", "teacher", "sampler", "optimizer", *BOUNDS, *LOSS)
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
 FAR_ABOVE = 4  # times the memory of a machine: only what can never be trained is refused
 OUTSIDE = ("logger", "score", "baseline", "until_decided", "study", "resume")
@@ -203,6 +204,7 @@ def variant(config: Config) -> Variant:
         value_target=value_target(config),
         entropy_control=bind_choice(entropy_control.FUNCTIONS, config.entropy_control),
         advantage_clip=config.advantage_clip,
+        log_ratio_bound=config.log_ratio_bound,
         kl_stop=config.kl_stop,
     )
 

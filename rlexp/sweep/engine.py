@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 
+from rlexp.core import exact
 from rlexp.core.exits import RunFailed
 from rlexp.loop.data import fill
 from rlexp.loop.evaluation import evaluate
 from rlexp.loop.judged.bradley_terry import train_judges
 from rlexp.loop.judged.metrics import of_judged
-from rlexp.loop.metrics import Row, of_others
+from rlexp.loop.metrics import Row, of_others, written
 from rlexp.loop.state import TrainState
 from rlexp.loop.step import train_step
 from rlexp.record import checkpoint
@@ -79,7 +80,8 @@ def train_fitting(jobs: Sequence[Job], saved: Sequence[Saved], title: str, open_
 
 def train_batch(jobs: Sequence[Job], saved: Sequence[Saved], open_progress: Callable) -> Results:
     """Train jobs that stand at the same step as one batch; return for each its score or its error."""
-    torch.set_num_threads(1)  # until the steps choose; one run, or the start of one, has other bits with several
+    torch.set_num_threads(1)  # until the steps choose
+    exact.forget()  # each batch tries out its own products
     keys = [variant_key(job.config) for job in jobs]
     order = sorted(range(len(jobs)), key=lambda i: (keys.index(keys[i]), i))
     opened = {i: opened_run(jobs[i], saved[i]) for i in order}
@@ -165,6 +167,8 @@ def train(state: TrainState, runs: Sequence[Run], done: int, counts: Row, open_p
                 break
             if stopping and step < config.steps:
                 raise KeyboardInterrupt
+    if said := exact.paths_taken():
+        LOG.info(said)
     finish(state, runs)
     if interrupt.requested:  # in the last step: nothing else is to begin
         raise KeyboardInterrupt
@@ -221,5 +225,4 @@ def record(state: TrainState, runs: Sequence[Run], step: int, row: Row, counts: 
     for replica, (run, others) in enumerate(zip(runs, of_others(state.blocks), strict=True)):
         if run.alive:
             known = {name: column[replica] for name, column in columns.items() if name not in others}
-            own = {name: value for name, value in known.items() if value is not None}
-            run.record(step, own | times)
+            run.record(step, written(known) | times)

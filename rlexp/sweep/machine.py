@@ -97,15 +97,19 @@ def release_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def allow_open_files() -> int:
-    """Allow this process as many open files as the system lets it have; return how many that are."""
+def open_files() -> int:
+    """How many files this process may have open."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST_FILES if soft == resource.RLIM_INFINITY else soft
+
+
+def allow_open_files() -> None:
+    """Allow this process as many open files as the system lets it have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            return wanted
-    return MOST_FILES if soft == resource.RLIM_INFINITY else soft
 
 
 def bytes_a_run(policy: nn.Module, config: Config, prompt_length: int, cap: int) -> float:

@@ -7,9 +7,12 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
+from rlexp.core.errors import format_value
 from rlexp.core.exits import RunFailed
 from rlexp.core.registry import bind_choice
+from rlexp.loop.metrics import BOUNDED
 from rlexp.record.disk.rows import Extent
 from rlexp.record.disk.troubles import unwritable
 from rlexp.record.files import METRICS_FILE, SUMMARY_FILE, Recorder, collapsed, score
@@ -44,6 +47,8 @@ class Run:
         run = cls(job, recorder, bind_choice(LOGGERS, job.config.logger)(job))
         for row in recorder.earlier_rows:
             run.log(row.pop("step"), {key: math.nan if value is None else value for key, value in row.items()})
+        if recorder.damage:
+            LOG.warning("%s %s", job.name, recorder.damage, extra={"job": job.name})
         if note := change_note(recorder.code, step):
             LOG.warning("%s %s", job.name, note, extra={"job": job.name})
         run.tell("starts" if step < 0 else f"goes on after step {step}", f"{job.config.steps} steps in {job.folder}")
@@ -95,6 +100,8 @@ class Run:
     def finish(self, status: str) -> None:
         """Write the summary and close everything. A run without summary has not ended: it can be gone on with."""
         self.ended = True
+        if BOUNDED in self.last:
+            LOG.warning("%s %s", self.job.name, beyond_bound(self.job.config, self.last), extra={"job": self.job.name})
         settings = self.job.config.score
         final = score(self.evaluations, settings.metric, settings.share) if status == "completed" else None
         summary = {
@@ -106,7 +113,7 @@ class Run:
             "tokens": self.last.get("progress/tokens", 0),
             "wall_time_s": self.last.get("time/total", 0.0),
             "final": self.last,
-            "gradient": gradient_curves(self.job.config.clip),
+            "gradient": gradient_curves(self.job.config.clip, self.job.config.log_ratio_bound),
         }
         try:
             self.recorder.finish(status, str(self.error) if self.error else None, **summary)
@@ -121,3 +128,9 @@ class Run:
         """The score, or why there is none."""
         settings = self.job.config.score
         return self.error or score(self.evaluations, settings.metric, settings.share)
+
+
+def beyond_bound(config: Any, last: Mapping[str, float]) -> str:
+    """Say that a run has reached the bound of log-ratios."""
+    bound, share = format_value(config.log_ratio_bound), last[BOUNDED]
+    return f"had log-ratios beyond log_ratio_bound={bound}, last of {share:.2%} of the tokens: {BOUNDED} says when"

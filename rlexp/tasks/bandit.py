@@ -16,9 +16,9 @@ from rlexp.core.types import (
     CompletionMask,
     Completions,
     Count,
+    FiniteNonNegative,
     LearnedLogits,
     NextTokens,
-    NonNegative,
     PromptDraws,
     Prompts,
     Size,
@@ -52,7 +52,7 @@ class Bandit:
     impossible: Count
     easy_right: Size
     hard_right: Size
-    weights: dict[str, NonNegative]
+    weights: dict[str, FiniteNonNegative]
     cap: Literal[1]
     metric: str
     floor: float

@@ -15,9 +15,9 @@ from rlexp.core.types import (
     Answers,
     CompletionMask,
     Completions,
+    FiniteNonNegative,
     LearnedLogits,
     NextTokens,
-    NonNegative,
     PromptDraws,
     Prompts,
     States,
@@ -41,7 +41,7 @@ class Categorical:
     """
 
     rewards: list[FiniteFloat]
-    weights: dict[str, NonNegative]
+    weights: dict[str, FiniteNonNegative]
     cap: Literal[1]
     metric: str
     floor: float

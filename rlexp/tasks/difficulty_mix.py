@@ -17,7 +17,7 @@ from rlexp.core.types import (
     Answers,
     CompletionMask,
     Completions,
-    NonNegative,
+    FiniteNonNegative,
     PromptDraws,
     Prompts,
     Size,
@@ -42,9 +42,9 @@ class DifficultyMix:
 
     alphabet: Annotated[int, Ge(2), Le(LARGEST_SIZE)]
     items: dict[str, Size]
-    shares: dict[str, NonNegative]
+    shares: dict[str, FiniteNonNegative]
     cap: Size
-    weights: dict[str, NonNegative]
+    weights: dict[str, FiniteNonNegative]
     metric: str
     floor: float
 

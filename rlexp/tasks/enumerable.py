@@ -23,7 +23,6 @@ from rlexp.core.types import (
     FiniteNonNegative,
     LearnedLogits,
     NextTokens,
-    NonNegative,
     NonNegativeInt,
     PromptDraws,
     Prompts,
@@ -69,7 +68,7 @@ class Enumerable:
     spread: FiniteNonNegative
     features: Annotated[int, Ge(1), Le(TRIGRAMS)]
     good: FiniteFloat
-    weights: dict[str, NonNegative]
+    weights: dict[str, FiniteNonNegative]
     metric: str
     floor: float
 

@@ -16,7 +16,7 @@ from rlexp.core.types import (
     Answers,
     CompletionMask,
     Completions,
-    NonNegative,
+    FiniteNonNegative,
     PromptDraws,
     Prompts,
     TokenMask,
@@ -52,7 +52,7 @@ class Functions:
     cap: Annotated[int, Ge(4), Le(LARGEST_SIZE)]
     atoms: Annotated[float, Gt(0), Lt(1)]
     shown: Annotated[int, Ge(1), Le(2)]
-    weights: dict[str, NonNegative]
+    weights: dict[str, FiniteNonNegative]
     metric: str
     floor: float
 

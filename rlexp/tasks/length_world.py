@@ -17,9 +17,9 @@ from rlexp.core.types import (
     Answers,
     CompletionMask,
     Completions,
+    FiniteNonNegative,
     LearnedLogits,
     NextTokens,
-    NonNegative,
     PromptDraws,
     Prompts,
     States,
@@ -57,7 +57,7 @@ class LengthWorld:
     hazard: Probability
     hazard_wrong: Probability | None  # None: as hazard
     learn_answer: bool
-    weights: dict[str, NonNegative]
+    weights: dict[str, FiniteNonNegative]
     metric: str
     floor: float
 

@@ -18,7 +18,7 @@ from rlexp.core.types import (
     Answers,
     CompletionMask,
     Completions,
-    NonNegative,
+    FiniteNonNegative,
     PromptDraws,
     Prompts,
     Size,
@@ -54,7 +54,7 @@ class MultiSolution:
     numbers: Annotated[int, Ge(LENGTH), Le(16)]
     items: Annotated[int, Ge(LENGTH), Le(LARGEST_SIZE)]
     solutions: Size
-    weights: dict[str, NonNegative]
+    weights: dict[str, FiniteNonNegative]
     cap: Literal[3]
     metric: str
     floor: float

@@ -16,7 +16,7 @@ from rlexp.core.types import (
     Answers,
     CompletionMask,
     Completions,
-    NonNegative,
+    FiniteNonNegative,
     PromptDraws,
     Prompts,
     Size,
@@ -51,7 +51,7 @@ class Parity:
     bits: Annotated[int, Ge(6), Le(40)]
     chains: Annotated[float, Ge(0), Le(1)]
     cap: Size
-    weights: dict[str, NonNegative]
+    weights: dict[str, FiniteNonNegative]
     metric: str
     floor: float
 

@@ -16,7 +16,7 @@ from rlexp.core.types import (
     Answers,
     CompletionMask,
     Completions,
-    NonNegative,
+    FiniteNonNegative,
     PromptDraws,
     Prompts,
     Size,
@@ -56,7 +56,7 @@ class Sort:
     cap: Size
     filler: Annotated[int, Ge(0), Le(1)]
     prompt_set: Size | None
-    weights: dict[str, NonNegative]
+    weights: dict[str, FiniteNonNegative]
     metric: str
     floor: float
 

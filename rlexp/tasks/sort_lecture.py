@@ -13,7 +13,7 @@ from rlexp.core.types import (
     Answers,
     CompletionMask,
     Completions,
-    NonNegative,
+    FiniteNonNegative,
     PromptDraws,
     Prompts,
     TokenMask,
@@ -35,7 +35,7 @@ class SortLecture:
     """
 
     cap: Literal[3]
-    weights: dict[str, NonNegative]
+    weights: dict[str, FiniteNonNegative]
     metric: str
     floor: float
 

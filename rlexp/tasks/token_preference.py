@@ -15,7 +15,7 @@ from rlexp.core.types import (
     Answers,
     CompletionMask,
     Completions,
-    NonNegative,
+    FiniteNonNegative,
     PromptDraws,
     Prompts,
     Size,
@@ -40,10 +40,10 @@ class TokenPreference:
     prompt_length: Size
     cap: Size
     low: Size
-    good: NonNegative
-    bad: NonNegative
+    good: FiniteNonNegative
+    bad: FiniteNonNegative
     prompt_set: Size | None
-    weights: dict[str, NonNegative]
+    weights: dict[str, FiniteNonNegative]
     metric: str
     floor: float
 

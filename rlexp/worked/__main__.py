@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from rlexp.core.exits import silent_without_reader
+from rlexp.core.exits import shortened, silent_without_reader
 from rlexp.worked import DOCUMENTS
 from rlexp.worked.table import show
 
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("documents", nargs="*", metavar="document", help=f"of {', '.join(DOCUMENTS)}; none for all")
     chosen = parser.parse_args(arguments).documents
     if unknown := [name for name in chosen if name not in DOCUMENTS]:
-        print(f"{unknown[0]}: no such document; there are {', '.join(DOCUMENTS)}", file=sys.stderr)
+        print(f"{shortened(unknown[0], unknown)}: no such document; there are {', '.join(DOCUMENTS)}", file=sys.stderr)
         return 2
     with silent_without_reader():
         for name in chosen or DOCUMENTS:

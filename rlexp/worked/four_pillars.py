@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from rlexp.axes import agg, clip, filter
-from rlexp.worked.table import Table, advantages, numbers, ragged
+from rlexp.worked.table import NO_BOUND, Table, advantages, numbers, ragged
 
 REWARDS = [[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
 KNOBS = {"eps": 1e-8, "ddof": 1}
@@ -32,7 +32,7 @@ def clip_higher() -> Table:
     for name, high in (("symmetric", 0.2), ("higher", 0.28)):
         log_prob = numbers([[[-2.3]]]).requires_grad_()
         old, one, mask = numbers([[[-3.9]]]), numbers([[[1.0]]]), torch.ones(1, 1, 1, dtype=torch.bool)
-        loss = clip.FUNCTIONS["ppo"](log_prob, old, one, mask, low=0.2, high=high)
+        loss = clip.FUNCTIONS["ppo"](log_prob, old, one, mask, NO_BOUND, low=0.2, high=high)
         (slope,) = torch.autograd.grad(loss.sum(), log_prob)
         rows.append((f"clip={name}", (log_prob - old).exp().item(), -loss.item(), slope.item()))
     return Table(

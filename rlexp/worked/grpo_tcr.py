@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlexp.axes import shaping
 from rlexp.axes.reward.voting import probability_right
-from rlexp.worked.table import Table, advantages, numbers
+from rlexp.worked.table import Table, advantages, cell, numbers
 
 VERDICTS, LENGTHS = [1, -1, 1, 0, 1, -1, 0, 1], [500, 800, 900, 1100, 600, 750, 950, 400]
 BOUNDS = {"cap": 1000, "cache": 200, "factor": 1.0}
@@ -20,8 +20,9 @@ def votes() -> Table:
         "A judge that is right in 70 % of its votes",
         ("votes", "three answers, fair ties", "three answers, a tie is wrong", "two answers"),
         rows,
-        "The notebook asks about five votes and prints the number of two answers, 83.7 %; its judge has three. It lets "
-        "the first vote decide a tie, fair on average, and in its demonstration a bad response becomes good by it.",
+        "The notebook asks how often five votes of a judge with three answers are right, and says only: significantly "
+        f"more than 70 %. With two answers it is {100 * probability_right(0.7, 5, values=2):.1f} %. The first vote "
+        "decides ties, which is fair on average, and makes a bad response of the notebook's demonstration good.",
     )
 
 
@@ -56,11 +57,13 @@ def rewards_of_a_batch() -> Table:
     verdicts, tokens = numbers([VERDICTS]), numbers([LENGTHS])
     rewards = shaping.FUNCTIONS["overlong"](verdicts, tokens, **BOUNDS)
     found = advantages(rewards.tolist(), "local", eps=1e-8, ddof=1)[0].tolist()
-    columns = (rewards - verdicts)[0].tolist(), rewards[0].tolist(), found
+    penalties = (rewards - verdicts)[0]
+    columns = penalties.tolist(), rewards[0].tolist(), found
     return Table(
         "Eight completions of a group",
         ("tokens", "verdict", "penalty", "reward", "advantage"),
         [*zip((f"{length:,}" for length in LENGTHS), map(str, VERDICTS), *columns, strict=True)],
+        f"The mean penalty is {cell(penalties.mean().item(), 5)}.",
     )
 
 

@@ -6,7 +6,7 @@ import torch
 
 from rlexp.axes import clip
 from rlexp.tasks.scoring import in_order, included, right_places
-from rlexp.worked.table import Table, advantages, numbers
+from rlexp.worked.table import NO_BOUND, Table, advantages, numbers
 
 PROMPT, ANSWERS = [3, 1, 0, 2], [[0, 1, 2, 3], [7, 2, 2, 5], [0, 3, 1, 2]]
 REWARDS = [3, 3, 3, 4, 3]  # of the lecture's walk-through
@@ -60,7 +60,7 @@ def frozen_policy() -> Table:
         log_probs = torch.nn.functional.logsigmoid(weight)
         old = log_probs.detach() if frozen else log_probs
         mask = torch.ones(1, 1, 1, dtype=torch.bool)
-        loss = clip.FUNCTIONS["unclipped"](log_probs, old, torch.ones_like(log_probs).detach(), mask)
+        loss = clip.FUNCTIONS["unclipped"](log_probs, old, torch.ones_like(log_probs).detach(), mask, NO_BOUND)
         (slope,) = torch.autograd.grad(-loss.sum(), weight)
         rows.append((name, slope.item()))
     return Table(

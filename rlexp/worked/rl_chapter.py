@@ -28,6 +28,18 @@ def returns() -> Table:
     )
 
 
+def generalized_advantages() -> Table:
+    """GAE of three tokens (S4.4), the last of which ends the completion."""
+    rewards, values, mask = [0.0, 0.0, 1.0], [0.2, 0.4, 0.6], torch.ones(1, 1, 3, dtype=torch.bool)
+    given = numbers([[rewards]]), numbers([[[*values, 0.0]]]), mask, mask[..., -1]
+    found = norm.FUNCTIONS["gae"](*given, gamma=0.99, lam=0.95, bootstrap=0.0)[0, 0].tolist()
+    return Table(
+        "GAE with gamma 0.99 and lambda 0.95",
+        ("token", "reward", "value", "advantage"),
+        [(str(place + 1), *row) for place, row in enumerate(zip(rewards, values, found, strict=True))],
+    )
+
+
 def regression_weights() -> Table:
     """Weights of reward-weighted regression (S4.11), on standardised rewards with β = 1."""
     rows = []
@@ -66,4 +78,4 @@ def preferences() -> Table:
     )
 
 
-EXAMPLES: tuple[Callable[[], Table], ...] = (returns, regression_weights, preferences)
+EXAMPLES: tuple[Callable[[], Table], ...] = (returns, generalized_advantages, regression_weights, preferences)

@@ -15,6 +15,7 @@ from torch import Tensor
 from rlexp.axes import AXES
 
 Cell = str | float | bool
+NO_BOUND = torch.tensor(torch.inf)  # of log-ratios: the documents have none
 
 
 class Table(NamedTuple):

@@ -1,4 +1,4 @@
-"""The TRL notes on GRPO: rewards to advantages to losses, and the questions that the notes raise, each with a check."""
+"""The TRL notes on GRPO: rewards to advantages to losses, and questions about them, each with a check."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rlexp.axes import agg, clip, kl, shaping
 from rlexp.core.masked import masked_mean, per_token
 from rlexp.core.registry import requested_names
 from rlexp.tasks import total_reward
-from rlexp.worked.table import Table, advantages, cell, numbers, ragged
+from rlexp.worked.table import NO_BOUND, Table, advantages, cell, numbers, ragged
 
 LENGTHS = [5, 4, 6]
 COMPONENTS, WEIGHTS = [[1.0, 0.8], [1.0, 0.7], [0.0, -0.2]], {"accuracy": 0.7, "format": 0.3}
-LOSSES = [-1.2654, 1.2344, 0.0]  # of the notes' three completions, one number for each of their tokens
+RATIOS = [1.0330, 1.0077, 1.0]  # means over the tokens of the notes' three completions; no token of theirs is clipped
 Answer = tuple[str, bool]
 unclipped, ppo = clip.FUNCTIONS["unclipped"], clip.FUNCTIONS["ppo"]
 
@@ -26,15 +26,24 @@ def weighted(components: list[list[float]]) -> torch.Tensor:
     return total_reward(dict(zip(WEIGHTS, columns, strict=True)), WEIGHTS)[0]
 
 
-def by_aggregation(losses: list[float]) -> dict[str, float]:
+def of_tokens(values: list[float]) -> torch.Tensor:
+    """Return ``[1 G T]`` for the notes' three completions: each token has the number of its completion."""
+    return numbers(values).view(1, -1, 1).expand(1, -1, max(LENGTHS))
+
+
+def ppo_losses(ddof: int) -> torch.Tensor:
+    """Return PPO's loss of each token of three completions with rewards 1, 0 and 0.5."""
+    gains = of_tokens(advantages([[1, 0, 0.5]], "local", eps=1e-8, ddof=ddof)[0].tolist())
+    log_ratios = of_tokens(RATIOS).log()
+    given = log_ratios, torch.zeros_like(log_ratios), gains, ragged(LENGTHS)
+    return clip.FUNCTIONS["ppo"](*given, NO_BOUND, low=0.2, high=0.2)
+
+
+def by_aggregation(losses: torch.Tensor) -> dict[str, float]:
     """Return the loss of three completions by TRL's ``loss_type``."""
     mask = ragged(LENGTHS)
-    spread = numbers(losses).view(1, -1, 1).expand(mask.shape)
-    return {
-        "grpo": agg.sequence(spread, mask).item(),
-        "bnpo": agg.bnpo(spread, mask).item(),
-        "dr_grpo": agg.dr_grpo(spread, mask, length=max(LENGTHS)).item(),
-    }
+    choices = {"grpo": ("sequence", {}), "bnpo": ("bnpo", {}), "dr_grpo": ("dr_grpo", {"length": max(LENGTHS)})}
+    return {kind: agg.FUNCTIONS[name](losses, mask, **knobs).item() for kind, (name, knobs) in choices.items()}
 
 
 def rewards_to_losses() -> Table:
@@ -51,14 +60,14 @@ def rewards_to_losses() -> Table:
 
 
 def losses_to_loss() -> Table:
-    """Three aggregations of the notes' three completions (S3.14)."""
-    unbiased = by_aggregation([-1.0330, 1.0077, 0.0])
-    rows = [(name, loss, unbiased[name]) for name, loss in by_aggregation(LOSSES).items()]
+    """Three completions from rewards to one loss (S3.14): ``norm.local``, ``clip.ppo``, three aggregations."""
+    by_n, by_less = (by_aggregation(ppo_losses(ddof)) for ddof in (0, 1))
     return Table(
         "Losses of three completions with 5, 4 and 6 tokens to one loss",
         ("loss_type", "A = 1.225, deviation by n", "A = 1, by n - 1"),
-        rows,
-        "dapo is bnpo as long as a rollout is one minibatch.",
+        [(name, loss, by_less[name]) for name, loss in by_n.items()],
+        "Rewards 1, 0 and 0.5; the first two completions have mean ratios of 1.033 and 1.0077, the third has no "
+        "advantage. dapo is bnpo as long as a rollout is one minibatch.",
     )
 
 
@@ -100,7 +109,7 @@ def loss_on_policy() -> Answer:
     log_probs = numbers([[[-0.5, -1.0], [-2.0, -0.1]]]).requires_grad_()
     gains = advantages([[1, 0]], "center").unsqueeze(-1).expand_as(log_probs)
     mask = torch.ones_like(log_probs, dtype=torch.bool)
-    loss = agg.bnpo(unclipped(log_probs, log_probs.detach(), gains, mask), mask)
+    loss = agg.bnpo(unclipped(log_probs, log_probs.detach(), gains, mask, NO_BOUND), mask)
     (slopes,) = torch.autograd.grad(loss, log_probs)
     return "the loss is 0, its gradient is not", abs(loss.item()) < 1e-12 and slopes.ne(0).all().item()
 
@@ -113,7 +122,7 @@ def equal_rewards() -> Answer:
 
 def paper_aggregates_by_completion() -> Answer:
     """GRPO's 1/|o| is the mean over completions of their token means; DAPO made it a mean over tokens."""
-    found = by_aggregation([3.0, 1.0, 0.0])
+    found = by_aggregation(of_tokens([3.0, 1.0, 0.0]))
     return "no: GRPO's paper is agg=sequence, token level came with DAPO", not math.isclose(
         found["grpo"], found["bnpo"]
     )
@@ -130,7 +139,8 @@ def nothing_is_clipped() -> Answer:
     """The notes' log-ratios are within ±0.1, their clip is 0.2."""
     log_probs, mask = numbers([[[0.1, -0.1]]]), torch.ones(1, 1, 2, dtype=torch.bool)
     old, one = torch.zeros_like(log_probs), torch.ones_like(log_probs)
-    same = ppo(log_probs, old, one, mask, low=0.2, high=0.2).equal(unclipped(log_probs, old, one, mask))
+    given = log_probs, old, one, mask, NO_BOUND
+    same = ppo(*given, low=0.2, high=0.2).equal(unclipped(*given))
     return "none: ratios are between 0.905 and 1.105", same
 
 
@@ -172,10 +182,10 @@ QUESTIONS: dict[str, Callable[[], Answer]] = {
 
 
 def questions() -> Table:
-    """Thirteen questions (S3.11), each with its answer and whether the check holds."""
+    """Questions about the notes, each with its answer and whether the check holds."""
     answered = {question: answer() for question, answer in QUESTIONS.items()}
     return Table(
-        "Questions that the notes raise",
+        f"{len(answered)} questions about the notes",
         ("question", "answer", "holds"),
         [(question, *answer) for question, answer in answered.items()],
     )

@@ -45,7 +45,8 @@ from rlexp.core.types import Discount
 """
 REFERENCE = """
 def clip_sized(log_probs, old_log_probs, advantages, mask, advantage_size, *, bound, decay):
-    return clip_ppo(log_probs, old_log_probs, advantages, mask, low=bound * advantage_size, high=bound * advantage_size)
+    size = bound * advantage_size
+    return clip_ppo(log_probs, old_log_probs, advantages, mask, math.inf, low=size, high=size)
 
 
 CLIP["sized"] = clip_sized
@@ -69,6 +70,7 @@ def rows(folder):
     return [{key: value for key, value in json.loads(line).items() if not key.startswith("time/")} for line in lines]
 
 
+@pytest.mark.bits
 def test_it_trains_alone_as_it_does_beside_others_and_remembers(copy):
     options = [*SHORT, *SMALL, "inner_steps=2"]
     sweep = copy.run("rlexp.train", "-m", "clip=symmetric,sized", "seed=0,1", *options, "hydra.sweep.dir=sweep")

@@ -54,6 +54,7 @@ def test_inputs_are_left_as_they_were(any_choice):
     assert all(same_bits(x, y) for x, y in zip(given_, before, strict=True))
 
 
+@pytest.mark.bits
 @pytest.mark.slow  # large tensors
 def test_a_large_run_has_the_same_bits_alone_and_in_a_batch(any_choice):
     """A reduction over several large axes at once would be split between threads when it is alone."""

@@ -186,7 +186,7 @@ COMPOSED = [choice for axis in ("norm", "clip", "agg", "mismatch") for choice in
 @pytest.mark.parametrize("choice", COMPOSED, ids=str)
 def test_objective_equals_the_composed_reference(choice, batch):
     """Rewards to loss and its slope in the log-probs: norm, clip, weights of mismatch, k3 in the loss, agg."""
-    chosen = DEFAULT | {choice.axis: choice}
+    chosen, batch = DEFAULT | {choice.axis: choice}, batch | {"log_ratio_bound": np.full(R, 1.0)}
     norm, clip, mismatch, agg, kl = (chosen[axis] for axis in ("norm", "clip", "mismatch", "agg", "kl"))
     inputs = tensors(batch)
     log_probs = inputs["log_probs"].requires_grad_()
@@ -197,7 +197,7 @@ def test_objective_equals_the_composed_reference(choice, batch):
         at = one | {"log_probs": point, "advantages": advantages}
         at["losses"] = reference_of(clip)(*(at[key] for key in clip.needs))
         corrected = reference_of(mismatch)(*(at[key] for key in mismatch.needs))
-        at["losses"] = corrected + KL_COEF * reference_of(kl)(point, one["ref_log_probs"])
+        at["losses"] = corrected + KL_COEF * reference_of(kl)(*(at[key] for key in kl.needs))
         return reference_of(agg)(*(at[key] for key in agg.needs))
 
     for r in range(R):

@@ -62,13 +62,15 @@ class Categorical:
         self.log_probs = self.logits.log_softmax(-1)
         self.ref_log_probs = self.sampler_log_probs = ref.log_softmax(-1)
         self.old_log_probs = self.log_probs.detach() if on_policy else old.log_softmax(-1)
+        self.log_ratio_bound = torch.tensor(20.0)
 
     def expectation(self, values: torch.Tensor) -> torch.Tensor:
         """E over tokens of the policy that sampled; the sampling itself has no gradient."""
         return (self.old_log_probs.exp() * values).sum()
 
     def estimates(self, estimator) -> torch.Tensor:
-        return estimator(*(getattr(self, name).view(1, 1, -1) for name in estimator.needs)).view(-1)
+        found = (getattr(self, name) for name in estimator.needs)
+        return estimator(*(each.view(1, 1, -1) if each.dim() else each for each in found)).view(-1)
 
     def slope(self, number: torch.Tensor) -> torch.Tensor:
         (gradient,) = torch.autograd.grad(number + 0 * self.logits.sum(), self.logits, retain_graph=True)

@@ -129,7 +129,7 @@ def exact_gradient(correction, logits, sampler, advantages):
         drawn = torch.stack([sampler[0, a], sampler[1, b]]).view(1, 1, 2)
         losses = -advantage * log_probs
         if correction:
-            losses = correction(losses, log_probs.detach(), drawn, mask)
+            losses = correction(losses, log_probs.detach(), drawn, mask, torch.tensor(math.inf))
         total = total + drawn.sum().exp() * losses.sum()
     return torch.autograd.grad(total, logits)[0]
 

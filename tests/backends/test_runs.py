@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -13,11 +14,13 @@ pytest.importorskip("trl")
 
 import trl_pairs  # noqa: E402
 
+from rlexp.backends.trl import evaluation  # noqa: E402
 from rlexp.backends.trl.run import Session, train_job  # noqa: E402
 from rlexp.config.compose import compose  # noqa: E402
 from rlexp.core.errors import ConfigError  # noqa: E402
 from rlexp.core.exits import RunFailed  # noqa: E402
 from rlexp.export.__main__ import main as export  # noqa: E402
+from rlexp.loop import evaluation as loop_evaluation  # noqa: E402
 from rlexp.sweep.job import Job  # noqa: E402
 
 TINY = "backend=trl model=llama model.layers=1 model.width=32 model.heads=2 backend.max_completion_length=8".split()
@@ -147,6 +150,13 @@ def test_what_cannot_be_had_is_refused_in_one_line(overrides, line):
     with pytest.raises(ConfigError) as refused:
         compose(*kept, *overrides)
     assert str(refused.value).startswith(line)
+
+
+def test_pass_at_k_of_texts_is_the_function_of_the_replicas():
+    judged = [evaluation.Judged(True, hits, [0.0], [1]) for hits in range(5)]
+    found = evaluation.averages(judged, 4, [2])["eval/pass@2"]
+    assert evaluation.pass_at_k is loop_evaluation.pass_at_k
+    assert found == fmean(loop_evaluation.pass_at_k(2, hits, 4) for hits in range(5))
 
 
 def test_a_language_model_is_refused_by_the_replicas():

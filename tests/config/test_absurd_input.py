@@ -8,6 +8,7 @@ from command import command  # noqa: F401 (a fixture)
 from rlexp.config import typed
 from rlexp.config.compose import compose
 from rlexp.core.errors import ConfigError
+from rlexp.launch.checks import planning_notes
 from rlexp.sweep import engine
 from rlexp.sweep.build import bytes_of, memory_problem
 
@@ -43,9 +44,14 @@ ABSURD = [
     (["model.width=65536", "model.layers=1024"], "one run takes about "),
     (["model=tabular", "task=bandit", "task.actions=65536", "task.easy=65536"], "at most 16777216 numbers in a table"),
     (["task=enumerable", "task.symbols=65536", "task.cap=65536"], "makes too many strings of 65536 symbols"),
-    (["-m", "seed=range(0,100000000000)"], "makes 100000000000 runs; at most 100000 in one command"),
-    (["-m", "seed=range(0,1000)", "lr=range(1,1000)"], "makes 999000 runs; at most 100000 in one command"),
-    (["-m", "seed=range(0,3,0)"], "makes 100001 runs"),
+    (["-m", "seed=range(0,100000000000)"], "makes 100000000000 runs, more than 10000; if they are meant, write hydra."),
+    (["-m", "seed=range(0,1000)", "lr=range(1,1000)"], "seed=range(0,1000) lr=range(1,1000): makes 999000 runs, more"),
+    (["-m", "reference.rate=range(0,100000)"], "makes 1000000 runs, more than 10000; if they are meant, write hydra."),
+    (["-m", "seed=0", "lr=range(0,100000)"], "write hydra.launcher.max_runs=100000\n"),
+    (["-m", "norm=glob(*)", "clip=glob(*)", "agg=glob(*)", "seed=0"], "norm=glob(*) clip=glob(*) agg=glob(*): makes "),
+    (["-m", "seed=0,1,2", "hydra.launcher.max_runs=2"], "seed=0,1,2: makes 3 runs, more than 2; if they are meant"),
+    (["-m", "seed=range(0,3,0)"], "seed=range(0,3,0): never ends, as its step is 0"),
+    (["-m", "seed=0,1", "hydra.launcher.max_runs=0"], "max_runs=0: must be at least 1, or null for any number"),
     (["-m", "hydra/launcher=basic", "+hydra.launcher.max_replicas=2"], "max_replicas: BasicLauncher has no such key"),
     ([" norm=rlo,ooooo", "lr=1"], "norm=rlo,ooooo: cannot be read as key=value"),
     (["task=text"], "no such choice; with backend=trl every task is text, as task=sort"),
@@ -65,6 +71,17 @@ def test_it_is_one_line_and_writes_nothing(command, tmp_path, recwarn, arguments
     assert text in result.err and result.err.count("\n") == 1
     assert not re.search("Traceback|Error:|HYDRA_FULL_ERROR|Exception", result.err)
     assert not any(tmp_path.iterdir()) and not [each for each in recwarn if "Callback" in str(each.message)]
+
+
+def test_as_many_runs_as_are_meant_are_planned_and_it_is_said_that_it_takes_a_while():
+    sweep = [typed.parse("lr=range(1,1001)"), typed.parse("seed=range(0,3)"), typed.parse("seed=0")]
+    for most in (1000, None):
+        typed.check_size(sweep, most)  # of a key that is given twice the last holds
+    with pytest.raises(ConfigError, match=r"^lr=range\(1,1001\): makes 1000 runs, more than 999; .*max_runs=1000$"):
+        typed.check_size(sweep, 999)
+    assert [*planning_notes([["lr=1", f"seed={seed}"] for seed in range(30)])] == []
+    (note,) = planning_notes([[f"lr={number}", "seed=0"] for number in range(1000)])
+    assert note == "1000 runs of 1000 variants are composed and checked, which takes about 110 s"
 
 
 def test_a_choice_whose_file_is_a_list(command, tmp_path_factory):

@@ -61,6 +61,7 @@ def test_every_choice_has_a_line_that_says_what_it_is(capsys, group):
         ("start=flattened", "start.accuracy="),
         ("agg=dr_grpo", "agg.length=task.cap"),
         ("clip.delta", "clip=two_sided  4"),
+        ("aggregation", "aggregation is agg here: rlexp explain agg\n\nstudy=aggregation\n"),
         ("eval.ks", "pass@k, from those samples\n  by default eval.ks=[1, 8]"),
     ],
 )
@@ -78,6 +79,8 @@ def test_without_a_name_every_axis_is_listed(capsys):
     [
         ("nrm", "nrm: no such axis or key; did you mean norm?"),
         ("norm=locl", "norm=locl: no such choice; did you mean norm=local?"),
+        ("normalization", "normalization: no such axis or key; normalization is norm here"),
+        ("aggregation=token", "aggregation=token: no such axis or key; aggregation is agg here"),
         ("zzz=1", "zzz=1: no such axis or key; there are task, model,"),
     ],
 )

@@ -120,6 +120,8 @@ def settings():
         ("eps", "no such key; did you mean norm.eps or optimizer.eps?"),
         ("completions", "no such key; did you mean group_size.completions?"),
         ("learning_rate", "no such key; learning_rate is lr here"),
+        ("normalization", "no such key; normalization is norm here"),
+        ("aggregation", "no such key; aggregation is agg here"),
         ("num_generation", "no such key; num_generations is group_size.completions here"),
         ("zzz", "no such key; there are advantage_clip, agg, backend, "),
         ("nrm.eps", "no such key; did you mean norm.eps?"),

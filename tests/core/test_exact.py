@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch.testing import assert_close
 
 from rlexp.core.exact import Product, Softmax, sigmoid, sum_over
 
+ROOT = Path(__file__).parents[2]
 # Rounding of one float32 operation.
 ROUNDED = dict(rtol=1e-6, atol=1e-7)
 # Rounding of sums of some twenty float64 products of order one.
@@ -31,6 +34,7 @@ def test_values_and_gradients_equal_those_of_torch(ours, theirs):
     assert_close(*slopes, **TIGHT)
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("helper", [sigmoid, softmax])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_part_has_the_same_bits_as_in_the_whole(helper, count, threads):  # noqa: F811
@@ -70,6 +74,7 @@ def test_a_product_takes_a_result_that_is_there():
     assert Product.apply(x, weight, None, result).eq(7).all()
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_sum_over_several_axes_is_the_same_for_a_part(count, threads):  # noqa: F811
     """``sum((-1, -2, -3))`` of the part is not: alone it is split between threads."""
@@ -79,3 +84,21 @@ def test_a_sum_over_several_axes_is_the_same_for_a_part(count, threads):  # noqa
     assert whole.shape == (4, 1, 1, 1)
     assert_close(whole.squeeze(), x.double().sum((1, 2, 3)).float(), rtol=1e-4, atol=1e-3)
     assert all(torch.equal(sum_over(x[r : r + 1], (-1, -2, -3))[0], whole[r]) for r in range(4))
+
+
+# What rounds by the place in a batch (``rlexp/core/exact.py``), as methods and as functions of torch.
+INEXACT = {"sigmoid", "silu", "softplus", "softmax", "logsigmoid", "std", "var", "std_mean", "var_mean"}
+INEXACT |= {"bmm", "baddbmm", "matmul", "mm", "addmm", "einsum", "linear", "tensordot", "pow"}
+
+
+@pytest.mark.parametrize("room", ["axes", "loop", "models"])
+def test_no_operation_that_depends_on_the_batch_is_used(room):
+    """Those of this name in ``core/exact.py`` are imported from there, and are no attributes."""
+    found = []
+    for path in sorted((ROOT / "rlexp" / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            inexact = isinstance(node, ast.Attribute) and node.attr in INEXACT
+            product = isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult)
+            if inexact or product:
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}")
+    assert not found

@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+from typing import NoReturn, get_type_hints
 
 import pytest
+
+from rlexp.core.exits import FAILED, exit_with
 
 SAYS = """
 import sys
@@ -45,3 +48,10 @@ def test_a_full_file_is_said_where_somebody_reads():
     done = subprocess.run(["bash", "-c", command, SAYS.replace("20000", "2")], capture_output=True, text=True)
     said = "note: no more can be printed (No space left on device); everything else goes on"
     assert done.stderr.splitlines().count(said) == 1
+
+
+def test_to_end_the_program_is_the_last_that_a_line_does(capsys):
+    assert get_type_hints(exit_with)["return"] is NoReturn
+    with pytest.raises(SystemExit):
+        exit_with("over", FAILED)
+    assert capsys.readouterr().err == "over\n"

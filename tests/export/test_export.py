@@ -16,6 +16,8 @@ from rlexp.export.rule import OF_THE_PENALTY, export, implications, kind, parts,
 OF_OPENRLHF = "advantage_clip"
 # A key that no framework has, and of which all say so.
 OF_NONE = "kl_stop"
+# A key that no framework has, and of which each says what it does instead.
+OF_FORMULAS = "log_ratio_bound"
 # Keys of every run, each a setting in every framework; and keys that no framework is told.
 OF_A_RUN = "group_size seed inner_steps minibatches lr lr_final warmup_steps grad_clip entropy_coef temperature steps"
 OF_THIS_PROJECT = (
@@ -89,7 +91,14 @@ def test_no_knob_is_passed_over_in_silence(to, choice):
 
 
 def test_every_key_of_a_run_is_exported_or_of_this_project_alone():
-    assert set(Config.model_fields) == {*AXES, *OF_A_RUN.split(), OF_OPENRLHF, OF_NONE, *OF_THIS_PROJECT.split()}
+    assert set(Config.model_fields) == {
+        *AXES,
+        *OF_A_RUN.split(),
+        OF_OPENRLHF,
+        OF_NONE,
+        OF_FORMULAS,
+        *OF_THIS_PROJECT.split(),
+    }
 
 
 CHANGED = dict(
@@ -118,6 +127,30 @@ def test_a_stop_is_said_to_be_missing(to):
     text_of_stops = "updates on a rollout are never stopped there"
     assert text_of_stops in export(compose().model_copy(update={OF_NONE: 0.1}), FRAMEWORKS[to]).differs
     assert text_of_stops not in export(compose(), FRAMEWORKS[to]).differs
+
+
+@pytest.mark.parametrize(
+    ("to", "choice", "bounded"),
+    [
+        ("trl", "clip=symmetric", False),
+        ("trl", "clip=vespo", None),
+        ("verl", "clip=symmetric", True),
+        ("verl", "clip=cispo", True),
+        ("verl", "clip=kl_cov", False),
+        ("verl", "clip=dro", None),
+        ("openrlhf", "clip=dual", True),
+        ("openrlhf", "clip=gspo", False),
+    ],
+)
+def test_what_bounds_a_log_ratio_there_is_said_where_it_differs(to, choice, bounded):
+    """By core_algos.py of verl and loss.py of OpenRLHF: None for losses that have no bound of ours."""
+    said = {}
+    for bound in (20.0, 10.0, None):
+        _, differs, _ = export(configured(choice).model_copy(update={OF_FORMULAS: bound}), FRAMEWORKS[to])
+        said[bound] = [line.rpartition(": ")[2] for line in differs if "log-ratios" in line]
+    there, nowhere = ["log-ratios are bounded at ±20 there"], ["log-ratios have no bound there"]
+    expected = {True: ([], there, there), False: (nowhere, nowhere, []), None: ([], [], [])}[bounded]
+    assert tuple(said.values()) == expected
 
 
 def test_every_key_of_a_run_is_tried():

@@ -75,13 +75,14 @@ def keyword(value: ast.expr) -> object:
 
 @needs_openrlhf
 def test_openrlhf_has_these_arguments():
-    """Flags of the actor are added in a loop over prefixes: `f"--{prefix}.adam.lr"`."""
+    """Flags of actor and critic are added in a loop over prefixes: `f"--{prefix}.adam.lr"`."""
     known = {}
     for node in ast.walk(source("openrlhf", "cli", "train_ppo_ray.py")):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
-            flag = ast.unparse(node.args[0]).replace("{prefix}", "actor").lstrip("f").strip("'\"")
+            flag = ast.unparse(node.args[0]).lstrip("f").strip("'\"")
             wanted = ("type", "nargs", "choices", "action")
-            known[flag] = {each.arg: keyword(each.value) for each in node.keywords if each.arg in wanted}
+            said = {each.arg: keyword(each.value) for each in node.keywords if each.arg in wanted}
+            known |= {flag.replace("{prefix}", prefix): said for prefix in ("actor", "critic")}
     facts = {
         flag: {name: value.__name__ if isinstance(value, type) else value for name, value in kinds.items()}
         for flag, kinds in OPENRLHF.items()

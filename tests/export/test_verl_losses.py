@@ -8,7 +8,20 @@ from __future__ import annotations
 import pytest
 import torch
 from small_runs import compose
-from verl_losses import batch, distances, our_advantages, rewarded, rows, verl_advantages, verl_config
+from verl_losses import (
+    batch,
+    distances,
+    handed_over,
+    index_of,
+    our_advantages,
+    rewarded,
+    rows,
+    verl_advantages,
+    verl_config,
+)
+
+from rlexp.core.masked import per_token
+from rlexp.export.verl.advantages import THERE, example
 
 pytest.importorskip("verl.workers.utils.losses", reason="verl is not installed: docs/export.md")
 pytest.importorskip("verl.trainer.ppo.core_algos")
@@ -62,22 +75,40 @@ def test_the_loss_is_that_of_verl(overrides):
     assert max(distances((*overrides, "minibatches=1"), batch())) < CLOSE
 
 
+BOUNDED = [
+    ["clip=unclipped"],
+    ["clip=symmetric"],
+    ["clip=dual"],
+    ["clip=two_sided"],
+    ["clip=cispo_two_sided"],
+    ["clip=dppo_tv"],
+    ["clip=dppo_kl"],
+    ["clip=sapo", *SEQUENCE],
+    ["kl=low_var_kl", *PENALTY],
+    ["mismatch=token_truncate"],
+    ["mismatch=token_mask"],
+    ["mismatch=sequence_truncate"],
+    ["mismatch=sequence_mask"],
+]
+
+
+@pytest.mark.parametrize("overrides", BOUNDED, ids=" ".join)
+def test_the_loss_is_that_of_verl_where_policies_are_1000_nats_apart(overrides):
+    tensors, random = batch(), torch.Generator().manual_seed(9)
+    for name in ("log_probs", "old_log_probs", "ref_log_probs", "sampler_log_probs"):
+        far = torch.randint(4, tensors[name].shape, generator=random)
+        tensors[name] = tensors[name] - torch.tensor([0.0, 25.0, 100.0, 1000.0])[far]
+    assert max(distances((*overrides, "minibatches=1"), tensors)) < CLOSE
+
+
 NORMS = ["center", "local", "rloo", "opo", "remax", "grpo_passk", "reinforce_pp", "reinforce_pp_baseline"]
 KL = ["kl=k1", "kl.place=reward"]
 
 
 def advantages(*overrides, penalty=0.0):
     """Ours and verl's."""
-    tensors = rewarded(penalty)
-    beside = {
-        "norm=remax": {"reward_baselines": rows(tensors["greedy_rewards"].expand_as(tensors["rewards"]))},
-        "norm=optimal_token": {
-            "old_log_probs": rows(tensors["old_log_probs"]),
-            "sum_pi_squared": rows(tensors["sum_pi_squared"]),
-        },
-    }
-    given = beside.get(overrides[0], {})
-    return our_advantages(compose(*overrides), tensors), verl_advantages(overrides, tensors, **given)
+    tensors, config = rewarded(penalty), compose(*overrides)
+    return our_advantages(config, tensors), verl_advantages(overrides, tensors, **handed_over(config, tensors))
 
 
 @pytest.mark.parametrize("name", NORMS)
@@ -134,19 +165,51 @@ def test_gdpo_of_verl_ends_with_a_whitening_over_tokens():
     """Here over completions: the same up to one scale and one shift, if the components weigh the same."""
     config = compose("norm=gdpo", "task.weights.format=0.3")
     tensors = rewarded()
-    components = torch.randn(*tensors["outcomes"].shape, 5, generator=torch.Generator().manual_seed(1)).double()
-    tensors |= {"components": components, "weights": torch.tensor([list(config.task.weights.values())]).double()}
+    components = torch.randn(*tensors["outcomes"].shape, 3, generator=torch.Generator().manual_seed(1)).double()
+    weights = [weight for weight in config.task.weights.values() if weight]
+    tensors |= {"components": components, "weights": torch.tensor([weights]).double()}
     mask = rows(tensors["mask"])
-    theirs = verl_advantages(
-        ("norm=gdpo", "task.weights.format=0.3"),
-        tensors,
-        non_tensor_batch={name: rows(components)[:, k].numpy() for k, name in enumerate(config.task.weights)},
-        batch={"prompts": mask[:, :1], "attention_mask": torch.nn.functional.pad(mask.long(), (1, 0), value=1)},
-    )[mask]
+    overrides = ("norm=gdpo", "task.weights.format=0.3")
+    theirs = verl_advantages(overrides, tensors, **handed_over(config, tensors))[mask]
     ours = our_advantages(config, tensors)[mask]
     design = torch.stack([ours, torch.ones_like(ours)], -1)
     fitted = design @ torch.linalg.lstsq(design, theirs.double().unsqueeze(-1)).solution
     torch.testing.assert_close(fitted.squeeze(-1), theirs.double(), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", THERE)
+def test_what_an_export_measures_differences_to_is_what_verl_makes(name):
+    overrides = (f"norm={name}", *KL, "kl.coef=0.1", *(["critic=value"] if name == "gae_whitened" else []))
+    config = compose(*overrides)
+    tensors = example(config)
+    given = {key: tensor.unsqueeze(0) for key, tensor in tensors.items()}
+    theirs = verl_advantages(overrides, given, **handed_over(config, given))
+    found = per_token(THERE[name](tensors, config.norm), tensors["mask"]).expand(tensors["mask"].shape)
+    mask = tensors["mask"]
+    torch.testing.assert_close(found[mask].float(), theirs[mask.flatten(0, 1)].float(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [torch.long, torch.bool, torch.float])
+def test_gdpo_runs_in_the_legacy_trainer_with_what_is_exported(kind):
+    """With ``attention_mask`` of whole numbers, as verl's loop of agents makes it; it indexes by its sums."""
+    trainer = pytest.importorskip("verl.trainer.ppo.ray_trainer", reason="verl's trainer wants more packages")
+    from verl import DataProto
+
+    config, settings = compose("norm=gdpo"), verl_config("norm=gdpo")
+    tensors = {key: tensor.unsqueeze(0) for key, tensor in example(config).items()}
+    given, mask = handed_over(config, tensors), rows(tensors["mask"])
+    batch = given["batch"] | {"attention_mask": given["batch"]["attention_mask"].to(kind)}
+    batch |= {"response_mask": mask.long(), "token_level_rewards": torch.zeros(mask.shape)}
+    names = {"uid": index_of(tensors).astype(object)} | given["non_tensor_batch"]
+    data = DataProto.from_dict(tensors=batch, non_tensors=names)
+    assert not settings.trainer.use_v1
+    if kind is torch.float:
+        with pytest.raises(IndexError):
+            trainer.compute_advantage(data, settings.algorithm.adv_estimator, config=settings.algorithm)
+        return
+    made = trainer.compute_advantage(data, settings.algorithm.adv_estimator, config=settings.algorithm)
+    expected = rows(THERE["gdpo"](example(config), config.norm).unsqueeze(0))
+    torch.testing.assert_close(made.batch["advantages"][mask].double(), expected[mask], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["local", "rloo", "remax", "gdpo", "optimal_token"])

@@ -9,9 +9,11 @@ BASE = f"{LITTLE} logger=none threads=1 group_size.completions=4 group_size.prom
 GRU = "model=gru model.hidden=8".split()
 TRANSFORMER = "model=transformer model.width=16 model.layers=1 model.heads=2 model.feedforward=16".split()
 STARTS = "start=flattened start.accuracy=0.01 start.checked=8 start.prompts=4".split()
+LONG_START = ["start=sft", "start.accuracy=0.01", "start.prompts=16", "start.every=200", "start.checked=64"]
 JUDGE = "reward=ensemble_mean reward.model.members=2 reward.model.pairs=16 reward.model.updates=3".split()
 SEEDS = ["-m", "seed=0,1"]
 ANALYSED = ("analysis",)  # the others end without the seconds of a table and a page
+STARTING = ("long starts", "long judges")  # killed while that is trained from which they start, or who judges them
 
 COMMANDS: dict[str, list[str]] = {
     "one run": [*BASE, *GRU, "norm=ema"],
@@ -23,6 +25,8 @@ COMMANDS: dict[str, list[str]] = {
     "reward models": [*SEEDS, *BASE, *GRU, *JUDGE],
     "loss memories": [*SEEDS, *BASE, *GRU, "norm=global", "kl=k1", "kl_control=adaptive,ziegler", "reference=polyak"],
     "starts": [*SEEDS, *BASE, *TRANSFORMER, *STARTS, "norm=local,global"],
+    "long starts": [*SEEDS, *BASE, *TRANSFORMER, *LONG_START, "start.updates=4000"],
+    "long judges": [*SEEDS, *BASE, *TRANSFORMER, *JUDGE, "reward.model.updates=200"],
     "teacher": [*SEEDS, *BASE, *GRU, "teacher=added", "teacher.run={teacher}"],
     "two processes": [*SEEDS, *BASE, *GRU, "norm=local,running", "hydra.launcher.workers=2"],
     "two processes and starts": [*SEEDS, *BASE, *TRANSFORMER, *STARTS, "hydra.launcher.workers=2"],

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ def options(doc: str | None, **defaults: int | str) -> argparse.Namespace:
 
 def store(name: str, found: Mapping[str, Any], folder: Path = RESULTS) -> None:
     """Write what a script found, with its command and the machine."""
-    command = " ".join(["python", "-m", f"tests.faults.{name}", *sys.argv[1:]])
+    command = shlex.join(["python", "-m", f"tests.faults.{name}", *sys.argv[1:]])
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"command": command, "machine": machine, **found}, indent=2, ensure_ascii=False)

@@ -77,6 +77,7 @@ def command(words: list[str], folder: Path, quick: bool, said: str, prepare: Cal
     os.setsid()
     os.chdir(folder)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which a campaign below nohup ignores
     file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for number in (1, 2):
         os.dup2(file, number)

@@ -28,6 +28,7 @@ from rlexp.sweep import engine
 from tests.faults import inputs
 
 SECONDS = 30
+LONG = re.compile(r"\S{520}|(a b ){60}")  # of what `inputs` has
 WORDS_OF_PROGRAMS = re.compile(r"Traceback|HYDRA_FULL_ERROR|Warning: |^\s|Exception|^[A-Za-z]+Error\b", re.MULTILINE)
 
 
@@ -126,6 +127,8 @@ def judge(code: object, said: str) -> Outcome:
         return Outcome("finding", f"exit code {code}: {lines}")
     if WORDS_OF_PROGRAMS.search(lines):
         return Outcome("finding", lines)
+    if longest := LONG.search(lines):
+        return Outcome("finding", f"repeats {len(longest[0])} characters: {lines}")
     return Outcome("finding", f"wrote {os.listdir()}") if os.listdir() else Outcome("refused", lines)
 
 

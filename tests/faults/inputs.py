@@ -14,12 +14,14 @@ from rlexp.core.errors import format_value
 
 NUMBERS = ["0", "1", "-1", "2", "0.5", "1e-3", "1e400", "-1e308", "nan", "inf", "1_000", "0x10", "01", "9" * 25, "1.0"]
 TEXTS = ["null", "true", "[]", "{}", "[1,2]", "{a:1}", "''", '"a b"', "a b", "é", "漢字", "\u202e", "None", "~"]
-TEXTS += ["a" * 300]
+TEXTS += ["a" * 300, "a" * 3000, f"'{'a b ' * 700}'", f"[{','.join(map(str, range(700)))}]"]
 INTERPOLATED = ["${steps}", "${nope}", "${oc.env:NOPE}", "${task.cap}", "${", "${now:%Y}", "${hydra.job.num}"]
 SWEPT = "0,1 1,1 range(0,3) range(3,0) range(0,1e9) choice(1,2) glob(*) shuffle(1,2) sort(2,1) 1,".split()
+SWEPT += ["range(0,100000)", "range(0,3,0)"]
 PIECES = list("=,'\"[]{}()$@+~#:./\\ \t-*&")
 OPTIONS = "-m --multirun --cfg job --foo -x --info --help --steps --resolve -p --version".split()
 HYDRA = ["hydra/launcher=basic", "hydra/launcher=typo", "hydra.launcher.max_replicas=0", "hydra.x=1"]
+HYDRA += ["hydra.launcher.max_runs=1"]
 HYDRA += ["hydra.sweeper.max_batch_size=1", "hydra.output_subdir=null", "hydra.run.dir=here", "hydra.sweep.dir=here"]
 HYDRA += ["hydra.mode=MULTIRUN", "hydra.job.chdir=true", "hydra/job_logging=none", "hydra.launcher.workers=0"]
 OUTSIDE = re.compile(r"hydra.*=.*(/|\.\.)|^(-sc|--shell|--exp|-cp|--config-p)|_target_")  # leaves the scratch folder

@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.faults import commands, common, forked
 
 SIGNALS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")
-SECONDS_TO_END, SECONDS_TO_BE_GONE, LONGEST_GAP = 120.0, 30.0, 0.5
+SECONDS_TO_END, SECONDS_TO_BE_GONE, LONGEST_GAP, MOST_OF_A_START = 120.0, 30.0, 0.5, 1.5
 SHARE_WHILE_TRAINING = 0.7  # of the kills; composing takes longer than so little training, and has less to lose
 
 
@@ -79,6 +79,12 @@ def wait_for_rows(process: BaseProcess, folder: Path) -> None:
         process.join(0.01)
 
 
+def wait_for_start(process: BaseProcess, folder: Path) -> None:
+    """Wait until a command makes what its runs start from, or has ended."""
+    while process.exitcode is None and forked.phase(folder) != "starts":
+        process.join(0.01)
+
+
 def number_of_rows(folder: Path) -> int:
     """Return how many rows the runs of a folder have."""
     return sum(path.read_bytes().count(b"\n") for path in (folder / "x").rglob("metrics.jsonl"))
@@ -108,7 +114,10 @@ def attempt(name: str, whole: Whole, folder: Path, teacher: Path, chance: random
 def disturb(result: Attempt, words: list[str], whole: Whole, folder: Path, chance: random.Random) -> None:
     """Start the command and send its signals after a random time."""
     process = forked.start(words, folder, quick(result.command))
-    if chance.random() < SHARE_WHILE_TRAINING:
+    if result.command in commands.STARTING:
+        wait_for_start(process, folder)
+        process.join(chance.uniform(0, MOST_OF_A_START))
+    elif chance.random() < SHARE_WHILE_TRAINING:
         wait_for_rows(process, folder)
         process.join(chance.uniform(0, whole.training))
     else:
@@ -124,7 +133,10 @@ def disturb(result: Attempt, words: list[str], whole: Whole, folder: Path, chanc
         if time_ + 1 < times:
             process.join(chance.uniform(0, LONGEST_GAP))
     result.kills.append(f"{name}{' twice' * (times > 1)}{' to all its processes' * everyone}")
-    if forked.wait(process, SECONDS_TO_END) is None:
+    code = forked.wait(process, SECONDS_TO_END)
+    if code == 0 and result.phases[-1] == "starts":
+        result.findings.append(f"went on to its end after {result.kills[-1]} while its start was made")
+    if code is None:
         result.findings.append(f"did not end after {result.kills[-1]} at {result.phases[-1]}")
     elif chance.random() < 0.5 and forked.survivors(process.pid, SECONDS_TO_BE_GONE):  # else the next start waits
         result.findings.append(f"left processes behind after {result.kills[-1]} at {result.phases[-1]}")
@@ -197,7 +209,7 @@ def summed_up(attempts: list[Attempt], seconds: float) -> dict:
 def main() -> None:
     """Run the campaign, print its table, write its numbers down."""
     chosen = common.options(__doc__, number=300, seed=0, only="", workers=2)
-    names = [name for name in commands.COMMANDS if not chosen.only or chosen.only == name]
+    names = [name for name in commands.COMMANDS if not chosen.only or name in chosen.only.split(",")]
     place, started = Path(tempfile.mkdtemp(prefix="kills-")), time.monotonic()
     found = summed_up(campaign(chosen.number, chosen.seed, names, chosen.workers, place), time.monotonic() - started)
     common.finish("kills", found, chosen.results, place)

@@ -77,6 +77,8 @@ SCENES: dict[str, Callable[[], Inputs]] = {
     "ordinary": ordinary,
     "log-ratios +50": lambda: log_ratios(50.0),
     "log-ratios -50": lambda: log_ratios(-50.0),
+    "log-ratios +100": lambda: log_ratios(100.0),
+    "log-ratios -100": lambda: log_ratios(-100.0),
     "no token counts": lambda: without("mask"),
     "no completion counts": lambda: without("keep", "scored"),
     "nothing counts": lambda: without(*MASKS),

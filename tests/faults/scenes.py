@@ -121,6 +121,7 @@ def resumed(scene: Scene, folder: Path, configs: dict[str, Any]) -> Outcome:
         numbers = {
             "scores": dict(zip(names, [each if isinstance(each, float) else None for each in results], strict=False))
         }
+        numbers |= {"code": {name: code(folder / name) for name in names}}
         return Outcome(numbers | {"rows": {name: rows(folder / name) for name in names}}, said)
     finally:
         root.removeHandler(lines)
@@ -145,6 +146,15 @@ def rows(folder: Path) -> list[dict[str, Any]] | None:
         lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         return [{key: value for key, value in json.loads(line).items() if key[:5] != "time/"} for line in lines]
     except (OSError, ValueError):
+        return None
+
+
+def code(folder: Path) -> list[Any] | None:
+    """Which code trained a run, and from which step, by its summary; None if that cannot be read."""
+    try:
+        listed = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["code"]
+        return [[entry["step"], entry["files"]] for entry in listed]
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

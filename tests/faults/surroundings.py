@@ -2,8 +2,9 @@
 
 python -m tests.faults.surroundings
 
-Language, home, terminal, another user, a clock that goes backwards, and a server of Weights & Biases that is absent,
-slow, silent, or lost half-way (a stand-in on this machine).
+Language, home, terminal, another user, a clock that goes backwards, `.hydra/` that cannot be written, locks that fail
+and come back, and a server of Weights & Biases that is absent, slow, silent, or lost half-way (a stand-in on this
+machine).
 """
 
 from __future__ import annotations
@@ -16,17 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-SUPPORT = Path(__file__).resolve().parents[1] / "support" / "reports"
-sys.path.insert(0, str(SUPPORT))
-
-from wandb_server import Handler, wandb_server  # noqa: E402
-
-from tests.faults.common import ROOT, options, store  # noqa: E402
+from tests.faults.common import ROOT, options, store
+from tests.faults.parts.wandb_servers import Answer, lost, server, silent, slow
 
 SWEEP = ["-m", "norm=local,global", "seed=0,1", "steps=6", "log_every=1", "eval.every=3", "eval.prompts=6"]
 SWEEP += ["eval.samples=2", "eval.ks=[1,2]", "hydra.sweep.dir=sweep"]
@@ -38,6 +34,14 @@ import time, itertools
 _time, _count = time.time, itertools.count()
 time.time = lambda: _time() - 3600.0 * next(_count)  # every look an hour earlier
 """
+
+NO_LOCKS = """
+import errno, fcntl, os
+def flock(*_):
+    raise OSError(errno.{error}, os.strerror(errno.{error}))
+fcntl.flock = flock
+"""
+LOCK_ERRORS = ("EBADF", "EINVAL", "EIO", "EACCES", "ESTALE")
 
 
 def environment(**changes: str | None) -> dict[str, str]:
@@ -113,59 +117,40 @@ def clock(folder: Path) -> dict[str, Any]:
     return sweep(folder, environment() | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}, "logger=none")
 
 
-@contextmanager
-def server(answer: Callable[[Handler], bool] | None) -> Iterator[str]:
-    """A server's address; ``answer`` says before each answer whether there is one, and may take its time.
-
-    None: there is no server.
-    """
-    if answer is None:
-        yield "http://127.0.0.1:9"
-        return
-    post = Handler.do_POST
-
-    def do_post(self: Handler) -> None:
-        if answer(self):
-            post(self)
-        else:
-            self.close_connection = True
-
-    Handler.do_POST = do_post
-    try:
-        with wandb_server() as standin:
-            yield standin.url
-    finally:
-        Handler.do_POST = post
+def without_hydra_files(folder: Path) -> dict[str, Any]:
+    """A loop of links, a folder, a file where `.hydra/` of a run is to be, or a file in it."""
+    runs = sweep(folder, environment(), "logger=none")["rows"]  # for the names of their folders
+    shutil.rmtree(folder / "sweep")
+    places = [folder / "sweep" / run / ".hydra" for run in runs]
+    for place in places:
+        place.parent.mkdir(parents=True)
+    places[0].symlink_to(".hydra")
+    places[1].touch()
+    (places[2] / "config.yaml").mkdir(parents=True)
+    places[3].mkdir()
+    (places[3] / "hydra.yaml").symlink_to("hydra.yaml")
+    found = sweep(folder, environment(), "logger=none")
+    named = [place for place in places[:3] if str(place) not in found["said"]]
+    return found | ({"exit_code": f"0, and no line names {named[0]}"} if named else {})
 
 
-def online(folder: Path, answer: Callable[[Handler], bool] | None) -> dict[str, Any]:
+def locks(folder: Path) -> dict[str, Any]:
+    """Every answer of a file system that fails at locks: refused in a line that names the lock; trained afterwards."""
+    folder.mkdir(parents=True)
+    for error in LOCK_ERRORS:
+        (folder / "sitecustomize.py").write_text(NO_LOCKS.format(error=error))
+        refused = sweep(folder, environment() | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}, "logger=none")
+        lines = [line for line in refused["said"].splitlines() if "sweep/.lock cannot be locked (" in line]
+        if refused["exit_code"] != 2 or len(lines) != 1 or NOISE.search(lines[0]):
+            return refused | {"exit_code": f"{refused['exit_code']} with {error}"}
+    return sweep(folder, environment(), "logger=none")
+
+
+def online(folder: Path, answer: Answer | None) -> dict[str, Any]:
     """The sweep, mirrored online to such a server."""
     with server(answer) as url:
         variables = environment(WANDB_BASE_URL=url, WANDB_API_KEY="a" * 40, HOME=str(folder), WANDB_MODE=None)
         return sweep(folder, variables, "logger.mode=online")
-
-
-def slow(handler: Handler) -> bool:
-    """Two seconds for every answer."""
-    time.sleep(2)
-    return True
-
-
-def silent(handler: Handler) -> bool:
-    """No answer for a long time, then none."""
-    time.sleep(MOST_SECONDS)
-    return False
-
-
-def lost(streams: int = 2) -> Callable[[Handler], bool]:
-    """A server that ends when it has been sent rows so often."""
-    seen = []
-
-    def answer(handler: Handler) -> bool:
-        seen.extend(["file_stream"] * ("file_stream" in handler.path))
-        return len(seen) < streams
-
-    return answer
 
 
 SCENES: dict[str, Callable[[Path], dict[str, Any]]] = {
@@ -175,6 +160,8 @@ SCENES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "TERM=dumb": no_terminal,
     "another user": another_user,
     "clock backwards": clock,
+    "no .hydra": without_hydra_files,
+    "locks that fail": locks,
     "W&B absent": lambda folder: online(folder, None),
     "W&B slow": lambda folder: online(folder, slow),
     "W&B silent": lambda folder: online(folder, silent),
@@ -224,7 +211,7 @@ def main() -> int:
     chosen = options(__doc__, only="")
     started, place = time.perf_counter(), Path(tempfile.mkdtemp())
     try:
-        found = look([chosen.only] if chosen.only else list(SCENES), place)
+        found = look(chosen.only.split(",") if chosen.only else list(SCENES), place)
     finally:
         shutil.rmtree(place, ignore_errors=True)
     wrong = sum(bool(scene["wrong"]) for scene in found.values())

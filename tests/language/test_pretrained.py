@@ -1,5 +1,8 @@
 """A model of a folder is loaded as it was saved; what is none gets one line."""
 
+import json
+import os
+import pickle
 import shutil
 from types import SimpleNamespace
 
@@ -161,3 +164,33 @@ def test_a_model_with_adapters_samples_and_keeps_its_settings(folder):
     inner, outer = model.get_base_model().generation_config, model.generation_config
     assert sample(model, tokenizer, ["25="], 20, **asked) == wanted  # fresh adapters change nothing
     assert model.get_base_model().generation_config is inner and model.generation_config is outer
+
+
+def test_code_and_pickles_of_a_model_s_folder_are_not_run(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("it asks"))
+    (place := tmp_path / "theirs").mkdir()
+    own = {name: f"own.{name}" for name in ("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer")}
+    (place / "config.json").write_text(json.dumps({"model_type": "theirs", "auto_map": own}))
+    (place / "tokenizer_config.json").write_text(
+        json.dumps({"auto_map": {"AutoTokenizer": ["own.AutoTokenizer", None]}})
+    )
+    (place / "own.py").write_text(f"open({str(tmp_path / 'owned')!r}, 'w')")
+    with pytest.raises(RunFailed, match="model.path=.*cannot be loaded: "):
+        pretrained.read(str(place))
+    pickled = shutil.copytree(folder, tmp_path / "pickled")
+    (pickled / "model.safetensors").unlink()
+    (pickled / "pytorch_model.bin").write_bytes(pickle.dumps(Evil(tmp_path / "owned")))
+    with pytest.raises(RunFailed, match="model.path=.*cannot be loaded: "):
+        pretrained.read(str(pickled))
+    torch.save({"weight": Evil(tmp_path / "owned")}, pickled / "pytorch_model.bin")
+    with pytest.raises(RunFailed, match="model.path=.*cannot be loaded: "):
+        pretrained.read(str(pickled))
+    assert not (tmp_path / "owned").exists()
+
+
+class Evil:
+    def __init__(self, place):
+        self.place = str(place)
+
+    def __reduce__(self):
+        return os.mkdir, (self.place,)

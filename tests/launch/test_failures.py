@@ -1,17 +1,22 @@
 """One run's fate is its own, and whatever happens to a sweep is on record."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+from analysis_fixtures import random_scores, write_sweep
 from command import CONF, command  # noqa: F401 (a fixture)
 from engine_double import engine_of  # noqa: F401 (a fixture)
 from sweep_files import rows
 
 import analysis.compare
+from rlexp.launch import hooks
+from rlexp.loop import start
+from rlexp.loop.judged import bradley_terry
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -117,6 +122,29 @@ def test_ctrl_c_in_the_terminal(tmp_path):
         assert json.loads((tmp_path / "x" / row["name"] / "summary.json").read_text())["status"] == "interrupted"
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("module", "name", "words"),
+    [
+        (start, "imitation_loss", ["start=sft", "start.accuracy=1.0"]),
+        (bradley_terry, "pair_losses", ["reward=learned", "reward.model.updates=1000"]),
+    ],
+    ids=["a start", "a judge"],
+)
+def test_a_signal_ends_what_is_trained_before_the_first_step(command, monkeypatch, module, name, words, number):
+    update, updates = getattr(module, name), []
+
+    def signalled(*inputs):
+        updates.append(1)
+        if len(updates) == 2:
+            os.kill(os.getpid(), number)
+        return update(*inputs)
+
+    monkeypatch.setattr(module, name, signalled)
+    result = command(*TINY, *words, "hydra.run.dir=x")
+    assert result.code == 130 and "interrupted; go on with: " in result.err and len(updates) == 2
+
+
 def test_results_outlive_a_failure_to_compare_them(command, tmp_path, engine_of, monkeypatch):
     engine_of(lambda job: 0.5)
     monkeypatch.setattr(analysis.compare, "report", lambda folder, **_: 1 / 0)
@@ -124,3 +152,18 @@ def test_results_outlive_a_failure_to_compare_them(command, tmp_path, engine_of,
     assert result.code == 1
     assert result.err.endswith("no comparison: ZeroDivisionError: division by zero (rlexp compare x)\n")
     assert [row["status"] for row in rows(tmp_path / "x")] == ["completed"]
+
+
+def test_the_end_of_a_sweep_computes_its_answer_once_and_compares_as_the_command_does(tmp_path, monkeypatch, capsys):
+    folder = write_sweep(tmp_path / "x", random_scores(["norm=a", "norm=b"], 3), 4)
+    problems = []
+    page = hooks.write_page(folder, None, problems)
+    with monkeypatch.context() as patched:
+        patched.setattr(analysis.compare, "load", None)
+        patched.setattr(analysis.compare, "answer", None)
+        hooks.compare(folder, None, page, problems)
+    assert problems == [] and "x: eval/greedy_accuracy (higher is better)" in capsys.readouterr().out
+    written = {file.name: file.read_bytes() for file in (folder / "analysis").iterdir() if file.suffix != ".pdf"}
+    assert "runs.csv" in written and "effects.png" in written
+    hooks.compare(folder, None, None, problems)
+    assert {name: (folder / "analysis" / name).read_bytes() for name in written} == written

@@ -40,6 +40,7 @@ def test_it_leaves_what_hydras_own_launcher_leaves(command, tmp_path, no_compari
             "hydra.launcher._target_",
             "hydra.launcher.executor",
             "hydra.launcher.max_replicas",
+            "hydra.launcher.max_runs",
             "hydra.launcher.workers",
             "hydra.overrides.hydra",
             "hydra.runtime.choices.hydra/launcher",

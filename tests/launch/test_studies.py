@@ -20,7 +20,7 @@ from rlexp.sweep.job import Job
 
 STUDIES = sorted({file.stem for file in (CONF / "study").glob("*.yaml")} - {"none"})
 if find_spec("trl") is None:
-    STUDIES = [name for name in STUDIES if not name.endswith("_llama")]
+    STUDIES = [name for name in STUDIES if "_llama" not in name]
 TRANSFER = [name for name in STUDIES if name.startswith("transfer_") and not name.endswith("_more")]
 # remarks on what a study asks about, or on one grid of rates for two optimizers
 MEANT = ("kl=k1 ", "optimizer=sgd lr=")

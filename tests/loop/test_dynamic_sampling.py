@@ -77,6 +77,7 @@ def trained(runs, steps=3):
     return {name: torch.stack([row[name] for row in table]) for name in table[0]}, list(runs.policy.parameters())
 
 
+@pytest.mark.bits
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_a_run_is_bit_identical_alone_and_beside_runs_that_sample_more(model):
@@ -143,6 +144,7 @@ def test_without_refill_a_rollout_is_scored_once(monkeypatch):
     assert len(calls) == 1
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("model", MODELS)
 def test_a_policy_of_some_replicas_samples_the_same_bits_and_shares_nothing(model):
     runs = mixed(**MODELS[model])

@@ -122,6 +122,7 @@ def test_samples_are_new_at_every_evaluation():
     assert torch.equal(rows[1]["eval/reward"], rows[2]["eval/reward"])
 
 
+@pytest.mark.bits
 def test_a_run_is_evaluated_alone_as_with_neighbours():
     together = evaluate(state_of(policy_of("transformer", SEEDS, TASK)), 2, **ASKED)
     for r, seed in enumerate(SEEDS):

@@ -42,6 +42,7 @@ def placed(folder, label):
         yield Job(compose(*SHORT, *SMALL, "model=gru", *overrides), place, place.name, str(number))
 
 
+@pytest.mark.bits
 @pytest.mark.slow
 def test_penalties_give_the_same_bits_alone_and_in_a_mixed_batch(tmp_path):
     together, alone = list(placed(tmp_path, "together")), list(placed(tmp_path, "alone"))

@@ -226,12 +226,11 @@ def test_the_divergence_from_the_old_policy_is_never_negative():
 
 
 def test_updates_are_joined_by_extremes_of_extremes_and_means_of_the_rest():
-    rows = [
-        {"ratio/min": torch.tensor([a, -a]), "ratio/max": torch.tensor([a, -a]), "loss/total": torch.tensor([a, -a])}
-        for a in (1.0, 5.0, 3.0)
-    ]
+    names = ("ratio/min", "ratio/max", "loss/total", "share/min")
+    rows = [dict.fromkeys(names, torch.tensor([a, -a])) for a in (1.0, 5.0, 3.0)]
     joined = {name: values.tolist() for name, values in metrics.over_updates(rows).items()}
-    assert joined == {"ratio/min": [1.0, -5.0], "ratio/max": [5.0, -1.0], "loss/total": [3.0, -3.0]}
+    means = dict.fromkeys(names[2:], [3.0, -3.0])
+    assert joined == {"ratio/min": [1.0, -5.0], "ratio/max": [5.0, -1.0]} | means
 
 
 def test_replicas_do_not_mix(policies, mask):

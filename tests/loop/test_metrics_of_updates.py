@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from axis_choices import bind, numbers
 from metric_checks import CLOSE, G, P, R, T, V, average, check, counted, float64, present, random_numbers  # noqa: F401
+from plain_step import Recipe
+from toy_state import variant
 
 from rlexp.loop import metrics
 
@@ -112,3 +115,40 @@ def test_clipped_shares_do_not_need_or_leave_gradients():
         row = metrics.clip_metrics(bind("clip", "ppo", low=LOW, high=HIGH), every)
     assert every["log_probs"].grad is None
     assert not any(value.requires_grad for value in row.values())
+
+
+CHOICES = {
+    "ratio": bind("clip", "unclipped"),
+    "no ratio": bind("clip", "naive"),
+    "kappa": bind("mismatch", "token_truncate", low=0.0, high=2.0),
+    "no kappa": bind("mismatch", "none"),
+}
+TO_OLD, TO_SAMPLER = ("log_probs", "old_log_probs"), ("old_log_probs", "sampler_log_probs")
+TO_REFERENCE = ("log_probs", "ref_log_probs")
+
+
+@pytest.mark.parametrize(
+    ("clip", "mismatch", "kl", "weight", "pairs"),
+    [
+        ("ratio", "no kappa", "k3", 0.0, [TO_OLD]),
+        ("no ratio", "no kappa", "k3", 0.0, []),
+        ("no ratio", "kappa", "k3", 0.0, [TO_SAMPLER]),
+        ("no ratio", "no kappa", "k3", 0.1, [TO_REFERENCE]),
+        ("no ratio", "no kappa", "k2", 0.1, []),
+        ("ratio", "kappa", "k3_corrected", 0.1, [TO_OLD, TO_SAMPLER, TO_REFERENCE]),
+    ],
+)
+def test_the_share_of_bounded_tokens_is_of_what_the_choices_compare(clip, mismatch, kl, weight, pairs):
+    every = clip_inputs() | {"log_ratio_bound": torch.linspace(0.2, 0.4, R)}
+    chosen = dict(clip=CHOICES[clip], mismatch=CHOICES[mismatch], kl=bind("kl", kl), kl_in_loss=weight)
+    row = metrics.bounded_metrics(replace(variant(Recipe()), **chosen), every)
+
+    def share(r):
+        mask, bound = every["mask"][r], every["log_ratio_bound"][r]
+        columns = [[counted(every[name][r], mask) for name in pair] for pair in pairs]
+        places = range(int(mask.sum()))
+        beyond = [any(abs(one[place] - other[place]) > bound for one, other in columns) for place in places]
+        return sum(beyond) / len(places)
+
+    check(row, {"ratio/bounded": share})
+    assert not pairs or (row["ratio/bounded"] > 0.1).all()

@@ -122,6 +122,7 @@ def checks(monkeypatch):
     return found
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("model", MODELS)
 def test_each_replica_stops_at_its_first_check_that_finds_the_accuracy_and_alone_is_the_same(checks, model):
     policy, _, problems = started(model, SEEDS)
@@ -206,6 +207,7 @@ def test_scaling_brings_the_entropy_and_keeps_every_greedy_answer(model, entropy
     assert ((scales > 1) == (entropy < 1)).all()
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("model", MODELS)
 def test_a_scaled_replica_is_the_same_alone(model):
     flattened = functools.partial(scaled, entropy=2.1)

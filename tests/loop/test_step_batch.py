@@ -29,6 +29,7 @@ def mixed_fleet(chosen=slice(None), **options):
     return make_state(blocks, SEEDS[chosen], dtype=torch.float32, inner_steps=2, minibatches=2, **options)
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("model", MODELS)
 def test_a_run_is_bit_identical_alone_and_beside_other_variants(model):
     options = dict(temperatures=(1.7, 0.6), task=Toy(unjudged=2), **MODELS[model])

@@ -118,6 +118,7 @@ def students(folder, run):
             yield job(folder / f"{name}{seed}", f"teacher={name}", *run_of, seed=seed)
 
 
+@pytest.mark.bits
 def test_students_are_the_same_alone_together_and_resumed(taught, tmp_path, stop_at):  # noqa: F811
     together, alone, parts = (list(students(tmp_path / name, taught)) for name in ("together", "alone", "parts"))
     scores = train_jobs(together)

@@ -106,6 +106,7 @@ def test_what_was_not_decoded_is_nothing(last):
 WIDE = dict(width=42, layers=2, heads=3, feedforward=75)
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("prompts", [slice(None), slice(0, 3)], ids=["all", "some"])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_replica_has_the_same_bits_alone_and_in_a_stack(count, prompts, threads):  # noqa: F811

@@ -214,6 +214,7 @@ def trained(name: str, seeds, task, knobs, prompts: int, group: int) -> list[tor
     return [logits.detach(), *slopes, *sample(policy, task, questions, noise, torch.ones(len(seeds)))]
 
 
+@pytest.mark.bits
 @every_model
 @pytest.mark.parametrize(
     ("task", "knobs", "prompts", "group"),

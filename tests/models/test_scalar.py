@@ -121,6 +121,7 @@ def regressed(name, seeds, knobs, prompts, group):
     return [actual.detach(), *torch.autograd.grad((actual - targets).square().sum(), list(network.parameters()))]
 
 
+@pytest.mark.bits
 @every_judge
 @pytest.mark.parametrize(("knobs", "prompts", "group"), [({}, 1, 1), ({}, 3, 5), (WIDE, 7, 5)])
 def test_a_replica_has_the_same_bits_alone_and_in_a_stack(name, knobs, prompts, group, threads):  # noqa: F811

@@ -96,6 +96,7 @@ def trained(world, seeds):
     return [logits.detach(), slope, *sample(policy, world, prompts, noise, torch.ones(len(seeds)))]
 
 
+@pytest.mark.bits
 @every_world
 def test_a_replica_has_the_same_bits_alone_and_in_a_stack(world, threads):  # noqa: F811
     threads(1)

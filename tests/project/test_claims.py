@@ -39,6 +39,17 @@ def word(*records):
 START = "start.accuracy={}".format
 
 
+def test_a_page_says_of_each_source_how_much_was_read():
+    claim = Claim(number="c01", **WORDS, needs="time", further={"another": "abstract"})
+    assert "Source: x (read whole); another (only its abstract was read)." in page([claim], {})
+
+
+def test_the_documents_that_the_tour_walks_through_were_read():
+    read = {name: each for claim in CLAIMS for name, each in {claim.source: claim.read, **claim.further}.items()}
+    own = [name for name in read if re.search("GRPO-TCR|CS336|four pillars", name)]
+    assert len(own) == 2 and {read[name] for name in own} == {"full"}
+
+
 def test_expectations_that_agree_are_the_claims_word_and_the_undecided_decide_nothing():
     same = record("c01", verdict("reproduced"), verdict("reproduced", START(0.2)), verdict("underpowered", START(0)))
     assert word(same) == "reproduced"

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from command import command  # noqa: F401 (a fixture)
 
+from benchmarks.claims.texts import read_claims
 from benchmarks.parts.transfer_table import transfer_table
 from benchmarks.readme import STUDIED, STUDIES, TRANSFERRED, TRANSFERS
 from rlexp.launch import hooks
@@ -46,6 +47,30 @@ def test_what_the_page_quotes_was_printed(name):
     section = PAGE.read_text(encoding="utf-8").partition(f"## `study={name}`")[2].partition("\n## ")[0]
     quoted = section.split("```")[1].strip("\n").splitlines()
     assert quoted and [line for line in quoted if line not in table] == []
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_summary_does_not_deny_what_its_verdicts_say(name):
+    summary = (STUDIED / f"{name}.txt").read_text(encoding="utf-8").partition(f"\n\n{name}: ")[0]
+    decided = re.search(r"expectations: .*\b(reproduced|reversed|practically equal)", summary)
+    assert not (decided and "Nothing was learned" in summary)
+
+
+@pytest.mark.parametrize("page", [PAGE, *TOUR], ids=lambda page: page.stem)
+def test_a_page_links_the_claims_that_supersede_its_studies(page):
+    text = page.read_text(encoding="utf-8")
+    earlier = {(name, claim.label) for claim in read_claims() for name in claim.studies if name[:3] != claim.number}
+    named = {(name, label) for name, label in earlier if re.search(rf"study={name}\b", text)}
+    assert [(name, label) for name, label in named if f"claims.md#{label.lower()})" not in text] == []
+
+
+def test_the_tour_quotes_what_claim_c17_found():
+    records = [json.loads(file.read_text("utf-8")) for file in (ROOT / "docs/claims/results").glob("c17_*.json")]
+    reasons = [verdict["reason"] for record in records for verdict in record["verdicts"]]
+    found = {f"{float(match[1]):.3f}" for reason in reasons if (match := re.match(r"\+([\d.]+) ", reason))}
+    page = (ROOT / "docs/tour/grpo_tcr.md").read_text(encoding="utf-8")
+    said = re.findall(r"\b0\.\d{3}\b", page.partition("[Claim C17]")[2].partition("\n\n")[0])
+    assert len(said) == 4 and {*said} <= found
 
 
 @pytest.mark.parametrize("page", [PAGE, ROOT / "docs" / "transfer.md", *TOUR], ids=lambda page: page.stem)

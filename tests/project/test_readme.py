@@ -33,6 +33,14 @@ TYPED = sorted({" ".join(shlex.split(line, comments=True)[1:]) for line in LINES
 OTHERS = ("compare", "explain", "export", "plan", "report", "transfer", "watch", "worked", "speedrun", "--help")
 
 
+def test_the_kills_are_those_of_the_test():
+    test = (ROOT / "tests/sweep/test_resume.py").read_text(encoding="utf-8")
+    kills = WORDS[int(re.search(r"^KILLS = (\d+)", test, re.M)[1])]
+    models = WORDS[len(re.search(r'"model", \[(.*)\]\)\ndef test_kills', test)[1].split(","))]
+    said = f"{kills} SIGKILLs after random numbers of rows, with each of {models} models"
+    assert f"{said} (`tests/sweep/test_resume.py`)" in " ".join(README.split())
+
+
 def test_its_numbers_are_of_the_present_defaults():
     """What was set still is; a key that came later changes nothing by default, which benchmarks.unchanged checks."""
     assert holds(compose().model_dump(mode="json"), RESULTS["ablation"]["config"]), AGAIN

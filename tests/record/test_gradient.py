@@ -46,6 +46,11 @@ def m2po(positive, budget):
     return np.where(outward & (np.log(R) ** 2 > budget), 0, R)
 
 
+def m2po_clipped(positive, budget, low, high):
+    near = (R >= 1 - low) & (R <= 1 + high)
+    return np.where(near, R, m2po(positive, budget))
+
+
 def dppo_kl(positive, low, high, upper):
     new = OLD * R
     distance = OLD * np.log(OLD / new) + (1 - OLD) * np.log((1 - OLD + 1e-8) / (1 - new + 1e-8))
@@ -71,6 +76,7 @@ FORMULAS = {
     "dppo_kl": dppo_kl,
     "ipo_prime_rl": lambda positive, eps: np.where(np.abs(OLD * (R - 1)) <= eps, R, 0),
     "m2po": m2po,
+    "m2po_clipped": m2po_clipped,
     "gspo": ppo,
     "gspo_token": ppo,
     "gmpo": lambda positive, low, high: np.where(np.log(R) <= high if positive else np.log(R) >= -low, R, 0),

@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from errno import ENOLCK
+from errno import EACCES, EBADF, EINVAL, EIO, ENOLCK, ESTALE
+from pathlib import Path
 
 import pytest
 
+from rlexp.core.errors import ConfigError
+from rlexp.launch.checks import keep_for_itself
 from rlexp.record.disk import lock
 
 HOLD = """
@@ -93,6 +96,26 @@ def test_a_file_system_without_locks_is_said_once(tmp_path, monkeypatch, caplog)
         with lock.locked(tmp_path / name):
             assert not lock.is_held(tmp_path / name) and lock.is_held(tmp_path / name, unsure=True)
     assert caplog.messages == ["this file system has no locks: start nothing twice in the same folder"]
+
+
+@pytest.mark.parametrize("number", [EBADF, EINVAL, EIO, EACCES, ESTALE])
+def test_a_file_system_that_fails_at_locks_is_named_with_what_to_do(tmp_path, monkeypatch, number):
+    def fail(descriptor, kind):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    line = (
+        f"{tmp_path / '.lock'} cannot be locked ({os.strerror(number)}): its file system fails at locks; "
+        "mount it with locks, or name one elsewhere (hydra.sweep.dir, hydra.run.dir)"
+    )
+    with pytest.raises(lock.Unlockable) as failed, lock.locked(tmp_path):
+        pass
+    with pytest.raises(ConfigError) as refused:
+        keep_for_itself(tmp_path)
+    assert str(failed.value) == str(refused.value) == line
+    assert not lock.is_held(tmp_path) and lock.is_held(tmp_path, unsure=True)
+    opened = [os.path.realpath(path) for path in Path("/proc/self/fd").iterdir()]
+    assert str(tmp_path / ".lock") not in opened
 
 
 @pytest.mark.parametrize("text", ["", "\x1b[31mred 1 2026-01-01 00:00:00\n", "x" * 10_000])

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from rlexp.record import provenance
+from rlexp.record.disk.durable import Damaged, Unreadable
 from rlexp.record.files import Recorder
 from rlexp.record.provenance import LONGEST_DIFF, checkout, files_hash, history
 
@@ -85,7 +86,9 @@ def run_until(folder, step, after, monkeypatch, files, status=None):
     monkeypatch.setattr(provenance, "code", lambda: {"version": "1", "files": files, "commit": None})
     recorder = Recorder(folder, {"seed": 0}, {}, after)
     recorder.write_row(step, {})
-    return recorder.finish(status) if status else None
+    if status:
+        recorder.finish(status)
+    return recorder
 
 
 def stretches(folder):
@@ -109,9 +112,84 @@ def test_a_run_that_begins_again_is_of_the_code_of_now(tmp_path, monkeypatch):
     assert stretches(tmp_path) == [(0, "b")]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]\n", '{"step": 0}\n'])
-def test_a_damaged_list_stops_no_run(tmp_path, monkeypatch, text):
+def interrupted(folder, monkeypatch):
+    """Leave a run that code `a` trained up to step 10 and `b` up to step 20, where it was killed."""
+    run_until(folder, 10, -1, monkeypatch, "a")
+    run_until(folder, 20, 10, monkeypatch, "b")
+    return folder / "code.jsonl"
+
+
+def flipped(raw, place):
+    return raw[: place // 8] + bytes([raw[place // 8] ^ 1 << place % 8]) + raw[place // 8 + 1 :]
+
+
+def lines_of(raw):
+    return raw.splitlines(keepends=True)
+
+
+DAMAGES = {
+    "emptied": lambda raw: b"",
+    "cut": lambda raw: raw[:-40],
+    "a tail of zeros": lambda raw: raw[:-40] + bytes(40),
+    "only zeros": lambda raw: bytes(len(raw)),
+    "a flipped bit in the hash of the files": lambda raw: flipped(raw, 8 * raw.index(b'"files": "') + 83),
+    "a flipped bit in the key of the seal": lambda raw: flipped(raw, 8 * raw.index(b'"check"') + 9),
+    "a doubled line": lambda raw: b"".join([*lines_of(raw), lines_of(raw)[-1]]),
+    "a lost line": lambda raw: lines_of(raw)[0],
+    "other values": lambda raw: b"[1]\n",
+    "a doubled line of an older release": lambda raw: b'{"step": 0, "files": "a"}\n' * 2,
+}
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_list_is_named_and_begins_anew(tmp_path, monkeypatch, how):
+    path = interrupted(tmp_path, monkeypatch)
+    path.write_bytes(DAMAGES[how](path.read_bytes()))
+    with pytest.raises(Damaged, match="code.jsonl is damaged"):
+        history(tmp_path)
+    recorder = run_until(tmp_path, 30, 20, monkeypatch, "b")
+    assert recorder.damage == "code.jsonl is damaged: what trained the run up to step 20 is not known any more"
+    assert stretches(tmp_path) == [(20, "b")] and run_until(tmp_path, 40, 30, monkeypatch, "b").damage == ""
+
+
+def test_every_flipped_bit_and_every_cut_shows(tmp_path, monkeypatch):
+    path = interrupted(tmp_path, monkeypatch)
+    whole = path.read_bytes()
+    for changed in [flipped(whole, place) for place in range(8 * len(whole))] + [whole[:n] for n in range(len(whole))]:
+        path.write_bytes(changed)
+        if changed != whole.rstrip():
+            with pytest.raises(Damaged):
+                history(tmp_path)
+
+
+def test_a_list_that_is_gone_is_named_once_something_was_trained(tmp_path, monkeypatch):
+    assert run_until(tmp_path, 10, -1, monkeypatch, "a").damage == ""
+    (tmp_path / "code.jsonl").unlink()
+    assert run_until(tmp_path, 10, -1, monkeypatch, "a").damage == ""
+    (tmp_path / "code.jsonl").unlink()
+    gone = "code.jsonl is gone: what trained the run up to step 10 is not known any more"
+    assert run_until(tmp_path, 20, 10, monkeypatch, "b").damage == gone and stretches(tmp_path) == [(10, "b")]
+
+
+def test_a_damaged_list_is_made_again_of_the_summary(tmp_path, monkeypatch):
     run_until(tmp_path, 10, -1, monkeypatch, "a")
-    (tmp_path / "code.jsonl").write_text(text)
-    run_until(tmp_path, 20, 10, monkeypatch, "b")
-    assert stretches(tmp_path) == [(10, "b")]
+    run_until(tmp_path, 20, 10, monkeypatch, "b", "interrupted")
+    (tmp_path / "code.jsonl").write_bytes(b"\0")
+    recorder = run_until(tmp_path, 30, 20, monkeypatch, "c")
+    assert recorder.damage == "code.jsonl is damaged: summary.json has it too"
+    assert stretches(tmp_path) == [(0, "a"), (10, "b"), (20, "c")]
+
+
+def test_what_cannot_be_read_ends_the_run_before_anything_is_touched(tmp_path, monkeypatch):
+    run_until(tmp_path, 10, -1, monkeypatch, "a", "interrupted")
+    (tmp_path / "code.jsonl").unlink()
+    (tmp_path / "code.jsonl").mkdir()
+    with pytest.raises(Unreadable, match="code.jsonl cannot be read: Is a directory"):
+        run_until(tmp_path, 20, 10, monkeypatch, "a")
+    assert (tmp_path / "summary.json").exists()
+
+
+def test_a_list_of_an_older_release_is_read(tmp_path, monkeypatch):
+    (tmp_path / "code.jsonl").write_text('{"step": 0, "version": "1", "files": "a", "commit": null}\n')
+    assert run_until(tmp_path, 20, 10, monkeypatch, "b").damage == ""
+    assert stretches(tmp_path) == [(0, "a"), (10, "b")]

@@ -14,6 +14,8 @@ import numpy as np
 import reference_clip
 import reference_clip_preference
 import reference_clip_sequence
+import reference_clip_trust
+import reference_clip_weighted
 import reference_filter
 import reference_kl
 import reference_norm
@@ -46,7 +48,11 @@ REFERENCES: dict[str, dict[str, Callable]] = {
     | reference_norm_pass_at_k.FUNCTIONS
     | reference_norm_token.FUNCTIONS
     | reference_norm_shrinkage.FUNCTIONS,
-    "clip": reference_clip.CLIP | reference_clip_sequence.CLIP | reference_clip_preference.CLIP,
+    "clip": reference_clip.CLIP
+    | reference_clip_weighted.CLIP
+    | reference_clip_sequence.CLIP
+    | reference_clip_preference.CLIP
+    | reference_clip_trust.CLIP,
     "agg": AGG,
     "sampler": SAMPLER,
     "mismatch": MISMATCH,
@@ -58,6 +64,6 @@ REFERENCES: dict[str, dict[str, Callable]] = {
 
 # Where a function stops gradients: the slope of each output in the same place of the first input.
 GRADIENTS: dict[str, dict[str, Callable]] = {
-    "clip": reference_clip.SLOPES | reference_clip_sequence.SLOPES,
+    "clip": reference_clip_weighted.SLOPES | reference_clip_sequence.SLOPES | reference_clip_trust.SLOPES,
     "kl": reference_kl.SLOPES,
 }

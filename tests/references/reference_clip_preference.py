@@ -44,8 +44,13 @@ def over_pairs(loss_of_a_pair):
 
 def dpo(better, worse, *, beta, label_smoothing):
     """DPO, arXiv 2305.18290 eq. 7: −log of the Bradley–Terry probability, some labels the wrong way round."""
-    prefers = 1 / (1 + math.exp(-beta * (better - worse)))
-    return -(1 - label_smoothing) * math.log(prefers) - label_smoothing * math.log(1 - prefers)
+    h = beta * (better - worse)
+    return (1 - label_smoothing) * minus_log_logistic(h) + label_smoothing * minus_log_logistic(-h)
+
+
+def minus_log_logistic(x: float) -> float:
+    """log(1 + e^−x), whose power does not overflow."""
+    return math.log1p(math.exp(-x)) if x > 0 else math.log1p(math.exp(x)) - x
 
 
 def ipo(better, worse, *, tau):

@@ -6,46 +6,46 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from reference_clip import bounded, clip_ppo, per_token, ppo_of, tokens
+from reference_clip import bounded, clip_ppo, per_token, ppo_of, ratio_of, tokens
 
 
-def sequence_ratio(log_probs, old_log_probs, mask, p, g) -> float:
-    """GSPO eq. 7: (π(y) / π_old(y))^(1/|y|) over the tokens that count; 1 for none."""
+def drift(log_probs, old_log_probs, mask, p, g) -> float:
+    """log of GSPO eq. 7, (π(y) / π_old(y))^(1/|y|) over the tokens that count; 0 for none."""
     kept = tokens(mask, p, g)
-    product = math.prod(math.exp(log_probs[p][g][t]) / math.exp(old_log_probs[p][g][t]) for t in kept)
-    return product ** (1 / max(len(kept), 1))
+    return sum(log_probs[p][g][t] - old_log_probs[p][g][t] for t in kept) / max(len(kept), 1)
 
 
-def clip_gspo(log_probs, old_log_probs, advantages, mask, *, low, high):
+def clip_gspo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, low, high):
     """GSPO, arXiv 2507.18071 eq. 5: PPO's surrogate of the sequence ratio, for each token of the completion."""
 
     def one(p, g, t):
-        return ppo_of(sequence_ratio(log_probs, old_log_probs, mask, p, g), advantages[p][g][t], low, high)
+        ratio = ratio_of(drift(log_probs, old_log_probs, mask, p, g), log_ratio_bound)
+        return ppo_of(ratio, advantages[p][g][t], low, high)
 
     return per_token(log_probs, one)
 
 
-def slope_gspo_token(log_probs, old_log_probs, advantages, mask, *, low, high):
+def slope_gspo_token(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, low, high):
     """GSPO-token, eq. 13-14: −ρ̄A at the token, 0 where PPO's rule stops the completion."""
 
     def one(p, g, t):
-        ratio, advantage = sequence_ratio(log_probs, old_log_probs, mask, p, g), advantages[p][g][t]
+        log_ratio, advantage = drift(log_probs, old_log_probs, mask, p, g), advantages[p][g][t]
+        ratio = ratio_of(log_ratio, log_ratio_bound)
         stopped = ratio > 1 + high if advantage >= 0 else ratio < 1 - low
-        return 0.0 if stopped else -ratio * advantage
+        return 0.0 if stopped or abs(log_ratio) > log_ratio_bound else -ratio * advantage
 
     return per_token(log_probs, one)
 
 
-def clip_gmpo(log_probs, old_log_probs, advantages, mask, *, low, high):
+def clip_gmpo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, low, high):
     """GMPO, arXiv 2507.20673: the geometric mean of the ratios, each bounded on the side of the sign of A."""
 
     def one(p, g, t):
-        kept, advantage = tokens(mask, p, g), advantages[p][g][t]
-        product = 1.0
+        kept, total = tokens(mask, p, g), 0.0
         for k in kept:
-            ratio, own = math.exp(log_probs[p][g][k] - old_log_probs[p][g][k]), advantages[p][g][k]
-            product *= min(ratio, math.exp(high)) if own > 0 else max(ratio, math.exp(-low))
-        return -advantage * product ** (1 / max(len(kept), 1))
+            log_ratio = log_probs[p][g][k] - old_log_probs[p][g][k]
+            total += min(log_ratio, high) if advantages[p][g][k] > 0 else max(log_ratio, -low)
+        return -advantages[p][g][t] * ratio_of(total / max(len(kept), 1), log_ratio_bound)
 
     return per_token(log_probs, one)
 
@@ -70,13 +70,13 @@ def clip_vespo(log_probs, old_log_probs, advantages, mask, **knobs):
     return per_token(log_probs, lambda *i: slopes[i] * log_probs[i])
 
 
-def clip_opsm(log_probs, old_log_probs, advantages, mask, *, low, high, delta):
+def clip_opsm(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, low, high, delta):
     """DeepSeek-V3.2, arXiv 2512.02556 eq. 9: drop what has A < 0 and mean log π_old − log π above the threshold."""
-    losses = clip_ppo(log_probs, old_log_probs, advantages, mask, low=low, high=high)
+    losses = clip_ppo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, low=low, high=high)
 
     def one(p, g, t):
-        ratio = sequence_ratio(log_probs, old_log_probs, mask, p, g)
-        return 0.0 if advantages[p][g][t] < 0 and -math.log(ratio) > delta else losses[p][g][t]
+        fall = -drift(log_probs, old_log_probs, mask, p, g)
+        return 0.0 if advantages[p][g][t] < 0 and fall > delta else losses[p][g][t]
 
     return per_token(log_probs, one)
 
@@ -119,10 +119,16 @@ def gvpo_of(new, old, advantages, *, beta):
 
 
 def tpo_of(new, old, advantages, *, eta):
-    """TPO, arXiv 2604.06159 eq. 1-3, with the probabilities themselves."""
-    now, before = ([math.exp(sum(each)) for each in side] for side in (new, old))
-    tilted = [p * math.exp(a / eta) for p, a in zip(before, advantages, strict=True)]
-    return -sum(q / sum(tilted) * math.log(p / sum(now)) for q, p in zip(tilted, now, strict=True))
+    """TPO, arXiv 2604.06159 eq. 1-3, with logarithms: the probabilities of completions may be no floats."""
+    now = [sum(each) for each in new]
+    tilted = [sum(each) + a / eta for each, a in zip(old, advantages, strict=True)]
+    shares = [math.exp(each - log_of_sum(tilted)) for each in tilted]
+    return -sum(q * (p - log_of_sum(now)) for q, p in zip(shares, now, strict=True))
+
+
+def log_of_sum(powers) -> float:
+    """log Σ eˣ."""
+    return max(powers) + math.log(sum(math.exp(power - max(powers)) for power in powers))
 
 
 def real_of(new, old, advantages, *, tau):
@@ -132,8 +138,7 @@ def real_of(new, old, advantages, *, tau):
     wrong = [s for s, a in zip(scores, advantages, strict=True) if a <= 0]
     if not right or not wrong:
         return 0.0
-    sums = sum(math.exp(-s / tau) for s in right), sum(math.exp(s / tau) for s in wrong)
-    return math.log(1 + sums[0]) + math.log(1 + sums[1])
+    return log_of_sum([0.0, *(-s / tau for s in right)]) + log_of_sum([0.0, *(s / tau for s in wrong)])
 
 
 CLIP = {

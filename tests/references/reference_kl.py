@@ -1,6 +1,6 @@
 """Penalties for leaving the reference, one token at a time (Schulman 2020, with r = π_ref / π).
 
-p, ref and q are the probabilities under the policy, its reference and the policy that sampled. ``SLOPES`` are
+p, ref and q are log-probabilities under the policy, its reference and the policy that sampled. ``SLOPES`` are
 derivatives in log π by hand, for those that stop a gradient, of which central differences know nothing.
 """
 
@@ -10,14 +10,16 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from reference_clip import bounded, ratio_of
 
 
 def per_token(one: Callable[..., float]) -> Callable[..., np.ndarray]:
-    """Let a function of probabilities work on arrays of log-probabilities, entry by entry."""
+    """Let a function of log-probabilities, and of the bound if there is one, work on arrays, entry by entry."""
 
-    def every(*log_probs, **knobs):
+    def every(*given, **knobs):
+        log_probs, bound = [each for each in given if np.ndim(each)], [each for each in given if not np.ndim(each)]
         rows = zip(*(np.ravel(each) for each in log_probs), strict=True)
-        return np.reshape([one(*map(math.exp, row), **knobs) for row in rows], np.shape(log_probs[0]))
+        return np.reshape([one(*row, *bound, **knobs) for row in rows], np.shape(log_probs[0]))
 
     return every
 
@@ -29,43 +31,43 @@ def none(p, ref):
 
 def k1(p, ref):
     """−log r."""
-    return -math.log(ref / p)
+    return p - ref
 
 
 def k2(p, ref):
     """(log r)² / 2."""
-    return math.log(ref / p) ** 2 / 2
+    return (ref - p) ** 2 / 2
 
 
-def k3(p, ref):
-    """(r − 1) − log r; GRPO eq. 4."""
-    return (ref / p - 1) - math.log(ref / p)
+def k3(p, ref, bound):
+    """(r − 1) − log r; GRPO eq. 4, of a log-ratio within ±bound as in verl."""
+    log_r = bounded(ref - p, -bound, bound)
+    return (math.exp(log_r) - 1) - log_r
 
 
 def low_var_kl(p, ref, *, bound):
     """k3 of a log-ratio of at most 20, itself at most ``bound``; verl."""
-    log_r = max(-20.0, min(20.0, math.log(ref / p)))
-    return min(math.exp(log_r) - 1 - log_r, bound)
+    return min(k3(p, ref, 20.0), bound)
 
 
 def absolute(p, ref):
     """|log r|."""
-    return abs(math.log(ref / p))
+    return abs(ref - p)
 
 
-def k1_corrected(p, ref, q):
+def k1_corrected(p, ref, q, bound):
     """p/q · k1; open-instruct."""
-    return p / q * math.log(p / ref)
+    return ratio_of(p - q, bound) * k1(p, ref)
 
 
-def k2_corrected(p, ref, q):
+def k2_corrected(p, ref, q, bound):
     """p/q · k2."""
-    return p / q * k2(p, ref)
+    return ratio_of(p - q, bound) * k2(p, ref)
 
 
-def k3_corrected(p, ref, q):
-    """p/q · k3 = (ref − p + p log(p / ref)) / q; TRL."""
-    return (ref - p + p * math.log(p / ref)) / q
+def k3_corrected(p, ref, q, bound):
+    """p/q · k3; TRL."""
+    return ratio_of(p - q, bound) * k3(p, ref, bound)
 
 
 VALUES = {
@@ -84,14 +86,14 @@ VALUES = {
 }
 
 
-def slope_of_k2(p, ref):
+def slope_of_k2(p, ref, *bound):
     """d k2 / d log p = log p − log ref; verl's straight-through estimators have it whatever their value is."""
-    return math.log(p / ref)
+    return p - ref
 
 
-def slope_of_k2_corrected(p, ref, q):
+def slope_of_k2_corrected(p, ref, q, bound):
     """The weight p/q is held fixed."""
-    return p / q * math.log(p / ref)
+    return ratio_of(p - q, bound) * (p - ref)
 
 
 SLOPES = {

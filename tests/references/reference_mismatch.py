@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable
 
 import numpy as np
+from reference_clip import bounded, ratio_of
 
 
 def rounded(number: float) -> float:
@@ -44,31 +45,40 @@ def sampler_bf16(log_probs):
     return normalised(np.array([rounded(value) for value in log_probs.flat]).reshape(log_probs.shape))
 
 
-def of_tokens(old, sampler, mask) -> np.ndarray:
+def of_tokens(old, sampler, mask, bound) -> np.ndarray:
     """π_old / π_sampler of each token; 1 where nothing counts."""
-    return np.where(mask, np.exp(np.where(mask, old, 0)) / np.exp(np.where(mask, sampler, 0)), 1.0)
+    ratios = np.ones(mask.shape)
+    for place in zip(*mask.nonzero(), strict=True):
+        ratios[place] = ratio_of(old[place] - sampler[place], bound)
+    return ratios
 
 
-def of_completions(old, sampler, mask) -> np.ndarray:
-    """The product of the tokens' ratios, for each token of the completion."""
-    return np.repeat(np.prod(of_tokens(old, sampler, mask), axis=-1, keepdims=True), mask.shape[-1], axis=-1)
-
-
-def geometric(old, sampler, mask) -> np.ndarray:
-    """The n-th root of the product of the n tokens that count, for each token of the completion; 1 for none."""
-    numbers = np.maximum(mask.sum(-1, keepdims=True), 1)
-    return of_completions(old, sampler, mask) ** (1 / numbers)
-
-
-def divergences(old, sampler, mask) -> np.ndarray:
-    """Mean over the tokens that count of κ − 1 − log κ, for each token of the completion; 0 for none."""
+def of_each(old, sampler, mask, value: Callable[[list[float]], float]) -> np.ndarray:
+    """Fill every token of a completion with a function of the log-ratios of those that count."""
     found = np.zeros(mask.shape)
     for place in np.ndindex(*mask.shape[:-1]):
-        ratios = [
-            math.exp(a) / math.exp(b) for a, b, m in zip(old[place], sampler[place], mask[place], strict=True) if m
-        ]
-        found[place] = sum(ratio - 1 - math.log(ratio) for ratio in ratios) / max(len(ratios), 1)
+        found[place] = value([old[place][t] - sampler[place][t] for t in mask[place].nonzero()[0]])
     return found
+
+
+def of_completions(old, sampler, mask, bound) -> np.ndarray:
+    """The product of the tokens' ratios, for each token of the completion."""
+    return of_each(old, sampler, mask, lambda logs: ratio_of(sum(logs), bound))
+
+
+def geometric(old, sampler, mask, bound) -> np.ndarray:
+    """The n-th root of the product of the n tokens that count, for each token of the completion; 1 for none."""
+    return of_each(old, sampler, mask, lambda logs: ratio_of(sum(logs) / max(len(logs), 1), bound))
+
+
+def divergences(old, sampler, mask, bound) -> np.ndarray:
+    """Mean over the tokens that count of κ − 1 − log κ, for each token of the completion; 0 for none."""
+
+    def mean(logs):
+        cut = [bounded(each, -bound, bound) for each in logs]
+        return sum(math.exp(each) - 1 - each for each in cut) / max(len(logs), 1)
+
+    return of_each(old, sampler, mask, mean)
 
 
 def inside(values, low, high) -> np.ndarray:
@@ -76,25 +86,25 @@ def inside(values, low, high) -> np.ndarray:
     return np.array([1.0 if low <= value <= high else 0.0 for value in values.flat]).reshape(values.shape)
 
 
-def geometric_mask(losses, old_log_probs, sampler_log_probs, mask, *, low, high):
+def geometric_mask(losses, old_log_probs, sampler_log_probs, mask, log_ratio_bound, *, low, high):
     """OpenRLHF ``seq-mask-tis``."""
-    given = old_log_probs, sampler_log_probs, mask
+    given = old_log_probs, sampler_log_probs, mask, log_ratio_bound
     return losses * of_tokens(*given) * inside(geometric(*given), low, high)
 
 
-def geometric_reject(losses, old_log_probs, sampler_log_probs, mask, *, low, high):
+def geometric_reject(losses, old_log_probs, sampler_log_probs, mask, log_ratio_bound, *, low, high):
     """verl ``seq_mean_k1``, with bounds of the ratio and not of its inverse."""
-    return losses * inside(geometric(old_log_probs, sampler_log_probs, mask), low, high)
+    return losses * inside(geometric(old_log_probs, sampler_log_probs, mask, log_ratio_bound), low, high)
 
 
-def divergence_reject(losses, old_log_probs, sampler_log_probs, mask, *, high):
+def divergence_reject(losses, old_log_probs, sampler_log_probs, mask, log_ratio_bound, *, high):
     """verl ``seq_mean_k3``."""
-    return losses * inside(divergences(old_log_probs, sampler_log_probs, mask), -math.inf, high)
+    return losses * inside(divergences(old_log_probs, sampler_log_probs, mask, log_ratio_bound), -math.inf, high)
 
 
-def truncate_and_reject(losses, old_log_probs, sampler_log_probs, mask, *, most, low, high):
+def truncate_and_reject(losses, old_log_probs, sampler_log_probs, mask, log_ratio_bound, *, most, low, high):
     """verl ``rollout_is=token`` and ``rollout_rs=seq_mean_k1``."""
-    given = old_log_probs, sampler_log_probs, mask
+    given = old_log_probs, sampler_log_probs, mask, log_ratio_bound
     return losses * np.minimum(of_tokens(*given), most) * inside(geometric(*given), low, high)
 
 
@@ -109,8 +119,8 @@ def dropped(ratio: float, low: float, high: float) -> float:
 def weighted(ratios: Callable, weight: Callable) -> Callable:
     """TRL ``vllm_importance_sampling_mode``: what a ratio, and what of it outside the bounds."""
 
-    def mismatch(losses, old_log_probs, sampler_log_probs, mask, *, low, high):
-        found = ratios(old_log_probs, sampler_log_probs, mask)
+    def mismatch(losses, old_log_probs, sampler_log_probs, mask, log_ratio_bound, *, low, high):
+        found = ratios(old_log_probs, sampler_log_probs, mask, log_ratio_bound)
         weights = [weight(ratio, low, high) for ratio in found.flat]
         return losses * np.array(weights).reshape(losses.shape)
 

@@ -46,8 +46,14 @@ def test_ten_seeds_that_agree_beat_and_seven_do_not():
     assert judge([1] * 10, [1] * 10) == (False, 1.0)
 
 
+def test_p_of_many_seeds_is_exact_too():
+    theirs = np.random.default_rng(1).permutation(np.arange(1, 51)) * np.sign(np.arange(50) % 3 - 0.5).astype(int)
+    found = wilcoxon(theirs, method="exact")
+    assert 0.001 < found.pvalue < 0.5 and judge([0] * 50, theirs.tolist()).p == pytest.approx(found.pvalue)
+
+
 def test_a_run_that_never_arrives_is_worse_than_all_that_do_and_as_bad_as_another():
-    assert signed_ranks([None, None, 5, 9], [None, 7, None, 8]).tolist() == [0.0, -2.5, 2.5, -1.0]
+    assert signed_ranks([None, None, 5, 9], [None, 7, None, 8]).tolist() == [-2.5, 2.5, -1.0]
 
 
 def test_the_median_is_that_of_runs_that_may_never_arrive():

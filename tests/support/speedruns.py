@@ -1,20 +1,22 @@
 """A world that is learned in a second, and records that were never trained."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
 from rlexp.speedrun import records, worlds
-from rlexp.speedrun.recipe import read_recipe
-from rlexp.speedrun.records import Record
+from rlexp.speedrun.recipe import Recipe, read_recipe
+from rlexp.speedrun.records import Draw, Record
 from rlexp.speedrun.seeds import draw_seeds
+from rlexp.speedrun.submission import draw_again, new_record
 from rlexp.speedrun.verdict import judge
 from rlexp.speedrun.worlds import World
 
 TINY = World(
     name="tiny",
     overrides=("task=bandit", "task.easy=4", "task.hard=0", "task.impossible=0", "task.easy_right=32", "model=tabular")
-    + ("group_size.completions=4", "group_size.prompts=8", *worlds.evaluated(every=1, steps=8)),
+    + ("group_size.completions=4", "group_size.prompts=8", *worlds.evaluated(every=1, steps=16)),
     metric="eval/exact/accuracy",
     target=0.68,
     what="four easy questions",
@@ -22,40 +24,41 @@ TINY = World(
 )
 BUILD = {"version": "0", "commit": "c0", "files": "f0", "torch": "t", "cpu": "c", "vectors": "v"}
 BUILD |= {"MKL_CBWR": None, "ATEN_CPU_CAPABILITY": None}
+LATER = [200 + place for place in range(10)]  # what the record before takes, unless told
 
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """The world among the others, and a build of which records may be set."""
+    """The world among the others, on a machine on which records may be set and are committed."""
     monkeypatch.setitem(worlds.WORLDS, "tiny", TINY)
-    monkeypatch.setattr(records, "check_committed", lambda: None)
+    monkeypatch.setattr(records, "check_repeatable", lambda: None)
+    monkeypatch.setattr(records, "check_committed", lambda file: None)
     return TINY
 
 
-def invented(*recipe: str, after: Record | None = None, completions=None, before=None) -> Record:
-    """A record of the tiny world with the numbers that it is given, ten by ten."""
-    read, mark = read_recipe(TINY, recipe), after.mark if after else None
-    completions = completions or [100] * 10
-    before = (before or [200 + place for place in range(10)]) if after else None
-    return Record(
-        format=records.FORMAT,
-        world="tiny",
-        number=after.number + 1 if after else 1,
-        date="2026-01-31",
-        recipe=list(recipe),
-        changes=read.changes,
-        after=mark,
-        seeds=draw_seeds(TINY, read.changes, mark),
-        completions=completions,
-        rows=["0"] * 10,
-        before_completions=before,
-        before_rows=["0"] * 10 if before else None,
-        p=judge(completions, before).p if before else None,
-        build=BUILD,
-        config=read.config,
-    )
+@cache
+def recipe_of_tiny(*recipe: str) -> Recipe:
+    """A recipe that is read once."""
+    return read_recipe(TINY, recipe)
 
 
-def changed(record: Record, **values) -> Record:
-    """The record with other values."""
-    return replace(record, **values)
+def invented(*recipe: str, known=(), completions=None, before=None) -> Record:
+    """A submission to the tiny world, after the last record that is known, with the numbers that it is given."""
+    read, last = recipe_of_tiny(*recipe), records.standing(known)
+    seeds = draw_seeds("tiny", read.changes, last.mark if last else None)
+    return new_record(read, known, last, numbers(seeds, completions, (before or LATER) if last else None))
+
+
+def numbers(seeds, completions=None, before=None) -> Draw:
+    """A draw that nobody trained."""
+    ours = completions or [100] * 10
+    rows, before_rows = ["0"] * 10, ["0"] * 10 if before else None
+    made = dict(date="2026-01-31", seeds=seeds, rows=rows, before_rows=before_rows, build=BUILD)
+    return Draw(completions=ours, before_completions=before, p=judge(ours, before).p, **made)
+
+
+def drawn(record: Record, completions=None, before=None) -> Record:
+    """The record with one more second draw with the numbers that it is given; those of a good recipe, unless told."""
+    *others, last = draw_again(record, "somebody").draws
+    found = numbers(last.seeds, completions, (before or LATER) if record.after else None)
+    return replace(record, draws=[*others, replace(last, **vars(found))])

@@ -25,6 +25,7 @@ from rlexp.language.llama import Llama, build
 from rlexp.language.text_task import Example, Verdict
 from rlexp.sweep.build import variant
 
+SHUFFLE = grpo_trainer.shuffle_sequence_dict  # before it is replaced
 COMMON = ["backend=trl", "model=llama", "group_size.completions=4", "group_size.prompts=4", "steps=10"]
 COMMON += ["backend.max_completion_length=8", "entropy_coef=0.0", "minibatches=1"]
 EXAMPLES = [Example(f"{i % 10}{(3 * i) % 7}{'+' * (i % 3)}=", None) for i in range(400)]
@@ -77,17 +78,20 @@ def model_folder() -> str:
     return folder
 
 
-def trainer(overrides: list[str], own: dict | None = None, on_step=lambda *step: None):
-    """TRL's trainer with arguments of its own, or ours without any."""
+def trainer(
+    overrides: list[str], own: dict | None = None, on_step=lambda *step: None, dtype=torch.float32, shuffled=False
+):
+    """TRL's trainer with arguments of its own, or ours without any; TRL's completions ``shuffled`` if asked for."""
     config = compose(*COMMON, *overrides)
     processes = settings.processes()
     parts = settings.cut(config, processes).accumulated * processes
-    objective = Objective(variant(config), Odd.weights, config.seed, 4, config.minibatches, parts)
+    group = config.group_size.completions
+    objective = Objective(variant(config), Odd.weights, config.seed, group, config.minibatches, parts)
     out = Path(tempfile.mkdtemp())
     arguments = settings.grpo_config(config, out, processes, [1.0], objective.asks_for("ref_log_probs"))
     tokenizer = AutoTokenizer.from_pretrained(model_folder(), padding_side="left")
     shared = {
-        "model": AutoModelForCausalLM.from_pretrained(model_folder(), dtype=torch.float32),
+        "model": AutoModelForCausalLM.from_pretrained(model_folder(), dtype=dtype),
         "processing_class": tokenizer,
         "train_dataset": Dataset.from_list([{"prompt": e.prompt, "number": i} for i, e in enumerate(EXAMPLES)]),
         "args": arguments,
@@ -101,7 +105,7 @@ def trainer(overrides: list[str], own: dict | None = None, on_step=lambda *step:
     else:
         for name, value in own.items():
             setattr(arguments, name, value)
-        grpo_trainer.shuffle_sequence_dict = lambda batch: batch
+        grpo_trainer.shuffle_sequence_dict = SHUFFLE if shuffled else lambda batch: batch
         made = Own(reward_funcs=[lambda completions, **columns: [*map(reward_of, completions)]], **shared)
         made.optimizer_cls_and_kwargs, made.schedule = optimizer, schedule
         made.updates, made.run_seed = config.inner_steps * config.minibatches, config.seed
@@ -115,8 +119,8 @@ def weights(made) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
-def trained(overrides: list[str], own: dict | None = None) -> torch.Tensor:
+def trained(overrides: list[str], own: dict | None = None, **how) -> torch.Tensor:
     """The weights after ten steps."""
-    made = trainer(overrides, own)
+    made = trainer(overrides, own, **how)
     made.train()
     return weights(made)

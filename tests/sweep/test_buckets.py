@@ -1,11 +1,13 @@
 """Which runs train together, and with how many threads."""
 
+import resource
 from pathlib import Path
 
 import pytest
-from small_runs import compose
+from command import command, no_comparison  # noqa: F401 (fixtures)
+from small_runs import SHORT, SMALL, compose
 
-from rlexp.sweep import buckets, threads
+from rlexp.sweep import buckets, engine, threads
 from rlexp.sweep.job import Job
 
 
@@ -32,6 +34,30 @@ def test_batches_are_cut_until_no_worker_is_idle(monkeypatch, shapes, most, work
     assert sorted(sum(seeds, [])) == list(range(len(shapes)))
     if workers == 3:  # a variant stays together
         assert seeds == [[0, 2, 4], [1, 3], [5]]
+
+
+@pytest.fixture
+def few_files():
+    """So many files that eight runs can have open at once."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = buckets.OTHER_FILES + 8 * buckets.FILES_A_RUN
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    yield few
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_cutting_leaves_the_limit_of_open_files_as_it_is_and_keeps_to_it(few_files):
+    jobs = [Job(compose(), Path("x"), "x", "x")] * 20
+    assert [len(batch) for batch in buckets.into_batches(jobs, None)] == [7, 7, 6]
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == few_files
+
+
+@pytest.mark.slow  # ten runs are composed
+def test_a_sweep_that_trains_may_open_more_files(command, monkeypatch, no_comparison, few_files):  # noqa: F811
+    sizes = []
+    monkeypatch.setattr(engine, "train_jobs", lambda jobs, title: [sizes.append(len(jobs)) or 0.0 for _ in jobs])
+    assert command("-m", "seed=range(0,10)", *SHORT, *SMALL).code == 0
+    assert set(sizes) == {10} and resource.getrlimit(resource.RLIMIT_NOFILE)[0] > few_files
 
 
 def test_a_worker_tries_no_more_threads_than_its_share(monkeypatch):

@@ -20,6 +20,7 @@ DATA = {
 VARIANTS = ("local", "running")
 
 
+@pytest.mark.bits
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DATA)
 def test_alone_together_and_resumed_are_the_same_bits(tmp_path, stop_at, name):  # noqa: F811

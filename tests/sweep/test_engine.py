@@ -93,12 +93,14 @@ def crossed(model, tmp_path):
             yield Job(config, tmp_path / name, name, str(number))
 
 
+@pytest.mark.bits
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["gru", "transformer"])
 def test_every_choice_of_the_loss_gives_the_same_bits_alone_and_together(tmp_path, model):
     alone_and_together(list(crossed(model, tmp_path)), tmp_path)
 
 
+@pytest.mark.bits
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["gru", "transformer", "transformer_plain"])
 def test_runs_with_a_critic_have_the_same_bits_alone_and_together(tmp_path, model):
@@ -114,6 +116,7 @@ def test_runs_with_a_critic_have_the_same_bits_alone_and_together(tmp_path, mode
     alone_and_together(jobs, tmp_path)
 
 
+@pytest.mark.bits
 @pytest.mark.slow
 def test_every_shaping_and_filter_gives_the_same_bits_alone_and_together(tmp_path):
     base = ["norm=global", "minibatches=2", "kl=k1", "kl.place=reward", "kl.coef=0.1"]

@@ -34,12 +34,14 @@ def check_bits(tmp_path, overrides):
         assert rows(one.folder) == rows(other.folder), one.variant
 
 
+@pytest.mark.bits
 @pytest.mark.slow
 def test_every_judge_gives_the_same_bits_alone_and_together(tmp_path):
     names = sorted(path.stem for path in (CONF / "reward").glob("*.yaml"))
     check_bits(tmp_path, [[f"reward={name}", *BESIDE.get(f"reward={name}", [])] for name in names])
 
 
+@pytest.mark.bits
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["transformer", "gru"])
 def test_models_that_are_trained_again_give_the_same_bits_beside_others(tmp_path, model):

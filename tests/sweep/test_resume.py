@@ -80,6 +80,7 @@ def test_noise_and_dynamic_sampling_resume_where_they_stopped(tmp_path, stop_at,
     assert rows(whole.folder) == rows(part.folder)
 
 
+@pytest.mark.bits
 @pytest.mark.slow
 def test_runs_that_stand_at_different_steps_go_on_together(tmp_path, stop_at):
     whole = jobs(tmp_path / "whole")
@@ -160,6 +161,7 @@ def test_a_signal_at_the_very_end_of_a_step_saves_the_next_one(tmp_path, monkeyp
 
 
 TINY = ["preset=tiny", "norm=local,hybrid", "seed=0,1"]
+KILLS = 4  # of each model; README says so
 KILLED = [*SHORT, *SMALL, "norm=local,hybrid", "seed=0", "steps=60", "checkpoint_every=4", "threads=1"]
 
 
@@ -183,11 +185,11 @@ def test_the_same_command_skips_what_is_done_and_refuses_another_config(command,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["gru", "transformer"])
-def test_eight_kills_at_random_steps_change_nothing(command, tmp_path, no_comparison, model):  # noqa: F811
-    """Four kills a model: SIGKILL after a random number of rows, then the same command again, until it is through."""
+def test_kills_after_random_numbers_of_rows_change_nothing(command, tmp_path, no_comparison, model):  # noqa: F811
+    """SIGKILL after a random number of rows, then the same command again, until it is through."""
     arguments = ["-m", *KILLED, f"model={model}", "hydra.sweep.dir=sweep"]
     chance, said = random.Random(7), tmp_path / "said.txt"
-    for _ in range(4):
+    for _ in range(KILLS):
         process, rows_then = started(arguments, tmp_path, said), count(tmp_path)
         wait = chance.randint(1, 8)
         while process.exitcode is None and count(tmp_path) < rows_then + wait:

@@ -142,6 +142,7 @@ def jobs(folder, *overrides, starts=None):
         yield Job(config(name, "kl=k3", *overrides, seed=seed), place, place.name, str(number), starts=starts)
 
 
+@pytest.mark.bits
 @pytest.mark.slow
 def test_runs_from_different_starts_give_the_same_bits_alone_together_and_resumed(tmp_path, monkeypatch):
     together, alone = list(jobs(tmp_path / "together", starts=tmp_path / "starts")), list(jobs(tmp_path / "alone"))

@@ -4,6 +4,8 @@ The lecture draws from torch's global generator with seed 5: embedding, encoder,
 epoch by ``torch.multinomial``. Everything else is the package's: model, reward, norm, clip, agg, Adam.
 """
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -16,6 +18,11 @@ from rlexp.tasks.sort_lecture import PROMPTS, SortLecture
 WEIGHTS = {"distance": 0.0, "inclusion_ordering": 1.0, "multiset_ordering": 0.0}
 TASK = SortLecture(cap=3, weights=WEIGHTS, metric="eval/reward", floor=0.0)
 RESPONSES, EPOCHS, INNER_STEPS = 10, 100, 10
+PRINTED = {
+    "none": {0: 2.333, 10: 2.667, 99: 2.667},
+    "center": {0: 2.333, 10: 3.0, 99: 3.333},
+    "local": {0: 2.333, 10: 3.033, 99: 3.333},
+}
 ARMS = {"none": {}, "center": {}, "local": {"eps": 1e-5, "ddof": 1}}
 
 
@@ -55,15 +62,15 @@ def train(arm):
     return means
 
 
+def test_the_page_has_the_rewards_that_the_lecture_ended_with():
+    page = " ".join((Path(__file__).parents[2] / "docs/lecture17.md").read_text(encoding="utf-8").split())
+    none, center, local = (PRINTED[arm][EPOCHS - 1] for arm in ("none", "center", "local"))
+    ended = f"{none} with raw, {center} with centred and {local} with normalised rewards in the last of {EPOCHS} epochs"
+    assert ended in page
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arm", "printed"),
-    [
-        ("none", {0: 2.333, 10: 2.667, 99: 2.667}),
-        ("center", {0: 2.333, 10: 3.0, 99: 3.333}),
-        ("local", {0: 2.333, 10: 3.033, 99: 3.333}),
-    ],
-)
+@pytest.mark.parametrize(("arm", "printed"), PRINTED.items())
 def test_the_lecture_printed_these_rewards(arm, printed):
     means = train(arm)
     assert {epoch: round(means[epoch], 3) for epoch in printed} == printed

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import yaml
 from policies import preference_task, prompts_of, sort_task
 from task_choices import (
     SEEDS,
@@ -22,6 +23,8 @@ from task_choices import (
 )
 from toy_state import Toy
 
+from rlexp.config.compose import CONF, compose
+from rlexp.core.errors import ConfigError
 from rlexp.tasks import Scores, Task
 from rlexp.tasks.categorical import Categorical
 from rlexp.tasks.difficulty_mix import BUCKETS
@@ -31,6 +34,13 @@ from rlexp.tasks.sort_lecture import POINTS
 @every_task
 def test_every_task_meets_the_contract(name, task):
     assert isinstance(task, Task) and isinstance(Toy(), Task)
+
+
+@pytest.mark.parametrize("file", sorted((CONF / "task").glob("*.yaml")), ids=lambda file: file.stem)
+def test_a_weight_is_finite(file):
+    component = next(iter(yaml.safe_load(file.read_text("utf-8"))["weights"]))
+    with pytest.raises(ConfigError, match=f"task.weights.{component}=inf: must be a finite number"):
+        compose(f"task={file.stem}", f"task.weights.{component}=inf")
 
 
 def test_what_cannot_answer_its_prompts_is_no_task():

@@ -27,6 +27,7 @@ def trained(config, seeds) -> dict[str, torch.Tensor]:
     return found | dict(state.policy.named_parameters())
 
 
+@pytest.mark.bits
 @pytest.mark.slow  # a run of each task
 @pytest.mark.parametrize("name", TASKS)
 def test_a_run_of_a_task_has_the_same_bits_alone_and_together(name, threads):  # noqa: F811

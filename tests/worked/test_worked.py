@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from rlexp.axes import agg, clip, norm
 from rlexp.worked import DOCUMENTS, __main__, four_pillars, grpo_tcr, lecture17, rl_chapter, trl_notes
 from rlexp.worked.table import cell, show
 
+ROOT = Path(__file__).parents[2]
+NUMBERS = {12: "twelve", 13: "thirteen", 14: "fourteen", 15: "fifteen", 16: "sixteen", 17: "seventeen"}
 EXAMPLES = [(name, example) for name, examples in DOCUMENTS.items() for example in examples]
 
 
@@ -43,13 +47,16 @@ def test_s1_9_votes():
     rows = {row[0]: [round(x, 4) for x in row[1:]] for row in grpo_tcr.votes().rows}
     assert rows["1"] == [0.7, 0.7, 0.7]
     assert (rows["3"], rows["5"]) == ([0.8155, 0.784, 0.784], [0.8865, 0.8369, 0.8369])
+    note = grpo_tcr.votes().note
+    assert "says only: significantly more than 70 %. With two answers it is 83.7 %." in note and "prints" not in note
     assert rows["21"][0] == 0.998 and rows["21"][2] == 0.9736
 
 
 def test_s1_12_s1_14_and_s1_17_of_the_notebook():
     assert [round(x, 2) for x in column(grpo_tcr.group_advantages(), 1)] == [0.78, -1.31, 0.78, -0.26]
     assert column(grpo_tcr.length_penalties(), 1) == pytest.approx([0, 0, 0, -0.25, -0.5, -0.75, -1, -1])
-    assert sum(column(grpo_tcr.rewards_of_a_batch(), 2)) / 8 == pytest.approx(-0.28125)
+    batch = grpo_tcr.rewards_of_a_batch()
+    assert sum(column(batch, 2)) / 8 == pytest.approx(-0.28125) and batch.note == "The mean penalty is -0.28125."
 
 
 def test_s2_of_the_lecture():
@@ -61,11 +68,23 @@ def test_s2_of_the_lecture():
 
 def test_s3_4_and_s3_14_of_the_notes():
     assert column(trl_notes.rewards_to_losses(), 3) == pytest.approx([0.94, 0.91, -0.06])
-    assert column(trl_notes.losses_to_loss(), 1) == pytest.approx([-0.01031, -0.09261, -0.07717], abs=1e-4)
+    table = trl_notes.losses_to_loss()
+    rounding = 5e-5  # of ratios with four decimals: 1e-4 · 1.225 / 3
+    assert column(table, 1) == pytest.approx([-0.01031, -0.09259, -0.07716], abs=rounding)
+    assert column(table, 2) == pytest.approx([-0.00842, -0.07560, -0.06300], abs=rounding)
+
+
+@pytest.mark.parametrize(("axis", "name"), [(clip, "ppo"), (norm, "local"), (agg, "sequence")])
+def test_s3_14_goes_through_the_functions_that_train(monkeypatch, axis, name):
+    """Twice the advantages, or the losses, are twice the loss."""
+    function, before = axis.FUNCTIONS[name], column(trl_notes.losses_to_loss(), 1)[0]
+    monkeypatch.setitem(axis.FUNCTIONS, name, lambda *given, **knobs: 2 * function(*given, **knobs))
+    assert column(trl_notes.losses_to_loss(), 1)[0] == pytest.approx(2 * before)
 
 
 def test_s4_2_s4_9_s4_11_and_s4_15_of_the_chapter():
     assert [round(row[3], 3) for row in rl_chapter.returns().rows] == [-1.158, -1.158, 1.158]
+    assert [round(x, 5) for x in column(rl_chapter.generalized_advantages(), 3)] == [0.73227, 0.5702, 0.4]
     weights = [[round(x, 4) for x in row[2:]] for row in rl_chapter.regression_weights().rows]
     assert weights == [[0, 0, 0.3155, 0.6845], [0.25] * 4, [0.7112, 0.0963, 0.0963, 0.0963]]
     preferences = {row[0]: row[1:] for row in rl_chapter.preferences().rows}
@@ -78,8 +97,10 @@ def test_s3_11_an_answer_holds(question):
     assert answer and holds
 
 
-def test_s3_11_there_are_thirteen():
-    assert len(trl_notes.questions().rows) == 13
+def test_s3_11_the_tour_counts_the_questions_that_are_asked():
+    page = " ".join((ROOT / "docs/tour/trl_notes.md").read_text(encoding="utf-8").split())
+    assert f"answers {NUMBERS[len(trl_notes.QUESTIONS)]} questions about them" in page
+    assert trl_notes.questions().title == f"{len(trl_notes.QUESTIONS)} questions about the notes"
 
 
 @pytest.mark.parametrize(

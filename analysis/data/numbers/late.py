@@ -30,6 +30,8 @@ class RunValues(NamedTuple):
     """Whether a number may be infinite, as the cost of what a run never reaches: differences are then ranked."""
     statuses: Sequence[str] = ("completed",)
     """Of which runs there are numbers."""
+    is_score: bool = False
+    """Whether they are the scores in the runs' summaries, which have a floor."""
 
 
 def logged_metrics(data: SweepData) -> list[str]:

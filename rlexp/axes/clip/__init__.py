@@ -2,8 +2,9 @@
 
 ``log_probs`` carries the gradient; ``old_log_probs`` are those of the policy before the inner steps, fixed through
 them. ρ = exp(log_probs − old_log_probs), never a quotient of log-probabilities; sg stops the gradient. Losses are to be
-minimised; positions outside ``mask`` hold numbers without a path to the gradient and are dropped by ``agg``. The
-log-ratio is not clamped, as in TRL; verl and OpenRLHF clamp it at ±20.
+minimised; positions outside ``mask`` hold numbers without a path to the gradient and are dropped by ``agg``. What is
+exponentiated, log ρ of a token or its mean over a completion, is within ±``log_ratio_bound``, 20 nats by default: verl
+bounds most of its losses so, OpenRLHF its PPO loss, TRL none. Beyond the bound a ratio has no gradient.
 
 The families: a gradient through each token's own ratio in ``token``, weights without a gradient in ``weighted``, one
 ratio or decision a completion in ``sequence``, the few tokens of largest covariance in ``covariance``, tokens left out

@@ -12,7 +12,7 @@ from torch import Tensor
 from rlexp.axes.clip.token import never_below, ppo, unclipped
 from rlexp.core.facts import Curves, facts, ordered
 from rlexp.core.masked import count, masked_mean
-from rlexp.core.types import FiniteNonNegative, NonNegative, PerToken, Positive, TokenMask
+from rlexp.core.types import FiniteNonNegative, NonNegative, PerReplica, PerToken, Positive, TokenMask
 
 ALL = (-1, -2, -3)
 
@@ -29,6 +29,7 @@ def clip_cov(
     old_log_probs: PerToken,
     advantages: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     uniforms: PerToken,
     *,
     low: NonNegative,
@@ -42,8 +43,8 @@ def clip_cov(
     The k are those with the smallest ``uniforms``. They stay in the denominator. Source: Clip-Cov (arXiv 2505.22617);
     verl ``clip_cov`` with ``clip_cov_ratio`` = share, ``clip_cov_lb``, ``clip_cov_ub``.
     """
-    bounded = ppo(log_probs, old_log_probs, advantages, mask, low=low, high=high)
-    clipped = bounded > unclipped(log_probs, old_log_probs, advantages, mask)
+    bounded = ppo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, low=low, high=high)
+    clipped = bounded > unclipped(log_probs, old_log_probs, advantages, mask, log_ratio_bound)
     cov = covariance(log_probs, advantages, mask)
     eligible = mask & (cov > lb) & (cov < ub) & ~clipped
     return bounded.masked_fill(eligible & among_smallest(uniforms.where(eligible, 1.0), mask, share), 0.0)
@@ -55,6 +56,7 @@ def kl_cov(
     old_log_probs: PerToken,
     advantages: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     share: Positive,
     coef: FiniteNonNegative,
@@ -67,7 +69,7 @@ def kl_cov(
     order = -covariance(log_probs, advantages, mask)
     largest = mask & among_smallest(order.where(mask, float("inf")), mask, share)
     penalties = (log_probs - old_log_probs).abs()
-    return unclipped(log_probs, old_log_probs, advantages, mask) + coef * penalties.where(largest, 0.0)
+    return unclipped(log_probs, old_log_probs, advantages, mask, log_ratio_bound) + coef * penalties.where(largest, 0.0)
 
 
 def covariance(log_probs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:

@@ -12,9 +12,10 @@ import math
 from torch import full_like, minimum
 
 from rlexp.axes.clip.token import never_below, ppo
+from rlexp.axes.ratio import bounded_exp
 from rlexp.core.facts import facts
 from rlexp.core.masked import masked_mean, masked_sum
-from rlexp.core.types import FiniteNonNegative, NonNegative, PerToken, Positive, TokenMask
+from rlexp.core.types import FiniteNonNegative, NonNegative, PerReplica, PerToken, Positive, TokenMask
 
 TIME = (-1,)
 
@@ -25,6 +26,7 @@ def gspo(
     old_log_probs: PerToken,
     advantages: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: NonNegative,
@@ -35,7 +37,7 @@ def gspo(
     and slime ``gspo``; their ε stays 0.2. verl ``gspo`` is ``gspo_token``. OpenRLHF's takes the ratio to the sampler
     as soon as its correction of the mismatch is on.
     """
-    ratio = masked_mean(log_probs - old_log_probs, mask, TIME).exp()
+    ratio = bounded_exp(masked_mean(log_probs - old_log_probs, mask, TIME), log_ratio_bound)
     return -minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
 
 
@@ -45,6 +47,7 @@ def gspo_token(
     old_log_probs: PerToken,
     advantages: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: NonNegative,
@@ -56,7 +59,7 @@ def gspo_token(
     no other ``agg``.
     """
     sequence = masked_mean(log_probs.detach() - old_log_probs, mask, TIME)
-    ratio = (log_probs - log_probs.detach() + sequence).exp()
+    ratio = bounded_exp(log_probs - log_probs.detach() + sequence, log_ratio_bound)
     return -minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
 
 
@@ -66,6 +69,7 @@ def gmpo(
     old_log_probs: PerToken,
     advantages: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: NonNegative,
@@ -78,7 +82,7 @@ def gmpo(
     """
     log_ratio = log_probs - old_log_probs
     bounded = log_ratio.clamp(max=high).where(advantages > 0, log_ratio.clamp(min=-low))
-    return -masked_mean(bounded, mask, TIME).exp() * advantages
+    return -bounded_exp(masked_mean(bounded, mask, TIME), log_ratio_bound) * advantages
 
 
 def vespo(
@@ -113,6 +117,7 @@ def opsm(
     old_log_probs: PerToken,
     advantages: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: NonNegative,
@@ -124,7 +129,7 @@ def opsm(
     (against the sampler's log-probs, if it has them); slime ``--use-opsm`` with 1e-4. The tokens stay in the
     denominator.
     """
-    losses = ppo(log_probs, old_log_probs, advantages, mask, low=low, high=high)
+    losses = ppo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, low=low, high=high)
     drift = masked_mean(old_log_probs - log_probs.detach(), mask, TIME)
     return losses.where((advantages >= 0) | (drift <= delta), 0.0)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import full_like, minimum
 
+from rlexp.axes.ratio import bounded_exp
 from rlexp.core.errors import format_value
 from rlexp.core.exact import sigmoid
 from rlexp.core.facts import Curves, facts
@@ -29,9 +30,15 @@ def naive(log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, ma
     return -advantages * log_probs
 
 
-def unclipped(log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask) -> PerToken:
+def unclipped(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+) -> PerToken:
     """ℓ = −ρ · A: importance-weighted policy gradient without a trust region (PPO, arXiv 1707.06347, eq. 6)."""
-    return -(log_probs - old_log_probs).exp() * advantages
+    return -bounded_exp(log_probs - old_log_probs, log_ratio_bound) * advantages
 
 
 @facts(remarks=(never_below,))
@@ -40,6 +47,7 @@ def ppo(
     old_log_probs: PerToken,
     advantages: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: NonNegative,
@@ -50,7 +58,7 @@ def ppo(
     high > low. TRL ``epsilon``/``epsilon_high``, verl ``clip_ratio_low``/``clip_ratio_high`` (which adds ``dual`` at 3,
     always on).
     """
-    ratio = (log_probs - old_log_probs).exp()
+    ratio = bounded_exp(log_probs - old_log_probs, log_ratio_bound)
     return -minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
 
 
@@ -60,6 +68,7 @@ def scheduled(
     old_log_probs: PerToken,
     advantages: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     progress: PerReplica,
     *,
     low: NonNegative,
@@ -71,7 +80,7 @@ def scheduled(
     ``progress`` is the share of the run's updates that are done. Source: the Binary RL notebook's first challenge,
     where the bound decays; no framework ships it.
     """
-    ratio = (log_probs - old_log_probs).exp()
+    ratio = bounded_exp(log_probs - old_log_probs, log_ratio_bound)
     upper = (1 + high + (high_final - high) * progress)[..., None, None, None]
     return -minimum(ratio * advantages, ratio.clamp(full_like(upper, 1 - low), upper) * advantages)
 
@@ -82,6 +91,7 @@ def dual(
     old_log_probs: PerToken,
     advantages: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: NonNegative,
@@ -92,7 +102,7 @@ def dual(
     Source: dual-clip PPO (arXiv 1912.09729, eq. 5). verl ``clip_ratio_c``, always on with 3; slime ``--eps-clip-c``;
     OpenRLHF ``--actor.dual_clip``; ROLL ``dual_clip_loss`` with c = 1 + 2 · ``pg_clip``, no knob.
     """
-    losses = ppo(log_probs, old_log_probs, advantages, mask, low=low, high=high)
+    losses = ppo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, low=low, high=high)
     return minimum(losses, -c * advantages).where(advantages < 0, losses)
 
 
@@ -108,6 +118,7 @@ def two_sided(
     old_log_probs: PerToken,
     advantages: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: NonNegative,
@@ -117,7 +128,7 @@ def two_sided(
 
     Source: INTELLECT-2 (arXiv 2505.07291), with 4. TRL ``delta``.
     """
-    ratio = (log_probs - old_log_probs).exp()
+    ratio = bounded_exp(log_probs - old_log_probs, log_ratio_bound)
     return -minimum(ratio.clamp(max=delta) * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
 
 
@@ -126,6 +137,7 @@ def sapo(
     old_log_probs: PerToken,
     advantages: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     tau_positive: Positive,
     tau_negative: Positive,
@@ -135,7 +147,7 @@ def sapo(
     The gradient is that of PPO times 4 σ (1 − σ), which is 1 at ρ = 1 and falls on both sides. Source: SAPO
     (arXiv 2511.20347). TRL ``loss_type="sapo"`` and verl ``sapo``, both with ``agg=sequence``.
     """
-    ratio = (log_probs - old_log_probs).exp()
+    ratio = bounded_exp(log_probs - old_log_probs, log_ratio_bound)
     tau = full_like(advantages, tau_negative).masked_fill(advantages > 0, tau_positive)
     return -4 / tau * sigmoid(tau * (ratio - 1)) * advantages
 

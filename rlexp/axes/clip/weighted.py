@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from rlexp.axes.ratio import bounded_exp
 from rlexp.core.exact import sigmoid
 from rlexp.core.facts import Curves, facts, ordered
-from rlexp.core.types import FiniteNonNegative, NonNegative, PerToken, Positive, TokenMask
+from rlexp.core.types import FiniteNonNegative, NonNegative, PerReplica, PerToken, Positive, TokenMask
 
 OF_A_RARE_TOKEN = Curves("dppo: of a token whose probability was 0.1.")
 OF_A_DELIGHTFUL_TOKEN = Curves("delightful: of a token whose probability was 0.1.")
@@ -21,6 +22,7 @@ def cispo(
     old_log_probs: PerToken,
     advantages: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     lower: NonNegative,
     upper: Positive,
@@ -31,17 +33,25 @@ def cispo(
     lower = 0, upper = ``epsilon_high`` (absolute; unset it is 0.2, so that every weight is at most 0.2). verl: 1 −
     ``clip_ratio_low``, 1 + ``clip_ratio_high``. open-instruct: 0 and 1 + ε. ROLL's ``tis``: 0 and 1.
     """
-    weights = (log_probs.detach() - old_log_probs).exp().clamp(lower, upper)
+    weights = bounded_exp(log_probs.detach() - old_log_probs, log_ratio_bound).clamp(lower, upper)
     return -weights * advantages * log_probs
 
 
-def topr(log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask) -> PerToken:
+def topr(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+) -> PerToken:
     """ℓ = −A log π where A > 0, else −sg(min(ρ, 1)) · A · log π: only what went wrong is weighted.
 
     Source: TOPR (arXiv 2503.14286). There, and in ROLL ``topr``, the sign is that of the reward; here that of the
     advantage.
     """
-    weights = (log_probs.detach() - old_log_probs).exp().clamp(max=1).masked_fill(advantages > 0, 1.0)
+    weights = (
+        bounded_exp(log_probs.detach() - old_log_probs, log_ratio_bound).clamp(max=1).masked_fill(advantages > 0, 1.0)
+    )
     return -weights * advantages * log_probs
 
 
@@ -51,6 +61,7 @@ def dppo_tv(
     old_log_probs: PerToken,
     advantages: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: NonNegative,
@@ -64,7 +75,7 @@ def dppo_tv(
     """
     moved = log_probs.detach().exp() - old_log_probs.exp()
     keep = (moved <= high).where(advantages > 0, moved >= -low)
-    return bounded_weight(log_probs, old_log_probs, advantages, keep, upper)
+    return bounded_weight(log_probs, old_log_probs, advantages, keep, upper, log_ratio_bound)
 
 
 @facts(draws=OF_A_RARE_TOKEN)
@@ -73,6 +84,7 @@ def dppo_kl(
     old_log_probs: PerToken,
     advantages: PerToken,
     mask: TokenMask,
+    log_ratio_bound: PerReplica,
     *,
     low: NonNegative,
     high: NonNegative,
@@ -87,12 +99,19 @@ def dppo_kl(
     others = ((1 - old.exp() + 1e-8) / (1 - new.exp() + 1e-8)).log()
     divergence = old.exp() * (old - new) + (1 - old.exp()) * others
     keep = ((divergence <= high) | (new <= old)).where(advantages > 0, (divergence <= low) | (new >= old))
-    return bounded_weight(log_probs, old_log_probs, advantages, keep, upper)
+    return bounded_weight(log_probs, old_log_probs, advantages, keep, upper, log_ratio_bound)
 
 
-def bounded_weight(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, keep: Tensor, upper: float) -> Tensor:
+def bounded_weight(
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    keep: Tensor,
+    upper: float,
+    log_ratio_bound: PerReplica,
+) -> Tensor:
     """Return −sg(min(ρ, upper)) · A · log π where ``keep`` holds, else 0."""
-    weights = (log_probs.detach() - old_log_probs).exp().clamp(max=upper)
+    weights = bounded_exp(log_probs.detach() - old_log_probs, log_ratio_bound).clamp(max=upper)
     return (-weights * advantages * log_probs).where(keep, 0.0)
 
 

@@ -46,7 +46,8 @@ def optimal(
     """A = r − Σ W r / Σ W over the group, W = Σ_t (1 − 2π_t + Σ_v π_t(v)²): ``opo`` with gradients for lengths.
 
     W is the squared norm of the gradient of a completion's log π in the logits. Source: the optimal constant baseline
-    E[‖∇ log π‖² r] / E[‖∇ log π‖²] (Weaver and Tao, 2001); ``optimal_token`` has one for each step.
+    E[‖∇ log π‖² r] / E[‖∇ log π‖²] (Weaver and Tao, 2001); ``optimal_token`` has one for each step. CS336 lecture 17
+    (2025) has ∇π for ∇ log π, which is not optimal.
     """
     energy = gradient_energy(old_log_probs, sum_pi_squared, mask).sum(-1)
     return minus_weighted_mean(rewards, energy, keep)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import comb
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from rlexp.config.schema import Config
 from rlexp.core.streams import Purpose
 from rlexp.language.generation import Sampled, sample, stream_seed
 from rlexp.language.text_task import Example, TextTask
+from rlexp.loop.evaluation import pass_at_k
 from rlexp.tasks import total_reward
 
 
@@ -63,7 +63,7 @@ def judge(task: TextTask, question: Example, best: Sequence[Sampled], drawn: Seq
 
 
 def averages(judged: Sequence[Judged], samples: int, ks: Sequence[int]) -> dict[str, float]:
-    """Average over prompts; pass@k by the unbiased estimator of Chen et al. (arXiv 2107.03374, eq. 1)."""
+    """Average over prompts; pass@k as ``loop.evaluation.pass_at_k`` has it."""
     rewards = torch.tensor([each.rewards for each in judged])
     row = {
         "eval/greedy_accuracy": fmean(each.greedy for each in judged),
@@ -71,4 +71,4 @@ def averages(judged: Sequence[Judged], samples: int, ks: Sequence[int]) -> dict[
         "eval/reward": rewards.nanmean(-1).nanmean().item(),
         "eval/length": fmean(fmean(each.lengths) for each in judged),
     }
-    return row | {f"eval/pass@{k}": fmean(1 - comb(samples - e.hits, k) / comb(samples, k) for e in judged) for k in ks}
+    return row | {f"eval/pass@{k}": fmean(pass_at_k(k, each.hits, samples) for each in judged) for k in ks}

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from rlexp.core.exits import INTERRUPTED, RunFailed
 from rlexp.record.resume import outcome
@@ -21,6 +26,7 @@ from rlexp.sweep.interrupt import Interrupt
 from rlexp.sweep.job import Job
 
 CHILD = "rlexp.backends.trl.child"
+SECONDS_BETWEEN_LOOKS = 0.2
 
 
 def rank() -> int:
@@ -33,23 +39,52 @@ def launched(job: Job, saved: Mapping[str, Any]) -> float | Exception:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "job.pickle")
         path.write_bytes(pickle.dumps((job, dict(saved))))
-        with Interrupt() as interrupt:  # the processes have the same signal, or are sent one by who started them
-            process = subprocess.run(command(job.config, path), env=environment(os.environ))
+        with Interrupt() as interrupt:
+            code = exit_code(command(job.config, path), interrupt)
         if interrupt.requested:
             raise KeyboardInterrupt
     ended = outcome(job.folder, job.config.resume)
     if ended is not None:
         return ended
-    if process.returncode == INTERRUPTED:
+    if code == INTERRUPTED:
         raise KeyboardInterrupt
-    return RunFailed(f"its processes ended with exit code {process.returncode} (see {job.folder / 'train.log'})")
+    return RunFailed(f"its processes ended with exit code {code} (see {job.folder / 'train.log'})")
+
+
+def exit_code(words: Sequence[str], interrupt: Interrupt) -> int:
+    """Run a command that starts processes which train; hand a signal to each of these once, and wait for them to save.
+
+    They are a group of their own, to which a terminal sends nothing: a second signal would end them unsaved.
+    """
+    process, told = subprocess.Popen(words, env=environment(os.environ), process_group=0), set()
+    try:
+        while process.poll() is None:
+            for trainer in trainers(process.pid) if interrupt.requested else []:
+                if trainer.pid not in told:
+                    told.add(trainer.pid)
+                    trainer.terminate()
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    return process.returncode
+
+
+def trainers(launcher: int) -> list[psutil.Process]:
+    """Return the processes below a launcher that train; those between them and the launcher only wait."""
+    found = []
+    with suppress(psutil.Error):
+        for each in psutil.Process(launcher).children(recursive=True):
+            found += [each] if CHILD in each.cmdline()[:4] else []
+    return found
 
 
 def command(config: Any, path: Path) -> list[str]:
     """Return the command that trains the job in a file: in so many processes, or as a file of Accelerate says."""
     wanted = config.backend.accelerate
     alone = ["--num_processes", str(wanted), "--main_process_port", str(free_port())]
-    how = ["--config_file", wanted] if isinstance(wanted, str) else alone
+    how = ["--quiet", *(["--config_file", wanted] if isinstance(wanted, str) else alone)]
     if config.device == "cpu":
         how += ["--cpu"]
     return [sys.executable, "-m", "accelerate.commands.launch", *how, "--module", CHILD, str(path)]

@@ -43,7 +43,7 @@ def step_row(
     )
     updates = [{name: values for name, values in each.items() if not name.startswith("sum/")} for each in rows]
     row |= metrics.over_updates(updates) | token_means(rows)
-    return {name: values.item() for name, values in row.items()}
+    return metrics.written({name: values.item() for name, values in row.items()})
 
 
 def token_means(rows: Sequence[Mapping[str, Tensor]]) -> Row:

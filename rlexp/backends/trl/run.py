@@ -32,12 +32,17 @@ from rlexp.record.samples import moments
 from rlexp.sweep.build import variant
 from rlexp.sweep.engine import OpenProgress, close, show
 from rlexp.sweep.interrupt import Clock, Interrupt
-from rlexp.sweep.job import Job
+from rlexp.sweep.job import Job, Results
 from rlexp.sweep.machine import is_out_of_memory, prepare
 from rlexp.sweep.opening import COUNTED, locked_outcome, opened_run
 from rlexp.sweep.run import Run
 
 REMEDIES = "backend.micro_batch=1, backend.gradient_checkpointing=true, model.dtype=bfloat16 and model.lora=16"
+
+
+def train_jobs(jobs: Sequence[Job], *shown: Any) -> Results:
+    """Train jobs one after another, each as ``train_job`` does."""
+    return [train_job(job, *shown) for job in jobs]
 
 
 def train_job(job: Job, title: str = "rlexp", open_progress: OpenProgress = show) -> float | Exception:

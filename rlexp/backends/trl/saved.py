@@ -95,7 +95,9 @@ def whole_state(job: Job) -> dict[str, Any] | Exception:
 
 
 def damage(folder: Path, files: Mapping[str, str]) -> str | None:
-    """Say which of the files of a checkpoint is not what was saved, if one is not."""
+    """Say which of the files of a checkpoint is not what was saved, if one is not, or lies elsewhere."""
+    if ".." in folder.parts or any(".." in Path(name).parts or Path(name).is_absolute() for name in files):
+        return f"{folder} is not in the run's own folder"
     for name, expected in files.items():
         path = folder / name
         if not path.is_file():

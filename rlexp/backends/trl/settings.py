@@ -13,6 +13,7 @@ from trl import GRPOConfig
 
 from rlexp.config.schema import Config
 from rlexp.core.exits import RunFailed
+from rlexp.language.backend import OPTIMIZERS
 
 PRECISIONS = {"float32": {}, "bf16": {"bf16": True}, "fp16": {"fp16": True}}
 
@@ -91,11 +92,12 @@ def schedule(config: Config) -> Callable[[int], float]:
 
 
 def optimizer(config: Config) -> tuple[type, dict[str, Any]]:
-    """Return the optimiser of ``torch.optim`` that a config names, and its settings.
+    """Return the optimizer of ``torch.optim`` that a config names, and its settings.
 
     As in Transformers, biases and norms do not decay, which they do in ``optimizer=adamw`` of the other backend.
     """
     knobs = config.optimizer.model_dump(exclude={"name", "beta1", "beta2", "weight_decay"}) | {"lr": config.lr}
-    if config.optimizer.name in ("adam", "adamw"):
-        return torch.optim.AdamW, knobs | {"betas": (config.optimizer.beta1, config.optimizer.beta2)}
-    return {"rmsprop": torch.optim.RMSprop}.get(config.optimizer.name, torch.optim.SGD), knobs
+    made = getattr(torch.optim, OPTIMIZERS[config.optimizer.name])
+    if made is torch.optim.AdamW:
+        knobs["betas"] = config.optimizer.beta1, config.optimizer.beta2
+    return made, knobs

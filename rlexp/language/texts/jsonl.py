@@ -13,7 +13,7 @@ from annotated_types import Gt, Lt
 from pydantic import FiniteFloat
 
 from rlexp.core.streams import Purpose, generator
-from rlexp.core.types import NonNegative
+from rlexp.core.types import FiniteNonNegative
 from rlexp.language.text_task import Example, Verdict
 from rlexp.language.texts.answers import MATCHES, altered, last_number, last_number_text, unboxed
 from rlexp.language.texts.held_out import is_held_out
@@ -56,7 +56,7 @@ class JsonLines:
     reward_high: FiniteFloat
     held_out: str | None
     held_out_share: Annotated[float, Gt(0), Lt(1)]
-    weights: dict[str, NonNegative]
+    weights: dict[str, FiniteNonNegative]
     metric: str
     floor: float
 

@@ -19,7 +19,7 @@ from annotated_types import Ge, Le
 from rlexp.core.errors import format_value
 from rlexp.core.exits import RunFailed
 from rlexp.core.streams import Purpose, generator
-from rlexp.core.types import NonNegative
+from rlexp.core.types import FiniteNonNegative
 from rlexp.language.text_task import Example, Verdict
 from rlexp.language.texts.answers import altered
 from rlexp.language.texts.held_out import is_held_out
@@ -47,7 +47,7 @@ class ReasoningGym:
     dataset: str
     settings: dict[str, Any] | None
     held_out_share: Annotated[float, Ge(0.01), Le(0.9)]  # what is outside takes long to find
-    weights: dict[str, NonNegative]
+    weights: dict[str, FiniteNonNegative]
     metric: str
     floor: float
 

@@ -1,14 +1,28 @@
-"""Rewards by a function of the user's, written as those for TRL's ``GRPOTrainer`` are."""
+"""Rewards by a function of the user's, written as those for TRL's ``GRPOTrainer`` are.
+
+A function is given columns of a data file as they are. So one that does what its arguments say, as
+``hydra.utils.instantiate`` does, would let the data run code: those of Python's own library, and of libraries with such
+functions, are no reward functions under whatever name.
+"""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from types import BuiltinFunctionType, MethodWrapperType
 from typing import Any
 
 from rlexp.core.exits import RunFailed, describe_error
+
+# Libraries with functions that call, load or evaluate what they are given.
+RUNNERS = {"hydra", "omegaconf", "torch", "numpy", "pandas", "scipy", "sympy", "yaml", "joblib", "cloudpickle", "dill"}
+RUNNERS |= {"ray", "submitit", "fsspec", "jinja2", "pydantic", "transformers", "accelerate", "rlexp", "analysis"}
+RUNNERS |= {"pip", "setuptools", "pkg_resources", "IPython", "pexpect", "invoke", "fabric", "sh", "numexpr"}
+IN_C = (BuiltinFunctionType, MethodWrapperType, type(str.join), type(object.__init__))
 
 
 def imported(path: str) -> Callable:
@@ -27,7 +41,25 @@ def imported(path: str) -> Callable:
         raise ValueError(f"reward={path}: cannot be imported: {describe_error(error)}") from None
     if not callable(function):
         raise ValueError(f"reward={path}: is no function")
+    if isinstance(function, type):
+        raise ValueError(f"reward={path}: is a class; name a function, or what the class makes")
+    for inner in layers(function):
+        home = str(getattr(inner, "__module__", None) or "builtins").partition(".")[0]
+        if isinstance(inner, IN_C) or home in sys.stdlib_module_names | RUNNERS:
+            raise ValueError(f"reward={path}: is of {home}, and could run what the data says; write one of your own")
     return function
+
+
+def layers(function: Any) -> Iterator[Any]:
+    """Yield what is called in the end: what is decorated, what has arguments bound, the method of an object."""
+    while isinstance(function, partial):
+        function = function.func
+    yield function
+    inner = getattr(function, "__wrapped__", None) or getattr(function, "__func__", None)
+    if inner is None and not inspect.isroutine(function):
+        inner = type(function).__call__
+    if inner is not None:
+        yield from layers(inner)
 
 
 def import_from_here(module: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 from submitit import Job as Process
 from submitit import SlurmExecutor
 
-from rlexp.launch.executors.submitit import FOLDER, Pool
+from rlexp.launch.executors.submitit import Pool, new_folder
 
 SECONDS_BETWEEN_POLLS, POLLS_UNTIL_ENDED = 2.0, 3
 SECONDS_TO_SAVE = 20
@@ -31,7 +31,7 @@ def open_pool(
     options: Mapping[str, Any],
 ) -> Iterator[Pool]:
     """Return a pool of SLURM jobs; only the queue is polled for them, as many clusters have no accounting."""
-    executor = SlurmExecutor(folder / FOLDER)
+    executor = SlurmExecutor(new_folder(folder))
     place = {"partition": partition} if partition else {}
     executor.update_parameters(
         job_name="rlexp",

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
+from secrets import token_hex
 
 from submitit import Job as Process
 from submitit.core.core import PicklingExecutor
@@ -18,6 +20,13 @@ from rlexp.sweep.job import Batch, Job, Results
 
 SECONDS_BETWEEN_POLLS = 0.1
 FOLDER = ".workers"
+
+
+def new_folder(sweep: Path) -> Path:
+    """Return a folder of a sweep that nobody has put anything into: what workers send back are pickles."""
+    folder = sweep / FOLDER / token_hex(8)
+    folder.mkdir(parents=True)
+    return folder
 
 
 @dataclass

@@ -24,7 +24,7 @@ from rlexp.core.blocks import map_tensors
 from rlexp.core.exact import sum_over
 from rlexp.core.registry import bind_choice, schema
 from rlexp.core.streams import Purpose
-from rlexp.core.types import FiniteNonNegative, NonNegative, NonNegativeInt, PerCompletion, Positive, PositiveInt, Size
+from rlexp.core.types import FiniteNonNegative, NonNegativeInt, PerCompletion, Positive, PositiveInt, Size
 from rlexp.loop.judged.pairs import Pairs, Place, first_valid, rows_of, sample_pairs, valid_order
 from rlexp.loop.optimizer import Adam, Schedule
 from rlexp.loop.state import TrainState
@@ -54,7 +54,7 @@ class BradleyTerry:
     members: Size
     network: Sizes
     pairs: Size
-    weights: dict[str, NonNegative]
+    weights: dict[str, FiniteNonNegative]
     length_bonus: FiniteFloat
     smallest_gap: FiniteNonNegative
     largest_gap: FiniteNonNegative | None

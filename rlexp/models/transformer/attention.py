@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rlexp.core.exact import baddbmm, bmm, softmax_, softmax_backward_
+from rlexp.core.exact import baddbmm, bmm, matmul, softmax_, softmax_backward_
 from rlexp.models.shapes import Rows
 from rlexp.models.transformer.cache import AttentionCache, BlockCache, KeyValue
 from rlexp.models.transformer.shapes import (
@@ -52,12 +52,12 @@ def split_keys(weights: AttentionWeights, prompt_key: PromptByHead) -> tuple[Ten
 
 def group_product(values: Tensor, shared: Tensor) -> Tensor:
     """Multiply all rows of a group with what it shares: ``[R, P, H, G, T, A] · [R, P, H, A, B]``."""
-    return (values.flatten(3, 4) @ shared).unflatten(3, values.shape[3:5])
+    return matmul(values.flatten(3, 4), shared).unflatten(3, values.shape[3:5])
 
 
 def group_outer(left: Tensor, right: Tensor) -> Tensor:
     """Sum of outer products over a group: ``[R, P, H, G, T, A], [R, P, H, G, T, B] -> [R, P, H, A, B]``."""
-    return left.flatten(3, 4).transpose(-1, -2) @ right.flatten(3, 4)
+    return matmul(left.flatten(3, 4).transpose(-1, -2), right.flatten(3, 4))
 
 
 def attend(
@@ -74,9 +74,9 @@ def attend(
     The query is scaled already. Source: Vaswani et al. (arXiv 1706.03762, eq. 1).
     """
     prompt_scores = group_product(query, prompt_key.transpose(-1, -2)).add_(padding_bias)
-    weights = softmax_(torch.cat([prompt_scores, (query @ key.transpose(-1, -2)).add_(causal_bias)], -1))
+    weights = softmax_(torch.cat([prompt_scores, matmul(query, key.transpose(-1, -2)).add_(causal_bias)], -1))
     prompt_weights, own_weights = split_keys(weights, prompt_key)
-    return group_product(prompt_weights, prompt_value).add_(own_weights @ value), weights
+    return group_product(prompt_weights, prompt_value).add_(matmul(own_weights, value)), weights
 
 
 class DecodingAttention:
@@ -146,15 +146,15 @@ class Attention(torch.autograd.Function):
         replicas, prompts, heads, group, time, size = query.shape
         shape = time, prompts, group
         upstream = upstream.view(replicas, *shape, heads, size).permute(0, 2, 4, 3, 1, 5).contiguous()
-        for_weights = group_product(upstream, prompt_value.transpose(-1, -2)), upstream @ value.transpose(-1, -2)
+        for_weights = group_product(upstream, prompt_value.transpose(-1, -2)), matmul(upstream, value.transpose(-1, -2))
         for_scores = softmax_backward_(torch.cat(for_weights, -1), weights)
         for_prompt_scores, for_own_scores = split_keys(for_scores, prompt_key)
         prompt_weights, own_weights = split_keys(weights, prompt_key)
         rows = torch.empty(replicas, time * prompts * group, 3 * heads * size, dtype=x.dtype, device=x.device)
         for_query, for_key, for_value = split_heads(rows, shape, heads).unbind(0)
-        for_query.copy_(group_product(for_prompt_scores, prompt_key).add_(for_own_scores @ key))
-        for_key.copy_(for_own_scores.transpose(-1, -2) @ query)
-        for_value.copy_(own_weights.transpose(-1, -2) @ upstream)
+        for_query.copy_(group_product(for_prompt_scores, prompt_key).add_(matmul(for_own_scores, key)))
+        for_key.copy_(matmul(for_own_scores.transpose(-1, -2), query))
+        for_value.copy_(matmul(own_weights.transpose(-1, -2), upstream))
         return (
             bmm(rows, weight.transpose(1, 2)),
             bmm(x.transpose(1, 2), rows),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from rlexp.core.exact import Product, Softmax, baddbmm, bmm
+from rlexp.core.exact import Product, Softmax, baddbmm, bmm, matmul
 from rlexp.models.layers import Init, Projection, layer_norm
 from rlexp.models.shapes import Rows
 from rlexp.models.transformer.attention import Attention, DecodingAttention
@@ -54,9 +54,9 @@ class Block(nn.Module):
         qkv = Product.apply(layer_norm(x).flatten(1, 2), self.qkv_weight(), None, None)
         by_head = qkv.view(*x.shape[:-1], 3, self.heads, -1).movedim((-3, -2), (0, 3))
         query, key, value = by_head.contiguous().unbind(0)
-        weights = Softmax.apply(query[..., places, :] @ key.transpose(-1, -2), bias[..., places, :])
+        weights = Softmax.apply(matmul(query[..., places, :], key.transpose(-1, -2)), bias[..., places, :])
         x = x[..., places, :]
-        attended = (weights @ value).movedim(2, -2).flatten(1, 2).flatten(2)
+        attended = matmul(weights, value).movedim(2, -2).flatten(1, 2).flatten(2)
         return self.add_parts(x.flatten(1, 2), attended, None).view(x.shape), KeyValue(key, value)
 
     def read_completions(

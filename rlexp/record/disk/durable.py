@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from secrets import token_hex
 
-from rlexp.core.exits import RunFailed
+from rlexp.core.exits import RunFailed, printable
 
 AT_ONCE = 32  # files that are synced side by side: a disk takes them together, one by one each waits for the last
 DRAFT = ".tmp"
@@ -22,7 +22,7 @@ class Damaged(RunFailed):
     """A file, at ``path``, that does not hold what was written to it."""
 
     def __init__(self, path: Path, what: str = "is damaged"):
-        super().__init__(f"{path} {what}")
+        super().__init__(printable(f"{path} {what}"))
         self.path = path
 
 
@@ -43,7 +43,7 @@ def content(path: Path) -> bytes | None:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise Unreadable(f"{path} is no file; move it away")
             return file.read()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # the last for a name with a null byte
         return None
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror or error}; mend that, then start again") from error

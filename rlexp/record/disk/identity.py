@@ -13,6 +13,8 @@ from rlexp.record.disk.seals import FORMAT
 from rlexp.record.naming import WITHOUT_EFFECT
 
 Identity = dict[str, Any]
+# What configs mean that were saved before there were these keys. A run without a bound has others only beyond it.
+MEANT = {"backend": {"name": "replicas"}, "log_ratio_bound": 20.0}
 
 
 def identity(config: Mapping[str, Any]) -> Identity:
@@ -28,9 +30,10 @@ def config_hash(config: Mapping[str, Any]) -> str:
 
 
 def with_effect(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a config that results depend on; runs that say nothing of their backend are replicas."""
+    """Return the part of a config that results depend on; what one ``MEANT`` by saying nothing is left out."""
     known = {key: value for key, value in config.items() if key not in WITHOUT_EFFECT | {"study", "format"}}
-    return {key: value for key, value in known.items() if (key, value) != ("backend", {"name": "replicas"})}
+    known |= {key: "none" for key in MEANT if key in known and known[key] is None}  # null counts as absent
+    return {key: value for key, value in known.items() if key not in MEANT or value != MEANT[key]}
 
 
 def leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

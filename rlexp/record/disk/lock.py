@@ -25,6 +25,7 @@ LOCK_FILE = ".lock"
 WITHOUT_LOCKS = (ENOLCK, ENOSYS, ENOTSUP)
 OPENED = os.O_NOFOLLOW | os.O_NONBLOCK  # no other file, and no waiting for one that is a pipe
 LONGEST, BETWEEN_TRIES, SECONDS_TO_LOOK = 200, 0.05, 0.3  # who looks whether a lock is held holds it for an instant
+NO_LOCK = "its file system fails at locks; mount it with locks, or name one elsewhere (hydra.sweep.dir, hydra.run.dir)"
 HOLDER = re.compile(r"([\w.-]+) (\d+) (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\n")
 
 _held: dict[Path, int] = {}  # the folders that this process writes, each with the descriptor of its lock
@@ -34,11 +35,15 @@ class Locked(RunFailed):
     """A folder that another process writes."""
 
 
+class Unlockable(RunFailed):
+    """A folder whose file system answers a lock with an error."""
+
+
 @contextmanager
 def locked(folder: Path, seconds: float = SECONDS_TO_LOOK) -> Iterator[None]:
     """Context in which only this process writes to a folder, which is made; nothing new where it does already.
 
-    Locked, which names the holder, if another process does and has not ended after so many seconds.
+    Locked, which names the holder, if another process does and has not ended after so many seconds. Unlockable.
     """
     place = folder.resolve()
     if place in _held:
@@ -88,13 +93,17 @@ def locked_file(path: Path) -> int | None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | OPENED, 0o666)
     except PermissionError:
         descriptor = os.open(path, os.O_RDONLY | OPENED)  # of another user who shares the folder
+    held = False
     try:
-        if is_locked_now(descriptor) and path.stat().st_ino == os.fstat(descriptor).st_ino:
-            return descriptor
+        held = is_locked_now(descriptor) and path.stat().st_ino == os.fstat(descriptor).st_ino
     except FileNotFoundError:
         pass
-    os.close(descriptor)
-    return None
+    except OSError as error:
+        raise Unlockable(f"{path} cannot be locked ({error.strerror or error}): {NO_LOCK}") from error
+    finally:
+        if not held:
+            os.close(descriptor)
+    return descriptor if held else None
 
 
 def is_locked_now(descriptor: int) -> bool:
@@ -125,15 +134,17 @@ def release(place: Path) -> None:
 
 
 def is_held(folder: Path, unsure: bool = False) -> bool:
-    """Whether some process writes to a folder, this one included; ``unsure`` where there are no locks."""
+    """Whether some process writes to a folder, this one included; ``unsure`` where locks do not say."""
     try:
         descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | OPENED)
     except OSError:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        return unsure if error.errno in WITHOUT_LOCKS else True
+    except BlockingIOError:
+        return True
+    except OSError:
+        return unsure
     finally:
         os.close(descriptor)
     return False

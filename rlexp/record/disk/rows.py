@@ -75,7 +75,12 @@ def write_all(descriptor: int, added: bytes, size: int) -> None:
         raise
 
 
-def holds(path: Path, extent: Extent, whole: bool = False) -> bool:
-    """Whether a file begins with what was written (and ends there, if that was the ``whole``); Unreadable."""
+def holds(path: Path, extent: object, whole: bool = False) -> bool:
+    """Whether a file begins with what was written (and ends there, if that was the ``whole``); Unreadable.
+
+    No file holds what is no extent, as a damaged file may have it.
+    """
+    if not isinstance(extent, Mapping) or type(extent.get("bytes")) is not int or extent["bytes"] < 0:
+        return False
     found, size = content(path) or b"", extent["bytes"]
-    return (len(found) == size or (len(found) > size and not whole)) and digest(found[:size]) == extent["digest"]
+    return (len(found) == size or (len(found) > size and not whole)) and digest(found[:size]) == extent.get("digest")

@@ -4,7 +4,7 @@ A sealed file is read as before by whoever knows nothing of the seal: it is the 
 end of the YAML, the comment of the zip archive that torch writes. Files of before there were seals are read too.
 
     summary.json    {…, "format": 2, …, "checksum": "…"}
-    jobs.jsonl      {…, "of": 30, "check": "…"} a line
+    jobs.jsonl      {…, "of": 30, "check": "…"} a line, so do those of code.jsonl
     config.yaml     format: 2 … # rlexp 0.1.0, checksum …
     *.pt            the archive's comment: rlexp checksum …
 """
@@ -28,6 +28,7 @@ from rlexp.record.disk.durable import Damaged, content, digest
 
 FORMAT = 2  # of a run's folder; 1 says nothing of itself
 JSON_SEAL = re.compile(rb',\n  "checksum": "([0-9a-f]{32})"\n}\n\Z')
+LINE_SEAL = re.compile(rb', "check": "([0-9a-f]{8})"}\Z')
 YAML_SEAL = re.compile(rb"# rlexp (\S+), checksum ([0-9a-f]{32})\n\Z")
 ZIP_SEAL = re.compile(rb"rlexp checksum ([0-9a-f]{32})\Z")
 LARGEST_CONFIG = 2**20
@@ -64,9 +65,34 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def sealed_line(row: Mapping[str, Any], of: int) -> str:
-    """Return one of so many lines of an index, with a checksum as its last key."""
+    """Return one of so many lines, with a checksum as its last key."""
     body = json.dumps({**row, "of": of}, ensure_ascii=False).removesuffix("}")
     return f'{body}, "check": "{digest(body.encode(), 4)}"}}\n'
+
+
+def read_sealed_lines(path: Path) -> list[dict[str, Any]] | None:
+    """Read sealed lines without what seals them; None if there is no file. Damaged, Unreadable."""
+    raw = content(path)
+    if raw is None:
+        return None
+    lines = raw.splitlines()
+    rows = [line_in(line, len(lines)) for line in lines]
+    if not rows or None in rows:
+        raise Damaged(path)
+    return [{key: value for key, value in row.items() if key not in ("of", "check")} for row in rows]
+
+
+def line_in(line: bytes, of: int) -> dict[str, Any] | None:
+    """Return the object of one of so many lines; None if it is another than was written, or there were others."""
+    seal = LINE_SEAL.search(line)
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(row, dict):
+        return None
+    whole = digest(line[: seal.start()], 4) == seal[1].decode() and row.get("of") == of if seal else "of" not in row
+    return row if whole else None
 
 
 def sealed_yaml(text: str) -> bytes:

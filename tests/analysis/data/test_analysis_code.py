@@ -48,6 +48,13 @@ def test_runs_that_other_code_went_on_with_are_named(sweep):
     assert list(load(sweep).runs["code"].unique()) == ["aaaaaaaa+bbbbbbbb"]
 
 
+def test_code_that_is_not_known_any_more_is_named(sweep):
+    trained_by(sweep, "local", {"step": 0, "files": A})
+    trained_by(sweep, "global", {"step": 5, "files": A})
+    (note,) = notes(sweep)
+    assert "files aaaaaaaa: 3 runs; files unknown, then aaaaaaaa: 3 runs." in note
+
+
 @pytest.mark.parametrize("code", ["text", [1], {"files": A}, [{}], None])
 def test_damage_is_no_error(sweep, code):
     path = sweep / "norm=local,seed=0" / "summary.json"

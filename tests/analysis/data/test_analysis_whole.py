@@ -8,7 +8,7 @@ from analysis_fixtures import write_lines, write_run, write_sweep
 from interrupted import jobs
 
 from analysis import compare as command
-from analysis.data import seals
+from analysis.data.disk import seals
 from analysis.data.load import load
 from analysis.report.reproduce import run_command
 from analysis.stats.answer import Question, answer

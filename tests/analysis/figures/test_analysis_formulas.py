@@ -1,5 +1,8 @@
 """Figures of formulas against worked numbers and the training code."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from figure_checks import check
@@ -27,7 +30,9 @@ def test_formulas_are_those_of_the_training_code():
     for advantage in (1.0, -1.0):
         logs = torch.tensor(ratios).log()[None, None]
         one = torch.full_like(logs, advantage)
-        losses = clip.FUNCTIONS["ppo"](logs, torch.zeros_like(logs), one, logs > -9, low=0.2, high=0.28)[0, 0]
+        losses = clip.FUNCTIONS["ppo"](
+            logs, torch.zeros_like(logs), one, logs > -9, torch.tensor(20.0), low=0.2, high=0.28
+        )[0, 0]
         np.testing.assert_allclose(-losses.numpy(), formulas.clipped(ratios, advantage, 0.2, 0.28), rtol=1e-6)
     lengths = np.arange(0, 1300, 50.0)
     offered = torch.zeros(1, 26), torch.tensor(lengths)[None].float()
@@ -44,4 +49,12 @@ def test_advantages_of_the_worked_example():
 
 def test_the_five_figures_of_formulas_are_one_command(tmp_path):
     assert formulas.main([str(tmp_path / "out")]) == 0
-    assert len(list((tmp_path / "out").iterdir())) == 15
+    assert len(list((tmp_path / "out").iterdir())) == 3 * len(formulas.FIGURES)
+
+
+def test_the_pages_count_and_list_the_figures_of_formulas():
+    pages = [Path(__file__).parents[3] / "docs" / name for name in ("report.md", "tour/four_pillars.md")]
+    report, tour = (" ".join(page.read_text("utf-8").split()) for page in pages)
+    listed = re.search(r"draws the five figures of formulas [^:]*: ([^.]*)\.", report)[1]
+    assert len(formulas.FIGURES) == len(listed.split(", ")) == 5
+    assert "The figure is one of five that `python -m analysis.figures.formulas docs/tour/figures` draws" in tour

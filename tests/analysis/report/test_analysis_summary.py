@@ -74,6 +74,27 @@ def test_where_nothing_was_learned_nothing_is_said_of_the_variants(tmp_path):
     assert summary_of(folder)[1] == ["No variant differs: every run ended with eval/greedy_accuracy at 1.000."]
 
 
+def test_the_floor_of_the_score_says_nothing_of_another_metric(tmp_path):
+    """Answers get longer while none is right: that is a difference, and no contradiction to its verdict."""
+    folder = write_sweep(tmp_path / "flat", {"norm=a": 0 * LOCAL, "norm=b": 0 * LOCAL}, 4)
+    for file in folder.glob("*/summary.json"):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"collapsed": True}))
+    for file in folder.glob("*/metrics.jsonl"):
+        value = 7 + float(LOCAL[int(file.parent.name.rpartition("=")[2])]) + 5 * ("norm=b" in file.parent.name)
+        write_lines(file, [{"step": 1, "eval/length": value, "eval/clipped": 0.0, "eval/greedy_accuracy": 0.0}])
+    _, found, sure = summary_of(folder, metric="eval/length")
+    assert found[0].startswith("b is higher than a: +5.0 on average") and "Nothing was learned" not in found[0]
+    floor = "below the floor of its score (eval/greedy_accuracy): these are policies that have not learned the task."
+    assert found[0].endswith(f"Every run ended {floor}")
+    assert sure[0].startswith("That b differs from a is hardly luck of the seeds")
+    notes = answer(load(folder), Question(metric="eval/length")).notes
+    assert found[0].endswith(notes[0]) and not [note for note in notes if "nothing was learned" in note]
+    assert summary_of(folder, metric="eval/clipped")[1][0].startswith("No variant differs: every run ended")
+    assert summary_of(folder)[1] == [
+        "Nothing was learned: every run ended below the floor of the score (the highest has 0.000)."
+    ]
+
+
 def test_a_cost_is_better_low_and_a_description_has_no_better_end(tmp_path):
     folder = write_sweep(tmp_path, {"norm=a": LOCAL, "norm=b": LOCAL}, 4)
     for file in folder.glob("*/metrics.jsonl"):

@@ -38,6 +38,18 @@ def test_the_screen_shows_table_and_progress(sweep):
     assert "baseline" in next(line for line in text.plain.splitlines() if line.startswith("b "))
 
 
+def test_the_last_line_says_whether_the_sweep_is_done(sweep, tmp_path):
+    assert render(sweep, 100)[0].plain.splitlines()[-1].startswith("a look at a sweep that is not done")
+    whole = write_sweep(tmp_path / "whole", random_scores(["norm=a", "norm=b"], 3))
+    text, going = render(whole, 200)
+    line = f"the sweep is done; verdicts and notes: rlexp compare {whole}"
+    assert not going and text.plain.splitlines()[-1] == line and "not done" not in text.plain
+    file = whole / "norm=a,seed=1" / "summary.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"status": "interrupted", "score": None}))
+    text, going = render(whole, 200)
+    assert not going and "nothing runs, but 1 of 6 runs have not ended" in text.plain
+
+
 def test_it_waits_for_the_first_rows_and_ends_with_the_sweep(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "sweep"
     folder.mkdir()

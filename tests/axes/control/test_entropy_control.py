@@ -75,6 +75,7 @@ def mixed(*variants, seeds):
     return make_state([(each, 1) for each in variants], seeds, dtype=torch.float32, inner_steps=2)
 
 
+@pytest.mark.bits
 def test_each_run_steers_its_own_and_is_the_same_alone():
     plain = variant(Recipe(entropy_bonus=0.0))
     steered, other = with_control(plain, target=9.0), with_control(plain, target=1e-9)

@@ -127,6 +127,7 @@ def test_nothing_is_kept_that_nobody_asks_for():
         made.kept_of(len(CHOICES))
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_run_has_the_same_bits_alone_and_beside_others(dtype):
     names, seeds = ["adam", "sgd", "adamw", "adam", "momentum", "rmsprop", "adam"], [3, 1, 4, 1, 5, 9, 2]

@@ -42,3 +42,20 @@ def test_1b_41_what_is_normalised_over_the_batch_forgets_a_constant_baseline(nor
     knobs = dict(eps=1e-8, ddof=1) if norm == "global" else {}
     with_baseline = advantages([[1 - 0.4, 0 - 0.4], [1 - 0.4, 1 - 0.4]], norm, **knobs)
     torch.testing.assert_close(with_baseline, advantages([[1, 0], [1, 1]], norm, **knobs))
+
+
+def test_error_48_the_optimal_baseline_weighs_by_the_gradient_of_log_pi():
+    """S2: π = (0.9, 0.1), rewards (1, 0), a group of ten as π has them; gradients in the difference of the logits."""
+    pi, rewards = tensor([0.9] * 9 + [0.1]), tensor([1] * 9 + [0])
+    of_log_pi = tensor([1 - 0.9] * 9 + [0 - 0.9])
+    of_pi, everything = pi * of_log_pi, torch.ones(1, 10, dtype=torch.bool)
+    given = rewards.view(1, 10), everything, everything.unsqueeze(-1), pi.log().view(1, 10, 1)
+    gains = {
+        "none": rewards,
+        "lecture": rewards - (of_pi.square() * rewards).sum() / of_pi.square().sum(),
+        "right": bind("norm", "optimal")(*given, torch.full((1, 10, 1), 0.82, dtype=torch.float64))[0],
+    }
+    close(gains["lecture"][-1], -0.9, 12)
+    close(gains["right"][-1], -0.1, 12)
+    variances = [(gain * of_log_pi).var(correction=0) for gain in gains.values()]
+    close(torch.stack(variances), [0.0009, 0.0576, 0.0], 12)

@@ -16,6 +16,12 @@ def test_no_damage_changes_a_number_in_silence():
 
 
 @pytest.mark.slow
+def test_a_damaged_list_of_code_is_never_carried_on_in_silence():
+    found = damage.campaign(number=8, seed=1, only="code.jsonl")
+    assert found["findings"] == [] and found["counts"]["named"] > 1
+
+
+@pytest.mark.slow
 def test_a_lie_is_found(monkeypatch):
     """Without the checksums of rows, a lost line is compared, and gone on with."""
     monkeypatch.setattr(analysis_runs, "run_damage", lambda *_: None)

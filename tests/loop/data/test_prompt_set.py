@@ -59,6 +59,7 @@ def jobs(folder, *variants):
     return made
 
 
+@pytest.mark.bits
 def test_a_run_that_remembers_prompts_is_the_same_alone_and_beside_others(tmp_path):
     variants = ["norm=spo"], ["norm=local"], ["norm=spo", "norm.decay=0.5"]
     train_jobs(jobs(tmp_path / "together", *variants))

@@ -227,6 +227,7 @@ def test_of_more_candidates_those_are_kept_that_the_model_is_most_wrong_about():
         assert torch.equal(kept.completions[r], pairs.completions[r, worst]) and (margins[r, worst] < 0).any()
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("changes", [{}, {"refresh": 2, "worst_of": 2}, {"members": 2, "flips": 0.2}], ids=str)
 def test_a_judge_has_the_same_bits_alone_and_beside_others(changes):
     reward = "ensemble_mean" if "members" in changes else "learned"

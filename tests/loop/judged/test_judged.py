@@ -89,6 +89,7 @@ def test_a_greedy_baseline_is_judged_too():
     assert {*baseline[0].round(decimals=6).tolist()} <= {-1.0, 0.0, 1.0} and not baseline[1].equal(baseline[0])
 
 
+@pytest.mark.bits
 def test_a_judged_run_has_the_same_bits_alone():
     state = both(minibatches=2)
     table = [train_step(state, at, True) for at in (1, 2, 3)]

@@ -66,6 +66,11 @@ class Choice:
             raise AssertionError(f"{self.file}: its keys must be `name` and {wanted}: {problems}") from None
 
     def __call__(self, *tensors: Tensor, **named: Tensor) -> Tensor:
+        """Call the function; a test that says nothing of the bound of log-ratios means the usual one."""
+        if "log_ratio_bound" in self.needs and len(tensors) + len(named) < len(self.needs):
+            place = self.needs.index("log_ratio_bound")
+            bound = torch.full(tensors[0].shape[:-3], OmegaConf.load(CONF / "config.yaml").log_ratio_bound)
+            tensors = (*tensors[:place], bound, *tensors[place:])
         return self.function(*tensors, **named)
 
     @property
@@ -171,6 +176,7 @@ def numbers(*shape: int, dtype=torch.float64, seed: int = 3) -> dict[str, torch.
         "sum_pi_squared": old_log_probs.exp() ** 2 + 0.1 * normal(*shape) ** 2,
         "losses": normal(*shape),
         "mean_tokens": 3.0 + normal(*shape[:-3]).abs(),
+        "log_ratio_bound": torch.full(shape[:-3], 20.0, dtype=dtype),
         "progress": normal(*shape[:-3]).abs().clamp(max=1),
         "uniforms": torch.rand(shape, generator=random),
         "sampler_log_probs": (log_probs + 0.4 * normal(*shape)).clamp(max=-0.01),

@@ -37,6 +37,7 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         kl_in_loss=coef,
         kl_in_reward=0.0,
         entropy_coef=0.0,
+        log_ratio_bound=batch["log_ratio_bound"].max().item(),
     )
     nothing = torch.zeros_like(batch["mask"], dtype=torch.long)
     log_probs = batch["old_log_probs"], batch["sampler_log_probs"]

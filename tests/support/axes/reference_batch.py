@@ -88,6 +88,7 @@ def of_training(rng, rewards, policies) -> dict[str, np.ndarray]:
         "reward_average": rng.normal(size=R),
         "reward_moments": np.array([[5, 0.3, 4.1, -2.0, 1.5], [0, 0, 0, np.inf, -np.inf], [40, -0.2, 9.0, -0.9, 1.1]]),
         "mean_tokens": rng.uniform(5, 20, size=R),
+        "log_ratio_bound": np.array([20.0, 1.0, 0.5]),  # out of reach, seldom and often reached
         "progress": rng.uniform(0.2, 0.8, size=R),
         "uniforms": rng.random(tokens),
         "sampler_log_probs": np.minimum(policies["log_probs"] + 0.4 * rng.normal(size=tokens), -0.01),

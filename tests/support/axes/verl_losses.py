@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import torch
 from axis_choices import advantages_of, choice_of, numbers
 from exports import exported
@@ -70,7 +71,7 @@ def rewarded(penalty: float = 0.0) -> dict[str, Tensor]:
 
 def rows(tensor: Tensor) -> Tensor:
     """``[1, P, G, ...]`` as rows."""
-    return tensor.reshape(ROWS, *tensor.shape[3:])
+    return tensor.flatten(0, 2)
 
 
 def our_loss(config, tensors: dict[str, Tensor], log_probs: Tensor, entropies: Tensor) -> Tensor:
@@ -147,8 +148,34 @@ def verl_advantages(overrides: tuple[str, ...], tensors: dict[str, Tensor], **gi
     mask = rows(tensors["mask"])
     last = mask & ~torch.nn.functional.pad(mask[:, 1:], (0, 1))
     token_rewards = rows(tensors["outcomes"]).unsqueeze(-1) * last - rows(tensors["token_penalties"]) * mask
-    index = torch.arange(PROMPTS).repeat_interleave(GROUP).numpy()
+    given |= {"index": index_of(tensors), "config": config}
     if config.adv_estimator == "grpo":
-        given = {"norm_adv_by_std_in_grpo": config.norm_adv_by_std_in_grpo}
-    estimator = get_adv_estimator_fn(config.adv_estimator)
-    return estimator(token_rewards, response_mask=mask.double(), index=index, config=config, **given)[0]
+        given["norm_adv_by_std_in_grpo"] = config.norm_adv_by_std_in_grpo
+    if config.adv_estimator == "gae":
+        given = {"values": rows(tensors["values"])[:, :-1] * mask, "gamma": config.gamma, "lam": config.lam}
+    return get_adv_estimator_fn(config.adv_estimator)(token_rewards, response_mask=mask.double(), **given)[0]
+
+
+def index_of(tensors: dict[str, Tensor]) -> np.ndarray:
+    """Which group each row is of."""
+    _, prompts, group = tensors["outcomes"].shape
+    return np.arange(prompts).repeat(group)
+
+
+def handed_over(config, tensors: dict[str, Tensor]) -> dict[str, object]:
+    """What the legacy trainer hands an estimator beside rewards and mask."""
+    mask, names = rows(tensors["mask"]), exported_components(config)
+    every = {
+        "remax": {"reward_baselines": rows(tensors["greedy_rewards"].expand_as(tensors["rewards"]))},
+        "optimal_token": {name: rows(tensors[name]) for name in ("old_log_probs", "sum_pi_squared")},
+        "gdpo": {
+            "non_tensor_batch": {name: rows(tensors["components"])[:, k].numpy() for k, name in enumerate(names)},
+            "batch": {"prompts": mask[:, :1], "attention_mask": torch.nn.functional.pad(mask.long(), (1, 0), value=1)},
+        },
+    }
+    return every.get(config.norm.name, {})
+
+
+def exported_components(config) -> list[str]:
+    """Reward components that the exported command names."""
+    return [name for name, weight in config.task.weights.items() if weight]

@@ -14,6 +14,7 @@ VISIBLE = {
     ("clip_cov", "ub"): 1.2,
     ("kl_cov", "share"): 0.3,
     ("opsm", "delta"): 0.1,
+    ("m2po_clipped", "budget"): 0.01,
     ("dual", "c"): 1.3,
     ("sequence_mask", "low"): 0.8,
     ("sequence_mask", "high"): 1.1,

@@ -8,6 +8,7 @@ from typing import Any
 from rlexp.config.schema import Config
 from rlexp.export.common import ENDED, rounding
 from rlexp.export.rule import Note, Rule, fixed, kl_in_reward, knob, when
+from rlexp.export.verl.advantages import size
 
 ESTIMATOR = "algorithm.adv_estimator"
 RAW = when(
@@ -20,7 +21,9 @@ WHITENED = ["eps is added to the variance there, here to the deviation", *fixed(
 
 def advantage(estimator: str, *notes: str | Note, **settings: Any) -> Rule:
     """Return the rule of an advantage estimator; settings are those of ``algorithm``."""
-    return Rule({ESTIMATOR: estimator} | {f"algorithm.{name}": value for name, value in settings.items()}, notes)
+    return Rule(
+        {ESTIMATOR: estimator} | {f"algorithm.{name}": value for name, value in settings.items()}, [*notes, size]
+    )
 
 
 def legacy(estimator: str, settings: Mapping[str, Any], lacks: str, *notes: str | Note) -> Rule:
@@ -34,8 +37,14 @@ def legacy(estimator: str, settings: Mapping[str, Any], lacks: str, *notes: str 
                 "filter_groups acts in the v1 trainer only",
             ),
             *notes,
+            size,
         ],
     )
+
+
+def weighed(config: Config) -> Mapping[str, float]:
+    """Return the components of the reward that have a weight."""
+    return {name: weight for name, weight in config.task.weights.items() if weight}
 
 
 def has_adjustments(node: Any, config: Config) -> bool:
@@ -52,18 +61,23 @@ NORM: Mapping[str, Rule | str] = {
         "remax",
         {},
         "samples no greedy completions",
-        kl_in_reward("a token bears the KL of what follows it there, here that of the whole completion"),
+        kl_in_reward(
+            "a token bears the KL of itself and of what follows there, here that of the whole completion; what came "
+            "before it changes no expected gradient"
+        ),
     ),
     "gpg": advantage("gpg", "scales by the number of rewards other than 0 there, not of groups that differ", RAW),
     "grpo_passk": advantage("grpo_passk", *fixed(eps=1e-6, ddof=1), norm_adv_by_std_in_grpo=True),
     "gdpo": legacy(
         "gdpo",
         {
-            "+algorithm.gdpo_reward_keys": lambda node, config: list(config.task.weights),
-            "+algorithm.gdpo_reward_weights": lambda node, config: list(config.task.weights.values()),
+            "+algorithm.gdpo_reward_keys": lambda node, config: list(weighed(config)),
+            "+algorithm.gdpo_reward_weights": lambda node, config: list(weighed(config).values()),
         },
         "hands over no reward components",
-        "compute_score has to return a dictionary with score and these components",
+        "compute_score has to return a dictionary with score and these components, a number each: NaN, a component "
+        "that does not apply, is left out here and makes every advantage NaN there",
+        "attention_mask has to be of whole numbers, as verl makes it: the estimator indexes by its sums",
         *fixed(eps=1e-6, ddof=1),
         "ends with a whitening over tokens there, here over completions",
         when(has_adjustments, "shaping and KL in the reward are no component there, and change nothing"),

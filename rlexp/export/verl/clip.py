@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlexp.export.common import CLAMPED
+from rlexp.export.common import CLAMPED, UNBOUNDED
 from rlexp.export.rule import Note, Rule, knob, when
 
 OUT_OF_REACH = 1e9
@@ -94,6 +94,7 @@ CLIP: Mapping[str, Rule | str] = {
         BOUNDS,
         "the loss is a plain mean over the completions of each micro-batch there: it grows with their number",
         MEAN_WEIGHT,
+        UNBOUNDED,
     ),
     "clip_cov": loss(
         "clip_cov",
@@ -103,6 +104,7 @@ CLIP: Mapping[str, Rule | str] = {
             f"{ACTOR}.policy_loss.clip_cov_lb": knob("lb"),
             f"{ACTOR}.policy_loss.clip_cov_ub": knob("ub"),
         },
+        UNBOUNDED,
     ),
     "kl_cov": loss(
         "kl_cov",
@@ -110,5 +112,6 @@ CLIP: Mapping[str, Rule | str] = {
             f"{ACTOR}.policy_loss.kl_cov_ratio": knob("share"),
             f"{ACTOR}.policy_loss.ppo_kl_coef": knob("coef"),
         },
+        UNBOUNDED,
     ),
 }

@@ -7,7 +7,7 @@ from math import ceil
 
 from rlexp.export.common import OTHER_OPTIMIZER
 from rlexp.export.rule import Rule, fixed, knob, when
-from rlexp.export.verl_clip import ACTOR, OUT_OF_REACH
+from rlexp.export.verl.clip import ACTOR, OUT_OF_REACH
 
 ADAM = {
     f"{ACTOR}.optim.optimizer": "AdamW",

@@ -11,6 +11,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from analysis.data.disk.links import is_foreign
+
 FORMAT = 2  # of a run's folder; 1 says nothing of itself
 SUMMARY_SEAL = re.compile(rb',\n  "checksum": "([0-9a-f]{32})"\n}\n\Z')
 CONFIG_SEAL = re.compile(rb"# rlexp \S+, checksum ([0-9a-f]{32})\n\Z")
@@ -24,9 +26,9 @@ def digest(content: bytes, size: int = 16) -> str:
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a file; none of one that is missing or that cannot be read, and nothing that is waited for."""
+    """The bytes of a file; none of one that is missing, that cannot be read, or that is a link out of its folder."""
     try:
-        return path.read_bytes() if stat.S_ISREG(path.stat().st_mode) else b""
+        return path.read_bytes() if stat.S_ISREG(path.stat().st_mode) and not is_foreign(path) else b""
     except (OSError, ValueError):
         return b""
 

@@ -12,11 +12,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
-from rlexp.export.common import NO_BOUND, NO_STOP, POINTLESS, WARM_UP, over_common, stepwise
+from rlexp.export.common import CLAMPED, NO_BOUND, NO_STOP, POINTLESS, WARM_UP, over_common, stepwise
 from rlexp.export.rule import Framework, Note, Rule, fixed, knob, updates, when
-from rlexp.export.verl_clip import ACTOR, AGG, CLIP, OUT_OF_REACH, SEQUENCE_MEAN
-from rlexp.export.verl_norm import NORM
-from rlexp.export.verl_optim import CRITIC, OPTIMIZER
+from rlexp.export.verl.clip import ACTOR, AGG, CLIP, OUT_OF_REACH, SEQUENCE_MEAN
+from rlexp.export.verl.norm import NORM
+from rlexp.export.verl.optim import CRITIC, OPTIMIZER
 
 CORRECTION = "algorithm.rollout_correction"
 OVERLONG = "+reward.reward_kwargs.overlong_buffer_cfg"
@@ -52,7 +52,7 @@ def correction(level: str, threshold: Any, *notes: str | Note) -> Rule:
         f"{CORRECTION}.rollout_is_threshold": threshold,
         "actor_rollout_ref.rollout.calculate_log_probs": True,
     }
-    return Rule(settings, notes)
+    return Rule(settings, [*notes, CLAMPED])
 
 
 def bounds(node: Any, config: Config) -> str:

@@ -1,0 +1,1 @@
+"""What another processor does to a comparison."""

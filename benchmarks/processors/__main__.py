@@ -1,0 +1,107 @@
+"""What would another processor have said? ``python -m benchmarks.processors``, a sweep for each of four types.
+
+Trains README's comparison of norms with the same seeds under settings that make MKL and torch compute as on processors
+of other types; each rounds differently. Says how much of the variance of a difference is the seed's, the processor's
+and that of both together, which verdicts survive from type to type, and what the interval of a sweep leaves out, which
+knows one processor. Writes the score of every run to processors.json and the tables to processors.txt.
+
+Runs go to ``--store``, and the same command goes on where it stopped. A type that gives the bits of another one is left
+out: on a processor of AMD those of Intel cannot be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from analysis.data.load import load
+from analysis.data.same_rows import unclocked_rows
+from analysis.stats.comparison import seed_scores
+from benchmarks.parts.common import ROOT, machine
+from benchmarks.processors.page import NORMS, page
+
+# MKL_CBWR is for products, which MKL computes on processors of AMD as under COMPATIBLE; ATEN_CPU_CAPABILITY is for
+# everything else, which torch computes with the widest vectors there are unless it is set.
+TYPES = {
+    "Intel AVX512": {"MKL_CBWR": "AUTO,STRICT"},
+    "Intel AVX2": {"MKL_CBWR": "AVX2,STRICT", "ATEN_CPU_CAPABILITY": "avx2"},
+    "AMD AVX512": {"MKL_CBWR": "COMPATIBLE"},
+    "AMD AVX2": {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2"},
+}
+FEWEST_SEEDS = 3
+
+
+def main() -> None:
+    """Train, compare, store."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=20, help="how many (20)")
+    parser.add_argument("--first", type=int, default=0, help="the first of them (0)")
+    parser.add_argument("--steps", type=int, default=400, help="of each run (400)")
+    parser.add_argument(
+        "--store", metavar="FOLDER", type=Path, default=ROOT / "runs" / "processors", help="of the runs"
+    )
+    parser.add_argument("--results", metavar="FOLDER", type=Path, default=ROOT / "docs" / "statistics")
+    options = parser.parse_args()
+    if options.seeds < FEWEST_SEEDS or options.steps < 1 or options.first < 0:
+        parser.exit(2, f"--seeds must be at least {FEWEST_SEEDS}, --steps at least 1 and --first at least 0\n")
+    seeds = range(options.first, options.first + options.seeds)
+    store = options.store.resolve() / f"steps={options.steps}"
+    found = {name: trained(settings, seeds, options.steps, store / name) for name, settings in TYPES.items()}
+    same_bits = repeated({name: each["rows"] for name, each in found.items()})
+    if len(found) - len(same_bits) < 2:
+        sys.exit("all settings give the same bits on this processor: there is nothing to compare")
+    words = [f"--{key} {vars(options)[key]}" for key in ("seeds", "first", "steps")]
+    stored = {
+        "command": " ".join(["python -m benchmarks.processors", *words]),
+        "trains": " ".join(["rlexp -m", *overrides(seeds, options.steps)]),
+        "machine": machine(),
+        "seeds": [str(seed) for seed in seeds],
+        "same_bits": same_bits,
+        "types": {name: each for name, each in found.items() if name not in same_bits},
+    }
+    options.results.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(stored, indent=1, ensure_ascii=False) + "\n"
+    (options.results / "processors.json").write_text(text, encoding="utf-8")
+    (options.results / "processors.txt").write_text(page(stored), encoding="utf-8")
+    print(page(stored), end="")
+
+
+def overrides(seeds: range, steps: int) -> list[str]:
+    """What is trained on each type."""
+    return [f"norm={','.join(NORMS)}", f"seed=range({seeds.start},{seeds.stop})", f"steps={steps}"]
+
+
+def trained(settings: dict[str, str], seeds: range, steps: int, folder: Path) -> dict[str, Any]:
+    """Train what is missing of a type; return its scores by norm and seed, its code, and a hash of every row."""
+    environment = {key: value for key, value in os.environ.items() if key != "ATEN_CPU_CAPABILITY"} | settings
+    command = [sys.executable, "-m", "rlexp.train", "-m", *overrides(seeds, steps), "logger=none"]
+    command.append(f"hydra.sweep.dir={folder}")
+    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+    if done.returncode:
+        sys.exit(f"training ended with {done.returncode}; the same command goes on with what is in {folder}")
+    data = load(folder, metrics=[])
+    runs = data.runs[data.runs["seed"].isin(seeds)].sort_values("name")  # there may be more, of an earlier command
+    rows = [unclocked_rows(Path(one)) for one in runs["folder"]]
+    scores = seed_scores(data).rename(columns=data.labels).loc[list(seeds)]
+    return {
+        "settings": settings,
+        "rows": sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:16],
+        "code": sorted({*runs["code"]}),
+        "scores": {norm: {str(seed): score for seed, score in scores[norm].items()} for norm in NORMS},
+    }
+
+
+def repeated(rows: dict[str, str]) -> dict[str, str]:
+    """Name each type whose rows are those of one before it, and that one."""
+    first: dict[str, str] = {}
+    return {name: first[hashed] for name, hashed in rows.items() if first.setdefault(hashed, name) != name}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""What a config names as code, and whose word is taken for it.
+
+What is typed may name whatever Python has. What came with a folder is data, be it a run's config.yaml (`--from`) or
+YAML files (`--config-dir`, `hydra.searchpath`): code that it names is refused in a line, until the same key is typed or
+`--trust` is said.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
+from rlexp.core.errors import ConfigError, format_value
+from rlexp.record.naming import key_of
+
+OPTION = "--trust"
+CODE = {
+    "task.reward": "a function to call",
+    "backend.accelerate": "a file that says which programs and machines train",
+    "logger.mode": "a server that is told what is logged",
+}
+HARMLESS = {"logger.mode": ("offline", "disabled")}
+TARGET = ("_target_", "()")  # what Hydra calls, and what Python's logging does
+PARAMS = ("sweeper", "params")
+ALLOWED = (("mode",), PARAMS, ("sweeper", "max_batch_size"))  # what a file of a folder may say to Hydra: what is swept
+FROM_OUTSIDE = re.compile(r"\$\{.*:", re.DOTALL)  # as ${oc.env:HOME}
+PACKAGE = re.compile(r"^[\s#]*@package\b.*hydra", re.MULTILINE)
+LONGEST = 80  # characters of a value in a line
+MOST_VALUES = 20_000  # in a file: a few lines of aliases can mean billions
+
+Step = tuple[tuple[str, ...], Any]
+
+
+def split_option(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """Return the arguments without `--trust`, and whether it was there."""
+    return [argument for argument in arguments if argument != OPTION], OPTION in arguments
+
+
+def check_config(values: Mapping[str, Any], source: Path, typed: Collection[str] = ()) -> None:
+    """ConfigError with the first code that a run's complete config names, unless its key was typed."""
+    for path, value in steps(values):
+        key = ".".join(path)
+        if (path[-1] in TARGET or names_code(key, value)) and key not in typed:
+            raise refused(source, key, value, CODE.get(key, "something to call"))
+
+
+def names_code(key: str, value: Any) -> bool:
+    """Whether a value of a key of a run's config is code."""
+    return key in CODE and isinstance(value, str) and value not in HARMLESS.get(key, ())
+
+
+def check_folders(arguments: Sequence[str], config_dir: str | None = None) -> None:
+    """ConfigError with the first code in the YAML files of the folders that arguments take configs from."""
+    typed = {key_of(argument) for argument in arguments if "=" in argument and not argument.startswith("-")}
+    for folder in filter(None, [config_dir, *searched(arguments)]):
+        for file in yaml_files(Path(folder)):
+            check_file(file, file.relative_to(folder), typed)
+
+
+def searched(arguments: Iterable[str]) -> Iterator[str]:
+    """Yield the folders of `hydra.searchpath=[file:///there,here]`; packages are as installed as this one."""
+    for argument in arguments:
+        if key_of(argument) == "hydra.searchpath":
+            try:
+                value = OverridesParser.create().parse_override(argument).value()
+            except HydraException:
+                continue  # which Hydra says in its turn
+            places = [str(place) for place in (value if isinstance(value, list) else [value])]
+            yield from (place.removeprefix("file://") for place in places if not place.startswith("pkg://"))
+
+
+def yaml_files(folder: Path) -> Iterator[Path]:
+    """Yield the YAML files of a folder and of those in it, links to others included."""
+    seen = set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        seen.add(os.path.realpath(place))
+        folders[:] = [name for name in folders if os.path.realpath(Path(place, name)) not in seen]
+        yield from (Path(place, name) for name in sorted(files) if name.endswith((".yaml", ".yml")))
+
+
+def check_file(file: Path, name: Path, typed: Collection[str]) -> None:
+    """ConfigError with the first code that a YAML file names, wherever in a config it would stand."""
+    with open(file, encoding="utf-8") as opened:
+        text = opened.read()
+        opened.seek(0)
+        values = yaml.load(opened, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    if name.parts[0] == "hydra" or PACKAGE.search(text):
+        raise refused(file, "hydra", None, "settings of Hydra, which start programs")
+    if not isinstance(values, dict):
+        return
+    for path, value in steps({"defaults": values.pop("defaults", None)}):
+        words = (*path, value) if isinstance(value, str) else path
+        if any(re.search(r"hydra|\$\{|\.\.", word) for word in words):
+            raise refused(file, "defaults", value, "other settings of Hydra, or files elsewhere")
+    for path, value in steps(values):
+        key = ".".join(path)
+        if what := code_in(path, value):
+            if not any(each == key or each.endswith(f".{key}") for each in typed):
+                raise refused(file, key, value, what)
+
+
+def code_in(path: tuple[str, ...], value: Any) -> str | None:
+    """Say what code a key of a file names. Where the file will stand is not known: the last word of a key decides."""
+    if path[-1] in TARGET:
+        return "something to call"
+    if isinstance(value, str) and FROM_OUTSIDE.search(value):
+        return "a value from outside of the config"
+    if "hydra" in path:
+        return code_for_hydra(path[path.index("hydra") + 1 :], value)
+    for key, what in CODE.items():
+        if path[-1] == key.rpartition(".")[2] and names_code(key, value):
+            return what
+    return None
+
+
+def code_for_hydra(path: tuple[str, ...], value: Any) -> str | None:
+    """Say what a key below `hydra` changes beside what is swept."""
+    if path[:2] == PARAMS and len(path) > 2:
+        key = path[2].lstrip("+~ ")
+        return CODE.get(key) or ("settings of Hydra" if "hydra" in key or path[-1] in TARGET else None)
+    below = isinstance(value, dict) and any(path == allowed[: len(path)] for allowed in ALLOWED)
+    return None if below or path in ALLOWED and path != PARAMS else "settings of Hydra, which start programs"
+
+
+def steps(values: Any, path: tuple[str, ...] = ()) -> Iterator[Step]:
+    """Yield every key of nested values, as a path, with its value; ConfigError where there are too many."""
+    left, count = [(path, values)], 0
+    while left:
+        above, node = left.pop()
+        for key, value in node.items() if isinstance(node, Mapping) else ((None, value) for value in node):
+            here = above if key is None else (*above, str(key))
+            if (count := count + 1) > MOST_VALUES:
+                raise ConfigError([f"{'.'.join(path) or 'a YAML file'}: holds more than {MOST_VALUES} values"])
+            if here:
+                yield here, value
+            if isinstance(value, Mapping | list):
+                left.append((here, value))
+
+
+def refused(source: Path, key: str, value: Any, what: str) -> ConfigError:
+    """Return the error for code that nobody typed."""
+    text = format_value(value)
+    shown = f"{key}={text if len(text) <= LONGEST else text[:LONGEST] + '…'}" if value is not None else key
+    return ConfigError([f"{shown}: {source} names {what}; type {key}=… too, or {OPTION}, if you trust it"])
