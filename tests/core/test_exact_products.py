@@ -172,6 +172,16 @@ def test_what_a_network_has_done_before_is_not_looked_up_again(monkeypatch):
     assert not exact.trusted
 
 
+def test_what_held_with_one_thread_is_looked_up_again_with_two(threads, monkeypatch):  # noqa: F811
+    network, (x, weight, *_) = torch.nn.Identity(), operands(2, 33, 17, 67)
+    threads(1)
+    done(network, x, weight, 1)
+    threads(2)
+    monkeypatch.setattr(exact, "holds", lambda *_: pytest.fail("looked up") if not exact.trusted else True)
+    with pytest.raises(pytest.fail.Exception):
+        done(network, x, weight, 1)
+
+
 def test_what_did_not_hold_is_looked_up_each_time(monkeypatch):
     monkeypatch.setattr(torch, "bmm", by_position)
     network, (x, weight, *_) = torch.nn.Identity(), operands(30, 5, 16, 3)

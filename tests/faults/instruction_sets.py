@@ -1,6 +1,6 @@
 """The tests of the same bits (``-m bits``) under every instruction set and mode of MKL that changes kernels here.
 
-python -m tests.faults.instruction_sets --workers 1
+python -m tests.faults.instruction_sets
 
 PyTorch takes its kernels by ``ATEN_CPU_CAPABILITY``, MKL by ``MKL_ENABLE_INSTRUCTIONS`` and ``MKL_CBWR``, whose
 ``COMPATIBLE`` is what MKL does on processors of others than Intel. What the processor does not have is left out.
@@ -63,20 +63,24 @@ def bits(settings: Mapping[str, str], workers: int) -> dict[str, Any]:
 def main() -> None:
     """Run all settings, print and store what each came to; exit with 1 if anything failed.
 
-    Goes on where it stopped: what the same code has passed on the same processor is not run again.
+    Goes on where it stopped: what the same code has passed on the same processor is not run again. What other
+    processors came to stays.
     """
     arguments = options(__doc__, workers=2)
-    here_and_now = {"processor": cpu(), "vectors": torch.backends.cpu.get_cpu_capability(), "code": code()["files"]}
+    processor, files = f"{cpu()}, {torch.backends.cpu.get_cpu_capability()}", code()["files"]
     stored = arguments.results / "instruction_sets.json"
-    found = json.loads(stored.read_text(encoding="utf-8")) if stored.is_file() else {}
-    scenes = found["scenes"] if here_and_now.items() <= found.items() else {}
+    processors = json.loads(stored.read_text(encoding="utf-8"))["processors"] if stored.is_file() else {}
+    if processors.get(processor, {}).get("code") != files:
+        processors[processor] = {"code": files, "scenes": {}}
+    scenes = processors[processor]["scenes"]
     for settings in filter(here, SETTINGS):
         name = " ".join(f"{key}={value}" for key, value in settings.items()) or "as usual"
         if name not in scenes or scenes[name]["wrong"]:
             scenes[name] = bits(settings, arguments.workers)
         print(name, scenes[name], flush=True)
         wrong = [f"{name}: {each}" for name, scene in scenes.items() for each in scene["wrong"]]
-        store("instruction_sets", {**here_and_now, "scenes": scenes, "findings": len(wrong)}, arguments.results)
+        findings = sum(len(scene["wrong"]) for each in processors.values() for scene in each["scenes"].values())
+        store("instruction_sets", {"processors": processors, "findings": findings}, arguments.results)
     sys.exit("\n".join(wrong) or None)
 
 
