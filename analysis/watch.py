@@ -70,7 +70,7 @@ def render(folder: str | Path, width: int, baseline: str | None = None, metric: 
     total = data.config.get("steps")
     end = f"{reached} of {total}" if total else reached
     title = f"{printable(data.folder.resolve().name)}: {comparison.heading} up to step {end}; {counts}"
-    console = Console(width=width, force_terminal=True)
+    console = Console(width=width, height=25, force_terminal=True)  # with no height TERM=dumb makes it 80 wide
     with console.capture() as captured:
         print_table(fit_to_width(comparison_table(comparison), width), console, title)
         console.print(Text(standing(status, folder), style="dim"))

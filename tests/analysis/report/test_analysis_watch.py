@@ -32,7 +32,9 @@ def test_all_runs_are_compared_at_the_step_that_each_has_reached(sweep):
     assert data.runs.set_index("name").loc["norm=a,seed=1", "score"] == pytest.approx(np.mean(late))
 
 
-def test_the_screen_shows_table_and_progress(sweep):
+@pytest.mark.parametrize("terminal", ["xterm", "dumb"])
+def test_the_screen_shows_table_and_progress(sweep, monkeypatch, terminal):
+    monkeypatch.setenv("TERM", terminal)
     text, going = render(sweep, 100, baseline="norm=b")
     assert going and "up to step 20" in text.plain and "3 completed, 3 running" in text.plain
     assert "baseline" in next(line for line in text.plain.splitlines() if line.startswith("b "))
