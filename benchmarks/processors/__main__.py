@@ -3,10 +3,11 @@
 Trains README's comparison of norms with the same seeds under settings that make MKL and torch compute as on processors
 of other types; each rounds differently. Says how much of the variance of a difference is the seed's, the processor's
 and that of both together, which verdicts survive from type to type, and what the interval of a sweep leaves out, which
-knows one processor. Writes the score of every run to processors.json and the tables to processors.txt.
+knows one processor. Writes the score of every run to processors.json and the tables to processors.txt. What the same
+command wrote there on other processors stays: their types are taken together.
 
 Runs go to ``--store``, and the same command goes on where it stopped. A type that gives the bits of another one is left
-out: on a processor of AMD those of Intel cannot be had.
+out, and named.
 """
 
 from __future__ import annotations
@@ -25,16 +26,18 @@ from analysis.data.same_rows import unclocked_rows
 from analysis.stats.comparison import seed_scores
 from benchmarks.parts.common import ROOT, machine
 from benchmarks.processors.page import NORMS, page
+from rlexp.record.provenance import cpu
 
-# MKL_CBWR is for products, which MKL computes on processors of AMD as under COMPATIBLE; ATEN_CPU_CAPABILITY is for
-# everything else, which torch computes with the widest vectors there are unless it is set.
+# MKL_CBWR is for products, which MKL computes by the maker of the processor, and with COMPATIBLE in one way on all;
+# ATEN_CPU_CAPABILITY is for everything else, which torch computes with the widest vectors there are unless it is set.
 TYPES = {
-    "Intel AVX512": {"MKL_CBWR": "AUTO,STRICT"},
-    "Intel AVX2": {"MKL_CBWR": "AVX2,STRICT", "ATEN_CPU_CAPABILITY": "avx2"},
-    "AMD AVX512": {"MKL_CBWR": "COMPATIBLE"},
-    "AMD AVX2": {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2"},
+    "AVX512": {"MKL_CBWR": "AUTO,STRICT"},
+    "AVX2": {"MKL_CBWR": "AVX2,STRICT", "ATEN_CPU_CAPABILITY": "avx2"},
+    "AVX512, COMPATIBLE": {"MKL_CBWR": "COMPATIBLE"},
+    "AVX2, COMPATIBLE": {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2"},
 }
 FEWEST_SEEDS = 3
+QUESTION = ("seeds", "first", "steps")
 
 
 def main() -> None:
@@ -52,24 +55,38 @@ def main() -> None:
         parser.exit(2, f"--seeds must be at least {FEWEST_SEEDS}, --steps at least 1 and --first at least 0\n")
     seeds = range(options.first, options.first + options.seeds)
     store = options.store.resolve() / f"steps={options.steps}"
-    found = {name: trained(settings, seeds, options.steps, store / name) for name, settings in TYPES.items()}
+    command = " ".join(["python -m benchmarks.processors", *(f"--{key} {vars(options)[key]}" for key in QUESTION)])
+    found = elsewhere(options.results / "processors.json", command)
+    for name, settings in TYPES.items():
+        sweep = trained(settings, seeds, options.steps, store / name)
+        found[f"{processor()} {name}"] = {"on": machine(), **sweep}
     same_bits = repeated({name: each["rows"] for name, each in found.items()})
     if len(found) - len(same_bits) < 2:
         sys.exit("all settings give the same bits on this processor: there is nothing to compare")
-    words = [f"--{key} {vars(options)[key]}" for key in ("seeds", "first", "steps")]
     stored = {
-        "command": " ".join(["python -m benchmarks.processors", *words]),
+        "command": command,
         "trains": " ".join(["rlexp -m", *overrides(seeds, options.steps)]),
-        "machine": machine(),
         "seeds": [str(seed) for seed in seeds],
         "same_bits": same_bits,
-        "types": {name: each for name, each in found.items() if name not in same_bits},
+        "types": found,
     }
     options.results.mkdir(parents=True, exist_ok=True)
     text = json.dumps(stored, indent=1, ensure_ascii=False) + "\n"
     (options.results / "processors.json").write_text(text, encoding="utf-8")
     (options.results / "processors.txt").write_text(page(stored), encoding="utf-8")
     print(page(stored), end="")
+
+
+def processor() -> str:
+    """Return ``Intel`` or ``AMD``, the whole name of any other maker's."""
+    return next((maker for maker in ("Intel", "AMD") if maker in cpu()), cpu())
+
+
+def elsewhere(file: Path, command: str) -> dict[str, Any]:
+    """Return what the command has stored of types of other processors."""
+    stored = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    types = stored.get("types", {}) if stored.get("command") == command else {}
+    return {name: each for name, each in types.items() if not name.startswith(f"{processor()} ")}
 
 
 def overrides(seeds: range, steps: int) -> list[str]:

@@ -26,7 +26,8 @@ Values = Mapping[str, np.ndarray]
 
 def page(stored: Mapping[str, Any]) -> str:
     """Return the tables as text."""
-    values, types = layout(stored), [*stored["types"]]
+    types = [name for name in stored["types"] if name not in stored["same_bits"]]
+    values = layout(stored, types)
     seeds = len(stored["seeds"])
     tables = {f"{name}, by {seeds} seeds": verdicts(types, values, norm) for norm, name in DIFFERENCES.items()}
     tables[f"whose the variance is, {seeds} seeds on each of {len(types)} types"] = variances(values)
@@ -42,18 +43,17 @@ def page(stored: Mapping[str, Any]) -> str:
 def heading(stored: Mapping[str, Any]) -> Iterator[str]:
     """Yield what was trained, and where."""
     yield f"$ {stored['command']}"
-    yield f"{stored['trains']}, on {stored['machine']['processor']}, torch {stored['machine']['torch']}"
+    yield stored["trains"]
     for name, found in stored["types"].items():
         settings = " ".join(f"{key}={value}" for key, value in found["settings"].items())
-        yield f"{name}: {settings} (hash of all rows {found['rows']})"
-    for name, same in stored["same_bits"].items():
-        yield f"{name}: the bits of {same}, left out"
+        same = f", the bits of {stored['same_bits'][name]}: left out" if name in stored["same_bits"] else ""
+        yield f"{name}: {found['on']['processor']}, {settings}, hash of all rows {found['rows']}{same}"
 
 
-def layout(stored: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def layout(stored: Mapping[str, Any], types: list[str]) -> dict[str, np.ndarray]:
     """Scores `[seeds, types]` of the baseline, and the differences of the others to it."""
-    types = [found["scores"] for found in stored["types"].values()]
-    scores = {norm: np.array([[one[norm][seed] for one in types] for seed in stored["seeds"]]) for norm in NORMS}
+    found = [stored["types"][name]["scores"] for name in types]
+    scores = {norm: np.array([[one[norm][seed] for one in found] for seed in stored["seeds"]]) for norm in NORMS}
     return {BASELINE: scores[BASELINE]} | {DIFFERENCES[norm]: scores[norm] - scores[BASELINE] for norm in OTHERS}
 
 
