@@ -145,7 +145,7 @@ print(torch.backends.mkl.is_available(), *exact.PATHS.values())
 
 
 def test_without_a_strict_mode_only_the_odd_products_go_in_pairs(monkeypatch):
-    """``COMPATIBLE`` is what MKL does on processors of others than Intel."""
+    """``COMPATIBLE`` has none, as MKL has none on processors of others than Intel."""
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
     done = subprocess.run([sys.executable, "-c", NOT_STRICT], capture_output=True, text=True, check=True)
     if not done.stdout.startswith("True"):

@@ -2,8 +2,8 @@
 
 python -m tests.faults.instruction_sets
 
-PyTorch takes its kernels by ``ATEN_CPU_CAPABILITY``, MKL by ``MKL_ENABLE_INSTRUCTIONS`` and ``MKL_CBWR``, whose
-``COMPATIBLE`` is what MKL does on processors of others than Intel. What the processor does not have is left out.
+PyTorch takes its kernels by ``ATEN_CPU_CAPABILITY``, MKL by ``MKL_ENABLE_INSTRUCTIONS`` and ``MKL_CBWR``. What the
+processor does not have is left out.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from rlexp.record.provenance import code, cpu
 from tests.faults.common import ROOT, options, store
 
 SETTINGS = [
-    {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2"},  # an AMD EPYC without AVX-512
     {},
     {"ATEN_CPU_CAPABILITY": "avx2"},
     {"ATEN_CPU_CAPABILITY": "default"},
+    {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2"},  # furthest from an Intel with AVX-512
+    {"MKL_ENABLE_INSTRUCTIONS": "AVX2"},
     {"MKL_CBWR": "AVX2,STRICT"},
     {"MKL_CBWR": "COMPATIBLE"},
+    {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
     {"MKL_CBWR": "AUTO"},
     {"MKL_CBWR": "AVX2"},
-    {"MKL_ENABLE_INSTRUCTIONS": "AVX2"},
-    {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
 ]
 VECTORS = ["DEFAULT", "AVX2", "AVX512"]
 VARIABLES = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS")
