@@ -28,8 +28,8 @@ from benchmarks.parts.common import ROOT, machine
 from benchmarks.processors.page import NORMS, page
 from rlexp.record.provenance import cpu
 
-# MKL_CBWR is for products, which MKL computes by the maker of the processor, and with COMPATIBLE in one way on all;
-# ATEN_CPU_CAPABILITY is for everything else, which torch computes with the widest vectors there are unless it is set.
+# MKL_CBWR is for products, ATEN_CPU_CAPABILITY for everything else, which torch computes with the widest vectors there
+# are unless it is set. Each setting has bits of its own on processors of each maker.
 TYPES = {
     "AVX512": {"MKL_CBWR": "AUTO,STRICT"},
     "AVX2": {"MKL_CBWR": "AVX2,STRICT", "ATEN_CPU_CAPABILITY": "avx2"},

@@ -16,6 +16,7 @@ with a point, for what is trained: it depends on the processor.
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import re
@@ -163,24 +164,24 @@ def keep(place: Path) -> Path:
     write_sweep(place / "made/runs/rates", random_scores(rates, 8, seed=2))
     write_sweep(place / "made/runs/two", random_scores(["norm=local", "norm=hybrid"], 2, seed=3))
     write_sweep(place / "made/runs/one", random_scores(["norm=local"], 3, seed=4))
-    trained = place / "trained"
+    trained, little = place / "trained", sessions(HERE / "runs.txt")[0].words["LITTLE"]
     trained.mkdir()
     for words in ("hydra.run.dir=runs/single norm=hybrid", "-m hydra.sweep.dir=runs/pair norm=local,global"):
-        code, _, err = run(f"rlexp {LITTLE} seed=0 {words}", trained, True)
+        code, _, err = run(f"rlexp {little} seed=0 {words}", trained, True)
         if code:
             raise ChildProcessError(err)
     return place
 
 
-LITTLE = "steps=4 log_every=1 eval.every=2 eval.prompts=6 eval.samples=2 eval.ks=[1,2] logger=none threads=1"
-LITTLE += " model=gru model.hidden=8 group_size.completions=4 group_size.prompts=4"
 made: list[Path] = []
 
 
 def scene(name: str) -> list[Path]:
     """Return the folders of a scene, made when first asked for."""
     if not made:
-        made.append(keep(Path(tempfile.mkdtemp(prefix="scenes")).resolve()))
+        place = Path(tempfile.mkdtemp(prefix="scenes")).resolve()
+        atexit.register(shutil.rmtree, place)
+        made.append(keep(place))
     return list((made[0] / name).iterdir())
 
 
@@ -190,18 +191,14 @@ SCENES = {"empty": list, "made": lambda: scene("made"), "trained": lambda: scene
 def main() -> None:
     """Type the sessions of all files, or of those named, and write what they print into them."""
     paths = [HERE / f"{name}.txt" for name in sys.argv[1:]] or sorted(HERE.glob("*.txt"))
-    try:
-        for path in paths:
-            head = re.split(r"\n\n+", path.read_text(encoding="utf-8").strip())[0]
-            found = sessions(path)
-            SCENES[found[0].scene]()
-            with ThreadPoolExecutor(WORKERS) as pool:
-                texts = ["\n".join(lines) for lines in pool.map(printed, found)]
-            path.write_text("\n\n".join([head, *texts]) + "\n", encoding="utf-8")
-            print(f"{path.name}: {sum(len(session.commands) for session in found)} commands")
-    finally:
-        for place in made:
-            shutil.rmtree(place)
+    for path in paths:
+        head = re.split(r"\n\n+", path.read_text(encoding="utf-8").strip())[0]
+        found = sessions(path)
+        SCENES[found[0].scene]()
+        with ThreadPoolExecutor(WORKERS) as pool:
+            texts = ["\n".join(lines) for lines in pool.map(printed, found)]
+        path.write_text("\n\n".join([head, *texts]) + "\n", encoding="utf-8")
+        print(f"{path.name}: {sum(len(session.commands) for session in found)} commands")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ SETTINGS = [
     {},
     {"ATEN_CPU_CAPABILITY": "avx2"},
     {"ATEN_CPU_CAPABILITY": "default"},
-    {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2"},  # furthest from an Intel with AVX-512
+    {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2"},  # where nine failed at first
     {"MKL_ENABLE_INSTRUCTIONS": "AVX2"},
     {"MKL_CBWR": "AVX2,STRICT"},
     {"MKL_CBWR": "COMPATIBLE"},
