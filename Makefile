@@ -19,7 +19,7 @@ UV := $(shell command -v uv)
 PIP := $(if $(UV),uv pip install --python $(BIN)/python --index-strategy unsafe-best-match,$(BIN)/python -m pip install) --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help install ablation claims claims-quick test bench sync dashboard lint constraints audit versions clean
+.PHONY: help install ablation claims claims-quick test test-all bench sync dashboard lint constraints audit versions clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -36,7 +36,10 @@ claims-quick: $(READY) ## published claims on worlds that take seconds, and whet
 claims: $(READY) ## all published claims, hours; goes on where it was interrupted; ARGS="c01 hydra/launcher=ray"
 	$(BIN)/python -m benchmarks.claims $(ARGS)
 
-test: $(READY) ## run the whole test suite; ARGS="-m 'not slow'" for the quick part
+test: $(READY) ## run the test suite; ARGS="-m 'not slow'" for the quick part
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not rare" $(ARGS)
+
+test-all: $(READY) ## run also the tests that take long and break rarely
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 bench: $(READY) ## measure speed and memory, a few minutes; docs/performance.md has the longer benchmarks and what they print
@@ -49,7 +52,7 @@ sync: $(READY) ## send every offline run below runs/ to Weights & Biases; `.venv
 dashboard: $(READY) ## write a Weights & Biases workspace for the newest sweep; SWEEP=runs/... for another, ARGS=--push to send it
 	@sweep="$(SWEEP)"; : "$${sweep:=$$(ls -td runs/*/ 2>/dev/null | head -n 1)}"; \
 	if [ -z "$$sweep" ]; then echo "no sweep below runs/" >&2; exit 1; fi; \
-	$(BIN)/python -m analysis.workspace "$$sweep" $(ARGS)
+	$(BIN)/python -m rlexp.analysis.workspace "$$sweep" $(ARGS)
 
 lint: $(READY) ## check the style
 	$(BIN)/ruff check .

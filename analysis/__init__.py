@@ -1,5 +1,5 @@
 """Reads the folders that runs leave behind; writes tables, figures and verdicts. Never imports the training code."""
 
-from analysis.data.load import load
+from rlexp.analysis.data.load import load
 
 __all__ = ["load"]

@@ -1,4 +1,4 @@
-"""Is one variant better than another by at least so much? For programs: `python -m analysis.better runs/<sweep> B A`.
+"""Is one variant better than another by at least so much? For programs: `rlexp better runs/<sweep> B A`.
 
 One line on stdout and an exit code: 0 yes, 10 no, 11 open, with how many more seeds would tell; 2 for a wrong question.
 """
@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.data.direction import direction_sign
-from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
-from analysis.data.load import load
-from analysis.data.variants import resolve_variant
-from analysis.report.as_json import plain
-from analysis.stats.answer import answer
-from analysis.stats.comparison import Comparison, paired_differences
-from analysis.stats.formatting import decimal_places, format_interval
-from analysis.stats.inference.power import seeds_for_effect
-from analysis.stats.inference.significance import ALPHA, seeds_for_p
-from analysis.stats.question import Question
+from rlexp.analysis.data.direction import direction_sign
+from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
+from rlexp.analysis.data.load import load
+from rlexp.analysis.data.variants import resolve_variant
+from rlexp.analysis.report.as_json import plain
+from rlexp.analysis.stats.answer import answer
+from rlexp.analysis.stats.comparison import Comparison, paired_differences
+from rlexp.analysis.stats.formatting import decimal_places, format_interval
+from rlexp.analysis.stats.inference.power import seeds_for_effect
+from rlexp.analysis.stats.inference.significance import ALPHA, seeds_for_p
+from rlexp.analysis.stats.question import Question
 
 CODES = {"yes": 0, "no": 10, "open": 11}
 EXAMPLES = """
@@ -57,11 +57,11 @@ def reply(comparison: Comparison, variant: str, versus: str, by: float) -> Reply
     n = differences.size
     if n < 2:
         raise AnalysisError(f"{variant} and {versus} share {n} seeds; it takes two to say anything")
-    way = comparison.way
-    mean, low, high, sd, _ = map(float, way.location(differences))
-    p = way.p(differences - by)
+    test = comparison.paired_test
+    mean, low, high, sd, _ = map(float, test.estimate(differences))
+    p = test.p(differences - by)
     if p < ALPHA:
-        return Reply("yes" if way.points_to(differences - by) > 0 else "no", mean, low, high, p, n, None)
+        return Reply("yes" if test.side(differences - by) > 0 else "no", mean, low, high, p, n, None)
     needed = seeds_for_effect(abs(mean - by), sd) if sd > 0 and mean != by and np.isfinite(mean) else None
     more = max(needed or 0, seeds_for_p()) - n
     return Reply("open", mean, low, high, p, n, max(more, 1) if needed or sd == 0 else None)
@@ -72,12 +72,12 @@ def as_line(found: Reply, variant: str, versus: str, by: float) -> str:
     numbers = format_interval(found.difference, found.low, found.high, decimal_places([found.difference]), signed=True)
     least = f" by at least {by:g}" if by else ""
     verb = {"yes": "is better", "no": "is not better", "open": "may be better"}[found.answer]
-    more = "" if found.answer != "open" else "; " + _more(found.more_seeds)
-    return f"{found.answer}: {variant} {verb} than {versus}{least}: {numbers}, p = {found.p:.2g}, n = {found.n}{more}"
-
-
-def _more(seeds: int | None) -> str:
-    return "no number of seeds that one would run tells" if seeds is None else f"about {seeds} more seeds would tell"
+    line = f"{found.answer}: {variant} {verb} than {versus}{least}: {numbers}, p = {found.p:.2g}, n = {found.n}"
+    if found.answer != "open":
+        return line
+    if found.more_seeds is None:
+        return f"{line}; no number of seeds that one would run tells"
+    return f"{line}; about {found.more_seeds} more seeds would tell"
 
 
 @ends_in_a_line

@@ -1,4 +1,4 @@
-"""One command from sweeps' folders to their answer: `python -m analysis.compare runs/<sweep>`."""
+"""One command from sweeps' folders to their answer: `rlexp compare runs/<sweep>`."""
 
 import argparse
 import sys
@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
-from analysis.data.disk.links import inner
-from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, plain_letters, printable
-from analysis.data.load import SweepData, load
-from analysis.data.numbers.asked import BUDGETS, budget_of, option, target_of
-from analysis.data.runs import Problem
-from analysis.data.variants import split_commas
-from analysis.report.as_json import answer_json
-from analysis.report.files import write_files
-from analysis.report.grids import wide_text
-from analysis.report.terminal import Terminal, print_answer, print_files
-from analysis.stats.answer import Answer, answer
-from analysis.stats.comparison import Comparison
-from analysis.stats.question import Question, question_name
-from analysis.stats.verdicts.judge import Verdict
+from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, plain_letters, printable
+from rlexp.analysis.data.links import inner
+from rlexp.analysis.data.load import SweepData, load
+from rlexp.analysis.data.numbers.metric_spec import BUDGETS, parse_budget, parse_option, parse_target
+from rlexp.analysis.data.runs import Problem
+from rlexp.analysis.report.as_json import answer_json
+from rlexp.analysis.report.files import write_files
+from rlexp.analysis.report.tables import wide_text
+from rlexp.analysis.report.terminal import Terminal, print_answer, print_files
+from rlexp.analysis.stats.answer import Answer, answer
+from rlexp.analysis.stats.comparison import Comparison
+from rlexp.analysis.stats.question import Question, question_name
+from rlexp.analysis.stats.verdicts.decide import Verdict
+from rlexp.runfolder.variants import split_commas
 
 if TYPE_CHECKING:
-    from analysis.report.page import ReportPage
+    from rlexp.analysis.report.page import ReportPage
 
 EXAMPLES = """
 examples:
@@ -38,7 +38,7 @@ examples:
 
 
 class Report(NamedTuple):
-    """What a report found and wrote."""
+    """The results and files of a report."""
 
     data: SweepData
     comparison: Comparison
@@ -85,30 +85,22 @@ def report(
 def _find(
     folders: str | Path | Sequence[str | Path],
     question: Question,
-    out: Any,
+    out: str | Path | None,
     wide: str | None,
     page: "ReportPage | None" = None,
 ) -> Report:
-    """The answer, and its files written."""
-    data = page.data if page else load(folders, metrics=_metric_names(question))
+    """Answer the question and write its files, unless named otherwise to `<folder>/analysis` or a folder in it."""
+    metrics = [name for name in (question.metric, question.matched and question.matched.metric) if name]
+    data = page.data if page else load(folders, metrics=metrics)
     result = page.answer if page else answer(data, question)
     if wide and wide_text(result.comparisons, "iqm", wide) is None:
         raise AnalysisError(f"nothing to lay out wide by '{wide}': there is one stratum, and not two axes")
-    files = write_files(Path(out) if out else _output_folder(folders, question, data, wide), result, wide)
+    if not out:
+        first, *others = [folders] if isinstance(folders, str | Path) else folders
+        sweeps = "+".join(Path(other).resolve().name for other in others)
+        out = inner(first, "analysis", question_name(question, data, **{"with": sweeps, "wide": wide}))
+    files = write_files(Path(out), result, wide)
     return Report(data, result.comparisons[0], result.verdicts, result.notes, data.problems, files, result)
-
-
-def _metric_names(question: Question) -> list[str]:
-    return [name for name in (question.metric, question.matched and question.matched.metric) if name]
-
-
-def _output_folder(
-    folders: str | Path | Sequence[str | Path], question: Question, data: SweepData, wide: str | None
-) -> Path:
-    """`<folder>/analysis`; for another question, or with other sweeps, a folder in it that is named after them."""
-    first, *others = [folders] if isinstance(folders, str | Path) else list(folders)
-    names = "+".join(Path(other).resolve().name for other in others)
-    return inner(first, "analysis", question_name(question, data, **{"with": names, "wide": wide}))
 
 
 def relative_path(path: Path) -> str:
@@ -119,18 +111,6 @@ def relative_path(path: Path) -> str:
 
 def parse(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     """The arguments of `report`. What argparse cannot read ends the process with 2; the rest is an AnalysisError."""
-    options = vars(_parser().parse_args(arguments))
-    return options | {
-        "by": _axes(options["by"]),
-        "within": _axes(options["within"]),
-        "best_of": _axes(options["best_of"]) or (),
-        "choose_seeds": _seeds(options["choose_seeds"]),
-        "at": option("--at ", options["at"], budget_of),
-        "matched": option("--matched ", options["matched"], target_of),
-    }
-
-
-def _parser() -> CommandParser:
     parser = CommandParser(
         prog="rlexp compare",
         description="Compare the variants of one or several sweeps over paired seeds; write tables and figures.",
@@ -151,7 +131,15 @@ def _parser() -> CommandParser:
     add("--wide", metavar="AXIS", help="print wide tables too, with this axis (or the strata) in the columns")
     add("--out", help="folder for tables and figures; one of the question's own in <folder>/analysis unless named")
     add("--json", action="store_true", help="print the whole comparison as JSON, and nothing else")
-    return parser
+    options = vars(parser.parse_args(arguments))
+    return options | {
+        "by": _axes(options["by"]),
+        "within": _axes(options["within"]),
+        "best_of": _axes(options["best_of"]) or (),
+        "choose_seeds": _seeds(options["choose_seeds"]),
+        "at": parse_option("--at ", options["at"], parse_budget),
+        "matched": parse_option("--matched ", options["matched"], parse_target),
+    }
 
 
 def _axes(text: str | None) -> tuple[str, ...] | None:
@@ -165,17 +153,15 @@ def _seeds(text: str | None) -> tuple[int, ...] | None:
         raise AnalysisError(f"--choose-seeds {text}: expected numbers, as 0,1,2") from None
 
 
-def _print_json(folders: Sequence[str], out: str | None, wide: str | None, **choices: object) -> Report:
-    found = _find(folders, Question(**choices), out, wide)
-    print(answer_json(found.answer, found.files))
-    return found
-
-
 @ends_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0: all runs are good, 1: some are not, or have not ended (listed), 2: nothing could be compared."""
     options = parse(arguments)
-    found = _print_json(**options) if options.pop("json") else report(**options)
+    if not options.pop("json"):
+        return report(**options).exit_code
+    folders, out, wide = (options.pop(key) for key in ("folders", "out", "wide"))
+    found = _find(folders, Question(**options), out, wide)
+    print(answer_json(found.answer, found.files))
     return found.exit_code
 
 

@@ -1,4 +1,4 @@
-"""How often looking at seeds as they come misleads, and how many it takes: `python -m analysis.coverage`.
+"""How often looking at seeds as they come misleads, and how many it takes: `python -m rlexp.analysis.coverage`.
 
 Simulates paired differences, adds them in the turns of `until_decided`, and counts what is decided: wrong decisions,
 and seeds until there is one. Two ways are those of `analysis/stats/inference/sequential.py`; the third stops as soon as
@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from rich.console import Console
 
-from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
-from analysis.report.tables import TextTable
-from analysis.report.terminal import Terminal, print_table
-from analysis.stats.inference.sequential import confidence_sequence, hedged_capital, looks, said_by
-from analysis.stats.inference.significance import ALPHA, sign_flip_p
+from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
+from rlexp.analysis.report.tables import TextTable
+from rlexp.analysis.report.terminal import Terminal, print_table
+from rlexp.analysis.stats.inference.sequential import confidence_sequence, decide, hedged_capital, look_schedule
+from rlexp.analysis.stats.inference.significance import ALPHA, sign_flip_p
 
 SPREAD = 0.03  # standard deviation of a paired difference of two accuracies, as in the studies of docs/studies.md
 MARGIN = 0.03
@@ -33,7 +33,7 @@ SHAPES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 
 
 class Outcome(NamedTuple):
-    """What became of many sweeps: how each ended, and after how many seeds on average."""
+    """Decisions of many simulated sweeps, and their seeds on average."""
 
     way: str
     shape: str
@@ -44,15 +44,15 @@ class Outcome(NamedTuple):
 
 
 def by_sign_flips(differences: np.ndarray) -> str:
-    """Decide by sign flips, once more at each look: what nobody should do."""
+    """Decide by sign flips at each look, which does not hold the level."""
     if sign_flip_p(differences) >= ALPHA:
         return "open"
     return "higher" if differences.mean() > 0 else "lower"
 
 
 WAYS = {
-    "signs": lambda differences: said_by(confidence_sequence(differences), MARGIN),
-    "bounded": lambda differences: said_by(hedged_capital(differences), MARGIN),
+    "signs": lambda differences: decide(confidence_sequence(differences), MARGIN),
+    "bounded": lambda differences: decide(hedged_capital(differences), MARGIN),
     "peeking": by_sign_flips,
 }
 
@@ -68,7 +68,7 @@ def simulate(way: str, shape: str, mean: float, sweeps: int) -> Outcome:
     for sweep in range(sweeps):
         noise = SHAPES[shape](np.random.default_rng([sweep, sorted(SHAPES).index(shape)]), MOST)
         differences = np.clip(mean + SPREAD * noise, -1, 1)
-        for n in looks(MOST):
+        for n in look_schedule(MOST):
             decided = WAYS[way](differences[:n])
             if decided != "open":
                 break
@@ -87,17 +87,14 @@ def print_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
         + [f"{each.wrong:.3f}", f"{each.seeds:.1f}"]
         for each in outcomes
     ]
-    print_table(TextTable(headers, rows), console, f"margin 1 SD, at most {MOST} seeds, looked at after {_listed()}")
-
-
-def _listed() -> str:
-    return ", ".join(map(str, looks(MOST)))
+    listed = ", ".join(map(str, look_schedule(MOST)))
+    print_table(TextTable(headers, rows), console, f"margin 1 SD, at most {MOST} seeds, looked at after {listed}")
 
 
 @ends_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; prints the table, and writes it as JSON if asked."""
-    parser = CommandParser(prog="python -m analysis.coverage", description=__doc__.split("\n")[0])
+    parser = CommandParser(prog="python -m rlexp.analysis.coverage", description=__doc__.split("\n")[0])
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--sweeps", type=int, default=1000, help="simulated sweeps a row")
     parser.add_argument("--out", type=Path, help="file for the numbers as JSON")

@@ -1,4 +1,4 @@
-"""How many seeds and minutes an effect needs, by a sweep that is there: `python -m analysis.plan runs/<pilot>`.
+"""How many seeds and minutes an effect needs, by a sweep that is there: `rlexp plan runs/<pilot>`.
 
 The pilot says how much paired differences scatter from seed to seed, and how long a run takes on this machine.
 """
@@ -13,15 +13,16 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
-from analysis.data.load import SweepData, load
-from analysis.report.tables import TextTable
-from analysis.report.terminal import Terminal, print_table
-from analysis.stats.answer import answer
-from analysis.stats.formatting import decimal_places, format_number
-from analysis.stats.inference.power import seeds_for_effect, seeds_until_decided
-from analysis.stats.inference.significance import ALPHA
-from analysis.stats.question import Question
+from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
+from rlexp.analysis.data.load import SweepData, load
+from rlexp.analysis.report.tables import TextTable
+from rlexp.analysis.report.terminal import Terminal, print_table
+from rlexp.analysis.stats.answer import answer
+from rlexp.analysis.stats.formatting import decimal_places, format_number
+from rlexp.analysis.stats.inference.power import seeds_for_effect, seeds_until_decided
+from rlexp.analysis.stats.inference.significance import ALPHA
+from rlexp.analysis.stats.question import Question
+from rlexp.runfolder.files import MULTIRUN_FILE
 
 EXAMPLES = """
 examples:
@@ -31,7 +32,7 @@ examples:
 
 
 class Need(NamedTuple):
-    """What it takes to find an effect in the difference of an arm to the baseline."""
+    """Seeds that find an effect in the difference of an arm to the baseline."""
 
     label: str
     sd: float
@@ -43,7 +44,7 @@ class Need(NamedTuple):
 
 
 def needs(data: SweepData, effect: float, metric: str | None = None) -> list[Need]:
-    """What each difference of a pilot needs; AnalysisError where none has a spread."""
+    """Seeds for each difference of a pilot; AnalysisError where none has a spread."""
     found = []
     for comparison in answer(data, Question(metric=metric)).comparisons:
         for arm in comparison.others:
@@ -59,10 +60,10 @@ def needs(data: SweepData, effect: float, metric: str | None = None) -> list[Nee
     return found
 
 
-def seconds_a_run(data: SweepData) -> float:
-    """What a run of the pilot took of the machine's time, shared by those that trained side by side; NaN if unknown."""
+def seconds_per_run(data: SweepData) -> float:
+    """Machine time per run of the pilot, shared by those that trained side by side; NaN if unknown."""
     ends = [path.stat().st_mtime for path in data.folder.glob("*/summary.json")]
-    begin = data.folder / "multirun.yaml"
+    begin = data.folder / MULTIRUN_FILE
     if not ends or not begin.is_file():
         return np.nan
     elapsed = max(ends) - begin.stat().st_mtime
@@ -73,19 +74,18 @@ def seconds_a_run(data: SweepData) -> float:
 def print_needs(data: SweepData, found: Sequence[Need], effect: float, console: Console) -> None:
     """A row per difference, and how long the largest of them takes."""
     digits = decimal_places([need.sd for need in found])
-    rows = [[need.label, format_number(need.sd, digits), _seeds(need.seeds), f"{need.in_turns:.0f}"] for need in found]
+    rows = [
+        [need.label, format_number(need.sd, digits), str(need.seeds or "more"), f"{need.in_turns:.0f}"]
+        for need in found
+    ]
     headers = ["difference of", "SD over seeds", "seeds for 80 %", "until_decided"]
     print_table(TextTable(headers, rows), console, f"seeds to find a difference of {effect:g}, p (Holm) < {ALPHA:g}")
-    seconds, arms = seconds_a_run(data), len(data.variants)
+    seconds, arms = seconds_per_run(data), len(data.variants)
     known = [need.seeds for need in found if need.seeds]
     if known and np.isfinite(seconds):
         minutes = max(known) * arms * seconds / 60
         text = f"{max(known)} seeds of {arms} variants take about {minutes:.0f} min at the {seconds:.1f} s a run"
         console.print(Text(f"{text} of this sweep."))
-
-
-def _seeds(seeds: int | None) -> str:
-    return "more" if seeds is None else str(seeds)
 
 
 @ends_in_a_line

@@ -1,4 +1,4 @@
-"""Does what one sweep shows hold in another? `python -m analysis.transfer runs/<toy> runs/<language model>`."""
+"""Does what one sweep shows hold in another? `rlexp transfer runs/<toy> runs/<language model>`."""
 
 import argparse
 import json
@@ -9,18 +9,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from analysis.compare import relative_path
-from analysis.data.disk.links import inner, unlinked
-from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, printable
-from analysis.data.load import load
-from analysis.report.as_json import plain
-from analysis.report.tables import TextTable, csv_text
-from analysis.report.terminal import Terminal, print_files, print_table
-from analysis.stats.answer import Answer, answer
-from analysis.stats.formatting import decimal_places, format_interval
-from analysis.stats.inference.significance import ALPHA
-from analysis.stats.question import Question
-from analysis.stats.transfer import Found, Order, Transfer, transfer, transfer_frame
+from rlexp.analysis.compare import relative_path
+from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, printable
+from rlexp.analysis.data.links import inner, unlinked
+from rlexp.analysis.data.load import load
+from rlexp.analysis.report.as_json import plain
+from rlexp.analysis.report.tables import TextTable, csv_text
+from rlexp.analysis.report.terminal import Terminal, print_files, print_table
+from rlexp.analysis.stats.answer import Answer, answer
+from rlexp.analysis.stats.formatting import decimal_places, format_interval
+from rlexp.analysis.stats.inference.significance import ALPHA
+from rlexp.analysis.stats.question import Question
+from rlexp.analysis.stats.transfer import Order, Transfer, transfer, transfer_frame
 
 SIGNS = {"higher": "↑", "lower": "↓", "equal": "=", "unclear": "?"}
 EXAMPLES = """
@@ -42,16 +42,12 @@ def find(
     """The answers of two sweeps to the same question, side by side; AnalysisError if they have nothing in common."""
     if Path(first).resolve() == Path(second).resolve():
         raise AnalysisError(f"{first}: is both sweeps; name two")
-    names = names or sweep_names(first, second)
+    if names is None:  # their folders' names, or their paths if those are the same
+        names = printable(Path(first).resolve().name), printable(Path(second).resolve().name)
+        names = names if names[0] != names[1] else (first, second)
     question = Question(metric=metric, baseline=baseline)
     answers: list[Answer] = [answer(load(folder), question) for folder in (first, second)]
     return transfer((answers[0], answers[1]), names, margin)
-
-
-def sweep_names(first: str, second: str) -> tuple[str, str]:
-    """What the sweeps are called: their folders' names, or their paths if those are the same."""
-    names = printable(Path(first).resolve().name), printable(Path(second).resolve().name)
-    return names if names[0] != names[1] else (first, second)
 
 
 def print_transfer(found: Transfer, console: Console) -> None:
@@ -61,22 +57,20 @@ def print_transfer(found: Transfer, console: Console) -> None:
     digits = min(decimal_places(numbers), 3)
     console.print(Text(f"{metric}, difference to {found.baseline} [95 %]\n"))
     for order in found.orders:
-        rows = [
-            [both.label, *(_cell(each, digits) for each in both.found), both.agreement]
-            for both in found.differences
-            if both.stratum == order.stratum
-        ]
+        rows = []
+        for both in found.differences:
+            if both.stratum == order.stratum:
+                cells = [
+                    f"{format_interval(each.difference, each.low, each.high, digits, signed=True)} {SIGNS[each.says]}"
+                    for each in both.found
+                ]
+                rows.append([both.label, *cells, both.agreement])
         print_table(TextTable([found.axis, *found.names, "sign"], rows), console, order.stratum or None)
         console.print(Text(order_text(order, found.names)))
         console.print()
     small = f", {SIGNS['equal']} smaller than {found.margin:g}" if found.margin else ""
     console.print(Text(f"{SIGNS['higher']} {SIGNS['lower']} p (Holm) < {ALPHA:g}{small}, {SIGNS['unclear']} unclear"))
     console.print(Text(summary(found), style="bold"))
-
-
-def _cell(each: Found, digits: int) -> str:
-    numbers = format_interval(each.difference, each.low, each.high, digits, signed=True)
-    return f"{numbers} {SIGNS[each.says]}"
 
 
 def order_text(order: Order, names: tuple[str, str]) -> str:
@@ -113,8 +107,8 @@ def as_json(found: Transfer) -> str:
 
 def write_files(found: Transfer, out: Path) -> list[Path]:
     """Table, JSON and figure; the paths written."""
-    from analysis.figures.style import save_figure
-    from analysis.figures.transfer import transfer_figure
+    from rlexp.analysis.figures.style import save_figure
+    from rlexp.analysis.figures.transfer import transfer_figure
 
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -126,7 +120,9 @@ def write_files(found: Transfer, out: Path) -> list[Path]:
         raise AnalysisError(f"cannot write to '{out}': {error.strerror or error}") from error
 
 
-def _parser() -> CommandParser:
+@ends_in_a_line
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; 0 if something was compared, 2 if nothing could be."""
     parser = CommandParser(
         prog="rlexp transfer",
         description="Set what two sweeps over the same arms say side by side: does the second agree with the first?",
@@ -142,27 +138,15 @@ def _parser() -> CommandParser:
     add("--margin", type=float, help="differences below it count as none; the study's minimum_effect unless named")
     add("--out", help="folder for table, JSON and figure; <second>/analysis/transfer unless named")
     add("--json", action="store_true", help="print all as JSON, and nothing else")
-    return parser
-
-
-def _two_names(text: str | None) -> tuple[str, str] | None:
-    if text is None:
-        return None
-    names = text.split(",")
-    if len(names) != 2 or not all(names) or names[0] == names[1]:
-        raise AnalysisError(f"--names {text}: expected two different names, as small,llama")
-    return names[0], names[1]
-
-
-@ends_in_a_line
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; 0 if something was compared, 2 if nothing could be."""
-    options = _parser().parse_args(arguments)
+    options = parser.parse_args(arguments)
     if options.margin is not None and not options.margin >= 0:
         raise AnalysisError(f"--margin {options.margin:g}: must be at least 0")
-    found = find(
-        options.first, options.second, options.metric, options.baseline, options.margin, _two_names(options.names)
-    )
+    names = None
+    if options.names is not None:
+        names = tuple(options.names.split(","))
+        if len(names) != 2 or not all(names) or names[0] == names[1]:
+            raise AnalysisError(f"--names {options.names}: expected two different names, as small,llama")
+    found = find(options.first, options.second, options.metric, options.baseline, options.margin, names)
     files = write_files(found, Path(options.out or inner(options.second, "analysis", "transfer")))
     if options.json:
         print(as_json(found))

@@ -1,4 +1,4 @@
-"""A sweep's comparison while it trains: `python -m analysis.watch runs/<sweep>`; Ctrl-C ends it."""
+"""A sweep's comparison while it trains: `rlexp watch runs/<sweep>`; Ctrl-C ends it."""
 
 import shlex
 import sys
@@ -6,19 +6,20 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, printable
-from analysis.data.load import SweepData, config_section, load
-from analysis.data.run_values import late_means
-from analysis.data.runs import SUMMARY_FILE, UNFINISHED
-from analysis.data.variants import is_variant, short_labels, split_overrides, without_seed
-from analysis.report.tables import comparison_table
-from analysis.report.terminal import Terminal, fit_to_width, print_table
-from analysis.stats.comparison import compare
+from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, printable
+from rlexp.analysis.data.load import SweepData, config_section, load
+from rlexp.analysis.data.run_values import late_means
+from rlexp.analysis.data.runs import UNFINISHED
+from rlexp.analysis.data.variants import is_variant
+from rlexp.analysis.report.tables import comparison_table
+from rlexp.analysis.report.terminal import Terminal, fit_to_width, print_table
+from rlexp.analysis.stats.comparison import compare
+from rlexp.runfolder.files import SUMMARY_FILE
+from rlexp.runfolder.variants import short_labels, split_overrides, without_seed
 
 RUNNING = "running"
 
@@ -59,7 +60,7 @@ def _with_folder_names(data: SweepData) -> SweepData:
 
 
 def render(folder: str | Path, width: int, baseline: str | None = None, metric: str | None = None) -> tuple[Text, bool]:
-    """What is shown now, and whether the sweep still runs."""
+    """The table to show now, and whether the sweep still runs."""
     data, metric = partial_data(folder, metric)
     status = data.runs["status"]
     reached = int(data.metrics["step"].max()) if len(data.metrics) else 0
@@ -70,20 +71,18 @@ def render(folder: str | Path, width: int, baseline: str | None = None, metric: 
     total = data.config.get("steps")
     end = f"{reached} of {total}" if total else reached
     title = f"{printable(data.folder.resolve().name)}: {comparison.heading} up to step {end}; {counts}"
+    running, unfinished = bool((status == RUNNING).any()), int(status.isin(UNFINISHED).sum())
+    if running:
+        standing = "a look at a sweep that is not done: no basis for a claim"
+    elif unfinished:
+        standing = f"nothing runs, but {unfinished} of {len(status)} runs have not ended: no basis for a claim"
+    else:
+        standing = f"the sweep is done; verdicts and notes: rlexp compare {shlex.quote(str(folder))}"
     console = Console(width=width, height=25, force_terminal=True)  # with no height TERM=dumb makes it 80 wide
     with console.capture() as captured:
         print_table(fit_to_width(comparison_table(comparison), width), console, title)
-        console.print(Text(standing(status, folder), style="dim"))
-    return Text.from_ansi(captured.get()), bool((status == RUNNING).any())
-
-
-def standing(status: pd.Series, folder: str | Path) -> str:
-    """Whether the sweep is done, and what that means for its table."""
-    if (status == RUNNING).any():
-        return "a look at a sweep that is not done: no basis for a claim"
-    if unfinished := int(status.isin(UNFINISHED).sum()):
-        return f"nothing runs, but {unfinished} of {len(status)} runs have not ended: no basis for a claim"
-    return f"the sweep is done; verdicts and notes: rlexp compare {shlex.quote(str(folder))}"
+        console.print(Text(standing, style="dim"))
+    return Text.from_ansi(captured.get()), running
 
 
 def watch(

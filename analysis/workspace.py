@@ -1,4 +1,4 @@
-"""A Weights & Biases workspace as code: `python -m analysis.workspace runs/<sweep>` writes it, `--push` uploads it.
+"""A Weights & Biases workspace as code: `rlexp dashboard runs/<sweep>` writes it, `--push` uploads it.
 
 Needs the optional extra `dashboard` (wandb-workspaces). Writing needs neither an account nor a network.
 """
@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.data.disk.links import inner, unlinked
-from analysis.data.errors import CommandParser, ends_in_a_line, printable
-from analysis.data.load import load
-from analysis.report.workspace import push, to_json, workspace
+from rlexp.analysis.data.errors import CommandParser, ends_in_a_line, printable
+from rlexp.analysis.data.links import inner, unlinked
+from rlexp.analysis.data.load import load
+from rlexp.analysis.report.workspace import push, to_json, workspace
 
 
 @ends_in_a_line

@@ -48,11 +48,11 @@ def worker(what: str, folder: str) -> None:
     """Load or compare in this process; end with a line that says what it took."""
     started = time.perf_counter()
     if what == "load":
-        from analysis import load
+        from rlexp.analysis import load
 
         load(folder)
     else:
-        from analysis.compare import main as compare
+        from rlexp.analysis.compare import main as compare
 
         out = ["--out", str(Path(folder).parent / "out")]
         compare([folder, *out, *(["--metric", "group1/metric1"] if what == "compare another metric" else [])])

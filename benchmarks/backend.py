@@ -43,8 +43,8 @@ def trainer(steps: int, ours: bool) -> Any:
     examples = [example for step in range(1, steps + 1) for example in prompts(step=step)]
 
     def judged(completions: list[str], number: list[int], **columns: Any) -> list[float]:
-        verdicts = task.judge([examples[each] for each in number], completions, [True] * len(completions))
-        return [sum(weights[name] * verdict.components[name] for name in weights) for verdict in verdicts]
+        scores = task.score([examples[each] for each in number], completions, [True] * len(completions))
+        return [sum(weights[name] * score.components[name] for name in weights) for score in scores]
 
     folder = Path(tempfile.mkdtemp())
     shared = {

@@ -88,7 +88,7 @@ def transfer(name: str, folder: Path, results: Path) -> dict[str, object]:
     found = {each: sweep(each, folder / each, results, figure=False) for each in (name, f"{name}_llama")}
     out = folder / f"{name}_both"
     printed = run(
-        "analysis.transfer", *(str(folder / each) for each in found), "--out", str(out), "--names", "small,llama"
+        "rlexp.analysis.transfer", *(str(folder / each) for each in found), "--out", str(out), "--names", "small,llama"
     )
     (results / f"{name}_both.txt").write_text(without_files(printed), encoding="utf-8")
     shutil.copy(out / "transfer.svg", results / f"{name}_both.svg")
@@ -110,7 +110,7 @@ def sweep(name: str, folder: Path, results: Path, figure: bool = True) -> dict[s
     begun, started = folder.exists(), time.perf_counter()
     run("rlexp.train", *arguments, f"hydra.sweep.dir={folder}")
     seconds = time.perf_counter() - started
-    (results / f"{name}.txt").write_text(without_files(run("analysis.compare", str(folder))), encoding="utf-8")
+    (results / f"{name}.txt").write_text(without_files(run("rlexp.analysis.compare", str(folder))), encoding="utf-8")
     found = {}
     if name == "ablation":
         found = {"config": config_of(folder / DEFAULT), "samples": samples(folder / DEFAULT)}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
@@ -19,9 +18,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from benchmarks.parts.common import RESULTS, publish, ratios, shown
+from benchmarks.parts.common import RESULTS, ROOT, environment_of, publish, ratios, shown
 from benchmarks.trl import OURS
-from benchmarks.unchanged import PACKAGES, PYTHON, ROOT, BadInput, checkout
+from benchmarks.unchanged import PACKAGES, PYTHON, BadInput, checkout
 
 CRITIC = ("norm=gae", "critic=value")  # a head of one number
 # name: runs, overrides, threads, steps of a chunk
@@ -43,10 +42,8 @@ class Revision:
     """A process that trains with the code of a tree."""
 
     def __init__(self, tree: Path):
-        environment = {key: value for key, value in os.environ.items() if key != "MKL_CBWR"}
-        environment["PYTHONPATH"] = os.pathsep.join([str(tree), *PACKAGES])
         command = [*PYTHON, "-c", SERVER.read_text(encoding="utf-8")]  # as text: the tree may not have it
-        pipe = subprocess.PIPE
+        environment, pipe = environment_of(tree, *PACKAGES), subprocess.PIPE
         self.process = subprocess.Popen(command, env=environment, cwd=tree, stdin=pipe, stdout=pipe, text=True)
 
     def __enter__(self) -> Revision:

@@ -25,7 +25,7 @@ PARTS = (
 def worker(arguments: list[str]) -> None:
     """Run the command line in this process; end with a line that says what training and evaluation took."""
     from rlexp import train
-    from rlexp.sweep import engine
+    from rlexp.sweep import training
 
     taken: dict[str, list[float]] = {"plain": [], "measured": [], "evaluate": []}
 
@@ -38,8 +38,8 @@ def worker(arguments: list[str]) -> None:
 
         return call
 
-    engine.train_step = timed(engine.train_step, lambda given: "measured" if given[2] else "plain")
-    engine.evaluate = timed(engine.evaluate, lambda given: "evaluate")
+    training.train_step = timed(training.train_step, lambda given: "measured" if given[2] else "plain")
+    training.evaluate = timed(training.evaluate, lambda given: "evaluate")
     sys.argv = ["rlexp", "-m", *arguments]
     train.main()
     metrics = sum(taken["measured"]) - len(taken["measured"]) * median(taken["plain"] or [0.0])

@@ -23,10 +23,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from benchmarks.parts.common import ROOT, environment_of
 from benchmarks.parts.unchanged_compare import Comparison
 from benchmarks.parts.unchanged_runs import TAUGHT, Sweep, choices, sweeps
 
-ROOT = Path(__file__).resolve().parents[1]
 # Without the .pth files of an editable installation, whose plugins Hydra would find beside those of the revision.
 PYTHON = [sys.executable, "-S"]
 PACKAGES = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
@@ -151,9 +151,7 @@ def train_all(planned: Sequence[Sweep], trees: dict[str, Path], folders: dict[st
 
 def train(tree: Path, folder: Path, sweep: Sweep, reuse: bool = False) -> str:
     """Run one command with the code of a tree, unless it has been; return the last line of what went wrong, or ""."""
-    one = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "WANDB_SILENT": "true"}
-    environment = {key: value for key, value in os.environ.items() if key != "MKL_CBWR"} | one
-    environment["PYTHONPATH"] = os.pathsep.join([str(tree), *PACKAGES])
+    environment = environment_of(tree, *PACKAGES, threads=1) | {"WANDB_SILENT": "true"}
     command = [*PYTHON, "-m", "rlexp.train", *sweep.arguments()]
     log, head = folder / f"{sweep.name}.log", f"{' '.join(command)}\n"
     if reuse and log.exists() and log.read_text(encoding="utf-8").startswith(head):

@@ -1,4 +1,4 @@
-"""The program ``rlexp``, also ``python -m rlexp``: ``rlexp compare runs/<sweep>`` is ``python -m analysis.compare …``.
+"""The program ``rlexp``, also ``python -m rlexp``: ``rlexp compare …`` is ``python -m rlexp.analysis.compare …``.
 
 Without the name of a command, overrides train: ``rlexp norm=local`` is ``rlexp train norm=local``.
 """
@@ -13,17 +13,18 @@ from difflib import get_close_matches
 COMMANDS = {
     "train": "rlexp.train",
     "explain": "rlexp.config.explain_choice",
-    "compare": "analysis.compare",
-    "transfer": "analysis.transfer",
-    "plan": "analysis.plan",
-    "better": "analysis.better",
-    "report": "analysis.report",
-    "watch": "analysis.watch",
-    "dashboard": "analysis.workspace",
+    "compare": "rlexp.analysis.compare",
+    "transfer": "rlexp.analysis.transfer",
+    "plan": "rlexp.analysis.plan",
+    "better": "rlexp.analysis.better",
+    "report": "rlexp.analysis.report",
+    "watch": "rlexp.analysis.watch",
+    "dashboard": "rlexp.analysis.workspace",
     "export": "rlexp.export",
     "worked": "rlexp.worked",
     "speedrun": "rlexp.speedrun",
     "doctor": "rlexp.doctor",
+    "check": "rlexp.testing",
 }
 
 
@@ -43,10 +44,11 @@ def run(module: str) -> None:
     """Run a module as the program; whatever it exits with is how this ends."""
     from runpy import run_module
 
+    from rlexp.config.plugins import load_plugins
     from rlexp.core.exits import silent_without_reader
-    from rlexp.launch.own_analysis import own_analysis
 
-    with own_analysis(), silent_without_reader():
+    load_plugins()
+    with silent_without_reader():
         run_module(module, run_name="__main__", alter_sys=True)
 
 

@@ -1,7 +1,8 @@
 """The command line's work from Python: train, sweep, read the results, load a policy.
 
-    from rlexp.api import sweep
-    found = sweep("norm=local,global", seeds=range(5))
+    import rlexp
+    found = rlexp.sweep(norm=["local", "global", mad], seeds=range(5))  # mad: a function of your own
+    found = rlexp.sweep("norm=local,global", "clip.high=0.28")  # the same words as on the command line
     found.runs, found.metrics       # frames, one row a run and one row a logged step
 
 Overrides are those of the command line, and so are the files that a run leaves behind. What is wrong is raised:
@@ -11,24 +12,24 @@ printed, on stderr. No setting of the process stays changed, but that glibc's al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlexp.config.explain import EXPECTED, explain
-from rlexp.core.errors import ConfigError
+from rlexp.config.messages import EXPECTED, explain
+from rlexp.config.plugins import register
+from rlexp.core.errors import ConfigError, format_value
 from rlexp.core.exits import RunFailed
 from rlexp.launch.from_python import run_single, run_sweep
 from rlexp.launch.index import unfinished
-from rlexp.launch.own_analysis import own_analysis
 from rlexp.record.naming import key_of
 from rlexp.record.policies import TrainedPolicy, load_policy
 from rlexp.train import hydra_main
 
 if TYPE_CHECKING:
-    from analysis.compare import Report
-    from analysis.data.load import SweepData
+    from rlexp.analysis.compare import Report
+    from rlexp.analysis.data.load import SweepData
 
 __all__ = ["ConfigError", "RunFailed", "SweepFailed", "TrainedPolicy"]
 __all__ += ["compare", "load", "load_policy", "sweep", "train"]
@@ -42,13 +43,31 @@ class SweepFailed(RunFailed):
         self.found = found
 
 
-def sweep(*overrides: str, seeds: Iterable[int] | None = None, folder: str | Path | None = None) -> SweepData:
+def sweep(
+    *overrides: str, seeds: Iterable[int] | None = None, folder: str | Path | None = None, **values: object
+) -> SweepData:
     """Train every combination of the overrides' values over paired seeds, as `rlexp -m` does, and read the results.
 
-    seeds: those of the configuration, ten of them, unless given. folder: runs/<time> unless given; one that holds some
-    of the runs is gone on with: finished runs are not trained again.
+    Args:
+        overrides: as on the command line, ``"norm=local,global"``.
+        seeds: those of the configuration, ten of them, unless given.
+        folder: runs/<time> unless given. A folder that holds some of the runs is continued: finished runs are not
+            trained again.
+        values: overrides as keywords, a list for what is compared: ``norm=["local", "global"]``,
+            ``**{"clip.high": [0.2, 0.28]}``. A function is registered under its name and chosen.
+
+    Returns:
+        The runs, as ``load`` returns them.
+
+    Raises:
+        ConfigError: before anything is written, a line for each problem.
+        SweepFailed: some runs did not complete; its ``found`` has all of them.
     """
-    overrides = [*overrides, *seed_override(overrides, seeds), *named_folder("hydra.sweep.dir", folder)]
+    overrides = [*overrides, *as_overrides(values)]
+    if seeds is not None:
+        overrides = [*overrides, seed_override(overrides, seeds)]
+    if folder is not None:
+        overrides = [*overrides, f"hydra.sweep.dir={folder}"]
     with mistakes_as_config_errors(overrides):
         place = run_sweep(overrides, hydra_main)
     found = load(place)
@@ -59,22 +78,20 @@ def sweep(*overrides: str, seeds: Iterable[int] | None = None, folder: str | Pat
     return found
 
 
-def train(*overrides: str, folder: str | Path | None = None) -> Path:
+def train(*overrides: str, folder: str | Path | None = None, **values: object) -> Path:
     """Train one run, as `rlexp` does, and return its folder: for `load` and `load_policy`."""
-    overrides = [*overrides, *named_folder("hydra.run.dir", folder)]
+    overrides = [*overrides, *as_overrides(values), *([] if folder is None else [f"hydra.run.dir={folder}"])]
     with mistakes_as_config_errors(overrides):
         return run_single(overrides, hydra_main)
 
 
-@own_analysis()
 def load(*folders: str | Path) -> SweepData:
     """Read the runs of sweeps, or single runs."""
-    from analysis import load as read
+    from rlexp.analysis import load as read
 
     return read(folders)
 
 
-@own_analysis()
 def compare(*folders: str | Path, baseline: str | None = None, **choices: object) -> Report:
     """Compare the variants of sweeps, as `rlexp compare` does, and write its tables and figures, but print nothing.
 
@@ -82,26 +99,31 @@ def compare(*folders: str | Path, baseline: str | None = None, **choices: object
     """
     from rich.console import Console
 
-    from analysis.compare import report
+    from rlexp.analysis.compare import report
 
     return report(folders, baseline, Console(quiet=True), **choices)
 
 
-def seed_override(overrides: Sequence[str], seeds: Iterable[int] | None) -> list[str]:
-    """Return the override that sweeps the seeds; none if they are not given."""
-    if seeds is None:
-        return []
+def as_overrides(values: Mapping[str, object]) -> list[str]:
+    """Return keywords as overrides: ``norm=["local", mad]`` → ``norm=local,mad``, and ``mad`` is registered."""
+    overrides = []
+    for key, value in values.items():
+        listed = value if isinstance(value, list) else [value]
+        for function in filter(callable, listed):
+            register(key, function)
+        texts = (each.__name__ if callable(each) else format_value(each) for each in listed)
+        overrides.append(f"{key}={','.join(texts)}")
+    return overrides
+
+
+def seed_override(overrides: Sequence[str], seeds: Iterable[int]) -> str:
+    """Return the override that sweeps the seeds; ConfigError where there are none, or others are given too."""
     numbers = ",".join(str(int(seed)) for seed in seeds)
     if not numbers:
         raise ConfigError(["seeds: there are none"])
     if given := [override for override in overrides if key_of(override) == "seed"]:
         raise ConfigError([f"{given[0]} seeds=[{numbers}]: give the seeds once"])
-    return [f"seed={numbers}"]
-
-
-def named_folder(key: str, folder: str | Path | None) -> list[str]:
-    """Return the override that names a folder; none if it is not given."""
-    return [] if folder is None else [f"{key}={folder}"]
+    return f"seed={numbers}"
 
 
 @contextmanager

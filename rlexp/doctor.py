@@ -34,7 +34,7 @@ from rlexp.sweep.machine import available_bytes, usable_cores
 PACKAGES = ("torch", "hydra-core", "omegaconf", "numpy", "scipy", "pandas", "wandb")
 SMALL = ["steps=2", "group_size.prompts=3", "group_size.completions=5", "minibatches=1"]
 # What trains with all kinds of product: both bodies, and heads of one column.
-TRIED = {
+CONFIGS = {
     "transformer": ["model=transformer"],
     "gru": ["model=gru"],
     "critic": ["norm=gae", "critic=value"],
@@ -50,7 +50,7 @@ def main() -> None:
         print("usage: rlexp doctor\n\n" + (__doc__ or ""), file=sys.stdout if asked else sys.stderr)
         sys.exit(0 if asked else 2)
     table = Table.grid(padding=(0, 3))
-    held = dict(map(tried, TRIED))
+    held = dict(map(check_bits, CONFIGS))
     for name, text in [*machine(), *(("bits", f"{name:13}{said}") for name, said in held.items()), *packages()]:
         table.add_row(name, text)
     Console(highlight=False, markup=False).print(table)
@@ -95,19 +95,19 @@ def installed(name: str) -> str | None:
         return None
 
 
-def tried(name: str) -> Line:
+def check_bits(name: str) -> Line:
     """Train three runs of two steps, each alone and all together; say whether every metric has the same bits."""
     exact.forget()
-    together = rows(TRIED[name], SEEDS)
-    alone = [rows(TRIED[name], [seed]) for seed in SEEDS]
+    together = train(CONFIGS[name], SEEDS)
+    alone = [train(CONFIGS[name], [seed]) for seed in SEEDS]
     differing = {
-        key for key, values in together.items() for r, own in enumerate(alone) if not same(values[r], own[key][0])
+        key for key, values in together.items() for r, own in enumerate(alone) if not same_bits(values[r], own[key][0])
     }
     paths = exact.paths_taken() or f"all {len(exact.PATHS)} kinds of product hold"
     return name, f"alone ≠ together: {', '.join(sorted(differing))}" if differing else f"alone = together ({paths})"
 
 
-def rows(overrides: list[str], seeds: tuple[int, ...] | list[int]) -> dict[str, torch.Tensor]:
+def train(overrides: list[str], seeds: tuple[int, ...] | list[int]) -> dict[str, torch.Tensor]:
     """Train as one batch; return every metric of the last step ``[R]``, and of an evaluation."""
     torch.set_num_threads(1)
     state = build([compose(*SMALL, *overrides, f"seed={seed}") for seed in seeds])
@@ -115,9 +115,9 @@ def rows(overrides: list[str], seeds: tuple[int, ...] | list[int]) -> dict[str, 
     return train_step(state, 2, True) | evaluate(state, 2, prompts=6, samples=2, ks=[1, 2])
 
 
-def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two numbers are the same bits, NaN like NaN."""
-    return torch.equal(one.nan_to_num(0.5), other.nan_to_num(0.5)) and bool(one.isnan() == other.isnan())
+    return torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with
@@ -16,7 +17,6 @@ from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe
 if TYPE_CHECKING:
     from rlexp.config.schema import Config
     from rlexp.language.text_task import TextTask
-    from rlexp.language.warm_up import Reached
 
 DEFAULTS = ("backend=trl", "model=llama")
 HELP = """\
@@ -38,45 +38,24 @@ def main(arguments: Sequence[str]) -> None:
         return print(HELP)
     folder, overrides = next(iter(arguments), ""), list(arguments[1:])
     try:
-        config, task = settings(folder, overrides)
+        check_folder(folder)
+        config, task = read_settings(overrides)
         began = time.monotonic()
-        found, parameters = make(Path(folder), config, task)
+        note = make(Path(folder), config, task)
     except KeyboardInterrupt:
         exit_with("interrupted", INTERRUPTED)
     except RunFailed as error:
         exit_with(describe_error(error), FAILED, error)
     except Exception as error:
-        from rlexp.config.explain import explain
+        from rlexp.config.messages import explain
 
         exit_with(explain(error, overrides), BAD_INPUT, error)
-    print(f"{folder}: {parameters / 1e6:.2f} million parameters, {summary(found)}, {time.monotonic() - began:.0f} s")
+    reached = "as they were at its beginning"
+    if note["accuracy"] is not None:
+        reached = f"sampled accuracy {note['accuracy']:.3f} after {note['updates']} updates"
+    millions, seconds = note["parameters"] / 1e6, time.monotonic() - began
+    print(f"{folder}: {millions:.2f} million parameters, {reached}, {seconds:.0f} s")
     print(f"take it with: model=pretrained model.path={folder}")
-
-
-def settings(folder: str, overrides: Sequence[str]) -> tuple[Config, TextTask]:
-    """Return the config of the overrides and its task as text; ConfigError for what cannot be made there."""
-    from rlexp.config import typed
-    from rlexp.config.compose import compose
-    from rlexp.config.trust import split_option
-    from rlexp.language import LANGUAGE_MODELS
-    from rlexp.language.made import problems
-
-    check_folder(folder)
-    overrides, trusted = split_option(overrides)
-    if wrong := [override for override in overrides if "=" not in override]:
-        raise ConfigError([f"{wrong[0]}: is no override, as task=sort"])
-    typed.check(overrides)
-    chosen = {override.partition("=")[0] for override in overrides}
-    defaults = (default for default in DEFAULTS if default.partition("=")[0] not in chosen)
-    config = compose(*defaults, *overrides, trusted=trusted)
-    if config.model.name not in LANGUAGE_MODELS or config.backend.name != "trl":
-        chosen = f"backend={config.backend.name} model={config.model.name}"
-        raise ConfigError([f"{chosen}: only language models are made here; take model=llama"])
-    if getattr(config.model, "lora", None) is not None:
-        raise ConfigError([f"model.lora={config.model.lora}: adapters are made with each run; take null"])
-    if found := list(problems(config)):
-        raise ConfigError(found)
-    return config, task_of(config)
 
 
 def check_folder(folder: str) -> None:
@@ -92,36 +71,44 @@ def check_folder(folder: str) -> None:
         raise ConfigError([f"{folder}: is there already, and is no folder"])
 
 
-def task_of(config: Config) -> TextTask:
-    """Return the task of a config as text; ConfigError where it cannot be."""
-    from rlexp.language import text_task
+def read_settings(overrides: Sequence[str]) -> tuple[Config, TextTask]:
+    """Return the config of the overrides and its task as text; ConfigError for what cannot be made there."""
+    from rlexp.config import parse
+    from rlexp.config.compose import compose
+    from rlexp.config.trust import split_option
+    from rlexp.language import LANGUAGE_MODELS, text_task
+    from rlexp.language.backend import CAPABILITIES
+    from rlexp.language.made import problems
 
+    overrides, trusted = split_option(overrides)
+    if wrong := [override for override in overrides if "=" not in override]:
+        raise ConfigError([f"{wrong[0]}: is no override, as task=sort"])
+    parse.check(overrides)
+    chosen = {override.partition("=")[0] for override in overrides}
+    defaults = (default for default in DEFAULTS if default.partition("=")[0] not in chosen)
+    config = compose(*defaults, *overrides, trusted=trusted)
+    if config.model.name not in LANGUAGE_MODELS or CAPABILITIES[config.backend.name].batched:
+        chosen = f"backend={config.backend.name} model={config.model.name}"
+        raise ConfigError([f"{chosen}: only language models are made here; take model=llama"])
+    if getattr(config.model, "lora", None) is not None:
+        raise ConfigError([f"model.lora={config.model.lora}: adapters are made with each run; take null"])
+    if found := list(problems(config)):
+        raise ConfigError(found)
     try:
-        return text_task(config.task)
+        return config, text_task(config.task)
     except ValueError as error:
         raise ConfigError([f"task={config.task.name}: {error}"]) from error
 
 
-def make(folder: Path, config: Config, task: TextTask) -> tuple[Reached, int]:
-    """Make the model; return what it reached, and how many parameters it has."""
-    import json
-
+def make(folder: Path, config: Config, task: TextTask) -> dict[str, Any]:
+    """Make the model; return the note in its folder, which says what it reached and how many parameters it has."""
     from rlexp.language.folders import made_once
     from rlexp.language.made import NOTE, write
-    from rlexp.language.warm_up import Reached
 
     logging.basicConfig(format="%(message)s")
     logging.getLogger("rlexp.language").setLevel(logging.INFO)
     made_once(folder, partial(write, config, task))
-    note = json.loads((folder / NOTE).read_text(encoding="utf-8"))
-    return Reached(note["accuracy"], note["formed"], note["updates"]), note["parameters"]
-
-
-def summary(found: Reached) -> str:
-    """Say what the warm-up reached."""
-    if found.accuracy is None:
-        return "as they were at its beginning"
-    return f"sampled accuracy {found.accuracy:.3f} after {found.updates} updates"
+    return json.loads((folder / NOTE).read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The entry point: one run, or with -m a sweep. Nothing heavy is imported before the overrides are known to exist."""
+"""The command line: one run, or with -m a sweep. Nothing heavy is imported before the overrides are known to exist.
+
+In Python ``rlexp.train(configs)`` trains and yields events: see ``rlexp.training.train``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
@@ -17,13 +20,14 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from rlexp import __version__
-from rlexp.config import axis_help, trust, typed  # noqa: F401 (the first registers a resolver of the help)
+from rlexp.config import axis_help, parse, trust  # noqa: F401 (the first registers a resolver of the help)
 from rlexp.config.compose import plain
 from rlexp.config.conf_folder import CONF
+from rlexp.core.callable_module import CallableModule
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with
 from rlexp.core.hydra_compat import VERSION_BASE
-from rlexp.core.output import unstoppable_output
+from rlexp.core.output import safe_stdio
 from rlexp.launch.hydra_private import check_options
 from rlexp.record.disk.lock import released_at_the_end
 from rlexp.record.naming import variant_name
@@ -52,15 +56,7 @@ def hydra_main(settings: DictConfig) -> float:
     return result
 
 
-def how_to_continue(arguments: list[str], place: str = "") -> list[str]:
-    """Return the command that goes on in ``place``, the override that names the folder; nothing without one."""
-    if not place:
-        return []
-    others = [argument for argument in arguments if not argument.startswith(place.partition("=")[0])]
-    return [f"go on with: python -m rlexp.train {shlex.join([*others, place])}"]
-
-
-@unstoppable_output()
+@safe_stdio()
 @signals_as_ctrl_c()
 @released_at_the_end()
 def main() -> None:
@@ -71,24 +67,28 @@ def main() -> None:
 
         return explain_choice.main(arguments[1:])
     if "--version" in arguments:
-        return print(versions())
+        return print(f"rlexp {__version__}, torch {version('torch')}, hydra-core {version('hydra-core')}")
     try:
         if start_again(arguments, trusted):
             return
-        typed.check(arguments)
-        with for_hydra(arguments), shown_as_typed(arguments):
+        parse.check(arguments)
+        with for_hydra(arguments):
             chosen = check_options(sys.argv[1:])
             if not trusted:
                 trust.check_folders(chosen.overrides, chosen.config_dir)
             hydra_main()
     except KeyboardInterrupt as stop:
         end_undisturbed()
-        again = [*arguments, *[trust.OPTION] * trusted]
-        exit_with("; ".join(["interrupted", *how_to_continue(again, *stop.args)]), INTERRUPTED)
+        text = "interrupted"
+        for place in stop.args:  # the override that names the folder
+            again = [argument for argument in arguments if not argument.startswith(place.partition("=")[0])]
+            again += [*[trust.OPTION] * trusted, place]
+            text += f"; go on with: python -m rlexp.train {shlex.join(again)}"
+        exit_with(text, INTERRUPTED)
     except RunFailed as error:
         exit_with(f"run failed: {describe_error(error)}", FAILED, error)
     except Exception as error:
-        from rlexp.config.explain import explain
+        from rlexp.config.messages import explain
 
         exit_with(explain(error, [argument for argument in arguments if "=" in argument]), BAD_INPUT, error)
 
@@ -117,42 +117,34 @@ def mode_of(arguments: Sequence[str]) -> list[str]:
     return ["--multirun"] if studies and not {"-m", "--multirun"} & {*arguments} else []
 
 
-def versions() -> str:
-    """Return the versions of this program and of what its numbers and its command line depend on."""
-    return ", ".join([f"rlexp {__version__}", *(f"{name} {version(name)}" for name in ("torch", "hydra-core"))])
-
-
-@contextmanager
-def shown_as_typed(arguments: Sequence[str]) -> Iterator[None]:
-    """Context in which what ``--cfg`` prints holds the arguments as they were typed; other output is left alone."""
-    changed = [pair for pair in zip(typed.for_hydra(arguments), arguments, strict=True) if pair[0] != pair[1]]
-    if not changed or not typed.shows_config(arguments):
-        yield
-        return
-    printed = StringIO()
-    try:
-        with redirect_stdout(printed):
-            yield
-    finally:
-        text = printed.getvalue()
-        for read, written in changed:
-            text = text.replace(read, written)
-        print(text, end="")
-
-
 @contextmanager
 def for_hydra(arguments: Sequence[str]) -> Iterator[None]:
-    """Context in which Hydra understands the arguments, and leaves its exceptions to us."""
-    before, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = [before[0], *typed.options_first(typed.for_hydra(arguments)), *mode_of(arguments)]
+    """Context in which Hydra understands the arguments, and leaves its exceptions to us.
+
+    What ``--cfg`` prints holds the arguments as they were typed.
+    """
+    before, full_error, read = sys.argv, os.environ.get("HYDRA_FULL_ERROR"), parse.for_hydra(arguments)
+    shown = any(argument.partition("=")[0] in ("--cfg", "-c", "--info", "-i") for argument in arguments)
+    printed = StringIO() if shown and read != [*arguments] else None
+    sys.argv = [before[0], *parse.options_first(read), *mode_of(arguments)]
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
-        yield
+        with redirect_stdout(printed) if printed else nullcontext():
+            yield
     finally:
         sys.argv = before
         os.environ.pop("HYDRA_FULL_ERROR")
         if full_error is not None:
             os.environ["HYDRA_FULL_ERROR"] = full_error
+        if printed:
+            text = printed.getvalue()
+            for each, typed in zip(read, arguments, strict=True):
+                text = text.replace(each, typed) if each != typed else text
+            print(text, end="")
+
+
+CALLED = "rlexp.training:train"
+sys.modules[__name__].__class__ = CallableModule
 
 
 if __name__ == "__main__":

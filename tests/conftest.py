@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from importlib.machinery import PathFinder
 
+import jaxtyping
+import pytest
 import torch
 from axis_choices import AXES, choices
 from hypothesis import settings
@@ -23,8 +27,37 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+class Unchecked(PathFinder):
+    """Finds the analysis ahead of jaxtyping's hook: its annotations are those of PEP 484, where an int is a float."""
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return super().find_spec(name, path, target) if name.startswith("rlexp.analysis") else None
+
+
+sys.meta_path.insert(0, Unchecked)
+QUICK, USUAL = "not slow", "not rare"  # what a developer runs, and what make test runs; make test-all runs all
+NEED_MORE = {"browser", "ray", "slurm"}  # marks of what needs more than the tests' requirements: rare, too
+
+
+def pytest_itemcollected(item):
+    """Let what is rare be slow, too: whoever leaves out the slow tests means these as well."""
+    if NEED_MORE & {mark.name for mark in item.iter_markers()}:
+        item.add_marker("rare")
+    if item.get_closest_marker("rare"):
+        item.add_marker("slow")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item, nextitem):
+    """Check shapes and types of every call, but in the whole runs of make test, which take twice as long with it."""
+    whole_run = item.config.getoption("markexpr") == USUAL and item.get_closest_marker("slow") is not None
+    jaxtyping.config.update("jaxtyping_disable", whole_run)
+    return (yield)
+
+
 def pytest_configure(config):
-    settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "whole")
+    settings.load_profile("quick" if config.getoption("markexpr") == QUICK else "whole")
     config.addinivalue_line("markers", "only(*names): the axis choices, by function name, that a law is about")
 
 
@@ -35,4 +68,7 @@ def pytest_generate_tests(metafunc):
         if wanted in metafunc.fixturenames:
             axes = AXES if wanted == "any_choice" else [wanted.removesuffix("_choice")]
             found = [choice for axis in axes for choice in choices(axis)]
+            if wanted == "any_choice":  # what several YAML files call by other names is one function with one setting
+                settings_of = {str(c): (c.axis, c.name, repr(c.knobs)) for c in found}
+                found = [c for at, c in enumerate(found) if [*settings_of.values()].index(settings_of[str(c)]) == at]
             metafunc.parametrize(wanted, [c for c in found if marker is None or c.name in marker.args], ids=str)

@@ -23,7 +23,7 @@ def test_it_says_what_is_here_and_that_bits_hold(capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert not end.value.code
     assert f"PyTorch {torch.__version__}" in said and "MKL_CBWR=" in said
-    assert said.count("alone = together (") == len(doctor.TRIED)
+    assert said.count("alone = together (") == len(doctor.CONFIGS)
     assert "extra test" in said and "processor" in said and "GPU" in said
 
 
@@ -32,13 +32,14 @@ def test_it_names_the_metrics_whose_bits_do_not_hold(monkeypatch):
     bmm, matmul = torch.bmm, torch.matmul
     monkeypatch.setattr(torch, "bmm", lambda x, weight: bmm(x, weight) * (1 + 1e-6 * (len(x) == 1)))
     monkeypatch.setattr(torch, "matmul", lambda x, weight: matmul(x, weight) * (1 + 1e-6 * (len(x) == 1)))
-    name, said = doctor.tried("transformer")
+    name, said = doctor.check_bits("transformer")
     assert name == "transformer" and said.startswith("alone ≠ together: ") and "policy/entropy" in said
 
 
 def test_bits_are_compared_with_nan():
-    nan = torch.tensor(float("nan"))
-    assert doctor.same(nan, nan) and not doctor.same(nan, torch.tensor(0.5)) and not doctor.same(torch.tensor(0.0), nan)
+    nan, zero, half = map(torch.tensor, (float("nan"), 0.0, 0.5))
+    assert doctor.same_bits(nan, nan) and not doctor.same_bits(nan, half) and not doctor.same_bits(zero, nan)
+    assert not doctor.same_bits(half, torch.nextafter(half, zero))
 
 
 def test_an_extra_that_is_missing_says_how_to_get_it(monkeypatch):

@@ -49,8 +49,8 @@ def sweep(tmp_path_factory):
 @pytest.mark.parametrize(
     ("command", "module", "arguments"),
     [
-        (["compare"], "analysis.compare", ["norms", "--metric", "reward"]),
-        (["report"], "analysis.report", ["nowhere"]),
+        (["compare"], "rlexp.analysis.compare", ["norms", "--metric", "reward"]),
+        (["report"], "rlexp.analysis.report", ["nowhere"]),
         (["export"], "rlexp.export", ["to=nowhere"]),
         (["train"], "rlexp.train", ["norm=locl"]),
         ([], "rlexp.train", ["--cfg", "job", "--package", "norm"]),
@@ -79,6 +79,7 @@ def test_a_reader_that_leaves_ends_it_without_a_word(arguments, code):
         assert process.stderr.read() == b"" and process.wait() == code
 
 
+@pytest.mark.slow  # processes
 def test_a_comparison_that_nobody_reads_ends_as_other_commands_do(sweep):
     command = [sys.executable, "-m", "rlexp", "compare", sweep.name]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

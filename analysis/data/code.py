@@ -1,4 +1,4 @@
-"""Which code and machine trained the runs, by what their summaries say, and a note where they were not the same."""
+"""The code and the machine that trained the runs, by their summaries, and a note where they differ."""
 
 from __future__ import annotations
 
@@ -17,28 +17,26 @@ UNKNOWN = "unknown"  # code of steps of which code.jsonl was lost
 def code_facts(summary: Mapping[str, Any]) -> dict[str, str | None]:
     """`code`: the hash of the package's files, those of a run that other code went on with joined by "+"; `commit`.
 
-    A commit ends in "+" where the files were not as committed. `machine`: what else the bits depend on. None where the
-    summary does not say; "unknown" where it says of later steps only.
+    A commit ends in "+" where the files were not as committed. `machine`: what else the bits depend on, as
+    `Intel … AVX2, MKL_CBWR=AUTO,STRICT`. None where the summary does not say; "unknown" where it says of later steps
+    only.
     """
     listed = summary.get("code")
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    began = [UNKNOWN] if entries and entries[0].get("step", 0) != 0 else []
-    hashes = began + [str(entry.get("files"))[:SHORT] for entry in entries]
-    named = [entry for entry in entries if entry.get("commit")]
-    commits = [str(entry["commit"])[:SHORT] + "+" * bool(entry.get("dirty")) for entry in named]
-    machines = list(dict.fromkeys(_machine(entry) for entry in entries if entry.get("cpu")))
-    known = {
-        "code": "+".join(files for files, _ in groupby(hashes)),
-        "commit": ", ".join(commits),
-        "machine": ", then ".join(machines),
+    hashes = [UNKNOWN] if entries and entries[0].get("step", 0) != 0 else []
+    commits, machines = [], []
+    for entry in entries:
+        hashes.append(str(entry.get("files"))[:SHORT])
+        if entry.get("commit"):
+            commits.append(str(entry["commit"])[:SHORT] + "+" * bool(entry.get("dirty")))
+        if entry.get("cpu"):
+            processor = " ".join(str(entry.get(key) or "") for key in ("cpu", "vectors"))
+            machines.append(", ".join([processor, *(f"{key}={entry[key]}" for key in SETTINGS if entry.get(key))]))
+    return {
+        "code": "+".join(files for files, _ in groupby(hashes)) or None,
+        "commit": ", ".join(commits) or None,
+        "machine": ", then ".join(dict.fromkeys(machines)) or None,
     }
-    return {key: text or None for key, text in known.items()}
-
-
-def _machine(entry: Mapping[str, Any]) -> str:
-    """`Intel … AVX2, MKL_CBWR=AUTO,STRICT`."""
-    settings = [f"{key}={entry[key]}" for key in SETTINGS if entry.get(key)]
-    return ", ".join([" ".join(str(entry.get(key) or "") for key in ("cpu", "vectors")), *settings])
 
 
 def machine_note(runs: pd.DataFrame) -> str:
@@ -55,12 +53,9 @@ def code_note(runs: pd.DataFrame) -> str:
     known = runs[(runs["status"] == "completed") & runs["code"].notna()]
     if known["code"].nunique() < 2 and not known["code"].str.contains("+", regex=False).any():
         return ""
-    counts = known.groupby("code", sort=False)["commit"].agg(["size", "first"])
-    texts = [f"{_named(code, commit)}: {n} run{'s' * (n > 1)}" for code, n, commit in counts.itertuples()]
+    texts = []
+    for code, n, commit in known.groupby("code", sort=False)["commit"].agg(["size", "first"]).itertuples():
+        files = f"files {code.replace('+', ', then ')}"
+        named = f"commit {commit} ({files})" if isinstance(commit, str) else files
+        texts.append(f"{named}: {n} run{'s' * (n > 1)}")
     return f"The runs were trained by different code: {'; '.join(texts)}. Each summary.json has the diff to its commit."
-
-
-def _named(code: str, commit: object) -> str:
-    first, *later = code.split("+")
-    files = f"files {first}" + "".join(f", then {other}" for other in later)
-    return f"commit {commit} ({files})" if isinstance(commit, str) else files

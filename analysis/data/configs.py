@@ -1,42 +1,23 @@
-"""What runs were set to: configurations, where they differ and where they are equal, what was changed of a study."""
+"""Configurations of runs: where they differ, where they are equal, and changes to a study."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.data.read import read_text, read_yaml
-from analysis.data.variants import DEFAULT, parse_override
+from rlexp.analysis.data.read import read_config, read_text, read_yaml
+from rlexp.runfolder.files import CONFIG_FILE, MULTIRUN_FILE
+from rlexp.runfolder.variants import DEFAULT, WITHOUT_EFFECT, flatten, parse_override
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# change no result
-WITHOUT_EFFECT = (
-    "seed",
-    "logger",
-    "resume",
-    "threads",
-    "study",
-    "baseline",
-    "until_decided",
-    "log_every",
-    "checkpoint_every",
-)
+CHANGES_NO_RESULT = WITHOUT_EFFECT | {"seed", "study", "log_every"}
 ABSENT = "–"
 MAX_NAMED = 3  # variants named one by one
 NOT_A_CHANGE = ("study", "logger", "resume", "threads", "checkpoint_every")  # a study stays what was written down
-
-
-def flatten(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """`{"a": {"b": 1}}` → `("a.b", 1)`."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, f"{path}{key}.")
-        else:
-            yield f"{path}{key}", value
 
 
 def as_text(value: Any) -> str:
@@ -49,8 +30,8 @@ def variant_configs(runs: pd.DataFrame) -> dict[str, dict[str, Any]]:
     configs: dict[str, dict[str, Any]] = {}
     for folder, variant in zip(runs["folder"], runs["variant"], strict=True):
         if variant not in configs:
-            config = read_yaml(Path(folder) / "config.yaml")
-            if isinstance(config, dict):
+            config = read_config(folder)
+            if config is not None:
                 configs[variant] = dict(flatten(config))
     return configs
 
@@ -58,7 +39,7 @@ def variant_configs(runs: pd.DataFrame) -> dict[str, dict[str, Any]]:
 def differing_settings(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     """Per key that differs between variants and can change a result, the value of each variant as text."""
     keys = dict.fromkeys(
-        key for config in configs.values() for key in config if key.split(".")[0] not in WITHOUT_EFFECT
+        key for config in configs.values() for key in config if key.split(".")[0] not in CHANGES_NO_RESULT
     )
     rows = {key: [as_text(config.get(key, ABSENT)) for config in configs.values()] for key in keys}
     return {key: row for key, row in rows.items() if len(set(row)) > 1}
@@ -76,18 +57,17 @@ def run_settings(folder: str | Path) -> dict[str, str]:
 
     What has a `name` is a choice, and has that name as its value too.
     """
-    config = read_yaml(Path(folder) / "config.yaml")
-    settings = {str(key): as_text(value) for key, value in flatten(config)} if isinstance(config, dict) else {}
+    settings = {str(key): as_text(value) for key, value in flatten(read_config(folder) or {})}
     return settings | {key.removesuffix(".name"): value for key, value in settings.items() if key.endswith(".name")}
 
 
 def result_settings(folder: str | Path) -> dict[str, str]:
     """The part of a run's configuration that its results depend on, but for the seed."""
-    return {key: value for key, value in run_settings(folder).items() if key.split(".")[0] not in WITHOUT_EFFECT}
+    return {key: value for key, value in run_settings(folder).items() if key.split(".")[0] not in CHANGES_NO_RESULT}
 
 
 def equal_variants(folders: Mapping[tuple[str, str], str]) -> tuple[dict[tuple[str, str], str], list[str]]:
-    """Under which name each variant of a sweep is compared, and what there is to say of it.
+    """Give variants with equal configurations one name; return the name of each, and remarks.
 
     folders: (sweep, variant) → folder of one of its runs. Variants with equal configurations have one name: the first,
     but `default` only if there is no other. A configuration that is missing is equal to none.
@@ -102,10 +82,8 @@ def equal_variants(folders: Mapping[tuple[str, str], str]) -> tuple[dict[tuple[s
     merged = dict.fromkeys((place[1], name) for place, name in new.items() if place[1] != name)
     texts = [f"{name} and {other}" for other, name in merged]
     more = f"; and {len(texts) - MAX_NAMED} more pairs" if len(texts) > MAX_NAMED else ""
-    remarks = (
-        [f"One arm each, as their configurations are equal: {'; '.join(texts[:MAX_NAMED])}{more}."] if texts else []
-    )
-    return new, remarks + list(_unlike_namesakes(settings))
+    merges = f"One arm each, as their configurations are equal: {'; '.join(texts[:MAX_NAMED])}{more}."
+    return new, [*([merges] if texts else []), *_unlike_namesakes(settings)]
 
 
 def _unlike_namesakes(settings: Mapping[tuple[str, str], Mapping[str, str]]) -> Iterator[str]:
@@ -121,8 +99,8 @@ def _unlike_namesakes(settings: Mapping[tuple[str, str], Mapping[str, str]]) -> 
 
 
 def study_changes(folder: Path) -> list[str] | None:
-    """What the command line of a study changed of it, as `["steps=20"]`; None if the command is not on record."""
-    record = read_yaml(folder / "multirun.yaml")
+    """Overrides on the command line that changed a study, as `["steps=20"]`; None if the command is not on record."""
+    record = read_yaml(folder / MULTIRUN_FILE)
     try:
         overrides = record["hydra"]["overrides"]
         return changes([*map(str, overrides["task"]), *map(str, overrides["hydra"])])
@@ -133,18 +111,19 @@ def study_changes(folder: Path) -> list[str] | None:
 def study_text(folder: str | Path) -> str | None:
     """The study as a run's config.yaml has it, word for word; None if there is none."""
     try:
-        text = read_text(Path(folder) / "config.yaml")
+        text = read_text(Path(folder) / CONFIG_FILE)
     except OSError:
         return None
     found = re.search(r"^study:.*\n(?:[ -].*\n?)*", text, re.MULTILINE)
     return found.group() if found else None
 
 
-def changes(overrides: list[str]) -> list[str]:
+def changes(overrides: Sequence[str]) -> list[str]:
     """The overrides that make a study another one than was written down: all but those that change no result."""
-    return [override for override in overrides if _is_change(parse_override(override)[0])]
-
-
-def _is_change(key: str) -> bool:
-    own = key.startswith(("study.", "hydra.sweeper"))
-    return own or key.split(".")[0].split("/")[0] not in (*NOT_A_CHANGE, "hydra")
+    changed = []
+    for override in overrides:
+        key = parse_override(override)[0]
+        top = key.split(".")[0].split("/")[0]
+        if key.startswith(("study.", "hydra.sweeper")) or top not in (*NOT_A_CHANGE, "hydra"):
+            changed.append(override)
+    return changed

@@ -1,33 +1,25 @@
-"""Which runs are compared, and as what: each function takes what a sweep left behind and returns a part of it.
+"""Select and group the runs of a comparison: each function takes the data of a sweep and returns a part of it.
 
 A run has a value on every axis that varies ("default" where it does not name the axis). Runs that agree on the axes of
 the comparison form an arm; the other axes are strata (compared apart) or cells (averaged per seed). "sweep", the folder
 of a run, can be used as an axis.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 import pandas as pd
 
-from analysis.data.direction import direction_sign
-from analysis.data.errors import AnalysisError, NothingLeft
-from analysis.data.load import SweepData
-from analysis.data.numbers.asked import Asked
-from analysis.data.run_values import RunValues, values_per_run
-from analysis.data.variants import (
-    DEFAULT,
-    arm_name,
-    in_order,
-    number,
-    parse_override,
-    short_labels,
-    split_overrides,
-    stratum_name,
-)
+from rlexp.analysis.data.direction import direction_sign
+from rlexp.analysis.data.errors import AnalysisError, NothingLeft
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.numbers.metric_spec import MetricSpec
+from rlexp.analysis.data.run_values import RunValues, values_per_run
+from rlexp.analysis.data.variants import arm_name, in_order, stratum_name
+from rlexp.runfolder.variants import DEFAULT, number, parse_override, short_labels, split_overrides
 
 SEED, SWEEP = "seed", "sweep"
-SCORE = Asked()
+SCORE = MetricSpec()
 
 
 def axis_values(data: SweepData) -> pd.DataFrame:
@@ -61,7 +53,7 @@ def subset(data: SweepData, names: Iterable[str], keep_variants: bool = False) -
 
 
 def regroup(data: SweepData, by: Sequence[str], within: Sequence[str] = ()) -> SweepData:
-    """The same runs, whose variant is now their values on the axes `by`; the column `cell` has those on the other axes.
+    """Make the values on the axes `by` the variants of the runs; the column `cell` has those on the other axes.
 
     The axes `within` are left out of both. What the variant was is kept in the column `setting`.
     """
@@ -98,13 +90,10 @@ def split_strata(data: SweepData, within: Sequence[str]) -> dict[str, SweepData]
         stratum: subset(data, data.runs.loc[(names == stratum).to_numpy(), "name"], keep_variants=True)
         for stratum in dict.fromkeys(names)
     }
-    return {stratum: part._replace(score_metric=_scored_by(part)) for stratum, part in parts.items()}
-
-
-def _scored_by(data: SweepData) -> str | None:
-    """The metric of most scores; that of all runs if there is none."""
-    used = data.runs.loc[data.runs["score"].notna(), "score_metric"].dropna()
-    return used.mode()[0] if len(used) else data.score_metric
+    for stratum, part in parts.items():
+        used = part.runs.loc[part.runs["score"].notna(), "score_metric"].dropna()
+        parts[stratum] = part._replace(score_metric=used.mode()[0] if len(used) else part.score_metric)
+    return parts
 
 
 def balance_cells(data: SweepData) -> tuple[SweepData, list[str]]:
@@ -128,7 +117,7 @@ def balance_cells(data: SweepData) -> tuple[SweepData, list[str]]:
 
 
 def select_best(
-    data: SweepData, grid: Sequence[str], asked: Asked = SCORE, seeds: Sequence[int] | None = None
+    data: SweepData, grid: Sequence[str], spec: MetricSpec = SCORE, seeds: Sequence[int] | None = None
 ) -> tuple[SweepData, list[str]]:
     """Each variant at the best point of its own grid, chosen on some seeds, with the runs of the other seeds; how.
 
@@ -138,7 +127,7 @@ def select_best(
     choose, report = _divide_seeds(data, seeds)
     runs = _with_points(data, grid)
     names, choices = [], []
-    for variant, best in best_points(data, grid, asked, choose).items():
+    for variant, best in best_points(data, grid, spec, choose).items():
         of_best = (runs["variant"] == variant) & (runs["point"] == best)
         names += runs.loc[of_best & runs["seed"].isin(report), "name"].tolist()
         tried = runs.loc[(runs["variant"] == variant) & runs["seed"].isin(choose), "point"].unique()
@@ -150,15 +139,15 @@ def select_best(
     return subset(data, names, keep_variants=True), [rule + ", ".join(choices) + "."]
 
 
-def best_runs(data: SweepData, grid: Sequence[str], asked: Asked, choose: Sequence[int]) -> list[str]:
+def best_runs(data: SweepData, grid: Sequence[str], spec: MetricSpec, choose: Sequence[int]) -> list[str]:
     """The runs on these seeds, by name, that are at the best point of their variant."""
     runs = _with_points(data, grid)
-    best = best_points(data, grid, asked, choose)
+    best = best_points(data, grid, spec, choose)
     chosen = runs["seed"].isin(choose) & (runs["point"] == runs["variant"].map(best))
     return runs.loc[chosen, "name"].tolist()
 
 
-def best_points(data: SweepData, grid: Sequence[str], asked: Asked, choose: Sequence[int]) -> dict[str, str]:
+def best_points(data: SweepData, grid: Sequence[str], spec: MetricSpec, choose: Sequence[int]) -> dict[str, str]:
     """The best point of each variant, by the runs on the seeds that choose and no others.
 
     Best is the highest mean (the lowest, where lower is better) among the points at which most runs have a number. A
@@ -166,7 +155,7 @@ def best_points(data: SweepData, grid: Sequence[str], asked: Asked, choose: Sequ
     """
     choosing = subset(data, data.runs.loc[data.runs["seed"].isin(choose), "name"], keep_variants=True)
     best: dict[str, str] = {}
-    for each in dict.fromkeys((asked, SCORE)):
+    for each in dict.fromkeys((spec, SCORE)):
         try:
             means = point_means(choosing, grid, values_per_run(choosing, *each))
         except NothingLeft:
@@ -176,7 +165,7 @@ def best_points(data: SweepData, grid: Sequence[str], asked: Asked, choose: Sequ
 
 
 def point_means(data: SweepData, grid: Sequence[str], run_values: RunValues) -> dict[str, pd.DataFrame]:
-    """Of each variant the points of its grid at which most runs have a finite number, by their mean; higher is better.
+    """Mean of each grid point at which most runs have a finite number, per variant; higher is better.
 
     A variant none of whose runs has a number is left out. No end that is better: AnalysisError.
     """
@@ -195,7 +184,8 @@ def point_means(data: SweepData, grid: Sequence[str], run_values: RunValues) -> 
 
 def _with_points(data: SweepData, grid: Sequence[str]) -> pd.DataFrame:
     """The runs with the column `point`: where in the grid they are."""
-    return data.runs.assign(point=[_point(row, grid) for row in axis_values(data).to_dict("records")])
+    rows = axis_values(data).to_dict("records")
+    return data.runs.assign(point=[",".join(f"{axis}={row[axis]}" for axis in grid) for row in rows])
 
 
 def _divide_seeds(data: SweepData, seeds: Sequence[int] | None) -> tuple[list[int], list[int]]:
@@ -207,10 +197,6 @@ def _divide_seeds(data: SweepData, seeds: Sequence[int] | None) -> tuple[list[in
         reason = "a best point needs seeds to be chosen on and others to be reported on"
         raise AnalysisError(f"{reason}; there are {present}")
     return choose, report
-
-
-def _point(row: Mapping[str, str], grid: Sequence[str]) -> str:
-    return ",".join(f"{axis}={row[axis]}" for axis in grid)
 
 
 def _edge(best: str, points: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Which end of a metric is the good one. Where neither is, there are differences, but no wins and no best."""
+"""The better end of a metric. Where neither is better, there are differences, but no wins and no best."""
 
 from typing import Literal
 
@@ -20,7 +20,7 @@ def better_direction(metric: str, score_metric: str | None = None) -> Direction:
 
 
 def direction_sign(direction: Direction) -> int:
-    """What numbers are multiplied by so that the largest is the best; 1 where nothing is known."""
+    """The factor by which the largest number becomes the best; 1 where nothing is known."""
     return -1 if direction == "lower" else 1
 
 

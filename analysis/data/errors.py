@@ -4,16 +4,13 @@ import argparse
 import codecs
 import functools
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-LONGEST_VALUE, LONGEST_WORD = 200, 500  # characters of what was typed, and of any word, that a message repeats
-NOBODY_READS = 141  # as of a program that SIGPIPE ends
-
+from rlexp.core.exits import BROKEN_PIPE, drop_output, shortened
 
 PLAIN = dict(zip("−–—─·“”’≤≥×→…", ("-", "-", "-", "-", "|", '"', '"', "'", "<=", ">=", "x", "->", "..."), strict=True))
 PLAIN |= {"±": "+/-"}
@@ -39,7 +36,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the process."""
-        self.exit(2, f"error: {shortened(message)} ({self.prog} --help)\n")
+        self.exit(2, f"error: {shortened(message, sys.argv[1:])} ({self.prog} --help)\n")
 
 
 def plain_letters() -> None:
@@ -72,33 +69,21 @@ def ends_in_a_line(main: Callable[..., int]) -> Callable[..., int]:
             sys.stdout.flush()
             return code
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
-            return NOBODY_READS
+            drop_output()
+            return BROKEN_PIPE
         except Exception as error:
             if os.environ.get("HYDRA_FULL_ERROR") == "1":
                 traceback.print_exception(error)
-            print(printable(f"error: {shortened(in_a_line(error))}"), file=sys.stderr)
+            print(printable(f"error: {shortened(in_a_line(error), sys.argv[1:])}"), file=sys.stderr)
             if isinstance(error, OSError) and not error.filename:  # the output itself: Python would try it once more
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                drop_output()
             return 2
 
     return command
 
 
-def shortened(text: str) -> str:
-    """The text without the middle of what was typed and is long, and of other long words."""
-    for typed in sorted(sys.argv[1:], key=len, reverse=True):
-        for value in (typed, typed.partition("=")[2]):
-            text = text.replace(value, _ends(value)) if len(value) > LONGEST_VALUE else text
-    return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: _ends(word[0]), text)
-
-
-def _ends(value: str) -> str:
-    return f"{value[:90]}…[{len(value) - 120} more characters]…{value[-30:]}"
-
-
 def in_a_line(error: Exception) -> str:
-    """What is wrong, in one line: as it is said, or of what nobody has foreseen the kind too."""
+    """Describe an error in one line: its message, with its type where it is none of ours."""
     if isinstance(error, AnalysisError):
         return str(error)
     if isinstance(error, OSError):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.data.read import LARGEST
+from rlexp.analysis.data.read import LARGEST
 
 Records = list[dict[str, Any]]
 Columns = dict[str, np.ndarray]
@@ -79,9 +79,8 @@ def metrics_frame(facts: Sequence[Mapping[str, Any]], columns: Sequence[Columns]
     seeds = pd.array([fact["seed"] if isinstance(fact["seed"], int) else None for fact in facts], dtype="Int64")
     identity = {key: np.repeat(np.array([fact[key] for fact in facts], dtype=object), counts) for key in IDENTITY}
     metrics = [key for key in dict.fromkeys(chain.from_iterable(columns)) if key not in (*IDENTITY, "seed", "step")]
-    values = {key: np.concatenate([_or_nan(part, key) for part in columns]) for key in ("step", *metrics)}
+    values = {
+        key: np.concatenate([part[key] if key in part else np.full(part["step"].size, np.nan) for part in columns])
+        for key in ("step", *metrics)
+    }
     return pd.DataFrame({**identity, "seed": seeds.repeat(counts), **values})
-
-
-def _or_nan(part: Columns, key: str) -> np.ndarray:
-    return part[key] if key in part else np.full(part["step"].size, np.nan)

@@ -7,18 +7,20 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from analysis.data.configs import equal_variants
-from analysis.data.errors import AnalysisError
-from analysis.data.read import printable, read_yaml
-from analysis.data.runs import SUMMARY_FILE, Problem, Run, find_jobs, read_run
-from analysis.data.variants import in_order, parse_override, short_labels, varying_keys
+from rlexp.analysis.data.configs import equal_variants
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.read import printable, read_config
+from rlexp.analysis.data.runs import Problem, RunRecord, find_jobs, read_run
+from rlexp.analysis.data.variants import in_order
+from rlexp.runfolder.files import SUMMARY_FILE
+from rlexp.runfolder.variants import parse_override, short_labels, varying_keys
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 class SweepData(NamedTuple):
-    """What a sweep left behind."""
+    """The runs of one or several sweeps as tables."""
 
     folder: Path
     runs: pd.DataFrame
@@ -30,7 +32,7 @@ class SweepData(NamedTuple):
     labels: dict[str, str]
     """Short label of each variant, for tables and figures."""
     axis: str
-    """What the labels are values of: the one override key that varies, or "variant"."""
+    """Header of the labels: the one override key that varies, or "variant"."""
     score_metric: str | None
     """The metric whose late mean is the score."""
     config: dict[str, Any]
@@ -39,9 +41,9 @@ class SweepData(NamedTuple):
     axes: tuple[str, ...] = ()
     """Override keys that vary, in order of first appearance."""
     remarks: tuple[str, ...] = ()
-    """What a reader must know of how the runs were read."""
+    """Notes for the reader on how the runs were read."""
     aliases: Mapping[str, str] = {}
-    """What else a variant is called: names of the same configuration."""
+    """Other names of a variant: those of the same configuration."""
 
     @property
     def first_variant(self) -> str:
@@ -79,15 +81,20 @@ def load(folders: str | Path | Sequence[str | Path], metrics: Collection[str] | 
     """
     given = [folders] if isinstance(folders, str | Path) else folders
     paths = list({Path(folder).resolve(): Path(folder) for folder in given}.values())  # twice the same counts once
+    names = [path.resolve().name for path in paths]
+    names = names if len(set(names)) == len(names) else [str(path) for path in paths]
     problems: list[Problem] = []
-    runs: list[Run] = []
+    runs: list[RunRecord] = []
     config: dict[str, Any] = {}
-    for path, sweep in zip(paths, _sweep_names(paths), strict=True):
+    for path, sweep in zip(paths, map(printable, names), strict=True):
         jobs = find_jobs(path, problems)
-        config = config or _config(path, jobs)
+        configs = (read_config(path / job["name"]) for job in jobs)
+        config = config or next((found for found in configs if found is not None), {})
         needed = None if metrics is None else {*metrics, *metrics_of(config_section(config, "study"))}
-        sweep_runs = [read_run(path, job, needed, problems) for job in jobs]
-        runs += [_in_sweep(run, sweep, len(paths) > 1) for run in sweep_runs]
+        for job in jobs:
+            run = read_run(path, job, needed, problems)
+            name = f"{sweep}/{run.facts['name']}" if len(paths) > 1 else run.facts["name"]
+            runs.append(run._replace(facts=run.facts | {"name": name, "sweep": sweep}))
     if not runs:
         raise AnalysisError("no folder is named")
     return _collect(paths[0], config, runs, problems)
@@ -101,20 +108,8 @@ def metrics_of(study: Mapping[str, Any]) -> set[str]:
     return metrics | {str(each["matched"]).rpartition("=")[0] for each in asking if each.get("matched")} - {""}
 
 
-def _sweep_names(paths: Sequence[Path]) -> list[str]:
-    """The folders' own names, or their paths where two have the same name."""
-    names = [path.resolve().name for path in paths]
-    distinct = names if len(set(names)) == len(names) else [str(path) for path in paths]
-    return [printable(name) for name in distinct]
-
-
-def _in_sweep(run: Run, sweep: str, several: bool) -> Run:
-    name = f"{sweep}/{run.facts['name']}" if several else run.facts["name"]
-    return run._replace(facts=run.facts | {"name": name, "sweep": sweep})
-
-
-def _collect(folder: Path, config: dict[str, Any], runs: list[Run], problems: list[Problem]) -> SweepData:
-    from analysis.data.frames import metrics_frame, runs_frame
+def _collect(folder: Path, config: dict[str, Any], runs: list[RunRecord], problems: list[Problem]) -> SweepData:
+    from rlexp.analysis.data.frames import metrics_frame, runs_frame
 
     runs, remarks, aliases = _merge_equal(runs)
     first = {run.facts["variant"]: run.overrides for run in reversed(runs)}
@@ -123,7 +118,10 @@ def _collect(folder: Path, config: dict[str, Any], runs: list[Run], problems: li
     choices = [dict(map(parse_override, run.overrides)) for run in runs]
     keys = varying_keys(overrides)
     _leave_out_foreign_scores(runs, choices, problems)
-    _compare_versions(runs, problems)
+    versions = Counter(run.version for run in runs if run.version)
+    if len(versions) > 1:  # they need not be comparable: said, not corrected
+        counts = "; ".join(f"{version} ({count} run{'s' * (count > 1)})" for version, count in versions.items())
+        problems.append(Problem(SUMMARY_FILE, f"runs of different versions: {counts}"))
     facts = [run.facts for run in runs]
     used = Counter(run.facts["score_metric"] for run in runs if run.facts["score_metric"])
     return SweepData(
@@ -142,7 +140,7 @@ def _collect(folder: Path, config: dict[str, Any], runs: list[Run], problems: li
     )
 
 
-def _merge_equal(runs: list[Run]) -> tuple[list[Run], list[str], dict[str, str]]:
+def _merge_equal(runs: list[RunRecord]) -> tuple[list[RunRecord], list[str], dict[str, str]]:
     """The runs, those of equal configurations under one variant; what there is to say of it; the other names."""
     places = [(run.facts["sweep"], run.facts["variant"]) for run in runs]
     folders = {place: run.facts["folder"] for place, run in reversed(list(zip(places, runs, strict=True)))}
@@ -157,7 +155,7 @@ def _merge_equal(runs: list[Run]) -> tuple[list[Run], list[str], dict[str, str]]
     return renamed, remarks, {variant: name for (_, variant), name in names.items() if variant != name}
 
 
-def _leave_out_foreign_scores(runs: list[Run], choices: list[dict[str, str]], problems: list[Problem]) -> None:
+def _leave_out_foreign_scores(runs: list[RunRecord], choices: list[dict[str, str]], problems: list[Problem]) -> None:
     """Within a task, scores by another metric than most runs have cannot be compared with theirs."""
     tasks = [choice.get("task") for choice in choices]
     scored = [(task, run.facts) for task, run in zip(tasks, runs, strict=True) if run.facts["score"] is not None]
@@ -168,19 +166,6 @@ def _leave_out_foreign_scores(runs: list[Run], choices: list[dict[str, str]], pr
             reason = f"scored by {fact['score_metric']}, most others by {used[0][0]}: its score is left out"
             problems.append(Problem(fact["name"], reason))
             fact["score"] = None
-
-
-def _compare_versions(runs: list[Run], problems: list[Problem]) -> None:
-    """Runs of different versions need not be comparable: said, not corrected."""
-    used = Counter(run.version for run in runs if run.version)
-    if len(used) > 1:
-        counts = "; ".join(f"{version} ({count} run{'s' * (count > 1)})" for version, count in used.items())
-        problems.append(Problem(SUMMARY_FILE, f"runs of different versions: {counts}"))
-
-
-def _config(folder: Path, jobs: list[dict[str, Any]]) -> dict[str, Any]:
-    configs = (read_yaml(folder / job["name"] / "config.yaml") for job in jobs)
-    return next((config for config in configs if isinstance(config, dict)), {})
 
 
 def config_section(config: dict[str, Any], key: str) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from typing import Any
 
 import orjson
 
-from analysis.data.disk.links import is_foreign
-from analysis.data.disk.seals import content, is_whole
-from analysis.data.errors import printable
+from rlexp.analysis.data.damage import content, is_whole
+from rlexp.analysis.data.errors import printable
+from rlexp.runfolder.files import CONFIG_FILE
+from rlexp.runfolder.links import is_foreign
 
 LARGEST = 1e100  # what is larger is no measurement, and its square no number
 MOST_NODES = 200_000  # of a YAML, its aliases written out: a few lines of them can make billions
@@ -53,7 +54,7 @@ def read_lines(path: Path, containing: Collection[str] = ()) -> tuple[list[dict[
         return [], _unreadable(path, error)
     lines = [line for line in text.split("\n") if line.strip()]
     if containing:
-        lines = [line for line in lines if _contains_any(line, containing) or not _looks_whole(line)]
+        lines = [line for line in lines if any(text in line for text in containing) or not _looks_whole(line)]
     try:
         rows = orjson.loads("[" + ",".join(lines) + "]")  # many times faster than line by line, and stricter
     except (ValueError, RecursionError):
@@ -65,10 +66,6 @@ def read_lines(path: Path, containing: Collection[str] = ()) -> tuple[list[dict[
         objects = printable_values(objects)
     damaged = len(rows) - len(objects)
     return objects, f"{path.name}: {damaged} damaged line{'s' * (damaged > 1)} skipped" if damaged else None
-
-
-def _contains_any(line: str, texts: Collection[str]) -> bool:
-    return any(text in line for text in texts)
 
 
 def _looks_whole(line: str) -> bool:
@@ -114,8 +111,14 @@ def read_yaml(path: Path) -> Any:
     return {key: item for key, item in value.items() if key != "format"} if isinstance(value, dict) else value
 
 
+def read_config(folder: str | Path) -> dict[str, Any] | None:
+    """The configuration of a run; None if it is missing, damaged or no mapping."""
+    config = read_yaml(Path(folder) / CONFIG_FILE)
+    return config if isinstance(config, dict) else None
+
+
 def _nodes(value: Any, known: dict[int, int]) -> int:
-    """How many values there are with every alias written out; one that holds itself counts as endless."""
+    """Count the values with every alias written out; one that holds itself counts as endless."""
     if not isinstance(value, list | dict):
         return 1
     if id(value) not in known:

@@ -1,12 +1,12 @@
 """One number per run: its stored score, another metric's late mean, either at equal budgets, a cost, a fit, a rate."""
 
-from analysis.data.direction import better_direction
-from analysis.data.errors import AnalysisError
-from analysis.data.load import SweepData
-from analysis.data.numbers.asked import BUDGETS, CURVES, RATES, Asked, Budget, Target, contradiction
-from analysis.data.numbers.costs import values_at_budget, values_at_target
-from analysis.data.numbers.late import RunValues, late_means, late_rule, logged_metrics, resolve_metric
-from analysis.data.numbers.whole_runs import fitted_values, rate_values
+from rlexp.analysis.data.direction import better_direction
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.numbers.costs import values_at_budget, values_at_target
+from rlexp.analysis.data.numbers.late import RunValues, late_means, late_rule, logged_metrics, resolve_metric
+from rlexp.analysis.data.numbers.metric_spec import BUDGETS, CURVES, RATES, Budget, MetricSpec, Target, contradiction
+from rlexp.analysis.data.numbers.whole_runs import fitted_values, rate_values
 
 __all__ = ["BUDGETS", "Budget", "RunValues", "Target", "late_means", "logged_metrics", "resolve_metric"]
 __all__ += ["values_per_run"]
@@ -23,7 +23,7 @@ def values_per_run(
     A budget that no completed run spent, or a target that none met: NothingLeft.
     """
     metric = resolve_metric(data, metric) if metric else None
-    if problem := contradiction(Asked(metric, at, matched)):
+    if problem := contradiction(MetricSpec(metric, at, matched)):
         raise AnalysisError(problem)
     if metric in CURVES:
         return fitted_values(data, metric)

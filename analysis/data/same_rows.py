@@ -1,15 +1,14 @@
-"""Whether runs that should coincide do: the same rows, bit by bit, but for the clock."""
+"""Compare runs that should coincide: the same rows, bit by bit, but for the clock."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from analysis.data.load import SweepData
-from analysis.data.read import read_lines
-from analysis.data.runs import METRICS_FILE
-from analysis.data.variants import split_overrides
-
-CLOCK = "time/"
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.read import read_lines
+from rlexp.runfolder.files import METRICS_FILE
+from rlexp.runfolder.rows import without_clock
+from rlexp.runfolder.variants import split_overrides
 
 
 class Twins(NamedTuple):
@@ -36,7 +35,7 @@ def twins(data: SweepData, variant: str, versus: str) -> Iterator[Twins]:
 
 
 def first_unlike(pair: Twins) -> str | None:
-    """Where the rows of two runs first differ, as `seed 3: step 10, policy/entropy`; None if nowhere."""
+    """The first difference between the rows of two runs, as `seed 3: step 10, policy/entropy`; None if nowhere."""
     rows = [unclocked_rows(Path(folder)) for folder in pair.folders]
     for one, other in zip(*rows, strict=False):
         if one != other:
@@ -48,9 +47,5 @@ def first_unlike(pair: Twins) -> str | None:
 
 def unclocked_rows(folder: Path) -> list[dict[str, str]]:
     """The rows of a run as text, without the clock."""
-    return list(map(_unclocked, read_lines(folder / METRICS_FILE, ())[0]))
-
-
-def _unclocked(row: dict[str, Any]) -> dict[str, str]:
-    """A row without the clock, and with NaN equal to NaN."""
-    return {key: repr(value) for key, value in row.items() if not key.startswith(CLOCK)}
+    rows = read_lines(folder / METRICS_FILE, ())[0]
+    return [{key: repr(value) for key, value in without_clock(row).items()} for row in rows]  # NaN is equal to NaN

@@ -1,67 +1,12 @@
-"""Names of variants: from overrides to short labels, and from what a user types back to a variant."""
+"""Variants in their order, from what a user types back to a variant, and as arms within strata."""
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from analysis.data.errors import AnalysisError
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.runfolder.variants import DEFAULT, number, parse_override, split_overrides, varying_keys
 
-DEFAULT, TASK = "default", "task"
-_COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[\]{}()]*[\]})])")
-
-
-def split_overrides(variant: str) -> list[str]:
-    """The overrides in a variant's name: `"norm=local,task.sizes=[1,2]"` → two."""
-    return [] if variant == DEFAULT else split_commas(variant)
-
-
-def split_commas(text: str) -> list[str]:
-    """The text cut at its commas, but for those in brackets."""
-    return [part for part in _COMMA_OUTSIDE_BRACKETS.split(text) if part]
-
-
-def parse_override(override: str) -> tuple[str, str]:
-    """Key and value of one Hydra override, without the `+`, `++` or `~` in front."""
-    key, _, value = override.lstrip("+~").partition("=")
-    return key, value
-
-
-def without_seed(overrides: Iterable[str]) -> list[str]:
-    """The overrides that make the variant: all but the seed."""
-    return [override for override in overrides if parse_override(override)[0] != "seed"]
-
-
-def varying_keys(overrides: Mapping[str, list[str]]) -> list[str]:
-    """Override keys that have not the same value in every variant, in order of appearance."""
-    choices = [dict(map(parse_override, parts)) for parts in overrides.values()]
-    keys = dict.fromkeys(key for choice in choices for key in choice)
-    return [key for key in keys if len({choice.get(key) for choice in choices}) > 1]
-
-
-def short_labels(overrides: Mapping[str, list[str]]) -> tuple[str, dict[str, str]]:
-    """Column header and a label per variant: what varies; a name alone if one key varies, a number with its key."""
-    keys = varying_keys(overrides)
-    choices = {variant: dict(map(parse_override, parts)) for variant, parts in overrides.items()}
-    if len(keys) == 1 and not any(_needs_key(choice.get(keys[0], DEFAULT)) for choice in choices.values()):
-        labels = {variant: choice.get(keys[0]) or DEFAULT for variant, choice in choices.items()}
-    else:
-        labels = {variant: _join(choice, keys) or variant for variant, choice in choices.items()}
-    if len(set(labels.values())) < len(labels):
-        labels = {variant: variant for variant in overrides}
-    return (keys[0] if len(keys) == 1 else "variant"), labels
-
-
-def _needs_key(value: str) -> bool:
-    """Whether a value says nothing without its key: `4`, `true`, `[1,8]`."""
-    return number(value) is not None or value.lower() in ("true", "false", "null") or value.startswith(("[", "{"))
-
-
-def number(text: str) -> float | None:
-    """The number that a text is: 1e-3 is 0.001; None for any other text."""
-    try:
-        return float(text.strip("'\""))
-    except ValueError:
-        return None
+TASK = "task"
 
 
 def in_order(variants: Iterable[str]) -> list[str]:
@@ -86,10 +31,6 @@ def in_order(variants: Iterable[str]) -> list[str]:
     return sorted(variants, key=lambda variant: [places[key][choices[variant].get(key)] for key in places])
 
 
-def _join(choice: Mapping[str, str], keys: list[str]) -> str:
-    return ",".join(f"{key}={choice[key]}" for key in keys if key in choice)
-
-
 def resolve_variant(name: str, labels: Mapping[str, str]) -> str:
     """The variant that a user means: its name, its label, or some of its overrides if only one variant has them.
 
@@ -107,7 +48,7 @@ def resolve_variant(name: str, labels: Mapping[str, str]) -> str:
 
 
 def is_variant(name: str, labels: Mapping[str, str]) -> bool:
-    """Whether `resolve` finds a variant."""
+    """Whether `resolve_variant` finds a variant."""
     try:
         resolve_variant(name, labels)
     except AnalysisError:
@@ -143,5 +84,5 @@ def stratum_name(choice: Mapping[str, str], axes: Iterable[str]) -> str:
 
 
 def variant_in_stratum(arm: str, stratum: str) -> str:
-    """What a study calls an arm: with the values of its stratum where there are several."""
+    """The name of an arm in a study: with the values of its stratum where there are several."""
     return ",".join(part for part in (arm, stratum) if part and (part != DEFAULT or not stratum))

@@ -1,15 +1,15 @@
 """`--where`: the runs that meet conditions on the axes, the seed, the sweep, or any key of their configurations."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 import pandas as pd
 
-from analysis.data.configs import run_settings
-from analysis.data.design import axis_values, subset
-from analysis.data.errors import AnalysisError
-from analysis.data.load import SweepData
-from analysis.data.variants import DEFAULT, number, parse_override, split_commas
+from rlexp.analysis.data.configs import run_settings
+from rlexp.analysis.data.design import axis_values, subset
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.load import SweepData
+from rlexp.runfolder.variants import DEFAULT, number, parse_override, split_commas
 
 MAX_LISTED = 12
 
@@ -32,10 +32,16 @@ def filter_runs(data: SweepData, conditions: Iterable[str]) -> SweepData:
         if not columns or not text:
             raise AnalysisError(f"'{condition}' is no condition; {_keys(key, named, configured)}")
         wanted = split_commas(text)
-        present = {_comparable(value) for column in columns for value in column.dropna()}
+        values = list(dict.fromkeys(value for column in columns for value in column.dropna()))
+        present = set(map(_comparable, values))
         if unknown := [value for value in wanted if _comparable(value) not in present]:
-            raise AnalysisError(f"no run has {key}={unknown[0]}; choose from: {_listed(columns)}")
-        keep &= _meets(columns, {_comparable(value) for value in wanted})
+            listed = "  ".join(values[:MAX_LISTED]) + ("  …" if len(values) > MAX_LISTED else "")
+            raise AnalysisError(f"no run has {key}={unknown[0]}; choose from: {listed}")
+        targets, (first, *others) = set(map(_comparable, wanted)), columns
+        meets = first.map(_comparable).isin(targets)
+        for other in others:  # counts where the first is `default`
+            meets |= (first == DEFAULT) & other.map(_comparable).isin(targets)
+        keep &= meets
     if not keep.any():
         raise AnalysisError(f"no run meets {' and '.join(conditions)}")
     remaining = subset(data, named.index[keep])
@@ -55,27 +61,13 @@ def _configured(data: SweepData) -> pd.DataFrame:
     return frame.drop(columns="seed", errors="ignore")
 
 
-def _meets(columns: Sequence[pd.Series], wanted: set[str | float]) -> pd.Series:
-    """Whether a run has a wanted value in the first of its columns, or in the next one where that is `default`."""
-    first, *others = columns
-    meets = first.map(_comparable).isin(wanted)
-    for other in others:
-        meets |= (first == DEFAULT) & other.map(_comparable).isin(wanted)
-    return meets
-
-
 def _comparable(value: object) -> object:
     """Numbers compare as numbers: 1e-3 is 0.001."""
     return value if not isinstance(value, str) or number(value) is None else number(value)
 
 
-def _listed(columns: Sequence[pd.Series]) -> str:
-    values = list(dict.fromkeys(value for column in columns for value in column.dropna()))
-    return "  ".join(values[:MAX_LISTED]) + ("  …" if len(values) > MAX_LISTED else "")
-
-
 def _keys(key: str, named: pd.DataFrame, configured: pd.DataFrame) -> str:
-    """Which keys there are, or the one that was meant."""
+    """List the keys, or suggest the closest one."""
     close = get_close_matches(key, [*named, *configured], n=1)
     if close and close[0] != key:
         return f"did you mean {close[0]}?"

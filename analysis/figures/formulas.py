@@ -1,7 +1,7 @@
 """Figures of formulas: what a clip, a length penalty, a vote or a normalisation does, whatever a policy makes of it.
 
-`python -m analysis.figures.formulas <folder>` draws the five of the documents that this project started from, with
-their numbers.
+`python -m rlexp.analysis.figures.formulas <folder>` draws the five of the documents that this project started from,
+with their numbers.
 """
 
 import argparse
@@ -16,11 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import binom
 
-from analysis.figures.inputs import Drawing, FigureInputs, NoData
-from analysis.figures.labels import LABEL_WIDTH, wrap_labels
-from analysis.figures.layout import Look, Point, one_panel, two_panels
-from analysis.figures.objective.advantages import advantage_figure
-from analysis.figures.style import COLOURS, DASHES, INK, OTHERS, save_figure, theme
+from rlexp.analysis.figures.advantages import advantage_figure
+from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData
+from rlexp.analysis.figures.labels import LABEL_WIDTH, wrap_labels
+from rlexp.analysis.figures.layout import LineStyle, Point, one_panel, two_panels
+from rlexp.analysis.figures.style import COLORS, DASHES, INK, OTHERS, save_figure, theme
 
 Array = np.ndarray
 POWERS = {"overlong": 1, "overlong_quadratic": 2}  # of the linear penalty
@@ -28,14 +28,14 @@ VOTES = (1, 3, 5, 7, 9, 11, 15, 21)
 
 
 def binary_majority(accuracy: float, votes: int) -> float:
-    """P(more than half of the votes are right), ties count one half."""
+    """Return P(more than half of the votes are right), ties count one half."""
     right = binom(votes, accuracy)
     tie = right.pmf(votes // 2) / 2 if votes % 2 == 0 else 0.0
     return float(right.sf(votes // 2) + tie)
 
 
 def plurality(accuracy: float, votes: int) -> float:
-    """P(the right one of three answers has the most votes), ties broken fairly; errors fall on the others alike."""
+    """Return P(the right one of three answers has the most votes), ties broken fairly, wrong ones equally likely."""
     wrong, total = (1 - accuracy) / 2, 0.0
     for right, other in product(range(votes + 1), repeat=2):
         third = votes - right - other
@@ -48,24 +48,24 @@ def plurality(accuracy: float, votes: int) -> float:
 
 
 def clipped(ratio: Array, advantage: float, low: float, high: float) -> Array:
-    """min(ρA, clip(ρ, 1 − low, 1 + high)·A): PPO's objective for one token."""
+    """Return min(ρA, clip(ρ, 1 − low, 1 + high)·A): PPO's objective for one token."""
     return np.minimum(ratio * advantage, ratio.clip(1 - low, 1 + high) * advantage)
 
 
 def overlong(lengths: Array, cap: float, cache: float, factor: float = 1.0, power: int = 1) -> Array:
-    """0 up to cap − cache, −factor from cap on, linear (or the square of that) in between."""
+    """Return 0 up to cap − cache, −factor from cap on, linear (or the square of that) in between."""
     return -factor * ((lengths - cap + cache) / cache).clip(0, 1) ** power
 
 
-def normalised(rewards: Array) -> Array:
-    """(r − mean) / SD with n − 1, over the last axis; 0 where all rewards are equal."""
-    centred = rewards - rewards.mean(-1, keepdims=True)
+def normalized(rewards: Array) -> Array:
+    """Return (r − mean) / SD with n − 1, over the last axis; 0 where all rewards are equal."""
+    centered = rewards - rewards.mean(-1, keepdims=True)
     sd = rewards.std(-1, ddof=1, keepdims=True)
-    return np.divide(centred, sd, out=np.zeros_like(centred), where=sd > 0)
+    return np.divide(centered, sd, out=np.zeros_like(centered), where=sd > 0)
 
 
 def voting_figure(accuracies: Sequence[float] = (0.7,)) -> Figure:
-    """Accuracy of a judge that votes, by number of votes."""
+    """Draw the accuracy of a vote by the number of votes."""
     lines = {}
     for accuracy in accuracies:
         lines[f"three answers, {accuracy:g}"] = [plurality(accuracy, m) for m in VOTES]
@@ -81,28 +81,28 @@ def voting_figure(accuracies: Sequence[float] = (0.7,)) -> Figure:
 
 
 def clip_figure(bounds: Sequence[tuple[float, float]] = ((0.2, 0.2), (0.2, 0.28))) -> Figure:
-    """PPO's objective for one token over the probability ratio, for a positive and a negative advantage."""
+    """Draw PPO's objective for one token over the probability ratio, for a positive and a negative advantage."""
     ratios = np.linspace(0.3, 2, 200)
     caption = (
         "min(ρA, clip(ρ)A), the objective of one token: where a line is flat, the token's gradient is 0. Left: A = +1; "
         "right: A = −1. Dotted: no clip. A formula: there is no interval, n does not apply."
     )
     names = {bound: f"1 − {bound[0]:g}, 1 + {bound[1]:g}" for bound in bounds}
-    looks: dict[tuple[float, float], Look] = {bound: _look(place) for place, bound in enumerate(names)}
+    styles = {bound: _line_style(place) for place, bound in enumerate(names)}
 
     def draw(axes: Axes, place: int) -> None:
         advantage = (1.0, -1.0)[place]
         axes.plot(ratios, advantage * ratios, ":", color=OTHERS, zorder=1)
-        for bound, look in looks.items():
+        for bound, look in styles.items():
             axes.plot(ratios, clipped(ratios, advantage, *bound), **look)
         axes.margins(x=0.01)
 
     with theme():
-        return two_panels(draw, ("A = +1", "A = −1"), names, looks, ("ratio ρ", "objective"), caption)
+        return two_panels(draw, ("A = +1", "A = −1"), names, styles, ("ratio ρ", "objective"), caption)
 
 
 def draw_overlong(inputs: FigureInputs) -> Drawing:
-    """The length penalties of the variants' configurations."""
+    """Draw the length penalties of the variants' configurations."""
     chosen = [config for config in inputs.configs.values() if config.get("shaping.name") in POWERS]
     keys = ("shaping.cap", "shaping.cache", "shaping.factor")
     settings = sorted({(*(config[key] for key in keys), POWERS[config["shaping.name"]]) for config in chosen})
@@ -113,10 +113,12 @@ def draw_overlong(inputs: FigureInputs) -> Drawing:
 
 
 def overlong_figure(settings: Sequence[tuple[float, float, float, int]] = ((1000, 200, 1, 1),)) -> Figure:
-    """The penalty for length, with its zones for the first setting: free, soft, and the full penalty."""
-    reach = max(cap for cap, *_ in settings) * 1.3
-    lengths = np.linspace(0, reach, 400)
-    lines = {_penalty_name(*setting): overlong(lengths, *setting) for setting in settings}
+    """Draw the penalty for length, with its zones for the first setting: free, soft, and the full penalty."""
+    lengths = np.linspace(0, max(cap for cap, *_ in settings) * 1.3, 400)
+    lines = {}
+    for cap, cache, factor, power in settings:
+        name = f"cap {cap:g}, cache {cache:g}" + f", × {factor:g}" * (factor != 1) + ", squared" * (power == 2)
+        lines[name] = overlong(lengths, cap, cache, factor, power)
     caption = (
         "What shaping adds to the reward of a completion of that length: nothing, a growing penalty over the last "
         "tokens before the cap (shaded for the first line), then all of it. A formula: there is no interval, n does "
@@ -128,14 +130,10 @@ def overlong_figure(settings: Sequence[tuple[float, float, float, int]] = ((1000
     return figure
 
 
-def _penalty_name(cap: float, cache: float, factor: float, power: int) -> str:
-    return f"cap {cap:g}, cache {cache:g}" + f", × {factor:g}" * (factor != 1) + ", squared" * (power == 2)
-
-
 def _figure(lines: Mapping[str, Sequence[float]], x: Sequence[float], labels: tuple[str, str], caption: str) -> Figure:
     def draw(axes: Axes) -> dict[str, Point]:
         for place, y in enumerate(lines.values()):
-            axes.plot(x, y, marker="o" if len(x) < 20 else None, markersize=3.5, **_look(place))
+            axes.plot(x, y, marker="o" if len(x) < 20 else None, markersize=3.5, **_line_style(place))
         axes.margins(x=0.02)
         return {name: (x[-1], y[-1]) for name, y in lines.items()}
 
@@ -143,27 +141,27 @@ def _figure(lines: Mapping[str, Sequence[float]], x: Sequence[float], labels: tu
         return one_panel(draw, wrap_labels(lines, LABEL_WIDTH), dict.fromkeys(lines, INK), labels, caption, height=2.0)
 
 
-def _look(place: int) -> Look:
-    """Black, as a formula belongs to no variant."""
+def _line_style(place: int) -> LineStyle:
+    """Return a black line's look, as a formula belongs to no variant."""
     return {"color": INK, "linestyle": DASHES[place % len(DASHES)]}
 
 
 def groups_figure(groups: int = 500, size: int = 8) -> Figure:
-    """Advantages of random groups whose rewards are −1, 0 or 1: divided by their deviation, and centred only."""
+    """Draw advantages of random groups whose rewards are −1, 0 or 1: divided by their deviation, and centered only."""
     rewards = np.random.default_rng(0).choice([-1.0, 0.0, 1.0], size=(groups, size))
     values = {
-        "(r − mean) / SD": normalised(rewards).ravel(),
+        "(r − mean) / SD": normalized(rewards).ravel(),
         "r − mean": (rewards - rewards.mean(-1, keepdims=True)).ravel(),
     }
     caption = (
         f"Advantages of {groups} random groups of {size} whose rewards are −1, 0 or 1 with equal probability (one "
         "fixed draw): histograms, each scaled to its row. No interval: the distribution itself is shown."
     )
-    return advantage_figure(values, dict(zip(values, COLOURS, strict=False)), caption, "advantage")
+    return advantage_figure(values, dict(zip(values, COLORS, strict=False)), caption, "advantage")
 
 
 def kl_figure(completions: int = 5000, tokens: int = 15, vocabulary: int = 100) -> Figure:
-    """Estimates k1 and k3 of one KL from the tokens of a completion, over many completions."""
+    """Draw the estimates k1 and k3 of one KL from the tokens of a completion, over many completions."""
     random = np.random.default_rng(0)
     logits = random.normal(size=(2, vocabulary))
     logits[1] = logits[0] + 0.3 * logits[1]
@@ -179,7 +177,7 @@ def kl_figure(completions: int = 5000, tokens: int = 15, vocabulary: int = 100) 
         f"k1 is {k1.mean():.3f}, that of k3 {k3.mean():.3f}; {100 * (k1 < 0).mean():.0f} % of the k1 are below 0, "
         "which no KL can be."
     )
-    return advantage_figure(values, dict(zip(values, COLOURS, strict=False)), caption, "estimate (nats a token)")
+    return advantage_figure(values, dict(zip(values, COLORS, strict=False)), caption, "estimate (nats a token)")
 
 
 FIGURES = {
@@ -192,8 +190,9 @@ FIGURES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line: the five figures as SVG, PDF and PNG in a folder."""
-    parser = argparse.ArgumentParser(prog="python -m analysis.figures.formulas", description=__doc__.split("\n")[0])
+    """Save the five figures as SVG, PDF and PNG in a folder."""
+    program = "python -m rlexp.analysis.figures.formulas"
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.split("\n")[0])
     parser.add_argument("folder", help="where the figures are written")
     folder = Path(parser.parse_args(arguments).folder)
     try:

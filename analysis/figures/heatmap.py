@@ -1,6 +1,5 @@
 """Two-axis sweeps: differences to the baseline cell, and what the axes do together beyond what each does alone."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -10,18 +9,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis.figures.inputs import Drawing, FigureInputs, NoData
-from analysis.figures.labels import require_finite, require_spread, seed_count, wrap_label
-from analysis.figures.layout import GAP, LINE, add_axes, add_text, fit_caption, write_caption
-from analysis.figures.style import FONT, NOTE, TICK, WIDTH, text_size, theme
-from analysis.stats.comparison import Comparison
-from analysis.stats.formatting import DASH, decimal_places, format_number
-from analysis.stats.inference.significance import ALPHA
-from analysis.stats.interactions import axis_grid, interactions, pivot_axes
+from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_finite, require_spread
+from rlexp.analysis.figures.labels import seed_count, wrap_label
+from rlexp.analysis.figures.layout import GAP, LINE, add_text, fit_caption, write_caption
+from rlexp.analysis.figures.style import FONT, NOTE, TICK, WIDTH, text_size, theme
+from rlexp.analysis.stats.comparison import Comparison
+from rlexp.analysis.stats.formatting import DASH, decimal_places, format_number
+from rlexp.analysis.stats.inference.significance import ALPHA
+from rlexp.analysis.stats.interactions import axis_grid, interactions, pivot_axes
 
 CELL_WIDTH, CELL_HEIGHT = 0.5, 0.3
-DARKEST = 0.45  # of the colour map's range: grey numbers stay readable on it
-GREY = "#595959"
+DARKEST = 0.45  # of the color map's range: gray numbers stay readable on it
+GRAY = "#595959"
 
 
 class Cells(NamedTuple):
@@ -41,7 +40,7 @@ class HeatMapData(NamedTuple):
 
 
 def draw_heat_map(inputs: FigureInputs) -> Drawing:
-    """Differences and interactions of a sweep over two axes."""
+    """Draw differences and interactions of a sweep over two axes."""
     comparison = inputs.comparison
     data = heat_map_data(comparison)
     if data is None:
@@ -50,13 +49,11 @@ def draw_heat_map(inputs: FigureInputs) -> Drawing:
     require_spread(comparison.scores.to_numpy(), f"{comparison.metric} of every run")
     if not (comparison.table["n_pairs"] > 0).any():
         raise NoData("no variant shares a seed with the baseline")
-    values = data.interaction.values.stack().dropna()
-    alt_text = "interactions: " + "; ".join(f"{a} and {b}: {value:+.3g}" for (a, b), value in values.items() if value)
-    return Drawing(heat_map_caption(comparison), alt_text, heat_map(comparison, data))
+    return heat_map(comparison, data)
 
 
 def heat_map_data(comparison: Comparison) -> HeatMapData | None:
-    """Both panels, if there are two axes, and cells beside the baseline in its row and in its column."""
+    """Return both panels, if there are two axes, and cells beside the baseline in its row and in its column."""
     grid, table = axis_grid(comparison), interactions(comparison)
     if grid is None or table is None:
         return None
@@ -72,7 +69,7 @@ def heat_map_data(comparison: Comparison) -> HeatMapData | None:
 
 
 def _sorted(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows and columns in the order of their numbers, where all are numbers."""
+    """Sort rows and columns that are all numbers."""
     for axis in (0, 1):
         numbers = pd.to_numeric(table.axes[axis], errors="coerce")
         if not np.isnan(numbers).any():
@@ -80,86 +77,67 @@ def _sorted(table: pd.DataFrame) -> pd.DataFrame:
     return table.astype(float)
 
 
-def heat_map_caption(comparison: Comparison) -> str:
-    """What the colours and numbers of `heat_map` mean."""
+def heat_map(comparison: Comparison, data: HeatMapData) -> Drawing:
+    """Draw both panels with the same colors: red is less, blue is more, white is 0. The longer axis runs downwards."""
     pairs = comparison.table.loc[comparison.others, "n_pairs"]
-    return (
+    caption = (
         f"Left: mean paired difference in {comparison.heading} to the boxed cell, which is 0 by definition. Right: "
         "interaction, the mean over seeds of (both changed − only one) − (only the other − neither); 0 in the boxed "
         f"row and column. Blue: more, red: less. {seed_count(pairs)} paired seeds per cell. Bold black: "
         f"p < {ALPHA:g} by sign flips, corrected by Holm over the cells of the panel; grey: not. Intervals of the "
         "differences are in the table."
     )
-
-
-def heat_map(comparison: Comparison, data: HeatMapData) -> Figure:
-    """Both panels with the same colours: red is less, blue is more, white is 0. The longer axis runs downwards."""
+    values = data.interaction.values.stack().dropna()
+    alt_text = "interactions: " + "; ".join(f"{a} and {b}: {value:+.3g}" for (a, b), value in values.items() if value)
     if data.difference.values.shape[1] > data.difference.values.shape[0]:
-        data = _turned(data)
-    panels = {"difference": data.difference, "interaction": data.interaction}
-    largest = max(abs(cells.values.to_numpy()[np.isfinite(cells.values)]).max(initial=0) for cells in panels.values())
+        turned = (Cells(cells.values.T, cells.p.T) for cells in (data.difference, data.interaction))
+        data = HeatMapData(data.axes[::-1], *turned, data.baseline[::-1])
     digits = decimal_places(comparison.scores.to_numpy().ravel())
     with theme():
-        return _panels(heat_map_caption(comparison), data, panels, (largest or 1) / DARKEST, digits)
+        return Drawing(caption, alt_text, _panels(caption, data, digits))
 
 
-def _turned(data: HeatMapData) -> HeatMapData:
-    difference, interaction = (Cells(cells.values.T, cells.p.T) for cells in (data.difference, data.interaction))
-    return HeatMapData(data.axes[::-1], difference, interaction, data.baseline[::-1])
-
-
-class PanelSize(NamedTuple):
-    """What one panel needs, in inches: for its cells, left of them and below them; and the texts that need it."""
-
-    row_names: list[str]
-    column_names: list[str]
-    cells: tuple[float, float]
-    left: float
-    below: float
-
-
-def _panel_size(figure: Figure, values: pd.DataFrame) -> PanelSize:
-    row_names = [wrap_label(str(name), 22) for name in values.index]
-    column_names = [wrap_label(str(name), 14) for name in values.columns]
+def _panels(caption: str, data: HeatMapData, digits: int) -> Figure:
+    """Draw the panels beside each other if a page is wide enough, else below each other."""
+    panels = {"difference": data.difference, "interaction": data.interaction}
+    largest = max(abs(cells.values.to_numpy()[np.isfinite(cells.values)]).max(initial=0) for cells in panels.values())
+    figure = Figure(figsize=(WIDTH, 3))
+    row_names = [wrap_label(str(name), 22) for name in data.difference.values.index]
+    column_names = [wrap_label(str(name), 14) for name in data.difference.values.columns]
     cell = max(CELL_WIDTH, max(text_size(figure, name, TICK)[0] for name in column_names) + GAP)
     row = max(CELL_HEIGHT, max(name.count("\n") + 1 for name in row_names) * LINE)
+    across, up = len(column_names) * cell, len(row_names) * row
     left = max(text_size(figure, name, TICK)[0] for name in row_names) + 3 * GAP
     below = max(name.count("\n") + 1 for name in column_names) * LINE + 2 * LINE
-    return PanelSize(row_names, column_names, (len(column_names) * cell, len(row_names) * row), left, below)
-
-
-def _panels(caption: str, data: HeatMapData, panels: Mapping[str, Cells], limit: float, digits: int) -> Figure:
-    """The panels beside each other if a page is wide enough, else below each other."""
-    figure = Figure(figsize=(WIDTH, 3))
-    size = _panel_size(figure, data.difference.values)
-    one_row = 2 * (size.left + size.cells[0] + GAP) <= WIDTH
-    width = max(WIDTH, (2 if one_row else 1) * (size.left + size.cells[0] + GAP) + GAP)
+    one_row = 2 * (left + across + GAP) <= WIDTH
+    width = max(WIDTH, (2 if one_row else 1) * (left + across + GAP) + GAP)
     if not one_row:
         caption = caption.replace("Left:", "Above:").replace("Right:", "Below:")
     caption, _ = fit_caption(caption, width)
     foot = GAP + (caption.count("\n") + 2) * LINE
-    height = size.cells[1] + size.below + 2 * LINE
-    figure.set_size_inches(width, foot + (1 if one_row else 2) * height)
+    height = up + below + 2 * LINE
+    total = foot + (1 if one_row else 2) * height
+    figure.set_size_inches(width, total)
     for place, (title, cells) in enumerate(panels.items()):
-        x = size.left + (width / 2 if one_row and place else 0)
-        y = foot + size.below + (height if not one_row and place == 0 else 0)
-        axes = add_axes(figure, x, y, *size.cells)
-        _draw_cells(axes, cells, data.baseline, limit, digits)
-        axes.set_xticklabels(size.column_names, rotation=0)
-        axes.set_yticklabels(size.row_names, rotation=0)
+        x = left + (width / 2 if one_row and place else 0)
+        y = foot + below + (height if not one_row and place == 0 else 0)
+        axes = figure.add_axes((x / width, y / total, across / width, up / total))
+        _draw_cells(axes, cells, data.baseline, (largest or 1) / DARKEST, digits)
+        axes.set_xticklabels(column_names, rotation=0)
+        axes.set_yticklabels(row_names, rotation=0)
         axes.set(xlabel=data.axes[1], ylabel=data.axes[0])
-        add_text(figure, title, x, y + size.cells[1] + 0.6 * LINE, size=FONT, weight="bold", va="center")
+        add_text(figure, title, x, y + up + 0.6 * LINE, size=FONT, weight="bold", va="center")
     write_caption(figure, caption)
     return figure
 
 
 def _draw_cells(axes: Axes, cells: Cells, baseline: tuple[str, str], limit: float, digits: int) -> None:
-    """Colours and numbers, the first row at the bottom; black and bold where p is small, else grey."""
+    """Draw colors and numbers, the first row at the bottom; black and bold where p is small, else gray."""
     values = cells.values
     numbers = values.map(lambda value: format_number(value, digits, signed=True))
     seaborn.heatmap(
         values, ax=axes, cmap="RdBu", vmin=-limit, vmax=limit, annot=numbers, fmt="", cbar=False,
-        linewidths=0.8, linecolor="white", xticklabels=1, yticklabels=1, annot_kws={"size": NOTE, "color": GREY},
+        linewidths=0.8, linecolor="white", xticklabels=1, yticklabels=1, annot_kws={"size": NOTE, "color": GRAY},
     )  # fmt: skip
     axes.invert_yaxis()
     axes.tick_params(length=0)
@@ -168,6 +146,6 @@ def _draw_cells(axes: Axes, cells: Cells, baseline: tuple[str, str], limit: floa
         if p < ALPHA:
             text.set(color="black", weight="bold")
     for row, column in np.argwhere(~np.isfinite(values.to_numpy())):
-        axes.text(column + 0.5, row + 0.5, DASH, ha="center", va="center", fontsize=NOTE, color=GREY)
+        axes.text(column + 0.5, row + 0.5, DASH, ha="center", va="center", fontsize=NOTE, color=GRAY)
     corner = list(values.columns).index(baseline[1]), list(values.index).index(baseline[0])
     axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=1.2, zorder=3, clip_on=False))

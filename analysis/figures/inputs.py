@@ -1,19 +1,20 @@
-"""What figures are drawn from, and what becomes of each: a figure with its caption, or a reason why there is none."""
+"""Inputs of figures, and their results: a figure with its caption, or the reason why it is left out."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.data.kept.gradients import Gradient
-from analysis.data.kept.samples import Records
-from analysis.data.load import SweepData
-from analysis.figures.style import Colours
-from analysis.stats.comparison import Comparison
+from rlexp.analysis.data.kept.gradients import Gradient
+from rlexp.analysis.data.kept.samples import Records
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.figures.style import Colors
+from rlexp.analysis.stats.comparison import Comparison
 
 
 class FigureInputs(NamedTuple):
-    """What figures are drawn from."""
+    """Data that figures are drawn from."""
 
     data: SweepData
     """The runs that are compared."""
@@ -25,13 +26,13 @@ class FigureInputs(NamedTuple):
     samples: Mapping[str, Records]
     """Sample completions of each run."""
     gradients: Mapping[str, Gradient]
-    """What the policy loss of each variant makes of a token's gradient, where its runs say so."""
-    colours: Colours
+    """Weights of the policy loss's gradient of each variant, where its runs hold them."""
+    colors: Colors
     """Of each variant, the same in all figures."""
 
 
 class Drawing(NamedTuple):
-    """A figure, what it says it shows, and its numbers in words for whoever cannot see it."""
+    """A figure, its caption, and its numbers in words."""
 
     caption: str
     alt_text: str
@@ -49,7 +50,7 @@ class RenderedFigure(NamedTuple):
 
 
 class OmittedFigure(NamedTuple):
-    """A figure that is left out, and why."""
+    """A figure that is left out, and the reason."""
 
     title: str
     reason: str
@@ -57,3 +58,22 @@ class OmittedFigure(NamedTuple):
 
 class NoData(Exception):
     """Why a figure is left out."""
+
+
+def require_spread(values: np.ndarray, what: str, allow_one: bool = False) -> None:
+    """Raise NoData if all finite values are the same: a figure of them would show a single line or point."""
+    finite = values[np.isfinite(values)]
+    if finite.size > allow_one and not varies(finite):
+        raise NoData(f"{what} is {finite[0]:.4g}")
+
+
+def require_finite(comparison: Comparison) -> None:
+    """Raise NoData if some run never reached what its number is the cost of."""
+    if np.isinf(comparison.scores.to_numpy(dtype=float)).any():
+        raise NoData(f"{comparison.metric} is infinite for some runs")
+
+
+def varies(values: np.ndarray) -> bool:
+    """Return whether the finite values differ by more than rounding."""
+    finite = values[np.isfinite(values)]
+    return bool(finite.size and np.ptp(finite) > 1e-12 * abs(finite).max())

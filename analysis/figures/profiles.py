@@ -1,18 +1,16 @@
 """Several tasks at once: the share of runs that score above each threshold."""
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from analysis.data.load import SweepData
-from analysis.data.variants import DEFAULT, parse_override, split_overrides
-from analysis.figures.inputs import Drawing, FigureInputs, NoData
-from analysis.figures.labels import LABEL_WIDTH, wrap_labels
-from analysis.figures.layout import Point, one_panel
-from analysis.figures.style import BAND, Colours, theme, variant_colours
-from analysis.stats.columns import MIN_SEEDS
-from analysis.stats.curves import Curve, Curves
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData
+from rlexp.analysis.figures.labels import LABEL_WIDTH, wrap_labels
+from rlexp.analysis.figures.layout import Point, one_panel
+from rlexp.analysis.figures.style import BAND, theme, variant_colors
+from rlexp.analysis.stats.columns import MIN_SEEDS
+from rlexp.analysis.stats.curves import Curve, Curves
+from rlexp.runfolder.variants import DEFAULT, parse_override, split_overrides
 
 TASK = "task"
 MIN_TASKS = 3
@@ -20,50 +18,59 @@ THRESHOLDS = 101
 RESAMPLES = 2_000
 
 
-def tasks_of(data: SweepData) -> list[str]:
-    """The tasks of a sweep over tasks."""
-    return list(dict.fromkeys(data.runs[TASK].dropna())) if TASK in data.axes else []
-
-
 def draw_profile(inputs: FigureInputs) -> Drawing:
-    """Performance profiles of a sweep over tasks."""
+    """Draw performance profiles of a sweep over tasks, one line per arm; higher is better."""
     data = inputs.all_data
-    tasks = tasks_of(data)
+    tasks = data.runs[TASK].dropna().unique() if TASK in data.axes else []
     if len(tasks) < MIN_TASKS:
         raise NoData(f"needs {MIN_TASKS} tasks or more, and this sweep varies {len(tasks) or 'none'}")
     lines = performance_profiles(data)
     if not lines:
         raise NoData("no run has a score")
+    caption = (
+        f"Share of runs whose score is above the threshold, mean over {len(tasks)} tasks "
+        f"({(data.runs['status'] == 'completed').sum()} completed runs in all); band: 95 % percentile bootstrap "
+        "over runs within each task, pointwise. Scores outside 0 to 1 are scaled to the range of their task."
+    )
     alt_text = "; ".join(f"{name}: {line.iqm[len(line.iqm) // 2]:.2f} above 0.5" for name, line in lines.items())
-    named = set(lines) <= set(inputs.colours)
-    colours = inputs.colours if named else variant_colours(list(lines), _without_task(inputs.comparison.baseline))
-    figure = profile_figure(data, lines, colours)
-    return Drawing(profile_caption(data), alt_text, figure)
+    named = set(lines) <= set(inputs.colors)
+    colors = inputs.colors if named else variant_colors(list(lines), _without_task(inputs.comparison.baseline))
+    labels = {name: data.labels.get(name, name) for name in lines}
+    wrapped = wrap_labels(labels.values(), LABEL_WIDTH)
+
+    def draw(axes: Axes) -> dict[str, Point]:
+        for name, (x, share, low, high) in lines.items():
+            axes.fill_between(x, low, high, color=colors[name], alpha=BAND, linewidth=0, step="post")
+            axes.step(x, share, where="post", color=colors[name])
+        axes.set(xlim=(0, 1), ylim=(-0.02, 1.02))
+        return {name: _half(line) for name, line in lines.items()}
+
+    with theme():
+        names = {name: wrapped[label] for name, label in labels.items()}
+        figure = one_panel(draw, names, colors, ("threshold", "share of runs above it"), caption)
+    return Drawing(caption, alt_text, figure)
 
 
 def performance_profiles(data: SweepData) -> Curves:
-    """Per choice on the axes beside the task, the share of runs above each threshold, tasks weighted equally.
+    """Return the share of runs above each threshold per choice beside the task, tasks weighted equally.
 
     Scores outside [0, 1] are first scaled to the range that the task's runs span. The band resamples runs within each
     task (stratified percentile bootstrap). Source: performance profiles, Agarwal et al. 2021.
     """
     runs = data.runs[data.runs["status"] == "completed"].drop_duplicates([*data.axes, "seed"])
     runs = runs.dropna(subset=["score", TASK])
-    runs = runs.assign(line=runs["variant"].map(_without_task), scaled=_scaled(runs))
+    scaled = runs["score"]
+    if not scaled.between(0, 1).all():
+        low, high = (runs.groupby(TASK)["score"].transform(kind) for kind in ("min", "max"))
+        scaled = ((scaled - low) / (high - low).where(high > low, 1.0)).astype(float)
+    runs = runs.assign(line=runs["variant"].map(_without_task), scaled=scaled)
     return {name: _profile([task_runs["scaled"].to_numpy() for _, task_runs in group.groupby(TASK)])
             for name, group in runs.groupby("line", sort=False)}  # fmt: skip
 
 
 def _without_task(variant: str) -> str:
-    """What a variant chooses beside the task: all of it where variants are arms within tasks."""
+    """Return what a variant chooses beside the task: all of it where variants are arms within tasks."""
     return ",".join(part for part in split_overrides(variant) if parse_override(part)[0] != TASK) or DEFAULT
-
-
-def _scaled(runs: pd.DataFrame) -> pd.Series:
-    if runs["score"].between(0, 1).all():
-        return runs["score"]
-    low, high = (runs.groupby(TASK)["score"].transform(kind) for kind in ("min", "max"))
-    return ((runs["score"] - low) / (high - low).where(high > low, 1.0)).astype(float)
 
 
 def _profile(tasks: list[np.ndarray]) -> Curve:
@@ -78,38 +85,11 @@ def _profile(tasks: list[np.ndarray]) -> Curve:
 
 
 def _above(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Share of the last axis above each threshold, `[..., n] → [..., thresholds]`."""
+    """Return the share of the last axis above each threshold, `[..., n] → [..., thresholds]`."""
     return (scores[..., None, :] > thresholds[:, None]).mean(-1)
 
 
-def profile_caption(data: SweepData) -> str:
-    """What the lines of `profile_figure` mean."""
-    return (
-        f"Share of runs whose score is above the threshold, mean over {len(tasks_of(data))} tasks "
-        f"({(data.runs['status'] == 'completed').sum()} completed runs in all); band: 95 % percentile bootstrap "
-        "over runs within each task, pointwise. Scores outside 0 to 1 are scaled to the range of their task."
-    )
-
-
-def profile_figure(data: SweepData, lines: Curves, colours: Colours) -> Figure:
-    """One line per arm; higher is better."""
-    labels = {name: data.labels.get(name, name) for name in lines}
-    wrapped = wrap_labels(labels.values(), LABEL_WIDTH)
-
-    def draw(axes: Axes) -> dict[str, Point]:
-        for name, (x, share, low, high) in lines.items():
-            axes.fill_between(x, low, high, color=colours[name], alpha=BAND, linewidth=0, step="post")
-            axes.step(x, share, where="post", color=colours[name])
-        axes.set(xlim=(0, 1), ylim=(-0.02, 1.02))
-        return {name: _half(line) for name, line in lines.items()}
-
-    with theme():
-        names = {name: wrapped[label] for name, label in labels.items()}
-        axes_labels = "threshold", "share of runs above it"
-        return one_panel(draw, names, colours, axes_labels, profile_caption(data))
-
-
 def _half(line: Curve) -> Point:
-    """Where a label points: the last threshold that half of the runs pass, so that labels are ordered by median."""
+    """Return the point of a label: the last threshold that half of the runs pass, so the median orders the labels."""
     place = int(np.flatnonzero(line.iqm >= min(0.5, line.iqm.max()))[-1])
     return line.steps[place], line.iqm[place]

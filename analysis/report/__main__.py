@@ -1,11 +1,11 @@
-"""One page per sweep that can be read without asking: `python -m analysis.report runs/<sweep>`."""
+"""One page per sweep that can be read without asking: `rlexp report runs/<sweep>`."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.data.errors import CommandParser, ends_in_a_line, printable
-from analysis.report.page import save_figures, write_report
+from rlexp.analysis.data.errors import CommandParser, ends_in_a_line, printable
+from rlexp.analysis.report.page import save_figures, write_report
 
 
 @ends_in_a_line

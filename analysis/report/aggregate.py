@@ -5,16 +5,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.data.load import SweepData, config_section
-from analysis.figures.inputs import RenderedFigure
-from analysis.figures.style import theme
-from analysis.report.grids import interaction_table, long_table
-from analysis.report.tables import TextTable
-from analysis.stats.comparison import Comparison
-from analysis.stats.interactions import interactions
-from analysis.stats.pooling import pool
+from rlexp.analysis.data.load import SweepData, config_section
+from rlexp.analysis.figures.inputs import RenderedFigure
+from rlexp.analysis.figures.style import theme
+from rlexp.analysis.report.tables import TextTable, interaction_table, long_table
+from rlexp.analysis.stats.comparison import Comparison
+from rlexp.analysis.stats.interactions import interactions
+from rlexp.analysis.stats.pooling import pool
 
-QUIET = {
+QUIET_SETTINGS = {
     "silent": True,
     "console": "off",
     "disable_git": True,
@@ -30,7 +29,7 @@ QUIET = {
 
 
 def mirrored(data: SweepData) -> bool:
-    """Whether the sweep's runs went to Weights & Biases, offline or online."""
+    """Return whether the sweep's runs went to Weights & Biases, offline or online."""
     logger = config_section(data.config, "logger")
     return logger.get("name") == "wandb" and logger.get("mode") in ("offline", "online")
 
@@ -64,14 +63,14 @@ def log_aggregate(data: SweepData, comparisons: Sequence[Comparison], figures: S
 
 
 def tables(comparisons: Sequence[Comparison]) -> dict[str, TextTable]:
-    """The comparison of all strata, the pooled one below them, and the interactions of each stratum, by name."""
+    """Return the comparison of all strata and the pooled one below them, and the interactions of each stratum."""
     pooled = pool(comparisons)
     named = {"comparison": long_table([*comparisons, *([pooled] if pooled else [])])}
     for comparison in comparisons:
         frame = interactions(comparison)
         if frame is not None:
-            stratum = re.sub(r"[^\w.-]+", "_", comparison.stratum)
-            named["_".join(filter(None, ["interactions", stratum]))] = interaction_table(frame)
+            ending = "_" + re.sub(r"[^\w.-]+", "_", comparison.stratum) if comparison.stratum else ""
+            named[f"interactions{ending}"] = interaction_table(frame)
     return named
 
 
@@ -86,7 +85,7 @@ def _png(rendered: RenderedFigure) -> io.BytesIO:
 def _open(mode: str, **options: Any) -> Any:
     import wandb
 
-    supported = {name: value for name, value in QUIET.items() if name in wandb.Settings.model_fields}
+    supported = {name: value for name, value in QUIET_SETTINGS.items() if name in wandb.Settings.model_fields}
     options |= {"settings": wandb.Settings(**supported), "reinit": "create_new"}
     wandb.setup(settings=options["settings"])
     if mode == "online":

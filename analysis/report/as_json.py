@@ -8,19 +8,20 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.data.read import read_object
-from analysis.stats.answer import Answer
-from analysis.stats.comparison import Comparison
-from analysis.stats.inference.significance import ALPHA
-from analysis.stats.verdicts.judge import Verdict
+from rlexp.analysis.data.read import read_object
+from rlexp.analysis.stats.answer import Answer
+from rlexp.analysis.stats.comparison import Comparison
+from rlexp.analysis.stats.inference.significance import ALPHA
+from rlexp.analysis.stats.verdicts.decide import Verdict
 
 JSON_FILE = "comparison.json"
 SCHEMA = 1  # raised where a program that reads an older one would be wrong
 
 
 def answer_json(result: Answer, files: Sequence[Path]) -> str:
-    """The text, as `comparison.schema.json` describes it: numbers that are missing are null; those that are infinite,
-    as the cost of what a run never reaches, are "inf" or "-inf".
+    """Return the text, as `comparison.schema.json` describes it.
+
+    Numbers that are missing are null; infinite ones, as the cost of what a run never reaches, are "inf" or "-inf".
     """
     first = result.comparisons[0]
     content = {
@@ -47,7 +48,7 @@ def answer_json(result: Answer, files: Sequence[Path]) -> str:
 
 
 def written_files(folder: Path) -> set[Path]:
-    """What the last comparison wrote in a folder, by its own account."""
+    """Return the files that the last comparison in a folder has written, by its JSON."""
     names = read_object(folder / JSON_FILE)[0].get("files")
     named = names if isinstance(names, list) else []
     files = [folder / name for name in named if isinstance(name, str) and Path(name).name == name]
@@ -68,15 +69,13 @@ def _comparison(result: Answer, place: int) -> dict[str, Any]:
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
-    """Its fields; what a claim does not have, such as the other variant of a level, is null."""
-    fields = verdict._asdict()
-    return _infinite(
-        fields | {key: fields[key] or None for key in ("stratum", "direction", "metric", "variant", "versus")}
-    )
+    """Return the fields; those that a claim does not have, such as the other variant of a level, are null."""
+    fields, optional = verdict._asdict(), ("stratum", "direction", "metric", "variant", "versus")
+    return _infinite(fields | {key: fields[key] or None for key in optional})
 
 
 def _infinite(value: Any) -> Any:
-    """The value with "inf" and "-inf" for numbers that are infinite."""
+    """Replace infinite numbers by "inf" and "-inf"."""
     if isinstance(value, Mapping):
         return {key: _infinite(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -85,15 +84,14 @@ def _infinite(value: Any) -> Any:
 
 
 def _arms(comparison: Comparison) -> list[dict[str, Any]]:
-    rows = _rows(comparison.table.reset_index())
-    arms = [{"variant": row["variant"], "label": comparison.labels[row["variant"]], **row} for row in rows]
-    if comparison.sequential:
-        arms = [arm | {"decided": _decided(comparison, arm["variant"])} for arm in arms]
+    arms = []
+    for row in _rows(comparison.table.reset_index()):
+        variant = row["variant"]
+        arm = {"variant": variant, "label": comparison.labels[variant], **row}
+        if comparison.sequential:
+            arm["decided"] = None if variant == comparison.baseline else comparison.decision(variant)
+        arms.append(arm)
     return arms
-
-
-def _decided(comparison: Comparison, variant: str) -> str | None:
-    return None if variant == comparison.baseline else comparison.decision(variant)
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -101,7 +99,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """The value in Python's own types, for json; numbers that are missing or not finite are None."""
+    """Return the value in Python's own types, for json; numbers that are missing or not finite are None."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

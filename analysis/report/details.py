@@ -9,29 +9,15 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from analysis.data.kept.samples import Records
-from analysis.data.load import SweepData
-from analysis.report.inline import colour_of, sparkline
-from analysis.report.reproduce import run_command
-from analysis.stats.formatting import DASH, format_number, yes_no
+from rlexp.analysis.data.kept.samples import Records
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.report.inline import color_of, sparkline
+from rlexp.analysis.report.reproduce import run_command
+from rlexp.analysis.stats.formatting import DASH, format_number, yes_no
 
 CURVES = ("reward/mean", "policy/entropy", "kl/ref_exact", "length/mean")  # of each run, beside its score's metric
 MAX_RUN_SECTIONS = 200  # runs with curves and completions of their own
 MAX_TEXT = 300  # characters of a prompt or completion
-
-
-class RunCurve(NamedTuple):
-    """A run's small curve."""
-
-    name: str
-    svg: Markup
-
-
-class SampleTable(NamedTuple):
-    """A run's completions after some step, as text."""
-
-    step: int
-    rows: list[list[str]]
 
 
 class RunSection(NamedTuple):
@@ -41,29 +27,28 @@ class RunSection(NamedTuple):
     status: str
     reason: str | None
     command: str | None
-    curves: list[RunCurve]
+    curves: dict[str, Markup]
+    """Small curves by metric."""
     constants: list[str]
-    """What has one value only, as text."""
-    sample_tables: list[SampleTable]
+    """Metrics with one value only, as text."""
+    samples: list[tuple[int, list[list[str]]]]
+    """Step, and rows of completions."""
 
 
 class VariantSection(NamedTuple):
     """The runs of a variant."""
 
     label: str
-    colour: Markup
+    color: Markup
     count: int
-    """Of its runs, with or without a section."""
+    """Number of its runs, with or without a section."""
     runs: list[RunSection]
-
-    @property
-    def unusual(self) -> int:
-        """How many of the runs shown did not complete."""
-        return sum(run.status != "completed" for run in self.runs)
+    unusual: int
+    """Number of the runs shown that did not complete."""
 
 
 def select_runs(data: SweepData) -> list[str]:
-    """Names of the runs that get a section: all if there are few, else what failed or collapsed first."""
+    """Return the names of the runs that get a section: all if there are few, else what failed or collapsed first."""
     runs = data.runs
     unusual = (runs["status"] != "completed") | runs["collapsed"].fillna(False).astype(bool)
     names = {*[*runs.loc[unusual, "name"], *runs.loc[~unusual, "name"]][:MAX_RUN_SECTIONS]}
@@ -71,55 +56,38 @@ def select_runs(data: SweepData) -> list[str]:
 
 
 def variant_sections(
-    data: SweepData, metric: str, samples: Mapping[str, Records], names: Sequence[str], colours: Mapping[str, str]
+    data: SweepData, metric: str, samples: Mapping[str, Records], names: Sequence[str], colors: Mapping[str, str]
 ) -> list[VariantSection]:
-    """The chosen runs, by variant."""
-    runs = dict(zip(names, _run_sections(data, metric, samples, names, colours), strict=True))
-    groups = data.runs.groupby("variant", sort=False)["name"].agg(list)
-    sections = [
-        VariantSection(data.labels[v], colour_of(colours[v]), len(all_), [runs[name] for name in all_ if name in runs])
-        for v, all_ in groups.items()
-    ]
-    return [section for section in sections if section.runs]
-
-
-def _run_sections(
-    data: SweepData, metric: str, samples: Mapping[str, Records], names: Sequence[str], colours: Mapping[str, str]
-) -> list[RunSection]:
+    """Return the sections of the chosen runs, by variant."""
     metrics = [name for name in dict.fromkeys([metric, *CURVES]) if name in data.metrics]
     rows = dict(list(data.metrics[["name", "step", *metrics]].groupby("name")))
-    folders, variants = (dict(zip(data.runs["name"], data.runs[key], strict=True)) for key in ("folder", "variant"))
-    status = {
-        row.name: (row.status, row.reason if isinstance(row.reason, str) else None) for row in data.runs.itertuples()
-    }
-    return [
-        RunSection(
-            name,
-            *status[name],
-            run_command(Path(folders[name])),
-            *(_curves(rows[name], metrics, colours[variants[name]]) if name in rows else ([], [])),
-            _sample_tables(samples.get(name, [])),
-        )
-        for name in names
-    ]
+    sections = []
+    for variant, runs in data.runs.groupby("variant", sort=False):
+        shown = []
+        for run in runs[runs["name"].isin(names)].itertuples():
+            reason = run.reason if isinstance(run.reason, str) else None
+            curves = _curves(rows[run.name], metrics, colors[variant]) if run.name in rows else ({}, [])
+            by_step = groupby(samples.get(run.name, []), lambda record: record.get("step"))
+            tables = [(step, [_sample(record) for record in records]) for step, records in by_step]
+            shown.append(RunSection(run.name, run.status, reason, run_command(Path(run.folder)), *curves, tables))
+        if shown:
+            unusual = sum(run.status != "completed" for run in shown)
+            label, color = data.labels[variant], color_of(colors[variant])
+            sections.append(VariantSection(label, color, len(runs), shown, unusual))
+    return sections
 
 
-def _curves(rows: pd.DataFrame, metrics: Sequence[str], colour: str) -> tuple[list[RunCurve], list[str]]:
-    """The metrics that change over the run as curves, those that do not as text."""
-    steps, curves, constants = rows["step"].to_numpy(), [], []
+def _curves(rows: pd.DataFrame, metrics: Sequence[str], color: str) -> tuple[dict[str, Markup], list[str]]:
+    """Return the metrics that change over the run as curves, those that do not as text."""
+    steps, curves, constants = rows["step"].to_numpy(), {}, []
     for name in metrics:
         values = rows[name].to_numpy(dtype=float)
         different = np.unique(values[np.isfinite(values)])
         if different.size > 1:
-            curves.append(RunCurve(name, sparkline(steps, values, name, colour)))
+            curves[name] = sparkline(steps, values, name, color)
         elif different.size:
             constants.append(f"{name} {different[0]:.3g}")
     return curves, constants
-
-
-def _sample_tables(records: Records) -> list[SampleTable]:
-    by_step = groupby(records, lambda record: record.get("step"))
-    return [SampleTable(step, [_sample(record) for record in group]) for step, group in by_step]
 
 
 def _sample(row: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a comparison leaves in its folder: long and wide tables as CSV, Markdown and LaTeX, and figures."""
+"""The files of a comparison: long and wide tables as CSV, Markdown and LaTeX, and figures."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,28 +7,30 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.data.disk.links import unlinked
-from analysis.data.errors import AnalysisError
-from analysis.data.load import SweepData
-from analysis.data.runs import Problem
-from analysis.report.as_json import JSON_FILE, answer_json, written_files
-from analysis.report.grids import WIDE_CELLS, interaction_table, long_table, wide_frame, wide_text
-from analysis.report.tables import TextTable, comparison_table, csv_text, latex, markdown, markdown_text, verdict_table
-from analysis.stats.answer import Answer
-from analysis.stats.comparison import Comparison
-from analysis.stats.verdicts.judge import Verdict
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.links import unlinked
+from rlexp.analysis.report.as_json import JSON_FILE, answer_json, written_files
+from rlexp.analysis.report.tables import (
+    WIDE_CELLS,
+    TextTable,
+    comparison_table,
+    csv_text,
+    interaction_table,
+    latex,
+    long_table,
+    markdown,
+    markdown_text,
+    verdict_table,
+    wide_frame,
+    wide_text,
+)
+from rlexp.analysis.stats.answer import Answer
+from rlexp.analysis.stats.comparison import Comparison
 
 
 def write_files(out: Path, result: Answer, wide: str | None = None) -> list[Path]:
-    """Tables and figures in a folder; the paths written. Files of an earlier comparison that this one has not go."""
-    texts = {
-        **_long(result, result.data.problems),
-        **_wide(result.comparisons, wide),
-        **_interactions(result),
-        **_flips(result),
-        **_verdicts(result.verdicts),
-        "runs.csv": csv_text(result.data.runs, index=False),
-    }
+    """Write tables and figures to a folder, remove files of an earlier comparison; return the paths written."""
+    texts = _tables(result, wide)
     try:
         out.mkdir(parents=True, exist_ok=True)
         earlier = written_files(out)
@@ -44,88 +46,68 @@ def write_files(out: Path, result: Answer, wide: str | None = None) -> list[Path
         raise AnalysisError(f"cannot write to '{out}': {error.strerror or error}") from error
 
 
-def _comparisons(result: Answer) -> list[Comparison]:
-    return [*result.comparisons, *([result.pooled] if result.pooled else [])]
-
-
-def _long(result: Answer, problems: Sequence[Problem]) -> dict[str, str]:
-    comparisons = _comparisons(result)
-    remarks = [*result.notes, *(f"{problem.run}: {problem.reason}" for problem in problems)]
-    parts = [_titled(comparison_table(comparison), comparison.stratum) for comparison in comparisons]
-    return {
-        "table.csv": csv_text(stacked({comparison.stratum: comparison.table for comparison in comparisons})),
-        "table.md": "\n".join(parts) + "".join(f"\n- {markdown_text(remark)}" for remark in remarks) + "\n",
+def _tables(result: Answer, wide: str | None) -> dict[str, str]:
+    """Return the texts by file name."""
+    comparisons = [*result.comparisons, *([result.pooled] if result.pooled else [])]
+    strata = [comparison.stratum for comparison in result.comparisons]
+    notes = [*result.notes, *(f"{problem.run}: {problem.reason}" for problem in result.data.problems)]
+    long = {comparison.stratum: comparison_table(comparison) for comparison in comparisons}
+    texts = {
+        "table.csv": csv_text(_stacked({comparison.stratum: comparison.table for comparison in comparisons})),
+        "table.md": _titled(long) + "".join(f"\n- {markdown_text(note)}" for note in notes) + "\n",
         "table.tex": latex(long_table(comparisons)),
+        **_wide(result.comparisons, wide),
     }
-
-
-def _titled(table: TextTable, title: str) -> str:
-    return (f"### {title}\n\n" if title else "") + markdown(table)
-
-
-def stacked(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The tables of strata below each other; several get a first column that says of which stratum each row is."""
-    return next(iter(tables.values())) if len(tables) == 1 else pd.concat(tables, names=["stratum"])
+    frames = {s: table for s, table in zip(strata, result.interactions, strict=True) if table is not None}
+    if frames:
+        interactions = {stratum: interaction_table(table) for stratum, table in frames.items()}
+        texts["interactions.csv"] = csv_text(_stacked(frames))
+        texts["interactions.md"] = _titled(interactions)
+        texts["interactions.tex"] = "\n".join(map(latex, interactions.values()))
+    flips = {s: table.rename_axis("seeds") for s, table in zip(strata, result.flips, strict=True) if len(table)}
+    if flips:
+        texts["fewer_seeds.csv"] = csv_text(_stacked(flips))
+    if result.verdicts:
+        texts["verdicts.csv"] = csv_text(pd.DataFrame(result.verdicts), index=False)
+        texts["verdicts.md"] = markdown(verdict_table(result.verdicts))
+    return texts | {"runs.csv": csv_text(result.data.runs, index=False)}
 
 
 def _wide(comparisons: Sequence[Comparison], across: str | None) -> dict[str, str]:
-    """Nothing if there is one stratum and not two axes."""
+    """Return nothing if there is one stratum and not two axes."""
     tables = {what: wide_text(comparisons, what, across) for what in WIDE_CELLS}
     if None in tables.values():
         return {}
     numbers = {column: wide_frame(comparisons, column, across) for column in ("iqm", "difference", "p_holm")}
-    texts = {"wide.csv": csv_text(pd.concat(numbers, axis=1, names=["number"]))}
-    texts["wide.md"] = "\n".join(_titled(table, what) for what, table in tables.items())
+    texts = {"wide.csv": csv_text(pd.concat(numbers, axis=1, names=["number"])), "wide.md": _titled(tables)}
     return texts | {f"wide_{what}.tex": latex(table) for what, table in tables.items()}
 
 
-def _interactions(result: Answer) -> dict[str, str]:
-    pairs = zip(result.comparisons, result.interactions, strict=True)
-    frames = {comparison.stratum: table for comparison, table in pairs if table is not None}
-    if not frames:
-        return {}
-    tables = {stratum: interaction_table(table) for stratum, table in frames.items()}
-    texts = {"interactions.csv": csv_text(stacked(frames))}
-    texts["interactions.md"] = "\n".join(_titled(table, stratum) for stratum, table in tables.items())
-    return texts | {"interactions.tex": "\n".join(map(latex, tables.values()))}
+def _titled(tables: Mapping[str, TextTable]) -> str:
+    return "\n".join((f"### {title}\n\n" if title else "") + markdown(table) for title, table in tables.items())
 
 
-def _flips(result: Answer) -> dict[str, str]:
-    pairs = zip(result.comparisons, result.flips, strict=True)
-    frames = {comparison.stratum: flips.rename_axis("seeds") for comparison, flips in pairs if len(flips)}
-    return {"fewer_seeds.csv": csv_text(stacked(frames))} if frames else {}
-
-
-def _verdicts(verdicts: Sequence[Verdict]) -> dict[str, str]:
-    if not verdicts:
-        return {}
-    frame = pd.DataFrame(verdicts)
-    return {"verdicts.csv": csv_text(frame, index=False), "verdicts.md": markdown(verdict_table(verdicts))}
+def _stacked(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Put the tables of strata below each other; several get a first column that names the stratum of each row."""
+    return next(iter(tables.values())) if len(tables) == 1 else pd.concat(tables, names=["stratum"])
 
 
 def _write_figures(out: Path, result: Answer) -> list[Path]:
-    """The figures for which there are data, of each stratum."""
+    """Save the figures for which there are data, of each stratum; import Matplotlib once there is something to draw."""
+    from rlexp.analysis.figures.forest import effects_drawing
+    from rlexp.analysis.figures.inputs import varies
+    from rlexp.analysis.figures.lines import curves_drawing
+    from rlexp.analysis.figures.style import save_figure, variant_colors
+    from rlexp.analysis.stats.curves import learning_curves
+
     files = []
     for part, comparison in zip(result.parts, result.comparisons, strict=True):
         ending = "_" + re.sub(r"[^\w.-]+", "_", comparison.stratum) if comparison.stratum else ""
-        files += _figures(out, part, comparison, result.data.variants, ending)
-    return files
-
-
-def _figures(out: Path, data: SweepData, comparison: Comparison, variants: Sequence[str], ending: str) -> list[Path]:
-    """Matplotlib is imported here, once there is something to draw."""
-    from analysis.figures.forest import effects_figure
-    from analysis.figures.labels import varies
-    from analysis.figures.lines import curves_figure
-    from analysis.figures.style import save_figure, variant_colours
-    from analysis.stats.curves import learning_curves
-
-    files = []
-    colours = variant_colours(variants, comparison.baseline)
-    scores = comparison.scores.to_numpy(dtype=float)
-    if (comparison.table["n_pairs"] > 0).any() and varies(scores) and not np.isinf(scores).any():
-        files += save_figure(effects_figure(comparison, colours), out / f"effects{ending}")
-    lines = learning_curves(data, comparison)
-    if lines and varies(np.concatenate([line.iqm for line in lines.values()])):
-        files += save_figure(curves_figure(comparison, lines, colours), out / f"curves{ending}")
+        colors = variant_colors(result.data.variants, comparison.baseline)
+        scores = comparison.scores.to_numpy(dtype=float)
+        if (comparison.table["n_pairs"] > 0).any() and varies(scores) and not np.isinf(scores).any():
+            files += save_figure(effects_drawing(comparison, colors).figure, out / f"effects{ending}")
+        lines = learning_curves(part, comparison)
+        if lines and varies(np.concatenate([line.iqm for line in lines.values()])):
+            files += save_figure(curves_drawing(comparison, lines, colors).figure, out / f"curves{ending}")
     return files

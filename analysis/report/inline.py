@@ -1,4 +1,4 @@
-"""Figures as SVG inside a page: ids of their own, colours and captions of the page, and no more bytes than needed."""
+"""Figures as SVG inside a page: ids of their own, colors and captions of the page, and no more bytes than needed."""
 
 import io
 import re
@@ -8,23 +8,23 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from analysis.figures.layout import CAPTION, TITLE
-from analysis.figures.style import BASELINE, COLOURS, INK, OTHERS, WIDTH, dark, lighter, theme
+from rlexp.analysis.figures.layout import CAPTION, TITLE
+from rlexp.analysis.figures.style import BASELINE, COLORS, INK, OTHERS, WIDTH, dark, lighter, theme
 
 CURVE_WIDTH, CURVE_HEIGHT, POINTS = 150, 40, 60  # of a run's small curve
 NEUTRAL = {INK: "ink", BASELINE: "baseline", OTHERS: "others", "#EBEBEB": "grid", "#FFFFFF": "paper"}
-MARKS = {colour: f"mark{place}" for place, colour in enumerate(COLOURS)}
-TEXTS = {dark(colour): f"text{place}" for place, colour in enumerate(COLOURS)} | {dark(BASELINE): "muted"}
-VARIABLES = {colour.lower(): name for colour, name in (NEUTRAL | MARKS | TEXTS).items()}
+MARKS = {color: f"mark{place}" for place, color in enumerate(COLORS)}
+TEXTS = {dark(color): f"text{place}" for place, color in enumerate(COLORS)} | {dark(BASELINE): "muted"}
+VARIABLES = {color.lower(): name for color, name in (NEUTRAL | MARKS | TEXTS).items()}
 _NUMBERS = re.compile(r'\b(d|x|y|x1|x2|y1|y2|width|height|points|transform|viewBox)="([^"]*)"')
 _LONG = re.compile(r"(\d\.\d\d)\d+")
 _ID = re.compile(r'\bid="([^"]*)"')
 _STYLE = re.compile(r'style="[^"]*"')
-_COLOUR = re.compile(r"\b((?:fill|stroke): )(#[0-9a-fA-F]{6})\b")
+_COLOR = re.compile(r"\b((?:fill|stroke): )(#[0-9a-fA-F]{6})\b")
 
 
 def inline_svg(figure: Figure, name: str, text: str) -> Markup:
-    """A figure as an `<svg>` element whose alternative is `text`; ids begin with `name`, as a page has many figures.
+    """Return a figure as an `<svg>` element whose alternative is `text`, with ids that begin with `name`.
 
     Without its title and its caption, which the page has as text.
     """
@@ -42,13 +42,16 @@ def inline_svg(figure: Figure, name: str, text: str) -> Markup:
     svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = _NUMBERS.sub(lambda match: f'{match[1]}="{_LONG.sub(lambda n: n[1], match[2])}"', svg)
     svg = re.sub(r"<svg [^>]*>", f"<svg {frame}>", svg, count=1)
-    svg = _STYLE.sub(lambda match: _COLOUR.sub(_variable, match[0]), _only_used_ids(svg, name))
+    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
+    svg = _ID.sub(lambda match: f'id="{name}-{match[1]}"' if match[1] in used else "", svg)
+    svg = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
+    svg = _STYLE.sub(lambda match: _COLOR.sub(_variable, match[0]), svg)
     svg = re.sub(r">\s+<", "><", re.sub(r"[ \n]+", " ", svg))
     return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{escape(text)}"', 1))
 
 
 def _frame(figure: Figure) -> str:
-    """As high as what is visible, as wide as its column; if wider than most, never so small that it cannot be read."""
+    """Crop the height to what is visible; give a figure that is wider than most a width at which it can be read."""
     width, height = figure.get_size_inches()
     seen = figure.get_tightbbox()
     top, bottom = max(height - seen.y1 - 0.04, 0.0), min(height - seen.y0 + 0.04, height)
@@ -58,38 +61,32 @@ def _frame(figure: Figure) -> str:
 
 
 def text_outside(figure: Figure, gid: str) -> str:
-    """The title or the caption, which `inline_svg` leaves out, in one line; empty if the figure has none."""
+    """Return the title or the caption, which `inline_svg` leaves out, in one line; empty if the figure has none."""
     return next((text.get_text().replace("\n", " ") for text in figure.findobj(Text) if text.get_gid() == gid), "")
 
 
 def _variable(match: re.Match) -> str:
-    """A colour of the theme as the page's own, which differs where the reader's screen is dark."""
+    """Replace a color of the theme by the page's own, which differs where the reader's screen is dark."""
     name = VARIABLES.get(match[2].lower())
     return f"{match[1]}var(--{name})" if name else match[0]
 
 
-def colour_variables(is_dark: bool) -> str:
-    """The colours of marks and of small text as variables of a style sheet."""
+def color_variables(is_dark: bool) -> str:
+    """Return the colors of marks and of small text as variables of a style sheet."""
     if is_dark:
-        pairs = [(lighter(colour, 3.0), lighter(colour, 4.5)) for colour in COLOURS]
+        pairs = [(lighter(color, 3.0), lighter(color, 4.5)) for color in COLORS]
     else:
-        pairs = [(colour, dark(colour)) for colour in COLOURS]
+        pairs = [(color, dark(color)) for color in COLORS]
     return "".join(f"--mark{i}:{mark};--text{i}:{text};" for i, (mark, text) in enumerate(pairs))
 
 
-def _only_used_ids(svg: str, name: str) -> str:
-    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
-    svg = _ID.sub(lambda match: f'id="{name}-{match[1]}"' if match[1] in used else "", svg)
-    return re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
+def color_of(color: str) -> Markup:
+    """Return a variant's color as the page's own variable."""
+    return Markup("var(--{})").format(VARIABLES[color.lower()])
 
 
-def colour_of(colour: str) -> Markup:
-    """A variant's colour as the page's own variable."""
-    return Markup("var(--{})").format(VARIABLES[colour.lower()])
-
-
-def sparkline(steps: np.ndarray, values: np.ndarray, name: str, colour: str) -> Markup:
-    """A small curve of one run, with its first, last, lowest and highest value; at least one must be a number."""
+def sparkline(steps: np.ndarray, values: np.ndarray, name: str, color: str) -> Markup:
+    """Draw a small curve of one run, with its first, last, lowest and highest value; at least one must be finite."""
     finite = np.isfinite(values)
     steps, values = steps[finite], values[finite]
     low, high = float(values.min()), float(values.max())
@@ -101,6 +98,6 @@ def sparkline(steps: np.ndarray, values: np.ndarray, name: str, colour: str) -> 
     return Markup(
         f'<svg role="img" aria-label="{escape(text)}" width="{CURVE_WIDTH}" height="{CURVE_HEIGHT + 4}" '
         f'viewBox="0 -2 {CURVE_WIDTH} {CURVE_HEIGHT + 4}">'
-        f'<polyline fill="none" style="stroke:{colour_of(colour)}" points="{points}"/></svg>'
+        f'<polyline fill="none" style="stroke:{color_of(color)}" points="{points}"/></svg>'
         f"<br>{values[-1]:.3g} ({low:.3g} to {high:.3g})"
     )

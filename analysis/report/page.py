@@ -1,4 +1,4 @@
-"""One page per sweep that can be read without asking: `python -m analysis.report runs/<sweep>`."""
+"""One page per sweep that can be read without asking: `rlexp report runs/<sweep>`."""
 
 import re
 import shlex
@@ -9,35 +9,35 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup, escape
 
-from analysis.data.configs import common_settings, differing_settings, variant_configs
-from analysis.data.disk.links import inner, unlinked
-from analysis.data.errors import AnalysisError
-from analysis.data.kept.gradients import Gradient, variant_gradients
-from analysis.data.kept.samples import Records, read_samples
-from analysis.data.load import SweepData, load
-from analysis.data.runs import UNFINISHED
-from analysis.figures.gallery import SECTIONS, gallery
-from analysis.figures.inputs import FigureInputs, OmittedFigure, RenderedFigure
-from analysis.figures.layout import CAPTION, TITLE
-from analysis.figures.style import MAX_LINES, WIDTH, save_figure, variant_colours
-from analysis.report.details import CURVES, select_runs, variant_sections
-from analysis.report.grids import interaction_table
-from analysis.report.inline import colour_of, colour_variables, inline_svg, text_outside
-from analysis.report.reproduce import sweep_command, versions
-from analysis.report.summary import summarise
-from analysis.report.tables import TextTable, comparison_table, verdict_table
-from analysis.stats.answer import Answer, answer
-from analysis.stats.formatting import format_optional, yes_no
-from analysis.stats.question import Question
+from rlexp.analysis.data.configs import common_settings, differing_settings, variant_configs
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.kept.gradients import Gradient, variant_gradients
+from rlexp.analysis.data.kept.samples import Records, read_samples
+from rlexp.analysis.data.links import inner, unlinked
+from rlexp.analysis.data.load import SweepData, load
+from rlexp.analysis.data.runs import UNFINISHED
+from rlexp.analysis.figures.gallery import by_section, gallery
+from rlexp.analysis.figures.inputs import FigureInputs, OmittedFigure, RenderedFigure
+from rlexp.analysis.figures.layout import CAPTION, TITLE
+from rlexp.analysis.figures.style import MAX_LINES, WIDTH, save_figure, variant_colors
+from rlexp.analysis.report.details import CURVES, select_runs, variant_sections
+from rlexp.analysis.report.inline import color_of, color_variables, inline_svg, text_outside
+from rlexp.analysis.report.reproduce import sweep_command, versions
+from rlexp.analysis.report.summary import summarize
+from rlexp.analysis.report.tables import TextTable, comparison_table, interaction_table, verdict_table
+from rlexp.analysis.stats.answer import Answer, answer
+from rlexp.analysis.stats.formatting import format_optional, yes_no
+from rlexp.analysis.stats.question import Question
 
 TEMPLATES = Path(__file__).parent / "templates"
 ONCE_PER_SWEEP = ("profile", "clip", "overlong")  # figures that are the same for every stratum
+INTERACTIONS = "Interactions: difference of differences per seed"
 FEW_ROWS = 8  # of a table that is shown unfolded
 METRICS = (*CURVES, "kl/ref_k3", "length/correct", "length/wrong", "groups/zero_variance", "progress/completions")
 
 
 class ReportPage(NamedTuple):
-    """What was written, and what it was made of."""
+    """The page that was written, and what it was made of."""
 
     path: Path
     data: SweepData
@@ -70,24 +70,20 @@ def draw_figures(
     samples: Mapping[str, Records],
     gradients: Mapping[str, Gradient],
 ) -> tuple[list[RenderedFigure], list[OmittedFigure]]:
-    """The figures of each stratum; those that would be the same in all are drawn once, with the first."""
+    """Draw the figures of each stratum; those that would be the same in all once, with the first."""
     figures: list[RenderedFigure] = []
     omitted: list[OmittedFigure] = []
-    colours = variant_colours(result.data.variants, result.comparisons[0].baseline)
+    colors = variant_colors(result.data.variants, result.comparisons[0].baseline)
     for place, (part, comparison) in enumerate(zip(result.parts, result.comparisons, strict=True)):
-        inputs = FigureInputs(part, comparison, result.data, configs, samples, gradients, colours)
+        inputs = FigureInputs(part, comparison, result.data, configs, samples, gradients, colors)
         drawn, left_out = gallery(inputs, without=ONCE_PER_SWEEP if place else ())
-        if len(result.parts) > 1:
-            drawn = [_in_stratum(figure, comparison.stratum, place) for figure in drawn]
-            left_out = [figure._replace(title=f"{figure.title}, {comparison.stratum}") for figure in left_out]
-        figures, omitted = figures + drawn, omitted + left_out
+        for figure in drawn:
+            if len(result.parts) > 1 and figure.name not in ONCE_PER_SWEEP:
+                figure = figure._replace(name=f"{figure.name}-{place}", title=f"{figure.title}, {comparison.stratum}")
+            figures.append(figure)
+        title = f", {comparison.stratum}" if len(result.parts) > 1 else ""
+        omitted += [figure._replace(title=figure.title + title) for figure in left_out]
     return figures, omitted
-
-
-def _in_stratum(figure: RenderedFigure, stratum: str, place: int) -> RenderedFigure:
-    if figure.name in ONCE_PER_SWEEP:
-        return figure
-    return figure._replace(name=f"{figure.name}-{place}", title=f"{figure.title}, {stratum}")
 
 
 def render(
@@ -98,29 +94,39 @@ def render(
     figures: Sequence[RenderedFigure],
     omitted: Sequence[OmittedFigure],
 ) -> str:
-    """The page as HTML; every text from a configuration or a completion is escaped by the template."""
+    """Return the page as HTML; the template escapes every text from a configuration or a completion."""
+    comparisons = {comparison.stratum or "Variants": comparison_table(comparison) for comparison in result.comparisons}
+    if result.pooled:
+        comparisons[result.pooled.stratum] = comparison_table(result.pooled)
+    interactions = {
+        ", ".join(filter(None, [INTERACTIONS, comparison.stratum])): interaction_table(table)
+        for comparison, table in zip(result.comparisons, result.interactions, strict=True)
+        if table is not None
+    }
     detailed_runs = select_runs(data)
     metric, baseline = result.comparisons[0].metric, result.comparisons[0].baseline
-    colours = variant_colours(result.data.variants, baseline)
-    own = colours if set(data.variants) <= set(colours) else variant_colours(data.variants, baseline)
+    colors = variant_colors(result.data.variants, baseline)
+    own = colors if set(data.variants) <= set(colors) else variant_colors(data.variants, baseline)
+    columns = differing_settings(configs)
+    settings = [[data.labels[v], *(values[i] for values in columns.values())] for i, v in enumerate(configs)]
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, finalize=_printable
     )
     environment.filters["breakable"] = breakable
     return environment.get_template("report.html").render(
         title=data.folder.resolve().name,
-        summary=summarise(data, result),
-        light_marks=colour_variables(is_dark=False),
-        dark_marks=colour_variables(is_dark=True),
-        swatches={result.data.labels[variant]: colour_of(colour) for variant, colour in colours.items()},
+        summary=summarize(data, result),
+        light_marks=color_variables(is_dark=False),
+        dark_marks=color_variables(is_dark=True),
+        swatches={result.data.labels[variant]: color_of(color) for variant, color in colors.items()},
         few=FEW_ROWS,
-        comparisons=comparison_tables(result),
-        interactions=interaction_tables(result),
+        comparisons=comparisons,
+        interactions=interactions,
         verdicts=verdict_table(result.verdicts) if result.verdicts else None,
         notes=result.notes,
         figures=figure_sections(figures, len(result.data.variants)),
         omitted=omitted,
-        differences=differences_table(data, configs),
+        differences=TextTable([data.axis, *columns], settings if columns else []),
         common=common_settings(configs),
         problems=problems_table(data),
         runs=runs_table(data),
@@ -134,34 +140,21 @@ def render(
 
 
 def _printable(value: Any) -> Any:
-    """What a page cannot hold (control characters) or should not obey (direction marks), by its code."""
+    """Replace what a page cannot hold (control characters) or should not obey (direction marks) by its code."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     return "".join(c if c.isprintable() or c.isspace() else f"\\u{ord(c):04x}" for c in value)
 
 
-def comparison_tables(result: Answer) -> dict[str, TextTable]:
-    """The table of each stratum, and the pooled one, by title."""
-    tables = {comparison.stratum or "Variants": comparison_table(comparison) for comparison in result.comparisons}
-    if result.pooled:
-        tables[result.pooled.stratum] = comparison_table(result.pooled)
-    return tables
-
-
-def interaction_tables(result: Answer) -> dict[str, TextTable]:
-    """Of each stratum that has two axes, by title."""
-    tables = {}
-    for comparison, table in zip(result.comparisons, result.interactions, strict=True):
-        if table is not None:
-            title = "Interactions: difference of differences per seed"
-            tables[", ".join(filter(None, [title, comparison.stratum]))] = interaction_table(table)
-    return tables
+def breakable(text: str) -> Markup:
+    """Allow breaks in a name after its commas, equals signs and underscores."""
+    return Markup(re.sub(r"(?<=[,=_/])(?=\w)", "<wbr>", str(escape(_printable(str(text))))))
 
 
 def figure_sections(figures: Sequence[RenderedFigure], variants: int) -> list[dict[str, Any]]:
-    """The figures by what they are about; of many variants only the results are unfolded."""
+    """Return the figures by what they are about; of many variants only the results are unfolded."""
     sections = []
-    for title, names in SECTIONS.items():
+    for title, names in by_section().items():
         chosen = [_as_svg(figure) for figure in figures if re.sub(r"-\d+$", "", figure.name) in names]
         is_open = title == "Results" or (title == "During training" and variants <= MAX_LINES)
         sections.append({"title": title, "figures": chosen, "open": is_open})
@@ -178,20 +171,8 @@ def _as_svg(rendered: RenderedFigure) -> dict[str, Any]:
     return rendered._asdict() | {"svg": svg, "wide": wide, "heading": heading, "caption": caption}
 
 
-def breakable(text: str) -> Markup:
-    """A name that may be broken after its commas, equals signs and underscores."""
-    return Markup(re.sub(r"(?<=[,=_/])(?=\w)", "<wbr>", str(escape(_printable(str(text))))))
-
-
-def differences_table(data: SweepData, configs: Mapping[str, Mapping[str, Any]]) -> TextTable:
-    """One row per variant, one column per key that differs."""
-    columns = differing_settings(configs)
-    rows = [[data.labels[v], *(values[i] for values in columns.values())] for i, v in enumerate(configs)]
-    return TextTable([data.axis, *columns], rows if columns else [])
-
-
 def problems_table(data: SweepData) -> TextTable:
-    """Runs that failed or are damaged, with the reason, then those that completed below the floor."""
+    """List runs that failed or are damaged, with the reason, then those that completed below the floor."""
     unfinished = set(data.runs.loc[data.runs["status"].isin(UNFINISHED), "name"])
     rows = [
         [problem.run, "has not ended" if problem.run in unfinished else "failed or damaged", problem.reason]
@@ -206,7 +187,7 @@ def problems_table(data: SweepData) -> TextTable:
 
 
 def runs_table(data: SweepData) -> TextTable:
-    """All runs with what they cost."""
+    """List all runs with what they cost."""
     rows = [
         [
             *(row.name, data.labels[row.variant], format_optional(row.seed), row.status),
@@ -220,7 +201,7 @@ def runs_table(data: SweepData) -> TextTable:
 
 
 def save_figures(figures: Sequence[RenderedFigure], folder: Path) -> list[Path]:
-    """Each figure as SVG, PDF and PNG."""
+    """Save each figure as SVG, PDF and PNG."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return [path for figure in figures for path in save_figure(figure.figure, folder / figure.name)]

@@ -1,4 +1,4 @@
-"""The answer in plain language: what was asked, what came out, how sure that is."""
+"""The answer in plain language: the question, the findings, the confidence in them."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -6,32 +6,31 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.data.direction import direction_sign
-from analysis.data.load import SweepData
-from analysis.data.variants import split_overrides, varying_keys
-from analysis.stats.answer import Answer
-from analysis.stats.columns import MIN_SEEDS
-from analysis.stats.comparison import Comparison, can_be_significant
-from analysis.stats.formatting import decimal_places, format_interval, format_number, format_p
-from analysis.stats.inference.significance import ALPHA, seeds_for_p
-from analysis.stats.notes import below_floor
+from rlexp.analysis.data.direction import direction_sign
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.stats.answer import Answer
+from rlexp.analysis.stats.columns import MIN_SEEDS
+from rlexp.analysis.stats.comparison import Comparison, can_be_significant
+from rlexp.analysis.stats.formatting import decimal_places, format_interval, format_number, format_p
+from rlexp.analysis.stats.inference.significance import ALPHA, seeds_for_p
+from rlexp.analysis.stats.notes import below_floor
+from rlexp.runfolder.variants import split_overrides, varying_keys
 
 MAX_NAMED = 4  # variants named in a sentence
 OPEN = "What the variants change is still open: train longer, or choose an easier task or a finer score."
-
 SCOPE = "All of it holds for this task, this model and this many steps."
 
 
 class Summary(NamedTuple):
-    """Sentences for whoever reads nothing else; lists have a line for each stratum, most often one."""
+    """Sentences; lists have a line for each stratum, most often one."""
 
-    asked: str
-    found: list[str]
-    sure: list[str]
+    question: str
+    findings: list[str]
+    confidence: list[str]
 
 
 class Outcome(NamedTuple):
-    """The variants beside the baseline, by what the corrected p says of them; each in the order of its difference."""
+    """The variants beside the baseline by their corrected p, each group in the order of its differences."""
 
     higher: list[str]
     lower: list[str]
@@ -41,18 +40,18 @@ class Outcome(NamedTuple):
     """No p of so few seeds could be small enough."""
 
 
-def summarise(data: SweepData, result: Answer) -> Summary:
-    """The summary of an answer, for all strata."""
+def summarize(data: SweepData, result: Answer) -> Summary:
+    """Return the summary of an answer, for all strata."""
     counts = Counter(verdict.verdict for verdict in result.verdicts)
     listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    judged = f"Of the study's {len(result.verdicts)} expectations: {listed}." if counts else result.no_verdict
-    found = _by_stratum(result.comparisons, _found)
-    sure = _by_stratum(result.comparisons, _sure)
-    return Summary(_asked(data, result), list(filter(None, [*found, judged, _losses(result)])), sure)
+    verdicts = f"Of the study's {len(result.verdicts)} expectations: {listed}." if counts else result.no_verdict
+    findings = _by_stratum(result.comparisons, lambda each: _join([_finding(each), below_floor(each)]))
+    findings = list(filter(None, [*findings, verdicts, _lost_runs(result)]))
+    return Summary(_question(data, result), findings, _by_stratum(result.comparisons, _confidence))
 
 
 def _by_stratum(comparisons: Sequence[Comparison], write: Callable[[Comparison], str]) -> list[str]:
-    """A line for each stratum, or one if all say the same."""
+    """Return a line for each stratum, or one if all say the same."""
     texts = [write(comparison) for comparison in comparisons]
     if len(set(texts)) == 1:
         return texts[:1]
@@ -63,54 +62,54 @@ def _join(sentences: Sequence[str]) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _asked(data: SweepData, result: Answer) -> str:
+def _listed(names: Sequence[str], most: int = MAX_NAMED) -> str:
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def _question(data: SweepData, result: Answer) -> str:
     first, arms = result.comparisons[0], result.data.variants
     seeds = int(result.data.runs["seed"].nunique())
     each = f"{seeds} seed{'s' * (seeds != 1)}"
     strata = [comparison.stratum for comparison in result.comparisons if comparison.stratum]
     apart = f", apart for {_listed(strata, len(strata))}" if strata else ""
     if len(arms) == 1:
-        return _join(
-            [data.study.get("question"), f"What does one variant reach by {first.heading}, over {each}{apart}?"]
-        )
-    axes = _listed(varying_keys({arm: split_overrides(arm) for arm in arms}) or ["variant"], MAX_NAMED)
-    asks = (
-        f"Which choice of {axes} is best by {first.heading}"
-        if first.better
-        else f"What does {axes} change in {first.heading}"
-    )
+        question = f"What does one variant reach by {first.heading}, over {each}{apart}?"
+        return _join([data.study.get("question"), question])
+    axes = _listed(varying_keys({arm: split_overrides(arm) for arm in arms}) or ["variant"])
+    change = f"What does {axes} change in {first.heading}"
+    question = f"Which choice of {axes} is best by {first.heading}" if first.better else change
     compared = f"{len(arms)} variants ran with {each} each, and are compared with {first.labels[first.baseline]}"
-    return _join([data.study.get("question"), f"{asks}{apart}? {compared}, seed by seed."])
+    return _join([data.study.get("question"), f"{question}{apart}? {compared}, seed by seed."])
 
 
-def _listed(names: Sequence[str], most: int) -> str:
-    shown = list(names[:most])
-    rest = len(names) - len(shown)
-    if rest > 0:
-        return f"{', '.join(shown)} and {rest} more"
-    return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
-
-
-def _losses(result: Answer) -> str:
-    """Runs that did not complete or collapsed, as far as there are any."""
+def _lost_runs(result: Answer) -> str:
+    """Count the runs that did not complete or collapsed, if there are any."""
     runs = result.data.runs
-    unfinished = runs.loc[runs["status"] != "completed", "status"].value_counts()
-    collapsed = int(runs.loc[runs["status"] == "completed", "collapsed"].fillna(False).sum())
-    listed, lost = ", ".join(f"{count} {status}" for status, count in unfinished.items()), int(unfinished.sum())
-    missing = f"{lost} of {len(runs)} runs did not complete ({listed}), and count{'s' * (lost == 1)} nowhere."
-    some = 0 < collapsed < (runs["status"] == "completed").sum()
-    few = f"{collapsed} run{'s' * (collapsed > 1)} collapsed: below the floor of the score at the end, and counted."
-    return _join([missing if lost else "", few if some else ""])
+    completed = runs["status"] == "completed"
+    unfinished = runs.loc[~completed, "status"].value_counts()
+    collapsed = int(runs.loc[completed, "collapsed"].fillna(False).sum())
+    sentences = []
+    if lost := int(unfinished.sum()):
+        listed = ", ".join(f"{count} {status}" for status, count in unfinished.items())
+        sentences.append(
+            f"{lost} of {len(runs)} runs did not complete ({listed}), and count{'s' * (lost == 1)} nowhere."
+        )
+    if 0 < collapsed < completed.sum():
+        many = f"{collapsed} run{'s' * (collapsed > 1)} collapsed"
+        sentences.append(f"{many}: below the floor of the score at the end, and counted.")
+    return _join(sentences)
 
 
 def outcome(comparison: Comparison) -> Outcome:
-    """What the corrected p says of each variant."""
+    """Group the variants by their corrected p and the sign of their difference."""
     table = comparison.table.loc[comparison.others]
     table = table[table["n_pairs"] > 0].sort_values("difference", ascending=comparison.better == "lower", kind="stable")
     groups = Outcome([], [], [], [])
     for variant, row in table.iterrows():
         if row["p_holm"] < ALPHA:
-            above = comparison.way.points_to(comparison.differences(variant)) > 0
+            above = comparison.paired_test.side(comparison.differences(variant)) > 0
             (groups.higher if above else groups.lower).append(variant)
         else:
             testable = can_be_significant(row, comparison.family)
@@ -119,7 +118,7 @@ def outcome(comparison: Comparison) -> Outcome:
 
 
 def _nothing_learned(comparison: Comparison) -> str:
-    """Why no difference can be shown at all; empty if one can."""
+    """Return why no difference can be shown at all; empty if one can."""
     scores = comparison.scores.to_numpy(dtype=float)
     scores = scores[np.isfinite(scores)]
     if not scores.size:
@@ -133,34 +132,30 @@ def _nothing_learned(comparison: Comparison) -> str:
     return ""
 
 
-def _found(comparison: Comparison) -> str:
-    return _join([_differences(comparison), below_floor(comparison)])
-
-
-def _differences(comparison: Comparison) -> str:
+def _finding(comparison: Comparison) -> str:
     if nothing := _nothing_learned(comparison):
         return nothing
-    digits = decimal_places(comparison.scores.to_numpy().ravel())
+    baseline, digits = comparison.labels[comparison.baseline], decimal_places(comparison.scores.to_numpy().ravel())
     level = comparison.table.loc[comparison.baseline]
     reached = format_interval(level["iqm"], level["iqm_low"], level["iqm_high"], digits)
-    own = f"{comparison.labels[comparison.baseline]} itself reaches {reached}."
     if not comparison.others:
         return f"It reaches {reached}, the interquartile mean over {level['n']:g} seeds with its 95 % interval."
     groups = outcome(comparison)
     if not (groups.higher or groups.lower):
-        return _join([_undecided(comparison, groups, digits), own])
-    high, low = {"higher": ("Better", "Worse"), "lower": ("Worse", "Better")}.get(
-        comparison.better, ("Higher", "Lower")
-    )
-    claims = [(high, groups.higher), (low, groups.lower[::-1])]
-    told = [_claim(comparison, word, names, digits) for word, names in sorted(claims, key=lambda claim: claim[0])]
-    rest = [comparison.labels[variant] for variant in (*groups.undecided, *groups.untestable)]
-    open_ = f"Not told apart from {comparison.labels[comparison.baseline]}: {_listed(rest, MAX_NAMED)}." if rest else ""
-    return _join([*told, open_, own])
+        sentences = [_undecided(comparison, groups, digits)]
+    else:
+        words = {"higher": ("Better", "Worse"), "lower": ("Worse", "Better")}.get(
+            comparison.better, ("Higher", "Lower")
+        )
+        claims = sorted(zip(words, (groups.higher, groups.lower[::-1]), strict=True), key=lambda claim: claim[0])
+        sentences = [_claim(comparison, word, names, digits) for word, names in claims]
+        if rest := [comparison.labels[variant] for variant in (*groups.undecided, *groups.untestable)]:
+            sentences.append(f"Not told apart from {baseline}: {_listed(rest)}.")
+    return _join([*sentences, f"{baseline} itself reaches {reached}."])
 
 
 def _claim(comparison: Comparison, word: str, variants: Sequence[str], digits: int) -> str:
-    """`Better than local: hybrid +0.164 [+0.142, +0.185].`"""
+    """Return `Better than local: hybrid +0.164 [+0.142, +0.185].`"""
     if not variants:
         return ""
     if len(variants) == 1:
@@ -170,7 +165,7 @@ def _claim(comparison: Comparison, word: str, variants: Sequence[str], digits: i
         how = "in the median" if comparison.ranked else "on average"
         return f"{name}: {size} {how} (95 % interval {low} to {high})."
     differences = [f"{comparison.labels[variant]} {_difference(comparison, variant, digits)}" for variant in variants]
-    return f"{word} than {comparison.labels[comparison.baseline]}: {_listed(differences, MAX_NAMED)}."
+    return f"{word} than {comparison.labels[comparison.baseline]}: {_listed(differences)}."
 
 
 def _difference(comparison: Comparison, variant: str, digits: int) -> str:
@@ -192,7 +187,7 @@ def _undecided(comparison: Comparison, groups: Outcome, digits: int) -> str:
     return _join([f"No variant can be told apart from {baseline}{why}.", seen])
 
 
-def _sure(comparison: Comparison) -> str:
+def _confidence(comparison: Comparison) -> str:
     if _nothing_learned(comparison):
         return OPEN
     if not comparison.others:
@@ -203,7 +198,7 @@ def _sure(comparison: Comparison) -> str:
     if claimed:
         largest = format_p(table.loc[claimed, "p_holm"].max())
         p = largest.replace("<", "below ") if len(claimed) == 1 else f"at most {largest.lstrip('<')}"
-        names = _listed([comparison.labels[variant] for variant in claimed], MAX_NAMED)
+        names = _listed([comparison.labels[variant] for variant in claimed])
         differ = f"{names} differ{'s' * (len(claimed) == 1)} from {comparison.labels[comparison.baseline]}"
         parts.append(f"That {differ} is hardly luck of the seeds: p (Holm) is {p}.")
     if groups.untestable:

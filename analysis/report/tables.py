@@ -1,13 +1,16 @@
-"""A comparison as text: one list of columns, written to the terminal, Markdown, LaTeX and CSV."""
+"""Comparisons as text: tables for the terminal, Markdown, LaTeX and CSV.
 
-from collections.abc import Callable, Iterable, Sequence
+Long tables have a row per arm and stratum, wide ones a cell; those of interactions a row per pair of choices.
+"""
+
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.data.read import printable
-from analysis.stats.comparison import Comparison, can_be_significant
-from analysis.stats.formatting import (
+from rlexp.analysis.data.read import printable
+from rlexp.analysis.stats.comparison import Comparison, can_be_significant
+from rlexp.analysis.stats.formatting import (
     DASH,
     decimal_places,
     format_corrected_p,
@@ -18,7 +21,8 @@ from analysis.stats.formatting import (
     format_size,
     format_win_rate,
 )
-from analysis.stats.verdicts.judge import Verdict
+from rlexp.analysis.stats.interactions import pivot_axes
+from rlexp.analysis.stats.verdicts.decide import Verdict
 
 LATEX = str.maketrans(
     {character: rf"\{character}" for character in "&%$#_{}"}
@@ -27,6 +31,7 @@ LATEX = str.maketrans(
     | {"`": r"\textasciigrave{}", "'": r"\textquotesingle{}"}
     | {"−": "$-$", "±": r"$\pm$", "–": r"\textendash{}", "∞": r"$\infty$", "≥": r"$\geq$", "×": r"$\times$"}
 )
+WIDE_CELLS = {"iqm": ("iqm", "iqm_low", "iqm_high"), "difference": ("difference", "difference_low", "difference_high")}
 
 
 class TextTable(NamedTuple):
@@ -37,110 +42,143 @@ class TextTable(NamedTuple):
 
 
 def comparison_table(comparison: Comparison) -> TextTable:
-    """All columns of a comparison; a sweep with one variant has only levels."""
-    columns = _level_columns(comparison) | (_effect_columns(comparison) if comparison.others else {})
-    columns |= _count_columns(comparison)
-    rows = [
-        [comparison.labels[variant]] + [cell(variant, row) for cell in columns.values()]
-        for variant, row in comparison.table.iterrows()
-    ]
-    return TextTable([comparison.axis, *columns], rows)
-
-
-Cell = Callable[[str, pd.Series], str]
-
-
-def _level_columns(comparison: Comparison) -> dict[str, Cell]:
+    """Return all columns of a comparison; a sweep with one variant has only levels."""
     digits = decimal_places(comparison.scores.to_numpy().ravel())
-    ranked: dict[str, Cell] = {
-        "arrived": lambda variant, row: format_fraction(row["arrived"], row["n"]),
-        "median": lambda variant, row: format_number(row["median"], digits),
-    }
+    corrected = format_corrected_p(comparison, comparison.table) if comparison.others else comparison.table.index
+    unfinished = comparison.table["unfinished"].any()
+    rows = []
+    for (variant, row), p in zip(comparison.table.iterrows(), corrected, strict=True):
+        cells = {"n": f"{row['n']:g}"}
+        if comparison.ranked:
+            cells["arrived"] = format_fraction(row["arrived"], row["n"])
+            cells["median"] = format_number(row["median"], digits)
+        cells["IQM [95 %]"] = format_interval(row["iqm"], row["iqm_low"], row["iqm_high"], digits)
+        if comparison.others:
+            effects = _effect_cells(comparison, variant, row, p, digits)
+            if variant == comparison.baseline:
+                effects = dict.fromkeys(effects, "") | {"difference [95 %]": "baseline"}
+            cells |= effects
+        cells["collapsed"] = format_fraction(row["collapsed"], row["collapsed_of"])
+        cells["failed"] = format_fraction(row["failed"], row["runs"])
+        if unfinished:
+            cells["unfinished"] = format_fraction(row["unfinished"], row["runs"])
+        rows.append([comparison.labels[variant], *cells.values()])
+    return TextTable([comparison.axis, *cells], rows)
+
+
+def _effect_cells(comparison: Comparison, variant: str, row: pd.Series, p: str, digits: int) -> dict[str, str]:
+    ends = row["difference"], row["difference_low"], row["difference_high"]
     return {
-        "n": lambda variant, row: f"{row['n']:g}",
-        **(ranked if comparison.ranked else {}),
-        "IQM [95 %]": lambda variant, row: format_interval(row["iqm"], row["iqm_low"], row["iqm_high"], digits),
+        "difference [95 %]": format_interval(*ends, digits, signed=True),
+        "effect": format_number(row["effect_size"], 2, signed=True),
+        **({"win rate [95 %]": format_win_rate(row)} if comparison.better else {}),
+        "p": format_p(row["p"]) if can_be_significant(row, 1) else DASH,
+        "p (Holm)": p,
+        "detectable": format_size(row["detectable"], digits),
+        **({"decided": comparison.decision(variant)} if comparison.sequential else {}),
     }
 
 
-def _effect_columns(comparison: Comparison) -> dict[str, Cell]:
-    digits = decimal_places(comparison.scores.to_numpy().ravel())
-    corrected = dict(zip(comparison.table.index, format_corrected_p(comparison, comparison.table), strict=True))
-
-    def difference(variant: str, row: pd.Series) -> str:
-        return format_interval(row["difference"], row["difference_low"], row["difference_high"], digits, signed=True)
-
-    wins: dict[str, Cell] = {"win rate [95 %]": lambda variant, row: format_win_rate(row)}
-    columns: dict[str, Cell] = {
-        "difference [95 %]": difference,
-        "effect": lambda variant, row: format_number(row["effect_size"], 2, signed=True),
-        **(wins if comparison.better else {}),
-        "p": lambda variant, row: format_p(row["p"]) if can_be_significant(row, 1) else DASH,
-        "p (Holm)": lambda variant, row: corrected[variant],
-        "detectable": lambda variant, row: format_size(row["detectable"], digits),
-        **({"decided": lambda variant, row: comparison.decision(variant)} if comparison.sequential else {}),
-    }
-    return {header: _except_for(comparison.baseline, cell, header) for header, cell in columns.items()}
-
-
-def _except_for(baseline: str, cell: Cell, header: str) -> Cell:
-    baseline_cell = "baseline" if header.startswith("difference") else ""
-    return lambda variant, row: baseline_cell if variant == baseline else cell(variant, row)
+def interaction_table(table: pd.DataFrame) -> TextTable:
+    """Return the interactions of two axes, which are the first two columns: one row per pair of choices."""
+    axes = table.columns[:2]
+    digits = decimal_places(table[["difference", "difference_low", "difference_high"]].to_numpy().ravel())
+    family = int((table["n_pairs"] > 0).sum())
+    rows = [
+        [
+            " × ".join(f"{axis}={row[axis]}" for axis in axes),
+            f"{row['n_pairs']:g}",
+            format_interval(row["difference"], row["difference_low"], row["difference_high"], digits, signed=True),
+            format_number(row["effect_size"], 2, signed=True),
+            format_p(row["p_holm"]) if can_be_significant(row, family) else DASH,
+            format_size(row["detectable"], digits),
+        ]
+        for _, row in table.iterrows()
+    ]
+    return TextTable(["interaction", "n", "difference [95 %]", "effect", "p (Holm)", "detectable"], rows)
 
 
-def _count_columns(comparison: Comparison) -> dict[str, Cell]:
-    columns: dict[str, Cell] = {
-        "collapsed": lambda variant, row: format_fraction(row["collapsed"], row["collapsed_of"]),
-        "failed": lambda variant, row: format_fraction(row["failed"], row["runs"]),
-    }
-    if comparison.table["unfinished"].any():
-        columns["unfinished"] = lambda variant, row: format_fraction(row["unfinished"], row["runs"])
-    return columns
+def long_table(comparisons: Sequence[Comparison]) -> TextTable:
+    """Put the tables below each other; several get a first column that names the stratum of each row."""
+    tables = [comparison_table(comparison) for comparison in comparisons]
+    if len(tables) == 1:
+        return tables[0]
+    pairs = zip(comparisons, tables, strict=True)
+    rows = [[comparison.stratum, *row] for comparison, table in pairs for row in table.rows]
+    return TextTable(["stratum", *tables[0].headers], rows)
+
+
+def wide_text(comparisons: Sequence[Comparison], what: str, across: str | None = None) -> TextTable | None:
+    """Return a cell per arm and stratum, or per pair of choices on two axes: IQM or difference, with its interval.
+
+    across: which of two axes is in the columns; the second unless named. None if there is one stratum and not two axes.
+    """
+    middle, low, high = (wide_frame(comparisons, column, across) for column in WIDE_CELLS[what])
+    if middle is None:
+        return None
+    digits, signed = decimal_places(middle.to_numpy(dtype=float).ravel()), what == "difference"
+
+    def cell(row: str, column: str) -> str:
+        ends = (float(table.loc[row, column]) for table in (middle, low, high))
+        return format_interval(*ends, digits, signed)
+
+    rows = [[str(row), *(cell(row, column) for column in middle)] for row in middle.index]
+    corner = f"{middle.index.name} \\ {middle.columns.name}" if middle.columns.name else str(middle.index.name)
+    return TextTable([corner, *map(str, middle.columns)], rows)
+
+
+def wide_frame(comparisons: Sequence[Comparison], column: str, across: str | None = None) -> pd.DataFrame | None:
+    """Turn a column of the long table: arms × strata, or the two axes of a single stratum; None if it has not two."""
+    if len(comparisons) == 1:
+        return pivot_axes(comparisons[0], column, across)
+    first = comparisons[0]
+    columns = {comparison.stratum: comparison.table[column].rename(comparison.labels) for comparison in comparisons}
+    return pd.DataFrame(columns).rename_axis(index=first.axis)
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> TextTable:
-    """One row per expectation of a study: what was claimed, what came out, the verdict."""
+    """Return one row per expectation of a study: what was claimed, what came out, the verdict."""
     rows = [[claim_text(verdict), verdict.reason, verdict.verdict] for verdict in verdicts]
     return TextTable(["claim", "result", "verdict"], rows)
 
 
 def claim_text(verdict: Verdict) -> str:
-    """What was claimed, and whether it is a control."""
+    """Return the claim; a control is called so."""
     return f"control: {verdict.claim}" if verdict.control else verdict.claim
 
 
 def select_columns(table: TextTable, headers: Iterable[str]) -> TextTable:
-    """The named columns of a grid, in the grid's order."""
+    """Return the named columns, in the table's order."""
     wanted = set(headers)
     places = [place for place, header in enumerate(table.headers) if header in wanted]
     return TextTable([table.headers[i] for i in places], [[row[i] for i in places] for row in table.rows])
 
 
 def markdown(table: TextTable) -> str:
-    """A GitHub table."""
+    """Format as a GitHub table."""
     rule = ["---"] + ["---:"] * (len(table.headers) - 1)
     headers, *rows = (list(map(markdown_text, line)) for line in (table.headers, *table.rows))
     return "\n".join("| " + " | ".join(line) + " |" for line in (headers, rule, *rows)) + "\n"
 
 
 def markdown_text(text: str) -> str:
-    """A text in one line that is shown as it is: no HTML, no link, no new cell."""
+    """Escape a text so that it is shown as it is, in one line: no HTML, no link, no new cell."""
     line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
     return line.replace("](", r"]\(").replace("|", r"\|")
 
 
 def csv_text(frame: pd.DataFrame, index: bool = True) -> str:
-    """A frame as CSV in which no text is a formula to a spreadsheet: one that begins as such gets an apostrophe."""
+    """Return a frame as CSV in which no text is a formula to a spreadsheet: what begins as one gets an apostrophe."""
     texts = frame.map(_no_formula)
     if index:
-        texts.index = frame.index.map(
-            lambda key: tuple(map(_no_formula, key)) if isinstance(key, tuple) else _no_formula(key)
-        )
+        texts.index = frame.index.map(_no_formula)
         texts.index.names = frame.index.names
     return texts.rename(columns=_no_formula).to_csv(index=index)
 
 
 def _no_formula(value: object) -> object:
+    if isinstance(value, tuple):  # of several levels of an index
+        return tuple(map(_no_formula, value))
     if not isinstance(value, str):
         return value
     text = printable(value)
@@ -148,13 +186,13 @@ def _no_formula(value: object) -> object:
 
 
 def latex(table: TextTable) -> str:
-    r"""A booktabs tabular; needs `\usepackage{booktabs}`."""
+    r"""Format as a booktabs tabular; needs `\usepackage{booktabs}`."""
     lines = [" & ".join(map(_latex_cell, line)) + r" \\" for line in (table.headers, *table.rows)]
     head = rf"\begin{{tabular}}{{l{'r' * (len(table.headers) - 1)}}}"
     return "\n".join([head, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}", ""])
 
 
 def _latex_cell(text: str) -> str:
-    """Escaped; at the start of a row, `[` or `*` would be read as an argument of the line break before it."""
+    """Escape; at the start of a row, `[` or `*` would be read as an argument of the line break before it."""
     escaped = " ".join(text.split()).translate(LATEX)
     return "{}" + escaped if escaped.startswith(("[", "*")) else escaped

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from analysis.data.errors import AnalysisError
-from analysis.data.load import SweepData, config_section
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.load import SweepData, config_section
 
 SECTIONS = {
     "Rewards": ("eval/", "reward/", "gold/", "judge/", "repetition/", "groups/"),
@@ -25,7 +25,7 @@ GROUP, SWEEP = "variant", "sweep_name"  # keys of every run's config
 
 
 def workspace(data: SweepData) -> Any:
-    """The workspace of a sweep: runs grouped by variant, a section per kind of metric, scores, a run comparer."""
+    """Build a sweep's workspace: runs grouped by variant, a section per kind of metric, scores, a run comparer."""
     try:
         import wandb_workspaces.reports.v2 as panels
         import wandb_workspaces.workspaces as workspaces
@@ -57,12 +57,12 @@ def workspace(data: SweepData) -> Any:
 
 
 def to_json(view: Any) -> str:
-    """The workspace as the JSON that the server stores."""
+    """Return the workspace as the JSON that the server stores."""
     return view._to_model().model_dump_json(by_alias=True, exclude_none=True, indent=1)  # private, so tested
 
 
 def push(view: Any) -> str:
-    """Save the workspace on the server, return its address; AnalysisError if nobody is logged in."""
+    """Save the workspace on the server, return its address; raise AnalysisError without a login."""
     import wandb
 
     if not wandb.login(prompt=False, verify=False):

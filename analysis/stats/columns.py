@@ -3,13 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from analysis.data.direction import Direction, direction_sign
-from analysis.data.runs import UNFINISHED
-from analysis.stats.inference import estimates
-from analysis.stats.inference.paired import Paired
+from rlexp.analysis.data.direction import Direction, direction_sign
+from rlexp.analysis.data.runs import UNFINISHED
+from rlexp.analysis.stats.inference import estimates
+from rlexp.analysis.stats.inference.paired import MEAN_TEST, PairedTest
 
 MIN_SEEDS = 3  # fewer: no intervals
-USUAL = Paired()
 
 
 def level_columns(scores: np.ndarray, ranked: bool = False) -> dict[str, float]:
@@ -31,14 +30,14 @@ def level_columns(scores: np.ndarray, ranked: bool = False) -> dict[str, float]:
     return columns | ({"arrived": int(finite.sum()), "median": median} if ranked else {})
 
 
-def effect_columns(differences: np.ndarray, better: Direction = None, way: Paired = USUAL) -> dict[str, float]:
+def effect_columns(differences: np.ndarray, better: Direction = None, test: PairedTest = MEAN_TEST) -> dict[str, float]:
     """Columns of paired differences `[n]`; no intervals below MIN_SEEDS seeds, no wins unless one end is better.
 
-    way: how they are summed up and tested.
+    test: how they are summed up and tested.
     """
     finite = np.isfinite(differences).all()
     trimmed = estimates.trimmed_difference(differences if finite else np.zeros(0))
-    found = way.location(differences)
+    found = test.estimate(differences)
     wins = estimates.win_rate(direction_sign(better) * differences if better else np.zeros(0))
     columns = {
         "n_pairs": differences.size,
@@ -54,7 +53,7 @@ def effect_columns(differences: np.ndarray, better: Direction = None, way: Paire
         "win_rate": wins.rate,
         "win_low": wins.low,
         "win_high": wins.high,
-        "p": way.p(differences),
+        "p": test.p(differences),
     }
     hidden = [] if differences.size >= MIN_SEEDS else [key for key in columns if key.endswith(("_low", "_high"))]
     return columns | dict.fromkeys(hidden, np.nan)

@@ -6,16 +6,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.data.direction import Direction, direction_note
-from analysis.data.load import SweepData
-from analysis.data.run_values import RunValues, values_per_run
-from analysis.data.variants import resolve_variant
-from analysis.stats.columns import baseline_columns, count_columns, effect_columns, level_columns
-from analysis.stats.inference import significance
-from analysis.stats.inference.paired import Paired, subtract
-from analysis.stats.inference.power import minimum_detectable_effect
-from analysis.stats.inference.sequential import decision
-from analysis.stats.inference.significance import ALPHA, reachable_p
+from rlexp.analysis.data.direction import Direction, direction_note
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.run_values import RunValues, values_per_run
+from rlexp.analysis.data.variants import resolve_variant
+from rlexp.analysis.stats.columns import baseline_columns, count_columns, effect_columns, level_columns
+from rlexp.analysis.stats.inference import significance
+from rlexp.analysis.stats.inference.paired import PairedTest, subtract
+from rlexp.analysis.stats.inference.power import minimum_detectable_effect
+from rlexp.analysis.stats.inference.sequential import decision
+from rlexp.analysis.stats.inference.significance import ALPHA, reachable_p
 
 
 class Comparison(NamedTuple):
@@ -32,15 +32,15 @@ class Comparison(NamedTuple):
     axis: str
     """Header of the labels."""
     aggregation: str = ""
-    """How the number of a run was computed from its rows."""
+    """Computation of a run's number from its rows, in words."""
     family: int = 0
     """Number of differences over which p is corrected: of all tables asked for at once, and of a study's claims."""
     stratum: str = ""
     """Of which part of the runs, such as "task=sort"; empty if of all."""
     remarks: tuple[str, ...] = ()
-    """How the numbers of the runs came about, where that is not the usual way."""
+    """Notes on how the numbers of the runs came about, where that is not the usual way."""
     better: Direction = None
-    """Which end of the metric is better; None where neither is."""
+    """The better end of the metric; None where neither is."""
     tuned: bool = False
     """Whether other seeds than these chose the best point of each variant."""
     until_decided: float | None = None
@@ -48,9 +48,9 @@ class Comparison(NamedTuple):
     ranked: bool = False
     """Whether numbers may be infinite, as the cost of what is never reached: differences are medians, p is of ranks."""
     score_metric: str = ""
-    """What the runs are scored by; a run has collapsed where its score is below the floor."""
+    """The metric of the runs' scores; a run has collapsed where its score is below the floor."""
     is_score: bool = False
-    """Whether that is what is compared."""
+    """Whether the scores are compared."""
 
     @property
     def all_collapsed(self) -> bool:
@@ -64,12 +64,12 @@ class Comparison(NamedTuple):
         return self.until_decided is not None
 
     @property
-    def way(self) -> Paired:
-        """How its differences are summed up and tested."""
-        return Paired(self.sequential, self.ranked)
+    def paired_test(self) -> PairedTest:
+        """The summary and test of its differences."""
+        return PairedTest(self.sequential, self.ranked)
 
     def decision(self, variant: str) -> str:
-        """What the seeds that were added have shown of a variant: `higher`, `lower`, `equal`, or `open`."""
+        """The decision on a variant by the seeds that were added: `higher`, `lower`, `equal`, or `open`."""
         if self.ranked:
             return "open"
         return decision(self.differences(variant), self.until_decided or 0.0, ALPHA / max(self.family, 1))
@@ -101,41 +101,52 @@ def compare(
     baseline = resolve_variant(baseline, data.labels) if baseline else data.first_variant
     run_values = run_values or values_per_run(data, metric)
     scores = seed_table(data, run_values)
-    ranked, way = run_values.ranked, Paired(data.until_decided is not None, run_values.ranked)
+    ranked, test = run_values.ranked, PairedTest(data.until_decided is not None, run_values.ranked)
     rows = {variant: level_columns(scores[variant].dropna().to_numpy(), ranked) for variant in data.variants}
     for variant, row in rows.items():
         differences = paired_differences(scores, variant, baseline)
-        row |= baseline_columns() if variant == baseline else effect_columns(differences, run_values.better, way)
+        row |= baseline_columns() if variant == baseline else effect_columns(differences, run_values.better, test)
         row |= count_columns(data.runs[data.runs["variant"] == variant])
-    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")
-    comparison = Comparison(table, scores, baseline, run_values.metric, data.labels, data.axis, run_values.aggregation)
-    comparison = comparison._replace(better=run_values.better, until_decided=data.until_decided, ranked=ranked)
-    comparison = comparison._replace(score_metric=data.score_metric or "score", is_score=run_values.is_score)
-    return apply_holm([comparison._replace(remarks=tuple(run_values.remarks))])[0]
+    comparison = Comparison(
+        table=pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant"),
+        scores=scores,
+        baseline=baseline,
+        metric=run_values.metric,
+        labels=data.labels,
+        axis=data.axis,
+        aggregation=run_values.aggregation,
+        remarks=tuple(run_values.remarks),
+        better=run_values.better,
+        until_decided=data.until_decided,
+        ranked=ranked,
+        score_metric=data.score_metric or "score",
+        is_score=run_values.is_score,
+    )
+    return apply_holm([comparison])[0]
 
 
-def apply_holm(comparisons: Sequence[Comparison], claims: Sequence[float] = ()) -> list[Comparison]:
+def apply_holm(comparisons: Sequence[Comparison], further_p: Sequence[float] = ()) -> list[Comparison]:
     """The comparisons with p corrected, and detectable effects computed, over all their differences together.
 
-    claims: p of further differences that are tested beside these, which count as much.
+    further_p: of differences that are tested beside these, which count as much.
     """
     joined = pd.concat([comparison.table for comparison in comparisons], keys=range(len(comparisons)))
-    family = family_size(joined, claims)
-    table = add_holm(joined, claims)
+    family = family_size(joined, further_p)
+    table = add_holm(joined, further_p)
     return [comparison._replace(table=table.loc[place], family=family) for place, comparison in enumerate(comparisons)]
 
 
-def family_size(table: pd.DataFrame, claims: Sequence[float] = ()) -> int:
-    """How many differences are tested together: the rows with pairs, and the further ones that have a p."""
-    return int((table["n_pairs"] > 0).sum()) + int((~np.isnan(np.asarray(claims, dtype=float))).sum())
+def family_size(table: pd.DataFrame, further_p: Sequence[float] = ()) -> int:
+    """Count the differences that are tested together: the rows with pairs, and the further ones that have a p."""
+    return int((table["n_pairs"] > 0).sum()) + int((~np.isnan(np.asarray(further_p, dtype=float))).sum())
 
 
-def add_holm(table: pd.DataFrame, claims: Sequence[float] = ()) -> pd.DataFrame:
-    """A table of effects with the columns `p_holm`, Holm's correction over its rows and `claims`, and `detectable`."""
+def add_holm(table: pd.DataFrame, further_p: Sequence[float] = ()) -> pd.DataFrame:
+    """Add to a table of effects `p_holm`, Holm's correction over its rows and `further_p`, and `detectable`."""
     table = table.drop(columns=["p_holm", "detectable"], errors="ignore")
-    corrected = significance.holm(np.concatenate([table["p"].to_numpy(dtype=float), claims]))
+    corrected = significance.holm(np.concatenate([table["p"].to_numpy(dtype=float), further_p]))
     table.insert(table.columns.get_loc("p") + 1, "p_holm", corrected[: len(table)])
-    family = family_size(table, claims)
+    family = family_size(table, further_p)
     pairs = zip(table["difference_sd"], table["n_pairs"], strict=True)
     return table.assign(detectable=[minimum_detectable_effect(sd, n, ALPHA, family) for sd, n in pairs])
 

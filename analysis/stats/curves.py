@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.data.load import SweepData
-from analysis.data.runs import UNFINISHED
-from analysis.stats.columns import MIN_SEEDS
-from analysis.stats.comparison import Comparison
-from analysis.stats.inference.estimates import iqm, iqm_interval
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.runs import UNFINISHED
+from rlexp.analysis.stats.columns import MIN_SEEDS
+from rlexp.analysis.stats.comparison import Comparison
+from rlexp.analysis.stats.inference.estimates import iqm, iqm_interval
 
 RESAMPLES = 500
 POINTS = 80  # of a curve at most: what a figure can show
@@ -48,13 +48,9 @@ def curves_by_variant(rows: pd.DataFrame, comparison: Comparison, metric: str) -
 
 def _curve(rows: pd.DataFrame, metric: str) -> Curve:
     runs = rows.pivot(index="step", columns="name", values=metric).sort_index()
-    runs = runs.iloc[_evenly(len(runs))]
+    places = np.linspace(0, len(runs) - 1, min(len(runs), POINTS)).round().astype(int)  # evenly, both ends among them
+    runs = runs.iloc[np.unique(places)]
     values = runs.to_numpy()
     low, high = iqm_interval(values, resamples=RESAMPLES)
     few = (~np.isnan(values)).sum(-1) < MIN_SEEDS
     return Curve(runs.index.to_numpy(), iqm(values), np.where(few, np.nan, low), np.where(few, np.nan, high))
-
-
-def _evenly(count: int) -> np.ndarray:
-    """Places of at most POINTS rows out of `count`, the first and the last among them."""
-    return np.unique(np.linspace(0, count - 1, min(count, POINTS)).round().astype(int))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.stats.comparison import Comparison, can_be_significant
+from rlexp.analysis.stats.comparison import Comparison, can_be_significant
 
 DASH = "–"
 

@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.data.errors import AnalysisError
-from analysis.data.variants import DEFAULT, parse_override, split_overrides, varying_keys
-from analysis.stats.columns import effect_columns
-from analysis.stats.comparison import Comparison, add_holm
-from analysis.stats.inference.paired import subtract
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.stats.columns import effect_columns
+from rlexp.analysis.stats.comparison import Comparison, add_holm
+from rlexp.analysis.stats.inference.paired import subtract
+from rlexp.runfolder.variants import DEFAULT, parse_override, split_overrides, varying_keys
 
 
 class AxisGrid(NamedTuple):
@@ -49,7 +49,7 @@ def interactions(comparison: Comparison) -> pd.DataFrame | None:
             continue
         first, second = partners
         differences = interaction(scores, (variant, first), (second, comparison.baseline))
-        rows[variant] = {grid.axes[0]: a, grid.axes[1]: b} | effect_columns(differences, way=comparison.way)
+        rows[variant] = {grid.axes[0]: a, grid.axes[1]: b} | effect_columns(differences, test=comparison.paired_test)
     return add_holm(pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")) if rows else None
 
 

@@ -1,16 +1,15 @@
-"""What a reader of a comparison must know beside the numbers: how they were made and what they cannot show."""
+"""Notes on a comparison: how its numbers were made and what they cannot show."""
 
 from itertools import combinations
 
 import numpy as np
-import pandas as pd
 
-from analysis.data.code import code_note, machine_note
-from analysis.data.load import SweepData
-from analysis.data.runs import UNFINISHED
-from analysis.stats.columns import MIN_SEEDS
-from analysis.stats.comparison import Comparison, can_be_significant
-from analysis.stats.inference.significance import ALPHA, min_p, reachable_p, seeds_for_p, seeds_with_choice
+from rlexp.analysis.data.code import code_note, machine_note
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.runs import UNFINISHED
+from rlexp.analysis.stats.columns import MIN_SEEDS
+from rlexp.analysis.stats.comparison import Comparison, can_be_significant
+from rlexp.analysis.stats.inference.significance import ALPHA, min_p, reachable_p, seeds_for_p, seeds_with_choice
 
 NO_WINS = "There is no win rate, because whether more of it is better is not known."
 MAX_NAMED = 4  # variants named one by one in a note; of more only the range is said
@@ -18,12 +17,11 @@ MAX_NAMED = 4  # variants named one by one in a note; of more only the range is 
 
 def comparison_notes(data: SweepData, comparison: Comparison) -> list[str]:
     """All notes of a comparison, first what it cannot answer, then the method; empty ones are left out."""
-    first = (_unreachable, _nothing_learned)
-    method = (_score, _difference)
-    last = (_rule, _one_sided, _other_order, _few_seeds, _missed)
-    last += (_unpaired, _unfinished, _duplicates, _without_score, _code)
-    made = [[maker(data, comparison) for maker in makers] for makers in (first, method, last)]
-    return [note for note in (*made[0], *made[1], *comparison.remarks, *made[2]) if note]
+    first = (_unreachable, _nothing_learned, _score, _difference)
+    last = (_rule, _one_sided, _other_order, _few_seeds, _missed, _unpaired, _unfinished, _duplicates, _without_score)
+    before, after = ([maker(data, comparison) for maker in makers] for makers in (first, last))
+    code = " ".join(filter(None, [code_note(data.runs), machine_note(data.runs)]))
+    return [note for note in (*before, *comparison.remarks, *after, code) if note]
 
 
 def _score(data: SweepData, comparison: Comparison) -> str:
@@ -141,7 +139,7 @@ def _nothing_learned(data: SweepData, comparison: Comparison) -> str:
 
 
 def below_floor(comparison: Comparison) -> str:
-    """What must be said of another number than the score where every run collapsed; else nothing."""
+    """The note on another number than the score where every run collapsed; else empty."""
     if comparison.is_score or not comparison.all_collapsed:
         return ""
     scored = f"its score ({comparison.score_metric})"
@@ -196,14 +194,13 @@ def _missed(data: SweepData, comparison: Comparison) -> str:
 def _unpaired(data: SweepData, comparison: Comparison) -> str:
     scored = comparison.scores.notna()
     unpaired = {v: scored.index[scored[v] != scored[comparison.baseline]] for v in comparison.others}
-    texts = [f"{comparison.labels[variant]} {_seeds(seeds)}" for variant, seeds in unpaired.items() if len(seeds)]
+    texts = []
+    for variant, seeds in unpaired.items():
+        more = f" and {len(seeds) - 10} more" if len(seeds) > 10 else ""
+        if len(seeds):
+            texts.append(f"{comparison.labels[variant]} {', '.join(map(str, seeds[:10]))}{more}")
     left_out = "Left out of the differences, as only one of the two variants has a score there: seeds of"
     return f"{left_out} {'; '.join(texts)}." if texts else ""
-
-
-def _seeds(seeds: pd.Index) -> str:
-    listed = ", ".join(str(seed) for seed in seeds[:10])
-    return listed + (f" and {len(seeds) - 10} more" if len(seeds) > 10 else "")
 
 
 def _unfinished(data: SweepData, comparison: Comparison) -> str:
@@ -223,10 +220,6 @@ def _duplicates(data: SweepData, comparison: Comparison) -> str:
 def _without_score(data: SweepData, comparison: Comparison) -> str:
     empty = [comparison.labels[variant] for variant, n in comparison.table["n"].items() if n == 0]
     return f"No run of these has a score: {', '.join(empty)}." if empty else ""
-
-
-def _code(data: SweepData, comparison: Comparison) -> str:
-    return " ".join(filter(None, [code_note(data.runs), machine_note(data.runs)]))
 
 
 def compared_variants(comparison: Comparison) -> list[str]:

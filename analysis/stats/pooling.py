@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.data.direction import direction_sign
-from analysis.stats.columns import MIN_SEEDS, baseline_columns, effect_columns, level_columns
-from analysis.stats.comparison import Comparison, apply_holm, paired_differences
-from analysis.stats.inference import estimates
+from rlexp.analysis.data.direction import direction_sign
+from rlexp.analysis.stats.columns import MIN_SEEDS, baseline_columns, effect_columns, level_columns
+from rlexp.analysis.stats.comparison import Comparison, apply_holm, paired_differences
+from rlexp.analysis.stats.inference import estimates
 
 SUMMED = ("runs", "failed", "unfinished", "collapsed", "collapsed_of")
 
@@ -33,7 +33,14 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison | None:
     rows = {variant: _row(first, scores, strata, variant) for variant in first.table.index}
     for variant, row in rows.items():
         row |= {key: sum(int(comparison.table.loc[variant, key]) for comparison in comparisons) for key in SUMMED}
-        row["superiority"] = _superiority(comparisons, variant)
+        shares = []
+        for comparison in comparisons:
+            x, y = (
+                direction_sign(first.better) * comparison.scores[v].dropna() for v in (variant, comparison.baseline)
+            )
+            if len(x) and len(y):
+                shares.append(estimates.superiority(x, y))
+        row["superiority"] = float(np.mean(shares)) if shares and first.better else np.nan
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")
     remark = (
         f"The pooled table puts {len(comparisons)} strata together. Its scores are in SDs of their stratum, and each "
@@ -61,13 +68,3 @@ def _row(first: Comparison, scores: pd.DataFrame, strata: np.ndarray, variant: s
     if variant == first.baseline:
         return row | baseline_columns()
     return row | effect_columns(paired_differences(scores, variant, first.baseline), first.better)
-
-
-def _superiority(comparisons: Sequence[Comparison], variant: str) -> float:
-    orientation = direction_sign(comparisons[0].better)
-    shares = []
-    for comparison in comparisons:
-        x, y = (orientation * comparison.scores[name].dropna() for name in (variant, comparison.baseline))
-        if len(x) and len(y):
-            shares.append(estimates.superiority(x, y))
-    return float(np.mean(shares)) if shares and comparisons[0].better else np.nan

@@ -1,18 +1,18 @@
-"""What is asked of a sweep, what its configuration asks unless told otherwise, and the name of a question's folder."""
+"""The question about a sweep, its default from the configuration, and the name of its folder."""
 
 import re
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from analysis.data.load import SweepData
-from analysis.data.numbers.asked import Asked, Budget, Target, asked_by, completed
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.numbers.metric_spec import Budget, MetricSpec, Target, parse_metric_spec, with_defaults
 
 MAX_NAME = 100  # characters of a folder
 
 
 class Question(NamedTuple):
-    """What is asked. Axes are override keys that vary, or "sweep"."""
+    """A question about a sweep. Axes are override keys that vary, or "sweep"."""
 
     metric: str | None = None
     """Another metric than the stored score, or part of its name."""
@@ -34,18 +34,18 @@ class Question(NamedTuple):
     """On which seeds the best point is chosen; the others are reported."""
 
     @property
-    def asked(self) -> Asked:
-        """Which number of each run."""
-        return Asked(self.metric, self.at, self.matched)
+    def spec(self) -> MetricSpec:
+        """The number of each run."""
+        return MetricSpec(self.metric, self.at, self.matched)
 
 
 def own_question(data: SweepData) -> Question:
-    """What the configuration asks: that of the study, if there is one, with the planned baseline."""
+    """The question of the configuration: that of the study, if there is one, with the planned baseline."""
     study = data.study
     seeds = study.get("choose_seeds")
     within = [axis for axis in study.get("within") or () if axis in data.axes]  # a study of one start has no strata
     return Question(
-        **asked_by(study)._asdict(),
+        **parse_metric_spec(study)._asdict(),
         baseline=data.planned_baseline,
         within=tuple(within) if within else None,
         best_of=tuple(study.get("best_of") or ()),
@@ -59,7 +59,7 @@ def as_planned(question: Question, data: SweepData) -> Question:
     A study's metric is not that of a target's cost, and its grid is not that of other arms.
     """
     own = own_question(data)
-    question = question._replace(**completed(question.asked, own.asked)._asdict())
+    question = question._replace(**with_defaults(question.spec, own.spec)._asdict())
     planned: dict[str, object] = {}
     grid = tuple(axis for axis in own.best_of if axis in data.axes)
     if grid and question.by is None and not question.best_of and data.runs["seed"].nunique() > 1:
@@ -72,14 +72,20 @@ def as_planned(question: Question, data: SweepData) -> Question:
 
 
 def is_own(question: Question, data: SweepData) -> bool:
-    """Whether a question is no other than the one that the configuration asks."""
+    """Whether a question is the one of the configuration."""
     return not _differing(question, data)
 
 
 def question_name(question: Question, data: SweepData, **further: str | None) -> str:
     """A folder's name for a question, as `metric=eval_pass@8`; empty for the one that the configuration asks."""
     parts = {key: value for key, value in further.items() if value} | _differing(question, data)
-    text = ",".join(f"{key}={_written(value)}" for key, value in parts.items())
+    for key, value in parts.items():
+        if isinstance(value, Budget | Target):
+            kind, amount = value
+            parts[key] = kind if amount is None else f"{kind}={amount:g}"
+        elif not isinstance(value, str):
+            parts[key] = "+".join(map(str, value)) or "none"
+    text = ",".join(f"{key}={value}" for key, value in parts.items())
     name = re.sub(r"[^\w.=,+@-]+", "_", text)
     return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}~{sha256(text.encode()).hexdigest()[:6]}"
 
@@ -93,10 +99,3 @@ def _differing(question: Question, data: SweepData) -> dict[str, object]:
         for key, value in given._asdict().items()
         if value not in (Question._field_defaults[key], getattr(own, key), *unnamed.get(key, ()))
     }
-
-
-def _written(value: object) -> str:
-    if isinstance(value, Budget | Target):
-        kind, amount = value
-        return kind if amount is None else f"{kind}={amount:g}"
-    return value if isinstance(value, str) else "+".join(map(str, value)) or "none"

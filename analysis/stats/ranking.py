@@ -1,4 +1,4 @@
-"""How much of a ranking is luck of the seeds: what fewer of them would have said."""
+"""Stability of a ranking: the order that fewer of the seeds would have given."""
 
 from itertools import combinations
 from math import comb
@@ -10,7 +10,7 @@ DRAWS = 1_000
 
 
 def ranking_flips(scores: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """How often k of the n seeds rank the variants otherwise than all n do: one row per k = 1 … n - 1.
+    """Share of subsets of k of the n seeds that rank the variants otherwise than all n do: one row per k = 1 … n - 1.
 
     scores: seed × variant; only seeds that all variants have. other_first: share of the draws in which another variant
     has the highest mean; swapped_pairs: mean share of the pairs of variants in the other order (a tie is one half).
@@ -33,7 +33,7 @@ def ranking_flips(scores: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 
 
 def _subsets(n: int, k: int, seed: int) -> np.ndarray:
-    """Which of n seeds are drawn, 0 or 1, `[draws, n]`."""
+    """Subsets of k of n seeds, as 0 or 1, `[draws, n]`."""
     if comb(n, k) <= DRAWS:
         index = np.array(list(combinations(range(n), k)))
     else:
@@ -44,7 +44,7 @@ def _subsets(n: int, k: int, seed: int) -> np.ndarray:
 
 
 def ranking_note(flips: pd.DataFrame, first: str) -> str:
-    """How often another variant would have come first, with the `first` ("highest") mean; empty for one seed."""
+    """Say how often another variant would have come first, with the `first` ("highest") mean; empty for one seed."""
     counts = [k for k in (1, 3, 5, 10, 20) if k in flips.index]
     if not counts:
         return ""

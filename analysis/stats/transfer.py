@@ -1,8 +1,8 @@
-"""Whether what one sweep shows holds in another: signs of differences and orders of arms, side by side.
+"""Compare the results of two sweeps: signs of differences and orders of arms, side by side.
 
 A difference says, by the one rule of evidence of the tables,
 
-equal           it is smaller than the margin, either way (`verdicts.rule.judge_difference`)
+equal           it is smaller than the margin, either way (`verdicts.rule.difference_verdict`)
 higher, lower   p (Holm) < 0.05
 unclear         these seeds allow both
 
@@ -17,17 +17,17 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.data.errors import AnalysisError
-from analysis.data.variants import is_variant, resolve_variant
-from analysis.stats.answer import Answer
-from analysis.stats.comparison import Comparison
-from analysis.stats.inference.significance import ALPHA
-from analysis.stats.verdicts.rule import judge_difference
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.variants import is_variant, resolve_variant
+from rlexp.analysis.stats.answer import Answer
+from rlexp.analysis.stats.comparison import Comparison
+from rlexp.analysis.stats.inference.significance import ALPHA
+from rlexp.analysis.stats.verdicts.rule import difference_verdict
 
 RESAMPLES = 2000
 
 
-class Found(NamedTuple):
+class Effect(NamedTuple):
     """A difference in one sweep: mean over paired seeds with its 95 % paired t interval, and what it says."""
 
     difference: float
@@ -38,13 +38,13 @@ class Found(NamedTuple):
     says: str
 
 
-class Both(NamedTuple):
+class EffectPair(NamedTuple):
     """The difference of an arm to the baseline in two sweeps."""
 
     stratum: str
     arm: str
     label: str
-    found: tuple[Found, Found]
+    found: tuple[Effect, Effect]
     agreement: str
 
 
@@ -62,19 +62,19 @@ class Order(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """What two sweeps say of the same differences."""
+    """The same differences in two sweeps."""
 
     names: tuple[str, str]
     metrics: tuple[str, str]
     axis: str
-    """What the arms differ in."""
+    """The axis on which the arms differ."""
     baseline: str
     margin: float
-    differences: list[Both]
+    differences: list[EffectPair]
     orders: list[Order]
 
     def counts(self) -> Counter[str]:
-        """How many differences agree, and so on."""
+        """Count the differences by agreement."""
         return Counter(each.agreement for each in self.differences)
 
 
@@ -86,21 +86,25 @@ def transfer(answers: tuple[Answer, Answer], names: tuple[str, str], margin: flo
     """
     margins = [answer.study.get("minimum_effect") for answer in answers]
     margin = next((float(each) for each in (margin, *margins) if each is not None), 0.0)
-    pairs = _common_strata(answers)
+    in_second = {comparison.stratum: comparison for comparison in answers[1].comparisons}
+    pairs = [(each, in_second[each.stratum]) for each in answers[0].comparisons if each.stratum in in_second]
+    if not pairs:
+        listed = [", ".join(each.stratum or "(none)" for each in answer.comparisons) for answer in answers]
+        raise AnalysisError(f"no stratum is in both sweeps: {listed[0]}; {listed[1]}")
     baseline = _what_varies(pairs[0][0], pairs[0][0].baseline)
     rows, orders = [], []
     for first, second in pairs:
         arms = _common_arms(first, second)
         for arm, other in list(arms.items())[1:]:
             found = _found(first, arm, margin), _found(second, other, margin)
-            rows.append(Both(first.stratum, arm, first.labels[arm], found, agreement(found, names)))
+            rows.append(EffectPair(first.stratum, arm, first.labels[arm], found, agreement(found, names)))
         orders.append(_order(first, second, arms))
     metrics = pairs[0][0].metric, pairs[0][1].metric
     return Transfer(names, metrics, pairs[0][0].axis, baseline, margin, rows, orders)
 
 
-def agreement(found: Sequence[Found], names: Sequence[str]) -> str:
-    """What two findings of the same difference say of each other."""
+def agreement(found: Sequence[Effect], names: Sequence[str]) -> str:
+    """Compare two findings of the same difference."""
     said = [each.says for each in found]
     if "unclear" in said:
         return "open"
@@ -109,15 +113,6 @@ def agreement(found: Sequence[Found], names: Sequence[str]) -> str:
     if "equal" in said:
         return f"only in {names[1 - said.index('equal')]}"
     return "opposite"
-
-
-def _common_strata(answers: tuple[Answer, Answer]) -> list[tuple[Comparison, Comparison]]:
-    second = {comparison.stratum: comparison for comparison in answers[1].comparisons}
-    pairs = [(each, second[each.stratum]) for each in answers[0].comparisons if each.stratum in second]
-    if not pairs:
-        listed = [", ".join(each.stratum or "(none)" for each in answer.comparisons) for answer in answers]
-        raise AnalysisError(f"no stratum is in both sweeps: {listed[0]}; {listed[1]}")
-    return pairs
 
 
 def _common_arms(first: Comparison, second: Comparison) -> dict[str, str]:
@@ -142,11 +137,11 @@ def _what_varies(comparison: Comparison, arm: str) -> str:
     return label if "=" in label or comparison.axis == "variant" else f"{comparison.axis}={label}"
 
 
-def _found(comparison: Comparison, arm: str, margin: float) -> Found:
+def _found(comparison: Comparison, arm: str, margin: float) -> Effect:
     row, differences = comparison.table.loc[arm], comparison.differences(arm)
     numbers = row["difference"], row["difference_low"], row["difference_high"], row["p_holm"]
-    equal = margin > 0 and judge_difference(
-        "equal", differences, margin, row["p_holm"], comparison.family, comparison.way
+    equal = margin > 0 and difference_verdict(
+        "equal", differences, margin, row["p_holm"], comparison.family, comparison.paired_test
     )
     if equal == "reproduced":
         says = "equal"
@@ -154,7 +149,7 @@ def _found(comparison: Comparison, arm: str, margin: float) -> Found:
         says = "higher" if row["difference"] > 0 else "lower"
     else:
         says = "unclear"
-    return Found(*map(float, numbers), int(row["n_pairs"]), says)
+    return Effect(*map(float, numbers), int(row["n_pairs"]), says)
 
 
 def _order(first: Comparison, second: Comparison, arms: dict[str, str]) -> Order:
@@ -171,7 +166,7 @@ def _order(first: Comparison, second: Comparison, arms: dict[str, str]) -> Order
 
 
 def _drawn_orders(scores: np.ndarray) -> Counter[tuple[int, ...]]:
-    """How often each order of the arms came out of resampled seeds ``[n, arms]``."""
+    """Count the orders of the arms in resampled seeds ``[n, arms]``."""
     if not len(scores):
         return Counter()
     places = np.random.default_rng(0).integers(len(scores), size=(RESAMPLES, len(scores)))
@@ -184,9 +179,7 @@ def transfer_frame(found: Transfer) -> pd.DataFrame:
     rows = []
     for each in found.differences:
         row = {"stratum": each.stratum, "arm": each.arm}
-        for place, (name, one) in enumerate(zip(("first", "second"), each.found, strict=True)):
-            row |= {f"{name}_{key}": value for key, value in one._asdict().items()} | {
-                f"{name}_sweep": found.names[place]
-            }
+        for name, one, sweep in zip(("first", "second"), each.found, found.names, strict=True):
+            row |= {f"{name}_{key}": value for key, value in one._asdict().items()} | {f"{name}_sweep": sweep}
         rows.append(row | {"agreement": each.agreement})
     return pd.DataFrame(rows)

@@ -1,4 +1,4 @@
-"""What a vote among a run's own completions is worth: share of prompts whose most common answer is correct."""
+"""Accuracy of a majority vote among a run's own completions: prompts whose most common answer is correct."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,24 +7,22 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from analysis.data.kept.samples import Records
-from analysis.data.load import SweepData
-from analysis.stats.comparison import Comparison
-from analysis.stats.curves import Curves, curves_by_variant
+from rlexp.analysis.data.kept.samples import Records
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.stats.comparison import Comparison
+from rlexp.analysis.stats.curves import Curves, curves_by_variant
 
 VOTE_ACCURACY = "accuracy of the vote"
 
 
 def vote_accuracy(answers: Sequence[str], correct: Sequence[bool], votes: int) -> float:
     """P(the most common of `votes` answers is correct), over all choices of them; ties are broken fairly."""
-    return float(np.mean([_vote([(answers[i], correct[i]) for i in chosen])
-                          for chosen in combinations(range(len(answers)), votes)]))  # fmt: skip
-
-
-def _vote(votes_cast: Sequence[tuple[str, bool]]) -> float:
-    counts = Counter(answer for answer, _ in votes_cast)
-    most = max(counts.values())
-    return float(np.mean([right for answer, right in votes_cast if counts[answer] == most]))
+    shares = []
+    for chosen in combinations(zip(answers, correct, strict=True), votes):
+        counts = Counter(answer for answer, _ in chosen)
+        most = max(counts.values())
+        shares.append(np.mean([right for answer, right in chosen if counts[answer] == most]))
+    return float(np.mean(shares))
 
 
 def voting_curves(data: SweepData, comparison: Comparison, samples: Mapping[str, Records]) -> Curves:

@@ -45,7 +45,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     for study in wanted:
-        same &= one(study, options.runs.resolve(), overrides, options.store, options.trained)
+        same &= compare_study(study, options.runs.resolve(), overrides, options.store, options.trained)
     if options.store or options.page:
         write(claims, stored(), HOME)
     return int(not same)
@@ -63,7 +63,7 @@ def chosen(claims: Sequence[Claim], names: Sequence[str], quick: bool) -> list[s
     return list(dict.fromkeys(study for name in names for study in known[name])) if names else there
 
 
-def one(study: str, runs: Path, overrides: Sequence[str], store: bool, trained: bool) -> bool:
+def compare_study(study: str, runs: Path, overrides: Sequence[str], store: bool, trained: bool) -> bool:
     """Train a study and print what came out; return whether its verdicts are those that are stored."""
     if missing := lacks(study):
         print(f"{study}: left out, it needs {missing}", flush=True)
@@ -75,29 +75,29 @@ def one(study: str, runs: Path, overrides: Sequence[str], store: bool, trained: 
         return False
     path = RESULTS / f"{study}.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    print("\n".join(told(found, before)), flush=True)
+    print("\n".join(summary_lines(found, before)), flush=True)
     if store:
         RESULTS.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return store or before is None or words(found) == words(before)
+    return store or before is None or verdicts_of(found) == verdicts_of(before)
 
 
-def told(found: Mapping[str, Any], before: Mapping[str, Any] | None) -> list[str]:
-    """Say what came out of a study, beside what is stored."""
+def summary_lines(found: Mapping[str, Any], before: Mapping[str, Any] | None) -> list[str]:
+    """Return the lines about a study: what came out, beside what is stored."""
     seconds = "" if found["seconds"] is None else f", {found['seconds']} s"
     compared = "nothing is stored"
     if before is not None:
         bits = "the same bits" if found["rows"] == before["rows"] else "other bits"
-        compared = f"{'the same' if words(found) == words(before) else 'OTHER'} verdicts as stored, {bits}"
+        compared = f"{'the same' if verdicts_of(found) == verdicts_of(before) else 'OTHER'} verdicts as stored, {bits}"
     lines = [f"{found['study']}: {found['runs']} runs{seconds}; {compared}"]
-    earlier = dict(words(before)) if before else {}
-    for claim, word in words(found):
+    earlier = dict(verdicts_of(before)) if before else {}
+    for claim, word in verdicts_of(found):
         then = earlier.get(claim, word)
         lines.append(f"  {word}: {claim}" + (f" (stored: {then})" if then != word else ""))
     return lines + ([f"  {found['no_verdict']}"] if found["no_verdict"] else [])
 
 
-def words(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+def verdicts_of(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the expectations of a study and what became of each."""
     return [(each["claim"], each["verdict"]) for each in found["verdicts"]]
 

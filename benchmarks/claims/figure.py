@@ -10,21 +10,21 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.figures.layout import GAP, fit_caption, write_caption, write_title
-from analysis.figures.style import BASELINE, COLOURS, TICK, light_grid, set_margins, text_size, theme
 from benchmarks.claims.outcome import Finding
+from rlexp.analysis.figures.layout import GAP, fit_caption, write_caption, write_title
+from rlexp.analysis.figures.style import BASELINE, COLORS, TICK, light_grid, set_margins, text_size, theme
 
-COLOUR_OF = {
-    "reproduced": COLOURS[3],
-    "reversed": COLOURS[2],
-    "practically equal": COLOURS[0],
-    "not reproduced": COLOURS[1],
+COLOR_OF = {
+    "reproduced": COLORS[3],
+    "reversed": COLORS[2],
+    "practically equal": COLORS[0],
+    "not reproduced": COLORS[1],
     "underpowered": "#9A9A9A",
 }
 ROW, WIDTH, NAME_WIDTH, TICKS = 0.2, 9.2, 88, (-30, -10, -3, -1, 0, 1, 3, 10, 30)
 
 
-def towards(verdict: Mapping[str, Any]) -> tuple[float, float, float] | None:
+def signed_effect(verdict: Mapping[str, Any]) -> tuple[float, float, float] | None:
     """Difference and interval in units of the minimum effect, positive where the claim says so; None without either."""
     minimum, keys = verdict.get("minimum_effect"), ("estimate", "low", "high")
     known = all(isinstance(verdict.get(key), int | float) for key in keys)  # "inf" is that of what is never reached
@@ -61,8 +61,8 @@ def rows_figure(rows: Sequence[tuple[str, Sequence[Finding]]], title: str, inter
         axes.tick_params(axis="y", length=0)
         light_grid(axes)
         dot = {"marker": "o", "linestyle": "", "markersize": 4.5}
-        marks = [Line2D([], [], color=colour, **dot) for colour in COLOUR_OF.values()]
-        figure.legend(marks, COLOUR_OF, loc="upper right", ncols=5, frameon=False, fontsize=TICK, columnspacing=1,
+        marks = [Line2D([], [], color=color, **dot) for color in COLOR_OF.values()]
+        figure.legend(marks, COLOR_OF, loc="upper right", ncols=5, frameon=False, fontsize=TICK, columnspacing=1,
                       handletextpad=0.1, bbox_to_anchor=(1, 1 - 0.26 / figure.get_figheight()))  # fmt: skip
     return figure
 
@@ -80,8 +80,8 @@ def caption_text(intervals: bool, every_row: bool) -> str:
 
 def drawn(found: Sequence[Finding]) -> list[tuple[Finding, tuple[float, float, float]]]:
     """Return the findings that were judged and have a place in the figure, with it."""
-    judged = [each for each in found if each.word in COLOUR_OF]
-    return [(each, place) for each in judged if (place := towards(each.verdict)) is not None]
+    judged = [each for each in found if each.word in COLOR_OF]
+    return [(each, place) for each in judged if (place := signed_effect(each.verdict)) is not None]
 
 
 def draw_row(axes: Any, y: int, found: Sequence[Finding], intervals: bool) -> None:
@@ -90,7 +90,7 @@ def draw_row(axes: Any, y: int, found: Sequence[Finding], intervals: bool) -> No
     offsets = np.linspace(-0.25, 0.25, len(marks)) if len(marks) > 1 else [0.0] * len(marks)
     for offset, (each, place) in zip(offsets, marks, strict=True):
         middle, low, high = np.clip(place, -35, 35)
-        colour = COLOUR_OF[each.word]
+        color = COLOR_OF[each.word]
         if intervals:
-            axes.plot([low, high], [y + offset] * 2, color=colour, linewidth=1.2, zorder=3)
-        axes.plot(middle, y + offset, "o", color=colour, markersize=3.6, markeredgewidth=0, zorder=4)
+            axes.plot([low, high], [y + offset] * 2, color=color, linewidth=1.2, zorder=3)
+        axes.plot(middle, y + offset, "o", color=color, markersize=3.6, markeredgewidth=0, zorder=4)

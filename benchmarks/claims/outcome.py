@@ -1,6 +1,6 @@
 """From the verdicts of a claim's studies to one word for the claim.
 
-Each expectation of each study has a verdict (`analysis.stats.verdicts`). Those that need more seeds, and those that
+Each expectation of each study has a verdict (`analysis/stats/verdicts`). Those that need more seeds, and those that
 were not judged, decide nothing; where they are more than half, the claim is `mostly underpowered`, whatever the
 others say. If the others all say the same, that is what became of the claim. If an expectation comes out otherwise
 where only the start, the optimiser or the model is another, the claim `depends on` that. Otherwise it holds `in part`,
@@ -17,16 +17,16 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from analysis.data.variants import parse_override, split_overrides
+from rlexp.runfolder.variants import parse_override, split_overrides
 
 UNDECIDED = ("underpowered", "not judged")
 NOT_RUN, MOSTLY = "not run", "mostly underpowered"
 ORDER = ("reproduced", "reversed", "practically equal", "not reproduced", *UNDECIDED)
-OPTIMISER, MODEL = "the optimiser", "the model"
+OPTIMIZER, MODEL = "the optimiser", "the model"
 NAMES = {"start.accuracy": "the start", "task": "the task", "lr": "the learning rate", "group_size": "the group size"}
 MORE = "_more"
-TWINS = {"_sgd": (OPTIMISER, "SGD"), "_llama": (MODEL, "Llama")}
-USUAL = {OPTIMISER: "Adam", MODEL: "small"}
+TWINS = {"_sgd": (OPTIMIZER, "SGD"), "_llama": (MODEL, "Llama")}
+USUAL = {OPTIMIZER: "Adam", MODEL: "small"}
 
 
 class Finding(NamedTuple):
@@ -66,7 +66,7 @@ class Finding(NamedTuple):
     def place(self) -> str:
         """The conditions that are not the usual ones."""
         told = [f"{key} {value}" for key, value in self.conditions.items() if value != USUAL.get(key)]
-        told = [each.removeprefix(f"{OPTIMISER} ").removeprefix(f"{MODEL} ") for each in told]
+        told = [each.removeprefix(f"{OPTIMIZER} ").removeprefix(f"{MODEL} ") for each in told]
         return ", ".join([*told, "other seeds"] if self.again else told)
 
 
@@ -91,20 +91,14 @@ class Outcome(NamedTuple):
         return f": {', '.join(listed)}" if len(listed) > 1 or self.word == MOSTLY else ""
 
 
-def findings(records: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """Return what the studies of a claim found, without controls and identity checks."""
-    claims = ((record, verdict) for record in records for verdict in record["verdicts"])
-    return [finding(record, verdict) for record, verdict in claims if not is_check(verdict)]
-
-
-def checks(records: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """Return the controls and identity checks among what the studies of a claim found."""
-    return [finding(record, each) for record in records for each in record["verdicts"] if is_check(each)]
-
-
-def is_check(verdict: Mapping[str, Any]) -> bool:
-    """Whether an expectation claims nothing."""
-    return bool(verdict.get("control")) or verdict.get("direction") == "identical"
+def findings(records: Sequence[Mapping[str, Any]], checks: bool = False) -> list[Finding]:
+    """Return what the studies of a claim found, or of their controls and identity checks, which claim nothing."""
+    verdicts = ((record, verdict) for record in records for verdict in record["verdicts"])
+    return [
+        finding(record, verdict)
+        for record, verdict in verdicts
+        if checks == (bool(verdict.get("control")) or verdict.get("direction") == "identical")
+    ]
 
 
 def finding(record: Mapping[str, Any], verdict: Mapping[str, Any]) -> Finding:

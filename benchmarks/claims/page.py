@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.claims.outcome import NOT_RUN, UNDECIDED, Finding, Outcome, checks, findings, latest, outcome
+from benchmarks.claims.outcome import NOT_RUN, UNDECIDED, Finding, Outcome, findings, latest, outcome
 from benchmarks.claims.texts import Claim
 from benchmarks.parts.common import ROOT
 
@@ -28,7 +28,8 @@ HEAD = Path(__file__).with_name("head.md")
 def page(claims: Sequence[Claim], records: Records) -> str:
     """Return the whole page; a study without a record is named as not run."""
     text = HEAD.read_text(encoding="utf-8").format(summary=summary(claims, records), table=table(claims, records))
-    return text + "\n" + "\n".join(section(claim, records) for claim in claims)
+    sections = ["\n\n".join(filter(None, paragraphs(claim, records))) + "\n" for claim in claims]
+    return text + "\n" + "\n".join(sections)
 
 
 def found_of(claim: Claim, records: Records) -> list[Finding]:
@@ -66,12 +67,7 @@ def table(claims: Sequence[Claim], records: Records) -> str:
     return "\n".join(lines)
 
 
-def section(claim: Claim, records: Records) -> str:
-    """Return the section of a claim."""
-    return "\n\n".join(filter(None, parts(claim, records))) + "\n"
-
-
-def parts(claim: Claim, records: Records) -> Iterator[str]:
+def paragraphs(claim: Claim, records: Records) -> Iterator[str]:
     """Yield the paragraphs of a claim's section."""
     yield f'<a id="{claim.label.lower()}"></a>\n## {claim.label}. {claim.title}'
     result = outcome_of(claim, records)
@@ -100,11 +96,10 @@ def parts(claim: Claim, records: Records) -> Iterator[str]:
     if earlier:
         links = ", ".join(f"[study={name}](studies.md#study{name})" for name in earlier)
         yield f"Earlier studies of the same, which do not count here: {links}."
-    commands = [f"`rlexp study={name}`" for name in run]
-    if commands:
-        yield "Again: " + ", ".join(commands) + "."
+    if run:
+        yield f"Again: {', '.join(f'`rlexp study={name}`' for name in run)}."
     if missing:
-        yield "Written down and not run yet: " + ", ".join(f"`study={name}`" for name in missing) + "."
+        yield f"Written down and not run yet: {', '.join(f'`study={name}`' for name in missing)}."
 
 
 def verdict_table(found: Sequence[Finding]) -> str:
@@ -126,7 +121,7 @@ def labelled(found: Finding) -> str:
 
 def checked(records: Sequence[Mapping[str, Any]]) -> str:
     """Return what became of controls and identity checks, and of studies without a verdict."""
-    done = checks(records)
+    done = findings(records, checks=True)
     lines = [each["no_verdict"] for each in records if each["no_verdict"]]
     if done:
         good = sum(each.word == "reproduced" for each in done)
@@ -157,8 +152,8 @@ def with_table(readme: str, short: str) -> str:
 
 def write(claims: Sequence[Claim], records: Records, home: Path) -> None:
     """Write the page, the README's table, and the figures beside the records."""
-    from analysis.figures.style import theme
     from benchmarks.claims.figure import rows_figure
+    from rlexp.analysis.figures.style import theme
 
     (home.parent / "claims.md").write_text(page(claims, records), encoding="utf-8")
     readme = ROOT / "README.md"
@@ -166,13 +161,9 @@ def write(claims: Sequence[Claim], records: Records, home: Path) -> None:
     found = [(claim, found_of(claim, records)) for claim in claims]
     rows = {"claims": [(f"{claim.label}  {claim.title}", latest(each)) for claim, each in found if each]}
     rows |= {claim.number: [(f"{n}  {labelled(one)}", [one]) for n, one in enumerate(each, 1)] for claim, each in found}
+    titles = {claim.number: claim.label for claim in claims} | {"claims": "Which published tricks survive ten seeds?"}
     with theme():
         for name, lines in rows.items():
             if lines:
-                title = (
-                    "Which published tricks survive ten seeds?"
-                    if name == "claims"
-                    else name[0].upper() + name[1:].lstrip("0")
-                )
-                figure = rows_figure(lines, title, intervals=name != "claims")
+                figure = rows_figure(lines, titles[name], intervals=name != "claims")
                 figure.savefig(home / f"{name}.svg", metadata={"Date": None})

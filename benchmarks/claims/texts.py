@@ -10,10 +10,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from benchmarks.parts.common import ROOT
+from rlexp.config.choices import choices_of
 
 HOME = ROOT / "docs" / "claims"
-STUDIES = ROOT / "conf" / "study"
-
 
 Read = Literal["full", "excerpt", "abstract", "second-hand"]
 
@@ -47,7 +46,7 @@ class Claim(BaseModel):
     @model_validator(mode="after")
     def is_asked_or_says_why_not(self) -> Claim:
         """Refuse a claim with neither studies nor a reason, and studies that do not exist."""
-        unknown = [name for name in self.studies if not (STUDIES / f"{name}.yaml").is_file()]
+        unknown = {*self.studies} - {*choices_of("study")}
         if unknown or not set(self.quick) <= set(self.studies):
             raise ValueError(f"{self.number}: no such study: {unknown or set(self.quick) - set(self.studies)}")
         if not self.studies and not self.needs:

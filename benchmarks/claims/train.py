@@ -15,11 +15,11 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from analysis.data.read import read_object, read_yaml
-from analysis.data.same_rows import unclocked_rows
-from analysis.data.variants import parse_override, split_overrides
 from benchmarks.parts.common import ROOT, machine
+from rlexp.analysis.data.read import read_object, read_yaml
+from rlexp.analysis.data.same_rows import unclocked_rows
 from rlexp.config.study import Study
+from rlexp.runfolder.variants import parse_override, split_overrides
 
 OF_AN_ARM = ("variant", "n", "mean", "iqm", "iqm_low", "iqm_high", "collapsed", "failed")
 OF_A_VERDICT = ("variant", "versus", "direction", "stratum", "metric", "at", "matched", "control", "claim", "n")
@@ -59,12 +59,12 @@ def share_starts(folder: Path, starts: Path) -> None:
 
 def record(study: str, folder: Path, seconds: int | None = None) -> dict[str, Any]:
     """Return what is kept of a study's runs; ``seconds`` is None where some of them were trained before."""
-    compared = subprocess.run(
-        [sys.executable, "-m", "analysis.compare", str(folder), "--json"], cwd=ROOT, capture_output=True, text=True
-    )
+    command = [sys.executable, "-m", "rlexp.analysis.compare", str(folder), "--json"]
+    compared = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if compared.returncode == 2 or not compared.stdout:
         raise StudyFailed(f"{study}: {compared.stderr.strip() or 'nothing could be compared'}")
     found = json.loads(compared.stdout)
+    config = next((read_yaml(file) for file in sorted(folder.glob("*/config.yaml"))), {})  # of the first run
     return {
         "study": study,
         "command": f"rlexp study={study}",
@@ -72,29 +72,25 @@ def record(study: str, folder: Path, seconds: int | None = None) -> dict[str, An
         "differences_corrected": found["differences_corrected"],
         "runs": len(found["runs"]),
         "seeds": sorted({each["seed"] for each in found["runs"]}),
-        "verdicts": [kept(each, OF_A_VERDICT) for each in found["verdicts"]],
+        "verdicts": [select(each, OF_A_VERDICT) for each in found["verdicts"]],
         "no_verdict": "" if found["verdicts"] else next(iter(found["notes"]), "nothing was expected of it"),
         "strata": {
-            each["stratum"] or "": [kept(arm, OF_AN_ARM) for arm in each["arms"]] for each in found["comparisons"]
+            each["stratum"] or "": [select(arm, OF_AN_ARM) for arm in each["arms"]] for each in found["comparisons"]
         },
-        "best_of": first_config(folder).get("study", {}).get("best_of") or [],
-        "in_one": in_one(folder, [each["stratum"] or "" for each in found["comparisons"]]),
+        "best_of": config.get("study", {}).get("best_of") or [],
+        "in_one": in_one(config, [each["stratum"] or "" for each in found["comparisons"]]),
         "seconds": seconds,
         "commit": commit_of(folder),
-        "study_hash": hash_of(folder),
+        "study_hash": Study.model_validate(config["study"]).hash if config else None,
         "rows": rows_hash(folder),
         "machine": machine(),
     }
 
 
-def kept(row: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """Return what is kept of a row: these keys where they have a value, numbers to six digits."""
-    return {key: six_digits(row[key]) for key in keys if row.get(key) is not None}
-
-
-def six_digits(value: Any) -> Any:
-    """Return a number as it is kept: to six significant digits."""
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+def select(row: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """Return these keys of a row where they have a value, numbers to six significant digits."""
+    found = {key: row[key] for key in keys if row.get(key) is not None}
+    return {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in found.items()}
 
 
 def rows_hash(folder: Path) -> str:
@@ -106,21 +102,10 @@ def rows_hash(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def first_config(folder: Path) -> dict[str, Any]:
-    """Return the config of the first run that is there; {} if none is."""
-    return next((read_yaml(file) for file in sorted(folder.glob("*/config.yaml"))), {})
-
-
-def hash_of(folder: Path) -> str | None:
-    """Return the hash of the study as its first run has it."""
-    config = first_config(folder)
-    return Study.model_validate(config["study"]).hash if config else None
-
-
-def in_one(folder: Path, strata: Sequence[str]) -> dict[str, str]:
+def in_one(settings: Mapping[str, Any], strata: Sequence[str]) -> dict[str, str]:
     """Return what all runs share of what the study would compare apart: the start, of a study from one start."""
     varied = {parse_override(part)[0] for stratum in strata for part in split_overrides(stratum)}
-    config = OmegaConf.create(first_config(folder))
+    config = OmegaConf.create(settings)
     fixed = [axis for axis in OmegaConf.select(config, "study.within") or () if axis not in varied]
     values = {axis: OmegaConf.select(config, axis) for axis in fixed}
     return {axis: f"{value:g}" if isinstance(value, float) else str(value) for axis, value in values.items()}

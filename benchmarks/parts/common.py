@@ -92,20 +92,24 @@ def machine() -> dict[str, object]:
     }
 
 
+def environment_of(*paths: Path | str, threads: int | None = None) -> dict[str, str]:
+    """Return the environment of a new process that imports from these folders; MKL's mode is its own affair."""
+    kept = {key: value for key, value in os.environ.items() if key != "MKL_CBWR"}
+    if threads:
+        kept["OMP_NUM_THREADS"] = kept["MKL_NUM_THREADS"] = str(threads)
+    return kept | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
+
+
 def fresh(module: str, *arguments: object, threads: int | None = None) -> dict:
     """Run ``python -m module`` in a new process; return the JSON of its last line and the ``seconds`` it took."""
-    finished = Fresh(module, *arguments, threads=threads)
-    return finished.wait()
+    return Fresh(module, *arguments, threads=threads).wait()
 
 
 class Fresh:
     """A new process of a module that ends with a line of JSON, or with nothing."""
 
     def __init__(self, module: str, *arguments: object, threads: int | None = None):
-        environment = {key: value for key, value in os.environ.items() if key != "MKL_CBWR"}
-        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        if threads:
-            environment["OMP_NUM_THREADS"] = environment["MKL_NUM_THREADS"] = str(threads)
+        environment = environment_of(ROOT, *filter(None, [os.environ.get("PYTHONPATH")]), threads=threads)
         command = [sys.executable, "-m", module, *map(str, arguments)]
         self.started = time.perf_counter()
         pipe = subprocess.PIPE

@@ -123,6 +123,8 @@ def choices(tree: Path) -> Choices:
         choice = f"{path.parent.name}={path.stem}"
         if choice not in OF_LANGUAGE and find_spec(NEEDS_PACKAGE.get(choice, "torch")):
             found[path.parent.name].append(path.stem)
+    for path in sorted(tree.glob("conf/study/claims/*.yaml")):  # the studies of a claim, by their names
+        found["study"] += re.findall(r"^(\w+):", path.read_text(encoding="utf-8"), re.MULTILINE)
     return found
 
 

@@ -21,11 +21,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from analysis.data.load import load
-from analysis.data.same_rows import unclocked_rows
-from analysis.stats.comparison import seed_scores
 from benchmarks.parts.common import ROOT, machine
 from benchmarks.processors.page import NORMS, page
+from rlexp.analysis.data.load import load
+from rlexp.analysis.data.same_rows import unclocked_rows
+from rlexp.analysis.stats.comparison import seed_scores
 from rlexp.record.provenance import cpu
 
 # MKL_CBWR is for products, ATEN_CPU_CAPABILITY for everything else, which torch computes with the widest vectors there

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from analysis.report.tables import TextTable
-from analysis.report.terminal import print_table
-from analysis.stats.formatting import format_interval, format_number, format_p
-from analysis.stats.inference.estimates import mean_difference
-from analysis.stats.inference.significance import ALPHA, holm, sign_flip_p
 from benchmarks.processors import variance
+from rlexp.analysis.report.tables import TextTable
+from rlexp.analysis.report.terminal import print_table
+from rlexp.analysis.stats.formatting import format_interval, format_number, format_p
+from rlexp.analysis.stats.inference.estimates import mean_difference
+from rlexp.analysis.stats.inference.significance import ALPHA, holm, sign_flip_p
 
 BASELINE, *OTHERS = NORMS = ("local", "global", "hybrid")
 DIFFERENCES = {norm: f"{norm} − {BASELINE}" for norm in OTHERS}

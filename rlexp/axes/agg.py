@@ -13,14 +13,14 @@ verified.
 from __future__ import annotations
 
 from rlexp.axes.offered import LOSS, LOSSES
-from rlexp.core.facts import facts
+from rlexp.core.facts import AggregationFacts
 from rlexp.core.masked import masked_mean, masked_sum
 from rlexp.core.types import PerReplica, PerToken, PositiveInt, TokenMask
 
 TIME, ALL = (-1,), (-1, -2, -3)
 
 
-@facts(laws=("mean", "masked leaves"))
+@AggregationFacts(laws=("mean", "masked leaves"))
 def token(losses: PerToken, mask: TokenMask, mean_tokens: PerReplica) -> PerReplica:
     """Σ ℓ / mean_tokens: every token of the rollout weighs the same, whichever minibatch it is in.
 
@@ -32,7 +32,7 @@ def token(losses: PerToken, mask: TokenMask, mean_tokens: PerReplica) -> PerRepl
     return masked_sum(losses, mask, ALL).squeeze(ALL) / mean_tokens
 
 
-@facts(laws=("mean", "masked leaves"), breaks=("split",))
+@AggregationFacts(laws=("mean", "masked leaves"), breaks=("split",))
 def bnpo(losses: PerToken, mask: TokenMask) -> PerReplica:
     """Σ ℓ / Σ mask over the minibatch: a token weighs more in a minibatch of short completions.
 
@@ -42,7 +42,7 @@ def bnpo(losses: PerToken, mask: TokenMask) -> PerReplica:
     return masked_mean(losses, mask, ALL).squeeze(ALL)
 
 
-@facts(unit="completion", laws=("mean",))
+@AggregationFacts(unit="completion", laws=("mean",))
 def sequence(losses: PerToken, mask: TokenMask) -> PerReplica:
     """Mean over completions of each completion's token mean: every completion weighs the same.
 
@@ -52,7 +52,7 @@ def sequence(losses: PerToken, mask: TokenMask) -> PerReplica:
     return masked_mean(losses, mask, TIME).mean(-2, keepdim=True).mean(-3, keepdim=True).squeeze(ALL)
 
 
-@facts(unit="completion")
+@AggregationFacts(unit="completion")
 def sequence_sum(losses: PerToken, mask: TokenMask) -> PerReplica:
     """Mean over completions of each completion's sum: Σ ℓ / (P · G).
 
@@ -73,7 +73,7 @@ def dr_grpo(losses: PerToken, mask: TokenMask, *, length: PositiveInt) -> PerRep
     return masked_sum(losses, mask, ALL).squeeze(ALL) / (completions * length)
 
 
-@facts(laws=("mean", "masked leaves"))
+@AggregationFacts(laws=("mean", "masked leaves"))
 def prompt(losses: PerToken, mask: TokenMask) -> PerReplica:
     """Mean over prompts of the token mean of the prompt's group: 1/P Σ_p (Σ_{g,t} ℓ / Σ_{g,t} mask).
 

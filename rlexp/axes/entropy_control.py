@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import stack
 
-from rlexp.core.facts import facts, ordered
+from rlexp.core.facts import ControlFacts, ordered
 from rlexp.core.masked import masked_mean
 from rlexp.core.memory import Memory
 from rlexp.core.offers import Offer
@@ -17,7 +17,7 @@ from rlexp.core.types import FiniteNonNegative, PerReplica, PerToken, Positive, 
 ALL = (-1, -2, -3)
 
 
-@facts(neutral=True)
+@ControlFacts(is_noop=True)
 def fixed(entropy_coef: float) -> float:
     """Keep the weight. Source: what all frameworks do unless they are told otherwise."""
     return entropy_coef
@@ -29,7 +29,9 @@ def weight_of_the_bonus(entropy_steering: Remembered, *, target: Positive) -> Pe
     return coef.where(entropy <= target, 0.0)
 
 
-@facts(problems=(ordered("least", "most"), ordered("initial", "most")), measures={"entropy/coef": weight_of_the_bonus})
+@ControlFacts(
+    problems=(ordered("least", "most"), ordered("initial", "most")), metrics={"entropy/coef": weight_of_the_bonus}
+)
 def adaptive(
     entropy_steering: Remembered,
     *,
@@ -64,7 +66,10 @@ def steer(
     least: float,
     most: float,
 ) -> Remembered:
-    """Return the weight after a step and the entropy of the step; both stay where no token counts."""
+    """Return the weight after a step, moved by ``delta`` as in ``adaptive``, and the entropy of the step.
+
+    Both stay where no token counts. Source: Skywork-OR1 (arXiv 2505.22312).
+    """
     coef, _ = entropy_steering.unbind(-1)
     entropy = masked_mean(-old_log_probs, mask, ALL).squeeze(ALL)
     up, down = (coef + delta).clamp(max=most), (coef - delta).clamp(min=least)

@@ -11,8 +11,7 @@ the statistics are filtered too. A filter of whole groups may also decide which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from annotated_types import Gt, Le
@@ -20,7 +19,7 @@ from pydantic import FiniteFloat
 from torch import Tensor
 
 from rlexp.axes.offered import FINISHED, SAMPLED, SHAPED, TOKENS
-from rlexp.core.facts import facts, ordered
+from rlexp.core.facts import Facts, ordered
 from rlexp.core.masked import GROUP, count, is_constant, masked_mean
 from rlexp.core.offers import Offer
 from rlexp.core.types import CompletionMask, PerCompletion, PerToken, PositiveInt, TokenMask
@@ -28,13 +27,7 @@ from rlexp.core.types import CompletionMask, PerCompletion, PerToken, PositiveIn
 Share = Annotated[float, Gt(0), Le(1)]
 
 
-def judged_with_penalties(key: str, node: Any, config: Any) -> Iterator[str]:
-    """KL in the reward of a filter that looks at rewards after it."""
-    if key != "filter.refill" and config.kl.place == "reward" and config.kl.coef > 0:
-        yield f"{key}={node.name} kl.place=reward: judges rewards less penalties, which are hardly ever equal"
-
-
-@facts(neutral=True)
+@Facts(is_noop=True)
 def none(finished: CompletionMask) -> CompletionMask:
     """Keep every completion."""
     return torch.ones_like(finished)
@@ -49,7 +42,6 @@ def overlong(finished: CompletionMask) -> CompletionMask:
     return finished
 
 
-@facts(remarks=(judged_with_penalties,))
 def zero_variance(rewards: PerCompletion, scored: CompletionMask) -> CompletionMask:
     """Drop groups whose rewards are all equal: largest = smallest, exactly.
 
@@ -62,7 +54,7 @@ def zero_variance(rewards: PerCompletion, scored: CompletionMask) -> CompletionM
     return (~is_constant(rewards, scored, GROUP)).expand_as(rewards)
 
 
-@facts(problems=(ordered("low", "high"),), remarks=(judged_with_penalties,))
+@Facts(problems=(ordered("low", "high"),))
 def difficulty(
     rewards: PerCompletion, scored: CompletionMask, *, low: FiniteFloat, high: FiniteFloat
 ) -> CompletionMask:
@@ -90,27 +82,15 @@ def top_entropy(entropies: PerToken, mask: TokenMask, *, share: Share) -> TokenM
     return mask & (entropies >= threshold[..., None, None])
 
 
-def leaves_nothing_out(key: str, node: Any, config: Any) -> Iterator[str]:
-    """As many completions to keep as a group has."""
-    completions = config.group_size.completions
-    if node.number >= completions:
-        yield (
-            f"{key}.number={node.number}: must be below group_size.completions={completions}; to keep few of many is "
-            "what the choice is for"
-        )
-
-
-@facts(problems=(leaves_nothing_out,))
 def shortest(lengths: PerCompletion, scored: CompletionMask, *, number: PositiveInt) -> CompletionMask:
     """Keep the ``number`` shortest completions of each group that have a reward; of equal ones the first.
 
-    Source: GFPO (arXiv 2508.09726): rewards are centred and scaled by those that are kept, the others have advantage 0.
-    TRL's former ``GFPOTrainer`` (until #6309) takes these out of the batch.
+    Source: GFPO (arXiv 2508.09726): rewards are centered and scaled by those that are kept, the others have advantage
+    0. TRL's former ``GFPOTrainer`` (until #6309) takes these out of the batch.
     """
     return smallest_of_group(lengths, scored, number)
 
 
-@facts(problems=(leaves_nothing_out,))
 def most_efficient(
     rewards: PerCompletion, lengths: PerCompletion, scored: CompletionMask, *, number: PositiveInt
 ) -> CompletionMask:

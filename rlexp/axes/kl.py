@@ -17,60 +17,22 @@ d of k3 and log ρ are bounded (``ratio``); k1, k2 and |d|, which exponentiate n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from torch import Tensor, zeros_like
 
 from rlexp.axes.offered import BOUND, LOG_PROBS, REFERENCE, TOKENS
 from rlexp.axes.ratio import bounded, bounded_exp
-from rlexp.core.errors import format_value
-from rlexp.core.facts import Check, facts
+from rlexp.core.facts import Facts
 from rlexp.core.types import PerReplica, PerToken, Positive
 
 INSIDE = 20.0
-OTHERS = "choose kl=k1, k2, k3, ..."
 
 
-def nothing_to_weigh(key: str, node: Any, config: Any) -> Iterator[str]:
-    """A coefficient without a penalty."""
-    if node.coef > 0:
-        yield f"{key}.coef={format_value(node.coef)}: {key}={node.name} has no penalty to weigh; {OTHERS}"
-
-
-def nothing_to_place(key: str, node: Any, config: Any) -> Iterator[str]:
-    """A place without a penalty."""
-    if node.place == "reward":
-        yield f"{key}.place=reward: {key}={node.name} has no penalty to place; {OTHERS}"
-
-
-def pulls_nowhere(key: str, node: Any, config: Any) -> Iterator[str]:
-    """A penalty whose mean gradient is zero."""
-    if node.coef > 0 and node.place == "loss":
-        yield (
-            f"{key}={node.name} {key}.place=loss: its gradient is zero in expectation; kl.place=reward and kl=k2 "
-            "follow the KL"
-        )
-
-
-def same_in_the_reward(plain: str) -> Check:
-    """Return the remark that this estimator differs from ``plain`` in its gradient alone."""
-
-    def remark(key: str, node: Any, config: Any) -> Iterator[str]:
-        if node.place == "reward":
-            place = f"{key}={node.name} {key}.place=reward"
-            yield f"{place}: penalties in the reward have no gradient, so it is {key}={plain}"
-
-    return remark
-
-
-@facts(neutral=True, problems=(nothing_to_weigh,), remarks=(nothing_to_place,))
+@Facts(is_noop=True)
 def none(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
     """No penalty: zero everywhere."""
     return zeros_like(log_probs)
 
 
-@facts(remarks=(pulls_nowhere,))
 def k1(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
     """k1 = d. Value: KL(π‖π_ref), unbiased. As a loss: exactly zero. In the reward: follows KL(π‖π_ref).
 
@@ -117,19 +79,16 @@ def abs_(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
     return (log_probs - ref_log_probs).abs()
 
 
-@facts(remarks=(same_in_the_reward("k1"),))
 def k1_plus(log_probs: PerToken, ref_log_probs: PerToken) -> PerToken:
     """Value of k1, gradient of k2: both of KL(π‖π_ref). Source: verl ``kl+``/``k1+``, straight-through."""
     return straight_through(k1(log_probs, ref_log_probs), k2(log_probs, ref_log_probs))
 
 
-@facts(remarks=(same_in_the_reward("k3"),))
 def k3_plus(log_probs: PerToken, ref_log_probs: PerToken, log_ratio_bound: PerReplica) -> PerToken:
     """Value of k3, gradient of k2: both of KL(π‖π_ref). Source: verl ``k3+``, straight-through (its k3 is clamped)."""
     return straight_through(k3(log_probs, ref_log_probs, log_ratio_bound), k2(log_probs, ref_log_probs))
 
 
-@facts(remarks=(same_in_the_reward("k1"),))
 def k1_corrected(
     log_probs: PerToken, ref_log_probs: PerToken, old_log_probs: PerToken, log_ratio_bound: PerReplica
 ) -> PerToken:
@@ -141,7 +100,6 @@ def k1_corrected(
     return ratio * k1(log_probs, ref_log_probs)
 
 
-@facts(remarks=(same_in_the_reward("k2"),))
 def k2_corrected(
     log_probs: PerToken, ref_log_probs: PerToken, old_log_probs: PerToken, log_ratio_bound: PerReplica
 ) -> PerToken:
@@ -153,7 +111,6 @@ def k2_corrected(
     return ratio.detach() * k2(log_probs, ref_log_probs)
 
 
-@facts(remarks=(same_in_the_reward("k3"),))
 def k3_corrected(
     log_probs: PerToken, ref_log_probs: PerToken, old_log_probs: PerToken, log_ratio_bound: PerReplica
 ) -> PerToken:
@@ -166,21 +123,12 @@ def k3_corrected(
     return ratio * k3(log_probs, ref_log_probs, log_ratio_bound)
 
 
-def without_a_reference(key: str, node: Any, config: Any) -> Iterator[str]:
-    """What steers by a reference, or moves it, where the penalty has none."""
-    for axis, plain in (("kl_control", "fixed"), ("reference", "frozen")):
-        name = getattr(config, axis).name
-        if name != plain:
-            yield f"{key}={node.name} {axis}={name}: it is about the reference, and the penalty is about the sampler"
-
-
-@facts(remarks=(without_a_reference,))
 def k2_sampler(log_probs: PerToken, sampler_log_probs: PerToken) -> PerToken:
     """k2 with the policy that the token was drawn from for the reference: (log π − log π_sampler)² / 2.
 
     A pull back to where the rollout came from, over its inner steps and what ``sampler`` adds; as a loss it follows
     KL(π‖π_sampler) at tokens of π. In the reward it takes off what policy and sampler disagree about. Source: the
-    regulariser of prime-rl's losses, without the ½ and with 1e-3, until #3586 of 2026-09-18.
+    regularizer of prime-rl's losses, without the ½ and with 1e-3, until #3586 of 2026-09-18.
     """
     return (log_probs - sampler_log_probs).square() / 2
 

@@ -12,13 +12,10 @@ feed the estimator of the penalty itself), and n completions in the loss. Source
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from torch import Tensor
 
 from rlexp.axes.offered import REMEMBERED
-from rlexp.core.facts import facts
+from rlexp.core.facts import Facts
 from rlexp.core.masked import BATCH, count, masked_mean, masked_sum
 from rlexp.core.memory import Memory
 from rlexp.core.types import PerReplica, PerToken, Positive, TokenMask
@@ -26,19 +23,12 @@ from rlexp.core.types import PerReplica, PerToken, Positive, TokenMask
 LARGEST_ERROR = 0.2
 
 
-@facts(neutral=True)
+@Facts(is_noop=True)
 def fixed(kl_factor: PerReplica) -> PerReplica:
     """Keep the coefficient. Source: what all frameworks do unless they are told otherwise."""
     return kl_factor
 
 
-def nothing_to_control(key: str, node: Any, config: Any) -> Iterator[str]:
-    """A coefficient that no factor changes."""
-    if config.kl.coef == 0:
-        yield f"{key}={node.name}: kl.coef=0 stays 0; choose a kl with a coefficient to begin with"
-
-
-@facts(problems=(nothing_to_control,))
 def adaptive(
     kl_factor: PerReplica,
     old_log_probs: PerToken,
@@ -57,7 +47,6 @@ def adaptive(
     return proportional_step(kl_factor, divergences, mask, target, horizon)
 
 
-@facts(problems=(nothing_to_control,))
 def ziegler(
     kl_factor: PerReplica,
     old_log_probs: PerToken,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rlexp.axes import AXES
 from rlexp.axes.offered import REWARDS
 from rlexp.core.facts import facts_of
 from rlexp.core.registry import knobs, requested_names
@@ -48,10 +49,10 @@ STRONGER = {"group shift": "shift", "zero sum": "zero batch sum"}
 
 def laws_of(axis: str, function: Callable) -> frozenset[str]:
     """Return the laws that a function obeys: of a norm that does not ask for rewards none, as they are about those."""
-    if axis == "norm" and not REWARDS & {*requested_names(function)}:
+    if axis not in LAWS or axis == "norm" and not REWARDS & {*requested_names(function)}:
         return frozenset()
-    facts = facts_of(function)
-    stated = {*ENTAILED.get(axis, ()), *ENTAILED.get(facts.compares, ()), *facts.laws}
+    facts = facts_of(function, AXES[axis].facts)
+    stated = {*ENTAILED.get(facts.compares if axis == "norm" else axis, ()), *facts.laws}
     entailed = {STRONGER[law] for law in stated if law in STRONGER}
     vacuous = set() if "eps" in knobs(getattr(function, "func", function)) else {"faint"}
     return frozenset((stated | entailed) - {*facts.breaks} - vacuous)

@@ -13,20 +13,20 @@ from torch import Tensor
 
 from rlexp.axes.offered import LOSS, LOSSES
 from rlexp.axes.ratio import bounded, bounded_exp
-from rlexp.core.facts import facts, ordered
+from rlexp.core.facts import Facts, ordered
 from rlexp.core.masked import masked_mean, masked_sum
 from rlexp.core.types import NonNegative, PerReplica, PerToken, Positive, TokenMask
 
 TIME = (-1,)
 
 
-@facts(neutral=True)
+@Facts(is_noop=True)
 def none(losses: PerToken) -> PerToken:
     """Losses as they are: the disagreement stays, as a bias."""
     return losses
 
 
-@facts(problems=(ordered("low", "high"),))
+@Facts(problems=(ordered("low", "high"),))
 def token_truncate(
     losses: PerToken,
     old_log_probs: PerToken,
@@ -45,7 +45,7 @@ def token_truncate(
     return losses * token_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound).clamp(low, high)
 
 
-@facts(problems=(ordered("low", "high"),))
+@Facts(problems=(ordered("low", "high"),))
 def token_mask(
     losses: PerToken,
     old_log_probs: PerToken,
@@ -65,7 +65,7 @@ def token_mask(
     return losses * zero_outside(token_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound), low, high)
 
 
-@facts(problems=(ordered("low", "high"),))
+@Facts(problems=(ordered("low", "high"),))
 def sequence_truncate(
     losses: PerToken,
     old_log_probs: PerToken,
@@ -84,7 +84,7 @@ def sequence_truncate(
     return losses * sequence_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound).clamp(low, high)
 
 
-@facts(problems=(ordered("low", "high"),))
+@Facts(problems=(ordered("low", "high"),))
 def sequence_mask(
     losses: PerToken,
     old_log_probs: PerToken,
@@ -102,7 +102,7 @@ def sequence_mask(
     return losses * zero_outside(sequence_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound), low, high)
 
 
-@facts(problems=(ordered("low", "high"),))
+@Facts(problems=(ordered("low", "high"),))
 def geometric_mask(
     losses: PerToken,
     old_log_probs: PerToken,
@@ -122,7 +122,7 @@ def geometric_mask(
     return (losses * token_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound)).where(near, 0.0)
 
 
-@facts(problems=(ordered("low", "high"),))
+@Facts(problems=(ordered("low", "high"),))
 def geometric_reject(
     losses: PerToken,
     old_log_probs: PerToken,
@@ -160,7 +160,7 @@ def divergence_reject(
     return losses.where(masked_mean(log_ratio.exp() - 1 - log_ratio, mask, TIME) <= high, 0.0)
 
 
-@facts(problems=(ordered("low", "high"),))
+@Facts(problems=(ordered("low", "high"),))
 def truncate_and_reject(
     losses: PerToken,
     old_log_probs: PerToken,

@@ -12,18 +12,12 @@ nothing; SGD moves by lr · gradient, and such a factor is a learning rate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import torch
 
-from rlexp.core.errors import format_value
-from rlexp.core.facts import facts
 from rlexp.core.offers import Offer
 from rlexp.core.types import Decay, FiniteNonNegative, PerParameter, PerReplica, Positive
 
 MEMORIES_OF_WEIGHTS = ("first", "second", "velocity")
-LARGEST_OF_ADAM = 5e-3  # a learning rate below it is meant for Adam
 
 
 def adam(
@@ -69,22 +63,11 @@ def adamw(
     return move.add_(weights * (weight_decay * rates).unsqueeze(-1))
 
 
-def lr_of_adam(key: str, node: Any, config: Any) -> Iterator[str]:
-    """A learning rate that is far too small without Adam's division."""
-    if config.lr < LARGEST_OF_ADAM:
-        yield (
-            f"{key}={node.name} lr={format_value(config.lr)}: such a rate is Adam's, whose moves are about lr whatever "
-            "the gradient; here they are lr · gradient, try 0.1 to 1"
-        )
-
-
-@facts(remarks=(lr_of_adam,))
 def sgd(gradient: PerParameter, rates: PerReplica) -> PerParameter:
     """lr · g: a step against the gradient. Source: stochastic gradient descent, as ``torch.optim.SGD``."""
     return gradient.mul_(rates.unsqueeze(-1))
 
 
-@facts(remarks=(lr_of_adam,))
 def momentum(gradient: PerParameter, velocity: PerParameter, rates: PerReplica, *, momentum: Decay) -> PerParameter:
     """lr · u with u = momentum · u + g: in the long run moves of lr / (1 − momentum) · g.
 

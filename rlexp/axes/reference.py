@@ -7,20 +7,17 @@ made in the same way (``halfway``), or as the last policy of another run (``run`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from annotated_types import Gt, Le
 from torch import Tensor
 
-from rlexp.axes import clip
-from rlexp.core.facts import facts
+from rlexp.core.facts import Facts
 from rlexp.core.offers import Offer
-from rlexp.core.registry import requested_names
 from rlexp.core.types import PositiveInt
 
 
-@facts(neutral=True)
+@Facts(is_noop=True)
 def frozen(reference: Tensor) -> Tensor:
     """Keep the policy that it began as, which is mostly the one that training started from.
 
@@ -29,14 +26,6 @@ def frozen(reference: Tensor) -> Tensor:
     return reference
 
 
-def unused(key: str, node: Any, config: Any) -> Iterator[str]:
-    """A reference that moves, and no penalty."""
-    asked = "ref_log_probs" in requested_names(clip.FUNCTIONS[config.clip.name])
-    if config.kl.coef == 0 and not asked:
-        yield f"{key}={node.name}: without a kl nothing is trained against it"
-
-
-@facts(remarks=(unused,))
 def follow(
     reference: Tensor, policy: Tensor, step: int, *, every: PositiveInt, rate: Annotated[float, Gt(0), Le(1)]
 ) -> Tensor:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import torch.nn.functional as F
 
-from rlexp.core.facts import facts
+from rlexp.core.facts import Facts
 from rlexp.core.offers import Offer
 from rlexp.core.types import FiniteNonNegative, NextToken
 
 
-@facts(neutral=True)
+@Facts(is_noop=True)
 def exact(log_probs: NextToken) -> NextToken:
     """The policy itself: sampler and trainer agree."""
     return log_probs

@@ -7,8 +7,7 @@ belong to the pair of prompt and completion for the whole run. A reward that is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from annotated_types import Ge, Le
@@ -16,7 +15,7 @@ from pydantic import FiniteFloat
 from torch import Tensor
 
 from rlexp.axes.offered import SAMPLED
-from rlexp.core.facts import facts, ordered
+from rlexp.core.facts import Facts, ordered
 from rlexp.core.types import CompletionMask, FiniteNonNegative, PerCompletion, PositiveInt
 
 Probability = Annotated[float, Ge(0), Le(1)]
@@ -26,19 +25,10 @@ Deviation = Annotated[FiniteFloat, Ge(0)]
 SMALLEST_UNIFORM = 2.0**-25
 
 
-@facts(neutral=True)
+@Facts(is_noop=True)
 def none(rewards: PerCompletion) -> PerCompletion:
     """r unchanged."""
     return rewards
-
-
-def out_of_reach(key: str, node: Any, config: Any) -> Iterator[str]:
-    """Lengths that cost something, of which none can be."""
-    if node.cap - node.cache >= config.task.cap:
-        yield (
-            f"{key}.cap={node.cap} {key}.cache={node.cache}: no completion is longer than task.cap={config.task.cap}, "
-            "so none is punished"
-        )
 
 
 def overlong_share(lengths: PerCompletion, cap: int, cache: int) -> PerCompletion:
@@ -46,7 +36,7 @@ def overlong_share(lengths: PerCompletion, cap: int, cache: int) -> PerCompletio
     return ((lengths - (cap - cache)) / cache).clamp(0, 1)
 
 
-@facts(problems=(ordered("cache", "cap"),), remarks=(out_of_reach,))
+@Facts(problems=(ordered("cache", "cap"),))
 def overlong(
     rewards: PerCompletion, lengths: PerCompletion, *, cap: PositiveInt, cache: PositiveInt, factor: FiniteNonNegative
 ) -> PerCompletion:
@@ -58,7 +48,7 @@ def overlong(
     return rewards - factor * overlong_share(lengths, cap, cache)
 
 
-@facts(problems=(ordered("cache", "cap"),), remarks=(out_of_reach,))
+@Facts(problems=(ordered("cache", "cap"),))
 def overlong_quadratic(
     rewards: PerCompletion, lengths: PerCompletion, *, cap: PositiveInt, cache: PositiveInt, factor: FiniteNonNegative
 ) -> PerCompletion:
@@ -98,7 +88,7 @@ def affine(rewards: PerCompletion, *, a: FiniteFloat, b: FiniteFloat) -> PerComp
     return a * rewards + b
 
 
-@facts(problems=(ordered("low", "high"),))
+@Facts(problems=(ordered("low", "high"),))
 def clip(rewards: PerCompletion, *, low: FiniteFloat, high: FiniteFloat) -> PerCompletion:
     """r, at least ``low`` and at most ``high``.
 
@@ -131,7 +121,7 @@ def standard_normal(uniforms: Tensor, like: Tensor) -> Tensor:
     return torch.special.ndtri(uniforms.clamp(min=SMALLEST_UNIFORM)).to(like.dtype)
 
 
-@facts(problems=(ordered("low", "high"),))
+@Facts(problems=(ordered("low", "high"),))
 def flips(
     rewards: PerCompletion,
     drawn: PerCompletion,
@@ -150,7 +140,7 @@ def flips(
     return with_verifier_errors(rewards, drawn, low, high, false_positives, false_negatives)
 
 
-@facts(problems=(ordered("low", "high"),))
+@Facts(problems=(ordered("low", "high"),))
 def flips_persistent(
     rewards: PerCompletion,
     hashed: PerCompletion,

@@ -12,12 +12,12 @@ reverse KL and λ = 1); TRL's former ``MiniLLMTrainer``, slime ``use_opd``, ROLL
 from __future__ import annotations
 
 from rlexp.axes.offered import ADVANTAGES, SAMPLED, SHAPED
-from rlexp.core.facts import facts
+from rlexp.core.facts import Facts
 from rlexp.core.offers import Offer
 from rlexp.core.types import PerToken, Positive
 
 
-@facts(neutral=True)
+@Facts(is_noop=True)
 def none(advantages: PerToken) -> PerToken:
     """No teacher."""
     return advantages

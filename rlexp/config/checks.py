@@ -1,6 +1,6 @@
 """Contradictions between keys of a config that are each right by themselves, in one line each.
 
-Those of one choice are declared beside its function; here are those of several axes, and of keys beside the axes.
+Those of one choice are in ``compatibility``; here are those of several axes, and of keys beside the axes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import Any
 from rlexp.axes.norm import TARGETS
 from rlexp.axes.offered import OF_VERIFIER
 from rlexp.config.backend_checks import backend_problems
-from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function, declared
+from rlexp.config.compatibility import problems_of_choices
+from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function
 from rlexp.core.errors import format_value
 from rlexp.core.registry import bind_choice, requested_names
-from rlexp.language import BACKENDS, TEXT_TASKS, text_task
+from rlexp.language import TEXT_TASKS, text_task
+from rlexp.language.backend import CAPABILITIES
 from rlexp.loop.data import DATA
 from rlexp.loop.start import STARTS
 from rlexp.models import MODELS
@@ -24,46 +26,46 @@ from rlexp.models.scalar import cannot_judge
 from rlexp.record import loggers, teachers
 from rlexp.tasks import TASKS
 
-ALL_TASKS = TASKS | TEXT_TASKS
 EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
 EXACT = ("accuracy", "reward", "kl", "entropy", "length", "length_correct", "length_wrong")
 
 
 def contradictions(config: Any) -> Iterator[str]:
-    """Say what is wrong between keys that are each right by themselves."""
-    found = [*backend_problems(config)]
-    yield from found or within_backend(config)
-
-
-def within_backend(config: Any) -> Iterator[str]:
-    """Say what is wrong in a config whose backend has all that it names."""
-    yield from task_problems(config)
-    yield from group_problems(config)
-    yield from evaluation_problems(config)
-    yield from declared(config, "problems")
-    yield from refill_problems(config)
-    yield from memory_problems(config)
-    yield from judge_problems(config)
-    yield from reward_model_problems(config)
-    yield from model_problems(config)
-    yield from critic_problems(config)
-    yield from start_problems(config)
-    yield from data_problems(config)
-    yield from teachers.problems(config)
-    yield from loggers.problems(config)
+    """Say what is wrong between keys that are each right by themselves; of a backend that lacks something only that."""
+    if found := [*backend_problems(config)]:
+        yield from found
+        return
+    for check in (
+        task_problems,
+        group_problems,
+        evaluation_problems,
+        problems_of_choices,
+        refill_problems,
+        memory_problems,
+        judge_problems,
+        reward_model_problems,
+        model_problems,
+        critic_problems,
+        start_problems,
+        data_problems,
+        teachers.problems,
+        loggers.problems,
+    ):
+        yield from check(config)
 
 
 def task_problems(config: Any) -> Iterator[str]:
     """Let the task itself say whether its knobs fit together, and whether it can be text where that is wanted."""
     try:
-        bind_choice(ALL_TASKS, config.task)() if BACKENDS[config.backend.name].batched else text_task(config.task)
+        batched = CAPABILITIES[config.backend.name].batched
+        bind_choice(TASKS | TEXT_TASKS, config.task)() if batched else text_task(config.task)
     except ValueError as error:
         first_word = re.match(r"\w*", str(error))[0]
         yield f"task.{error}" if first_word in type(config.task).model_fields else f"task={config.task.name}: {error}"
 
 
 def group_problems(config: Any) -> Iterator[str]:
-    """Whether groups and minibatches give ``norm`` something to compare."""
+    """Refuse minibatches that split groups, and a norm that has nothing to compare."""
     completions, prompts = config.group_size.completions, config.group_size.prompts
     if prompts % config.minibatches:
         yield (
@@ -88,11 +90,11 @@ def evaluated_metrics(config: Any) -> list[str]:
 
 def is_listed(config: Any) -> bool:
     """Whether an evaluation lists every completion."""
-    return config.backend.name == "replicas" and hasattr(TASKS[config.task.name], "every_completion")
+    return CAPABILITIES[config.backend.name].batched and hasattr(TASKS[config.task.name], "every_completion")
 
 
 def evaluation_problems(config: Any) -> Iterator[str]:
-    """Whether pass@k has enough samples, and whether what is the score is evaluated at all."""
+    """Refuse pass@k of too few samples, and a score that is not evaluated."""
     evaluated = evaluated_metrics(config)
     if config.score.metric not in evaluated:
         yield f"score.metric={config.score.metric}: is not evaluated; there are {', '.join(evaluated)}"
@@ -103,15 +105,15 @@ def evaluation_problems(config: Any) -> Iterator[str]:
 
 
 def refill_problems(config: Any) -> Iterator[str]:
-    """Whether groups are replaced in rounds of their own, or not at all."""
-    refill, neutral = config.filter.refill, chosen_facts(config, "filter.refill").neutral
+    """Refuse rounds without a refill, and a refill without rounds."""
+    refill, neutral = config.filter.refill, chosen_facts(config, "filter.refill").is_noop
     if neutral != (refill.rounds == 1):
         needed = "is of 1 round" if neutral else "needs at least 2"
         yield f"filter.refill.rounds={refill.rounds}: filter.refill.name={refill.name} {needed}"
 
 
 def model_problems(config: Any) -> Iterator[str]:
-    """Whether heads share the width of a model that has them, and whether a table has questions to look up."""
+    """Refuse heads that cannot share the width, and a table for a task that has no list of questions."""
     worlds = [name for name, task in TASKS.items() if hasattr(task, "every_completion")]
     if config.model.name == "tabular" and config.task.name not in worlds:
         yield f"model=tabular: task={config.task.name} has no table of questions; there is one for {', '.join(worlds)}"
@@ -121,7 +123,7 @@ def model_problems(config: Any) -> Iterator[str]:
 
 
 def critic_problems(config: Any) -> Iterator[str]:
-    """Whether somebody asks for the critic's values, and whether the model can have some."""
+    """Refuse a critic whose values no norm asks for, and one that the model cannot have."""
     if config.critic.name == "none":
         return
     if config.norm.name not in TARGETS:
@@ -131,20 +133,20 @@ def critic_problems(config: Any) -> Iterator[str]:
 
 
 def memory_problems(config: Any) -> Iterator[str]:
-    """Whether two choices of a config remember different things under one name."""
+    """Refuse two choices that remember different things under one name."""
     owners = {}
     for key, node, axis in axis_nodes(config):
-        if node.name not in getattr(axis, "MEMORIES", {}):
+        if node.name not in axis.memories:
             continue
-        memory = axis.MEMORIES[node.name]
+        memory = axis.memories[node.name]
         first = owners.setdefault(memory.name, (key, node))
         if first[0].partition(".")[0] != key.partition(".")[0] or first[1] != node:
             yield f"{key}={node.name}: remembers `{memory.name}`, which {first[0]}={first[1].name} remembers otherwise"
 
 
 def judge_problems(config: Any) -> Iterator[str]:
-    """Whether a choice would learn from the task's own verdict although somebody else judges."""
-    if chosen_facts(config, "reward").neutral:
+    """Refuse a choice that learns from the task's own verdict where another reward judges."""
+    if chosen_facts(config, "reward").is_noop:
         return
     for key, node, _ in axis_nodes(config):
         asked = sorted(OF_VERIFIER & {*requested_names(chosen_function(config, key))})
@@ -156,7 +158,7 @@ def judge_problems(config: Any) -> Iterator[str]:
 
 
 def reward_model_problems(config: Any) -> Iterator[str]:
-    """Whether there is a reward model where one judges, only there, and whether it can learn what it is to learn."""
+    """Refuse a reward without its model, a model without its reward, and settings that teach it nothing."""
     name, training = config.reward.name, config.reward.model
     asked = "proxies" in requested_names(chosen_function(config, "reward"))
     if asked != (training is not None):
@@ -176,12 +178,12 @@ def reward_model_problems(config: Any) -> Iterator[str]:
 
 
 def start_problems(config: Any) -> Iterator[str]:
-    """Whether the start that is wanted can exist."""
+    """Refuse a start that cannot exist."""
     start, task = config.start, config.task.name
     right, wrong = ("oracle", "wrong_answers") if task in TASKS else ("solution", "wrong_solution")
-    if "task" in requested_names(STARTS[start.name]) and not hasattr(ALL_TASKS[task], right):
+    if "task" in requested_names(STARTS[start.name]) and not hasattr((TASKS | TEXT_TASKS)[task], right):
         yield f"start={start.name}: task={task} has no right answers to learn from; take start=random"
-    if hasattr(start, "formed") and not hasattr(ALL_TASKS[task], wrong):
+    if hasattr(start, "formed") and not hasattr((TASKS | TEXT_TASKS)[task], wrong):
         yield f"start={start.name}: task={task} has no wrong answers to learn from; take start=sft"
     if config.reference.begin == "halfway" and not hasattr(start, "accuracy"):
         yield f"reference.begin=halfway: start={start.name} is not trained; take start=sft"
@@ -193,7 +195,7 @@ def start_problems(config: Any) -> Iterator[str]:
 
 
 def data_problems(config: Any) -> Iterator[str]:
-    """Whether the buffer can hold what a step draws from it, and whether old data have all that is asked for."""
+    """Refuse a buffer smaller than what a step draws, and choices that ask for more than old data have."""
     data, task, group_size = config.data, config.task.name, config.group_size
     if getattr(data, "oracle", 0) > group_size.completions:
         yield f"data.oracle={data.oracle}: must be at most group_size.completions={group_size.completions}"
@@ -201,18 +203,17 @@ def data_problems(config: Any) -> Iterator[str]:
         yield f"data.oracle={data.oracle}: task={task} has no right answers; take data.oracle=0"
     if data.name == "replay":
         yield from replay_problems(config)
-    asking = [f"{key}={node.name}" for key, node, _ in axis_nodes(config) if asks_who_sampled(config, key)]
-    if data.name != "fresh" and asking:
-        yield f"{asking[0]} data={data.name}: asks for distributions of the policy that sampled, which is gone by then"
-
-
-def asks_who_sampled(config: Any, key: str) -> bool:
-    """Whether a choice asks for more of the policy that sampled than the log-probabilities of its tokens."""
-    return bool({"entropies", "sum_pi_squared"} & {*requested_names(chosen_function(config, key))})
+    if data.name == "fresh":
+        return
+    for key, node, _ in axis_nodes(config):
+        if {"entropies", "sum_pi_squared"} & {*requested_names(chosen_function(config, key))}:
+            chosen = f"{key}={node.name} data={data.name}"
+            yield f"{chosen}: asks for distributions of the policy that sampled, which is gone by then"
+            return
 
 
 def replay_problems(config: Any) -> Iterator[str]:
-    """Whether there are new groups, old ones, and as many old ones as are drawn."""
+    """Refuse shares without new groups, without old ones, or with more old ones than are held."""
     data, prompts = config.data, config.group_size.prompts
     new = bind_choice(DATA, data)().sampled(prompts)
     if not 0 < new < prompts:

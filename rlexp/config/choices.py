@@ -1,90 +1,104 @@
-"""What there is to choose from: the groups of ``conf/``, their choices in order, and what their files say of them."""
+"""What there is to choose from: config groups with their choices in order, other keys, and what is said of them.
+
+Choices are YAML files of ``conf/`` and of the folders in ``FOLDERS``, and what ``rlexp.register`` has been told.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from omegaconf import OmegaConf
 
 from rlexp.config.conf_folder import CONF
+from rlexp.config.groups import GROUPS
+from rlexp.config.plugins import FOLDERS, load_plugins
+from rlexp.config.settings import Settings
+from rlexp.config.studies.files import claimed_studies, study_text
+from rlexp.core.registered import REGISTERED
+from rlexp.core.registry import StrictModel
 
-GROUP_LINE = re.compile(r'^  - (\w+): "?(\w+)"?\s+# (.+)$', re.MULTILINE)
-KEY_LINE = re.compile(r"^(\w+):(?: +([^#\s][^#]*?))?(?:\s+# (.*))?$")
+ABSENT = object()
 
 
-class Group(NamedTuple):
+class ConfigGroup(NamedTuple):
     """A folder of ``conf/``: the choice that is made unless another is, and what it is about, in a line."""
 
     default: str
     text: str
 
 
-class Key(NamedTuple):
-    """A key beside the groups: its value unless another is given, and the comment beside it."""
+class ConfigKey(NamedTuple):
+    """A key beside the groups: its value unless another is given, as it is written, and what it means."""
 
     value: str
     text: str
 
 
-def config_text() -> str:
-    """Return config.yaml as it stands."""
-    return (CONF / "config.yaml").read_text(encoding="utf-8")
+@cache
+def default_run() -> dict[str, Any]:
+    """Return config.yaml, its values as they are written there."""
+    return yaml.load((CONF / "config.yaml").read_text(encoding="utf-8"), yaml.BaseLoader)
 
 
 @cache
-def groups() -> dict[str, Group]:
-    """Return the groups in the order of config.yaml, which says what each is about."""
-    return {name: Group(default, text) for name, default, text in GROUP_LINE.findall(config_text())}
+def groups() -> dict[str, ConfigGroup]:
+    """Return the groups in the order of config.yaml."""
+    listed = [item for each in default_run()["defaults"] if isinstance(each, dict) for item in each.items()]
+    return {name: ConfigGroup(default, GROUPS[name].text) for name, default in listed if name in GROUPS}
 
 
 @cache
-def keys() -> dict[str, Key]:
+def keys() -> dict[str, ConfigKey]:
     """Return the keys of config.yaml that stand beside the groups, those of a node as ``eval.every``."""
-    found: dict[str, Key] = {}
-    node = last = ""
-    for line in key_lines():
-        match = KEY_LINE.match(line.strip())
-        if match and not line.startswith("  "):
-            node = match[1]
-        if match:
-            last = node if not line.startswith("  ") else f"{node}.{match[1]}"
-            found[last] = Key(match[2] or "", match[3] or "")
-        elif line.strip().startswith("#"):
-            found[last] = Key(found[last].value, f"{found[last].text} {line.strip('# ')}")
-    return found
+    return dict(described(Settings, default_run()))
 
 
-def key_lines() -> list[str]:
-    """Return the lines of config.yaml about the keys beside the groups."""
-    text = config_text()
-    return text[text.index("\nseed:") + 1 : text.index("\nhydra:")].rstrip().splitlines()
+def described(model: type[StrictModel], values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, ConfigKey]]:
+    """Yield the keys of a model, a node before those below it."""
+    for name, field in model.model_fields.items():
+        value, text = values[name], field.description or ""
+        if isinstance(value, dict):
+            yield above + name, ConfigKey("", text)
+            yield from described(field.annotation, value, f"{above}{name}.")
+        else:
+            yield above + name, ConfigKey(f"[{', '.join(value)}]" if isinstance(value, list) else value, text)
 
 
-def in_order(names: Iterator[str] | list[str] | set[str]) -> list[str]:
+def in_order(names: Iterable[str]) -> list[str]:
     """Sort names of choices: numbers by their size, before all others."""
     return sorted(names, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name))
 
 
 def choices_of(group: str) -> list[str]:
     """Return the choices of a group; none if there is no such group."""
-    return in_order([file.stem for file in (CONF / group).glob("*.yaml")])
+    load_plugins()
+    names = {file.stem for folder in (CONF, *FOLDERS) for file in (folder / group).glob("*.yaml")}
+    in_claims = claimed_studies() if group == "study" else []
+    return in_order(names | REGISTERED.get(group, {}).keys() | {*in_claims})
+
+
+def text_of(group: str, choice: str) -> str:
+    """Return the YAML of a choice, its comments included; empty for one that was registered without."""
+    files = (folder / group / f"{choice}.yaml" for folder in (CONF, *FOLDERS))
+    file = next((file for file in files if file.is_file()), None)
+    of_a_claim = study_text(choice) if group == "study" else None
+    return of_a_claim or (file.read_text(encoding="utf-8") if file else "")
 
 
 def values_of(group: str, choice: str) -> dict[str, Any]:
-    """Return what the file of a choice says, over the files that it builds upon; interpolations as they stand there."""
-    values = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{choice}.yaml"))
+    """Return what the YAML of a choice says, over those that it builds upon; interpolations as they stand there."""
+    text = text_of(group, choice)
+    values = OmegaConf.to_container(OmegaConf.create(text)) if text else dict(REGISTERED[group][choice].values)
     bases = [base for base in values.get("defaults", []) if isinstance(base, str) and base != "_self_"]
     return {key: value for base in bases for key, value in values_of(group, base).items()} | values
 
 
-def comment_of(path: Path) -> str:
+def comment_of(text: str) -> str:
     """Return the comment at the head of a YAML as one line."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return " ".join(line.strip("# ") for line in lines if line.startswith("#") and "@package" not in line)
+    return " ".join(line.strip("# ") for line in text.splitlines() if line.startswith("#") and "@package" not in line)
 
 
 def groups_with(choice: str) -> list[str]:
@@ -94,13 +108,13 @@ def groups_with(choice: str) -> list[str]:
 
 def choices_with(group: str, key: str) -> list[str]:
     """Return the choices of a group whose files have a key, as ``accuracy`` or ``loss.share``."""
-    return [choice for choice in choices_of(group) if has(values_of(group, choice), key.split("."))]
+    return [choice for choice in choices_of(group) if value_at(values_of(group, choice), key, ABSENT) is not ABSENT]
 
 
-def has(values: Any, path: list[str]) -> bool:
-    """Whether nested values hold something at a path."""
-    for step in path:
-        if not isinstance(values, dict) or step not in values:
-            return False
+def value_at(values: Any, key: str, default: Any = None) -> Any:
+    """Return what nested values hold at a key as `eval.ks`, the default if nothing."""
+    for step in key.split("."):
+        if not isinstance(values, Mapping) or step not in values:
+            return default
         values = values[step]
-    return True
+    return values

@@ -12,6 +12,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from rlexp.config.conf_folder import CONF
+from rlexp.config.studies import source  # noqa: F401 (shows Hydra the studies of claims)
 from rlexp.core.hydra_compat import VERSION_BASE
 from rlexp.record import naming  # noqa: F401 (registers a resolver of config.yaml)
 
@@ -54,12 +55,9 @@ def composed(*overrides: str) -> DictConfig:
 
 def plain(settings: DictConfig) -> dict[str, Any]:
     """Return the settings as plain values, without the node of Hydra itself."""
-    keys = [key for key in settings if key != "hydra"]
-    return {key: plain_value(settings[key]) for key in keys}
+    return {key: plain_value(settings[key]) for key in settings if key != "hydra"}
 
 
 def plain_value(value: Any) -> Any:
     """Return a container as plain values, anything else as it is."""
-    if not OmegaConf.is_config(value):
-        return value
-    return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
+    return OmegaConf.to_container(value, resolve=True, throw_on_missing=True) if OmegaConf.is_config(value) else value

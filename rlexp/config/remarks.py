@@ -1,6 +1,6 @@
 """What a config may say but seldom means, in one line each: it is said before training and stops nothing.
 
-Remarks about one choice are declared beside its function; here are those that concern several axes.
+Remarks about one choice are in ``compatibility``; here are those that concern several axes.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from rlexp.axes.offered import REWARDS
-from rlexp.config.nodes import chosen_facts, chosen_function, declared
+from rlexp.config.compatibility import remarks_of_choices
+from rlexp.config.nodes import chosen_facts, chosen_function
 from rlexp.core.errors import format_value
 from rlexp.core.registry import requested_names
-from rlexp.language import BACKENDS
-from rlexp.language.backend import TESTED_TRL
+from rlexp.language.backend import CAPABILITIES
 
 if TYPE_CHECKING:
     from rlexp.config.schema import Config
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def remarks(config: Config) -> Iterator[str]:
     """Say what is allowed but seldom meant."""
     yield from of_losses(config)
-    yield from declared(config, "remarks")
+    yield from remarks_of_choices(config)
     yield from of_penalties(config)
     yield from of_rewards(config)
     yield from of_backend(config)
@@ -52,24 +52,22 @@ def of_losses(config: Config) -> Iterator[str]:
             f"kl_stop={format_value(config.kl_stop)} inner_steps=1 minibatches=1: with one update on each rollout "
             "there is nothing to stop"
         )
-    same = chosen_facts(config, "sampler").neutral and BACKENDS[config.backend.name].batched
-    if same and not chosen_facts(config, "mismatch").neutral:
+    same = chosen_facts(config, "sampler").is_noop and CAPABILITIES[config.backend.name].batched
+    if same and not chosen_facts(config, "mismatch").is_noop:
         sampler = config.sampler.name
         yield f"mismatch={config.mismatch.name}: sampler={sampler} leaves nothing to correct, every weight is 1"
 
 
 def of_backend(config: Config) -> Iterator[str]:
-    """A release of TRL whose trainer was never compared with ours."""
-    if BACKENDS[config.backend.name].batched:
-        return
-    here = version("trl")
-    if not here.startswith(TESTED_TRL):
-        yield f"backend={config.backend.name}: tested with TRL {TESTED_TRL}x, here is {here}"
+    """A release of its package that was never compared with ours."""
+    backend = CAPABILITIES[config.backend.name]
+    if backend.package and not (here := version(backend.package)).startswith(backend.tested):
+        yield f"backend={config.backend.name}: tested with {backend.package.upper()} {backend.tested}x, here is {here}"
 
 
 def of_penalties(config: Config) -> Iterator[str]:
     """A penalty that weighs nothing."""
-    if not chosen_facts(config, "kl").neutral and config.kl.coef == 0:
+    if not chosen_facts(config, "kl").is_noop and config.kl.coef == 0:
         yield f"kl={config.kl.name} kl.coef=0: the penalty weighs nothing, and it trains as kl=none does"
 
 
@@ -80,7 +78,7 @@ def of_rewards(config: Config) -> Iterator[str]:
         for axis in ("norm", "teacher")
         if not (REWARDS | {"advantages"}) & {*requested_names(chosen_function(config, axis))}
     ]
-    axes = [axis for axis in ("reward", "shaping") if not chosen_facts(config, axis).neutral]
+    axes = [axis for axis in ("reward", "shaping") if not chosen_facts(config, axis).is_noop]
     changed = [f"{axis}={getattr(config, axis).name}" for axis in axes]
     changed += ["kl.place=reward"] if config.kl.place == "reward" and config.kl.coef > 0 else []
     if blind and changed:

@@ -1,51 +1,34 @@
-"""The schema of a run's config, built from the signatures of the axis functions, and the checks between its keys."""
+"""The schema of a run's config: settings, and for each group the choices there are, read from their signatures."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import yaml
-from annotated_types import Ge, Gt, Le
-from pydantic import FiniteFloat, ValidationError
+from pydantic import ValidationError, create_model, model_validator
 
-from rlexp.axes import (
-    agg,
-    clip,
-    entropy_control,
-    filter,
-    kl,
-    kl_control,
-    mismatch,
-    norm,
-    optimizer,
-    reference,
-    reward,
-    sampler,
-    shaping,
-    teacher,
-)
+from rlexp.axes import AXES
 from rlexp.axes.offered import REMEMBERED
 from rlexp.config.checks import contradictions
+from rlexp.config.defaults import completed
+from rlexp.config.groups import GROUPS, SETTINGS, functions_of
 from rlexp.config.nodes import chosen_facts
+from rlexp.config.plugins import load_plugins
+from rlexp.config.settings import Settings
 from rlexp.config.study import Study
 from rlexp.config.trust import check_config
 from rlexp.core import memory
 from rlexp.core.errors import ConfigError, problem_lines
+from rlexp.core.numbers import Size
 from rlexp.core.registry import StrictModel, bind_choice, schema
-from rlexp.core.types import FiniteNonNegative, NonNegativeInt, PositiveInt, Seed, Size
-from rlexp.language import BACKENDS, LANGUAGE_MODELS, TEXT_TASKS
-from rlexp.loop.critic import CRITICS
-from rlexp.loop.data import DATA
+from rlexp.language import TEXT_TASKS
 from rlexp.loop.judged.bradley_terry import TRAININGS
-from rlexp.loop.start import STARTS
-from rlexp.models import MODELS
 from rlexp.record.files import saved_config
-from rlexp.record.loggers import LOGGERS
 from rlexp.tasks import TASKS
 
-Share = Annotated[float, Gt(0), Le(1)]
-FinitePositive = Annotated[FiniteFloat, Gt(0)]
+AS_SAVED = {"complete": True}  # of values that have every key already
 
 
 class GroupSize(StrictModel):
@@ -55,87 +38,41 @@ class GroupSize(StrictModel):
     prompts: Size
 
 
-def axis_schema(axis: ModuleType, **extra: object) -> object:
+def axis_type(key: str) -> object:
     """Return the type of an axis; TypeError if one of its functions asks for what it is not offered."""
-    name = axis.__name__.rpartition(".")[2]
-    memories = memory.offers(name, getattr(axis, "MEMORIES", {}), REMEMBERED)
-    return schema(axis.FUNCTIONS, axis.OFFERED, name, memories, **extra)
+    axis = AXES[key]
+    settings = {name: kind for name, (kind, _) in SETTINGS.get(key, {}).items()}
+    settings |= {"model": schema(TRAININGS) | None} if key == "reward" else {}
+    memories = memory.offers(key, axis.memories, REMEMBERED)
+    return schema(axis.functions, axis.inputs, key, memories, **settings)
 
 
-class Filter(StrictModel):
-    """Which groups are replaced by others in up to so many rounds, what enters the loss, and what the statistics."""
-
-    refill: schema(filter.GROUPS, filter.OFFERED_TO_REFILL, "filter.refill", rounds=PositiveInt)
-    loss: axis_schema(filter)
-    statistics: schema(filter.COMPLETIONS, filter.OFFERED, "filter.statistics")
-
-
-class Evaluation(StrictModel):
-    """Held-out evaluation: how often, on how many prompts, with how many samples a prompt, and which pass@k."""
-
-    every: PositiveInt
-    prompts: Size
-    samples: Size
-    ks: list[PositiveInt]
+def group_type(group: str) -> object:
+    """Return the type of a config group: a choice, or a node of several."""
+    if group == "group_size":
+        return GroupSize
+    axes = {axis.place: key for key, axis in AXES.items() if axis.group == group}
+    if "" in axes:
+        return axis_type(axes[""])
+    if axes:
+        places = {place: (axis_type(key), ...) for place, key in axes.items()}
+        return create_model(group.title(), __base__=StrictModel, **places)
+    return schema(functions_of(group)[""])
 
 
-class Score(StrictModel):
-    """The one number of a run: mean of ``metric`` over the last ``share`` of its evaluations."""
-
-    metric: str
-    floor: FiniteFloat
-    share: Share
+load_plugins()
+NODES = [group for group in GROUPS if group not in ("preset", "study")]
+Groups = create_model("Groups", __base__=StrictModel, **{group: (group_type(group), ...) for group in NODES})
 
 
-class Config(StrictModel):
-    """Everything that a run's results depend on."""
+class Config(Settings, Groups):
+    """Everything that a run's results depend on: a choice for each group, and the keys of ``Settings``.
 
-    task: schema(TASKS | TEXT_TASKS)
-    model: schema(MODELS | LANGUAGE_MODELS)
-    backend: schema(BACKENDS)
-    group_size: GroupSize
-    start: schema(STARTS)
-    data: schema(DATA)
-    reward: axis_schema(reward, model=schema(TRAININGS) | None)
-    shaping: axis_schema(shaping)
-    filter: Filter
-    norm: axis_schema(norm)
-    teacher: axis_schema(teacher, run=str | None)
-    critic: schema(CRITICS)
-    clip: axis_schema(clip)
-    agg: axis_schema(agg)
-    kl: axis_schema(kl, coef=FiniteNonNegative, place=Literal["loss", "reward"])
-    kl_control: axis_schema(kl_control)
-    reference: axis_schema(reference, begin=Literal["start", "random", "halfway", "run"], run=str | None)
-    entropy_control: axis_schema(entropy_control)
-    sampler: axis_schema(sampler)
-    mismatch: axis_schema(mismatch)
-    optimizer: axis_schema(optimizer)
-    logger: schema(LOGGERS)
-    seed: Seed
-    steps: PositiveInt
-    inner_steps: PositiveInt
-    minibatches: PositiveInt
-    lr: FinitePositive
-    lr_final: Annotated[float, Ge(0), Le(1)]
-    warmup_steps: NonNegativeInt
-    grad_clip: FinitePositive | None
-    entropy_coef: FiniteNonNegative
-    advantage_clip: FinitePositive | None
-    log_ratio_bound: FinitePositive | None
-    kl_stop: FinitePositive | None
-    temperature: FinitePositive
-    log_every: PositiveInt
-    checkpoint_every: PositiveInt
-    resume: Literal["auto", "failed", "never"]
-    threads: PositiveInt | None
-    device: Literal["cpu", "cuda"]
-    matmul_precision: Literal["highest", "high", "medium"]
-    compile: bool
-    eval: Evaluation
-    score: Score
-    baseline: str | None
-    until_decided: FinitePositive | None
+    ``Config(norm="global", lr=3e-4)`` fills in what is not given from ``conf/``, without Hydra: choices by name (a
+    preset, too), keys below a choice with a dot (``Config(**{"clip.high": 0.28})``) or as a mapping. Raises ConfigError
+    with a line for each problem.
+    """
+
     study: Study | None
 
     @property
@@ -143,16 +80,32 @@ class Config(StrictModel):
         """The smallest and the largest reward of the task, or of who judges in its place."""
         return chosen_facts(self, "reward").bounds or bind_choice(TASKS | TEXT_TASKS, self.task)().reward_range
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def checked(cls, values: Any, handler: Callable[[Any], Any], info: Any) -> Config:
+        """Complete the values unless the context says that they are, and say what is wrong with them, a line each."""
+        if isinstance(values, Config):
+            return values
+        values = values if info.context == AS_SAVED else completed(values)
+        try:
+            config = handler(values)
+        except ValidationError as error:
+            raise ConfigError(problem_lines(error, values)) from None
+        if problems := list(contradictions(config)):
+            raise ConfigError(problems)
+        return config
+
+
+def refresh(group: str) -> None:
+    """Let the config know a choice of a group that was registered after this module was imported."""
+    field = Config.model_fields[group]
+    field.annotation = group_type(group)
+    Config.model_rebuild(force=True)
+
 
 def read(values: Mapping[str, Any]) -> Config:
-    """Check plain values and return them as a Config; ConfigError with a line for each problem."""
-    try:
-        config = Config.model_validate(dict(values))
-    except ValidationError as error:
-        raise ConfigError(problem_lines(error, values)) from None
-    if problems := list(contradictions(config)):
-        raise ConfigError(problems)
-    return config
+    """Check plain values, all keys of them, and return them as a Config; ConfigError with a line for each problem."""
+    return Config.model_validate(dict(values), context=AS_SAVED)
 
 
 def load(path: str | Path, trust: bool = False) -> Config:

@@ -16,7 +16,6 @@ from pydantic_core import PydanticCustomError
 
 from rlexp.core.registry import StrictModel
 from rlexp.core.types import FiniteNonNegative, PositiveInt, Seed
-from rlexp.worked import DOCUMENTS
 
 
 class WrittenModel(StrictModel):
@@ -39,9 +38,10 @@ class WrittenModel(StrictModel):
 
 
 class Expectation(WrittenModel):
-    """What every expectation may say of the part that it has in the study."""
+    """The variant that an expectation is about, and the part that it has in the study."""
 
     control: bool | None = None  # whether it claims nothing, and must hold for the claims to be judged
+    variant: str
 
 
 class Pair(WrittenModel):
@@ -54,7 +54,6 @@ class Pair(WrittenModel):
 class Difference(Expectation):
     """Over the shared seeds, ``variant`` scores higher or lower than ``versus``, or equal to it."""
 
-    variant: str
     versus: str | None = None  # None for the study's baseline
     direction: Literal["higher", "lower", "equal"]
     minimum_effect: FiniteNonNegative | None = None  # None for the study's
@@ -67,7 +66,6 @@ class Difference(Expectation):
 class Level(Expectation):
     """Every seed of ``variant`` scores above or below ``value``."""
 
-    variant: str
     direction: Literal["above", "below"]
     value: FiniteFloat
     metric: str | None = None  # None for the study's
@@ -76,7 +74,6 @@ class Level(Expectation):
 class Flips(Expectation):
     """With so few of the seeds the two would be in the other order than with all, in at least so many of the cases."""
 
-    variant: str
     versus: str | None = None  # None for the study's baseline
     direction: Literal["flips"]
     seeds: PositiveInt
@@ -87,7 +84,6 @@ class Flips(Expectation):
 class Identity(Expectation):
     """Every seed of ``variant`` leaves the rows that it leaves with ``versus``, bit by bit but for the clock."""
 
-    variant: str
     versus: str | None = None  # None for the study's baseline
     direction: Literal["identical"]
 
@@ -104,7 +100,7 @@ class Study(WrittenModel):
     baseline: str | None = None
     minimum_effect: FiniteNonNegative | None = None  # None for 0
     best_of: list[str] | None = None  # axes such as lr, of which each arm gets its best point
-    worked: Literal[tuple(DOCUMENTS)] | None = None  # document whose worked examples are printed beside the comparison
+    worked: str | None = None  # a document of docs/tour, whose numbers `rlexp worked` prints
     choose_seeds: list[Seed] | None = None  # on which that point is chosen; None for the lower half
     choose_first: bool | None = None  # whether the other seeds train at the chosen points alone
     within: list[str] | None = None  # axes whose values are compared apart; None for the task

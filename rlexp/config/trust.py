@@ -1,4 +1,4 @@
-"""What a config names as code, and whose word is taken for it.
+"""Code that a config names, and the check that it was typed, or trusted.
 
 What is typed may name whatever Python has. What came with a folder is data, be it a run's config.yaml (`--from`) or
 YAML files (`--config-dir`, `hydra.searchpath`): code that it names is refused in a line, until the same key is typed or
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,8 @@ PARAMS = ("sweeper", "params")
 ALLOWED = (("mode",), PARAMS, ("sweeper", "max_batch_size"))  # what a file of a folder may say to Hydra: what is swept
 FROM_OUTSIDE = re.compile(r"\$\{.*:", re.DOTALL)  # as ${oc.env:HOME}
 PACKAGE = re.compile(r"^[\s#]*@package\b.*hydra", re.MULTILINE)
-LONGEST = 80  # characters of a value in a line
-MOST_VALUES = 20_000  # in a file: a few lines of aliases can mean billions
-
-Step = tuple[tuple[str, ...], Any]
+MAX_SHOWN = 80  # characters of a value in a line
+MAX_VALUES = 20_000  # in a file: a few lines of aliases can mean billions
 
 
 def split_option(arguments: Sequence[str]) -> tuple[list[str], bool]:
@@ -52,28 +51,23 @@ def check_config(values: Mapping[str, Any], source: Path, typed: Collection[str]
 
 
 def names_code(key: str, value: Any) -> bool:
-    """Whether a value of a key of a run's config is code."""
+    """Return True for a value of a key of a run's config that is code."""
     return key in CODE and isinstance(value, str) and value not in HARMLESS.get(key, ())
 
 
 def check_folders(arguments: Sequence[str], config_dir: str | None = None) -> None:
     """ConfigError with the first code in the YAML files of the folders that arguments take configs from."""
-    typed = {key_of(argument) for argument in arguments if "=" in argument and not argument.startswith("-")}
-    for folder in filter(None, [config_dir, *searched(arguments)]):
+    overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
+    folders = [config_dir] if config_dir else []
+    for override in overrides:
+        if key_of(override) == "hydra.searchpath":  # as [file:///there,here]; packages are as installed as this one
+            with suppress(HydraException):  # which Hydra says in its turn
+                value = OverridesParser.create().parse_override(override).value()
+                places = map(str, value if isinstance(value, list) else [value])
+                folders += [place.removeprefix("file://") for place in places if not place.startswith("pkg://")]
+    for folder in filter(None, folders):
         for file in yaml_files(Path(folder)):
-            check_file(file, file.relative_to(folder), typed)
-
-
-def searched(arguments: Iterable[str]) -> Iterator[str]:
-    """Yield the folders of `hydra.searchpath=[file:///there,here]`; packages are as installed as this one."""
-    for argument in arguments:
-        if key_of(argument) == "hydra.searchpath":
-            try:
-                value = OverridesParser.create().parse_override(argument).value()
-            except HydraException:
-                continue  # which Hydra says in its turn
-            places = [str(place) for place in (value if isinstance(value, list) else [value])]
-            yield from (place.removeprefix("file://") for place in places if not place.startswith("pkg://"))
+            check_file(file, file.relative_to(folder), {key_of(override) for override in overrides})
 
 
 def yaml_files(folder: Path) -> Iterator[Path]:
@@ -114,10 +108,7 @@ def code_in(path: tuple[str, ...], value: Any) -> str | None:
         return "a value from outside of the config"
     if "hydra" in path:
         return code_for_hydra(path[path.index("hydra") + 1 :], value)
-    for key, what in CODE.items():
-        if path[-1] == key.rpartition(".")[2] and names_code(key, value):
-            return what
-    return None
+    return next((what for key, what in CODE.items() if path[-1] == key.split(".")[-1] and names_code(key, value)), None)
 
 
 def code_for_hydra(path: tuple[str, ...], value: Any) -> str | None:
@@ -129,15 +120,15 @@ def code_for_hydra(path: tuple[str, ...], value: Any) -> str | None:
     return None if below or path in ALLOWED and path != PARAMS else "settings of Hydra, which start programs"
 
 
-def steps(values: Any, path: tuple[str, ...] = ()) -> Iterator[Step]:
+def steps(values: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield every key of nested values, as a path, with its value; ConfigError where there are too many."""
     left, count = [(path, values)], 0
     while left:
         above, node = left.pop()
         for key, value in node.items() if isinstance(node, Mapping) else ((None, value) for value in node):
             here = above if key is None else (*above, str(key))
-            if (count := count + 1) > MOST_VALUES:
-                raise ConfigError([f"{'.'.join(path) or 'a YAML file'}: holds more than {MOST_VALUES} values"])
+            if (count := count + 1) > MAX_VALUES:
+                raise ConfigError([f"{'.'.join(path) or 'a YAML file'}: holds more than {MAX_VALUES} values"])
             if here:
                 yield here, value
             if isinstance(value, Mapping | list):
@@ -145,7 +136,7 @@ def steps(values: Any, path: tuple[str, ...] = ()) -> Iterator[Step]:
 
 
 def refused(source: Path, key: str, value: Any, what: str) -> ConfigError:
-    """Return the error for code that nobody typed."""
+    """Return the error for code that was not typed."""
     text = format_value(value)
-    shown = f"{key}={text if len(text) <= LONGEST else text[:LONGEST] + '…'}" if value is not None else key
+    shown = f"{key}={text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + '…'}" if value is not None else key
     return ConfigError([f"{shown}: {source} names {what}; type {key}=… too, or {OPTION}, if you trust it"])

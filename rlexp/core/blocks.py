@@ -10,7 +10,7 @@ import torch
 Tensors = TypeVar("Tensors")
 
 
-class OfSome(NamedTuple):
+class Masked(NamedTuple):
     """Numbers ``[R]`` that only some runs have, bool ``[R]``; the others have no such number, which is not NaN."""
 
     values: torch.Tensor
@@ -19,24 +19,6 @@ class OfSome(NamedTuple):
     def tolist(self) -> list[float | int | None]:
         """Return each run's number, None for those that have none."""
         return [value if has else None for value, has in zip(self.values.tolist(), self.has.tolist(), strict=True)]
-
-
-def cut(tensors: Tensors, rows: slice, axis: int = 0) -> Tensors:
-    """Return the rows of a tensor, or of every tensor of a named tuple or a dict."""
-    if isinstance(tensors, torch.Tensor):
-        return tensors[(slice(None),) * axis + (rows,)]
-    if isinstance(tensors, dict):
-        return {name: cut(tensor, rows, axis) for name, tensor in tensors.items()}
-    return type(tensors)(*(cut(tensor, rows, axis) for tensor in tensors))
-
-
-def join(parts: Sequence[Tensors]) -> Tensors:
-    """Concatenate tensors, or named tuples or dicts of them, along their replicas."""
-    if isinstance(parts[0], torch.Tensor):
-        return torch.cat(parts)
-    if isinstance(parts[0], dict):
-        return {name: join([part[name] for part in parts]) for name in parts[0]}
-    return type(parts[0])(*(join(column) for column in zip(*parts, strict=True)))
 
 
 def map_tensors(function: Callable, *trees: Tensors) -> Tensors:
@@ -49,20 +31,30 @@ def map_tensors(function: Callable, *trees: Tensors) -> Tensors:
     return type(first)(*(map_tensors(function, *column) for column in zip(*trees, strict=True)))
 
 
-def by_block(function: Callable, blocks: Sequence[tuple[object, int]], *tensors: Tensors):
+def slice_rows(tensors: Tensors, rows: slice, axis: int = 0) -> Tensors:
+    """Return the rows of a tensor, or of every tensor of a named tuple or a dict."""
+    return map_tensors(lambda tensor: tensor[(slice(None),) * axis + (rows,)], tensors)
+
+
+def concat(parts: Sequence[Tensors]) -> Tensors:
+    """Concatenate tensors, or named tuples or dicts of them, along their replicas."""
+    return map_tensors(lambda *tensors: torch.cat(tensors), *parts)
+
+
+def map_variants(function: Callable, blocks: Sequence[tuple[object, int]], *tensors: Tensors):
     """Join ``function(variant, *rows)`` over the contiguous block of replicas that each variant owns."""
     if len(blocks) == 1:  # nothing to copy
         return function(blocks[0][0], *tensors)
     results, first = [], 0
     for variant, size in blocks:
         rows = slice(first, first + size)
-        results.append(function(variant, *(cut(each, rows) for each in tensors)))
+        results.append(function(variant, *(slice_rows(each, rows) for each in tensors)))
         first += size
-    return join(results)
+    return concat(results)
 
 
 def minibatches(batch: Tensors, prompts: int, parts: int) -> Iterator[Tensors]:
     """Split ``prompts`` prompts into equal parts, never a group."""
     size = prompts // parts
     for first in range(0, prompts, size):
-        yield cut(batch, slice(first, first + size), axis=1)
+        yield slice_rows(batch, slice(first, first + size), axis=1)

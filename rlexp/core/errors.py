@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import reduce
 from typing import Any
 
 from hydra.errors import CompactHydraException
 from pydantic import ValidationError
 
 from rlexp.core.exits import shortened
+from rlexp.core.text import format_value
 
 TEXTS = {
     "missing": "is missing",
@@ -48,9 +51,15 @@ class ConfigError(CompactHydraException):
 def problem_lines(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
     """Describe each problem that pydantic found in ``values``."""
     problems = [(path_in(values, detail["loc"]), detail) for detail in error.errors(include_url=False)]
-    absent = {path for path, detail in problems if detail["type"] == "missing"}
+    absent = [path for path, detail in problems if detail["type"] == "missing"]
     unknown = {path for path, detail in problems if detail["type"] == "extra_forbidden"}
-    return [describe(path, detail, sibling_keys(path, values, absent, unknown)) for path, detail in problems]
+    lines = []
+    for path, detail in problems:  # keys that are valid beside this one: required, so they are there or reported absent
+        node = reduce(value_at, path[:-1], values)
+        present = [(*path[:-1], key) for key in node] if isinstance(node, Mapping) else []
+        valid = [key for key in present if key not in unknown] + [key for key in absent if key[:-1] == path[:-1]]
+        lines.append(describe(path, detail, [str(key[-1]) for key in valid]))
+    return lines
 
 
 def path_in(values: Mapping[str, Any], loc: Sequence[str | int]) -> tuple[str | int, ...]:
@@ -72,22 +81,15 @@ def value_at(node: Any, step: str | int) -> Any:
         return None
 
 
-def sibling_keys(path: tuple, values: Mapping[str, Any], absent: set[tuple], unknown: set[tuple]) -> list[str]:
-    """Return the keys that are valid where ``path`` ends: those that are required are there, or reported absent."""
-    node: Any = values
-    for step in path[:-1]:
-        node = value_at(node, step)
-    present = [(*path[:-1], key) for key in node] if isinstance(node, Mapping) else []
-    valid = [key for key in present if key not in unknown] + [key for key in absent if key[:-1] == path[:-1]]
-    return [str(key[-1]) for key in valid]
-
-
 def describe(path: tuple, detail: Mapping[str, Any], valid: Sequence[str]) -> str:
-    """Return one line: the key as typed on the command line, what is allowed."""
-    key, kind = dotted_key(path), detail["type"]
+    """Return one line: the key as typed on the command line, what is allowed; ``valid`` are the keys beside it."""
+    key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")  # as eval.ks[0]
+    kind = detail["type"]
     if kind == "no_such_key":  # of a node that knows its keys itself
         unknown, value, valid = (detail["ctx"][name] for name in ("key", "value", "valid"))
         return f"{format_override(f'{key}.{unknown}', value)}: {no_such_key(unknown, valid)}"
+    if kind.startswith(("greater", "less")) and math.isnan(detail["input"]):
+        return f"{key}=nan: is not a number"
     context = {name: format_value(value) for name, value in detail.get("ctx", {}).items()}
     text = TEXTS.get(kind, detail["msg"]).format_map(context)
     if kind == "missing":
@@ -101,16 +103,17 @@ def describe(path: tuple, detail: Mapping[str, Any], valid: Sequence[str]) -> st
     return f"{format_override(key, detail['input'])}: {text}"
 
 
-def dotted_key(path: Iterable[str | int]) -> str:
-    """`("eval", "ks", 0)` → `eval.ks[0]`."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-
-
 def no_such_key(key: str, valid: Iterable[str]) -> str:
     """Say that ``key`` does not exist, and what does."""
     valid = sorted(valid)
-    close = get_close_matches(key, valid, n=1, cutoff=0.6)
+    close = closest(key, valid)
     return f"no such key; did you mean {close[0]}?" if close else f"no such key; there are {', '.join(valid)}"
+
+
+def closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> list[str]:
+    """Return the name that a word is nearest to, if any; first one with its letters in another order: gpro, grpo."""
+    close = get_close_matches(word, list(known), n=3, cutoff=cutoff)
+    return sorted(close, key=lambda name: sorted(name) != sorted(word))[:1]
 
 
 def format_override(key: str, value: Any) -> str:
@@ -119,12 +122,3 @@ def format_override(key: str, value: Any) -> str:
         return key
     text = format_value(value)
     return f"{key}={shortened(text, [text])}"
-
-
-def format_value(value: Any) -> str:
-    """Return a value as one types it on the command line."""
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(format_value, value))}]"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value)

@@ -9,7 +9,7 @@ The rule, stated here and nowhere else:
   gives every replica the bits that it has in a stack of two copies of itself, on one thread, torch's product of the
   stack is taken. Elsewhere these stacks of two are computed one after another (``in_pairs``): that depends on nothing
   but the replica. ``PATHS`` says what was taken.
-- Sums and means go over one axis after another (``sum_over``). A joint reduction over several large axes is split
+- Sums and means go over one axis after another (``sum_keepdim``). A joint reduction over several large axes is split
   between threads when it is alone and not when it is part of a batch.
 - ``tanh``, ``exp``, ``log``, ``log_softmax``, ``relu`` and ``layer_norm`` of torch may be used. ``sigmoid``, ``silu``,
   ``softplus``, ``softmax``, ``std``, ``var`` and powers that are no square or root may not: their vector and scalar
@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 __all__ = [
     "Product", "Softmax", "as_before", "baddbmm", "bmm", "forget", "matmul", "paths_taken",
-    "sigmoid", "softmax_", "softmax_backward_", "sum_over",
+    "sigmoid", "softmax_", "softmax_backward_", "sum_keepdim",
 ]  # fmt: skip
 
 PATHS: dict[tuple, bool] = {}
@@ -261,7 +261,7 @@ class Product(torch.autograd.Function):
         return for_x, for_weight, upstream.sum_to_size(ctx.addend) if needed[2] else None, None
 
 
-def sum_over(values: Tensor, dims: Sequence[int]) -> Tensor:
+def sum_keepdim(values: Tensor, dims: Sequence[int]) -> Tensor:
     """Σ values over ``dims``, one axis after another; reduced axes stay with size 1."""
     for dim in dims:
         values = values.sum(dim, keepdim=True)

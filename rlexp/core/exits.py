@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
-FAILED, BAD_INPUT, INTERRUPTED, NOBODY_READS = 1, 2, 130, 141
+FAILED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 LONGEST_VALUE, LONGEST_WORD = 200, 500  # characters of what was typed, and of any word, that a message repeats
 TRACEBACKS = os.environ.get("HYDRA_FULL_ERROR") == "1"  # read before train.main sets it for its own use
 
@@ -59,7 +59,7 @@ def silent_without_reader() -> Iterator[None]:
             sys.stdout.flush()
     except BrokenPipeError:
         drop_output()
-        raise SystemExit(NOBODY_READS) from None
+        raise SystemExit(BROKEN_PIPE) from None
     except OSError as error:
         if error.filename:  # of a file: whoever wrote it knows more
             raise

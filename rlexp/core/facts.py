@@ -1,4 +1,7 @@
-"""What is to be known of a choice beside its formula, declared beside its function: ``@facts(compares="group")``."""
+"""What is known of a choice beside its formula, declared beside its function: ``@NormFacts(compares="group")``.
+
+There is one class for each kind of axis; the row of an axis in ``rlexp.axes.AXES`` names the one of its functions.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from rlexp.core.errors import format_value
+from rlexp.core.text import format_value
 
 Function = TypeVar("Function", bound=Callable)
 # Lines about a choice in a config, given its key (as ``filter.loss``), its node and the whole config; mostly none.
@@ -23,57 +26,113 @@ class Curves(NamedTuple):
     lines: Mapping[str, float] = {"": 0.0}
 
 
-def never(node: Any) -> int:
-    """Nobody is asked."""
-    return 0
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Facts about a choice.
+    """Facts about a choice of any axis, and the decorator that attaches them to its function.
 
-    ``neutral``: it leaves what it is given as it is. ``compares``: a completion is compared with the others of its
-    group or batch (alone it would have advantage 0), or tokens with those of the batch. ``laws`` and ``breaks``: which
-    laws of its axis it obeys beside those of all, and which of these it breaks. ``unit``: what the source of a policy
-    loss weighs equally, and what an aggregation does. ``idle_on_policy``: what a policy loss adds to −A log π does
-    nothing as long as every ratio is 1; not so where it adds nothing, or acts at any ratio. ``draws``: the figure of a
-    policy loss. ``measures``: metrics of an update that only runs with this choice have, each a function of what the
-    loss may ask for, and of its knobs, to a number a replica. ``bounds``: the smallest and the largest reward of a
-    judge (None: those of the task); ``calls``: how often it is asked about a completion, given its node. ``problems``
-    are lines about what cannot be, ``remarks`` about what is seldom meant.
+    Attributes:
+        is_noop: it returns what it is given.
+        problems, remarks: lines about what cannot be, and about what is seldom meant; those of our own choices that
+            read more than their hyperparameters are in ``rlexp.config.compatibility``.
     """
 
-    neutral: bool = False
-    compares: Literal["", "group", "batch", "tokens"] = ""
-    laws: tuple[str, ...] = ()
-    breaks: tuple[str, ...] = ()
-    unit: Literal["token", "completion"] = "token"
-    idle_on_policy: bool = True
-    draws: Curves = Curves()
-    measures: Mapping[str, Callable] = field(default_factory=dict)
-    bounds: tuple[float, float] | None = None
-    calls: Callable[[Any], int] = never
+    is_noop: bool = False
     problems: tuple[Check, ...] = ()
     remarks: tuple[Check, ...] = ()
 
-
-def facts(**declared: Any) -> Callable[[Function], Function]:
-    """Attach facts to a function, which stays what it is."""
-
-    def attach(function: Function) -> Function:
-        function.facts = Facts(**declared)
+    def __call__(self, function: Function) -> Function:
+        """Attach these facts to a function, which stays what it is."""
+        function.facts = self
         return function
 
-    return attach
+
+FactsOfKind = TypeVar("FactsOfKind", bound=Facts)
 
 
-def facts_of(function: Callable) -> Facts:
-    """Return the facts that are declared beside a function, bound to its knobs or not."""
-    return getattr(getattr(function, "func", function), "facts", Facts())
+@dataclass(frozen=True, kw_only=True)
+class FactsWithLaws(Facts):
+    """Facts about a choice of an axis that has laws (``rlexp.axes.laws``).
+
+    Attributes:
+        laws: which of them it obeys beside those of all.
+        breaks: which of those of all it breaks.
+    """
+
+    laws: tuple[str, ...] = ()
+    breaks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormFacts(FactsWithLaws):
+    """Facts about a norm.
+
+    ``compares``: a completion is compared with the others of its group or batch (alone it would have advantage 0), or
+    tokens with those of the batch.
+    """
+
+    compares: Literal["", "group", "batch", "tokens"] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossFacts(FactsWithLaws):
+    """Facts about a policy loss.
+
+    Attributes:
+        unit: what its source weighs equally.
+        idle_on_policy: what it adds to −A log π does nothing as long as every ratio is 1; not so where it adds nothing,
+            or acts at any ratio.
+        curves: its figure.
+        metrics: of an update that only runs with this choice have: each is a function of what the loss may ask for, and
+            of its hyperparameters, to a number a replica.
+    """
+
+    unit: Literal["token", "completion"] = "token"
+    idle_on_policy: bool = True
+    curves: Curves = Curves()
+    metrics: Mapping[str, Callable] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AggregationFacts(FactsWithLaws):
+    """Facts about an aggregation; ``unit``: what it weighs equally."""
+
+    unit: Literal["token", "completion"] = "token"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlFacts(Facts):
+    """Facts about a controller of a coefficient; ``metrics``: as those of a policy loss."""
+
+    metrics: Mapping[str, Callable] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardFacts(Facts):
+    """Facts about a judge.
+
+    Attributes:
+        bounds: the smallest and the largest reward; None: those of the task.
+        calls: how often it is asked about a completion, given its settings.
+    """
+
+    bounds: tuple[float, float] | None = None
+    calls: Callable[[Any], int] = lambda settings: 0
+
+
+def facts_of(function: Callable, kind: type[FactsOfKind]) -> FactsOfKind:
+    """Return the facts that are declared beside a function, bound to its hyperparameters or not.
+
+    TypeError if they are not of the kind that its axis has.
+    """
+    function = getattr(function, "func", function)
+    declared = getattr(function, "facts", None) or kind()
+    if type(declared) is not kind:
+        raise TypeError(f"@{type(declared).__name__} beside `{function.__name__}`: must be @{kind.__name__}")
+    return declared
 
 
 def ordered(smaller: str, larger: str) -> Check:
-    """Return the check that one knob is at most another."""
+    """Return the check that one hyperparameter is at most another."""
 
     def disordered(key: str, node: Any, config: Any) -> Iterator[str]:
         first, second = getattr(node, smaller), getattr(node, larger)

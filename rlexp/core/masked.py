@@ -10,7 +10,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import pad
 
-from rlexp.core.exact import sum_over
+from rlexp.core.exact import sum_keepdim
 
 Dims = tuple[int, ...]
 GROUP: Dims = (-1,)
@@ -19,12 +19,12 @@ BATCH: Dims = (-1, -2)
 
 def masked_sum(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:
     """Σ values over the entries of ``dims`` where ``mask`` holds; reduced axes stay with size 1."""
-    return sum_over(values.where(mask, 0.0), dims)
+    return sum_keepdim(values.where(mask, 0.0), dims)
 
 
 def count(mask: Tensor, dims: Dims, dtype=None) -> Tensor:
     """Return the number of entries that count, as a float of ``dtype``; reduced axes stay with size 1."""
-    return sum_over(mask.to(dtype), dims)
+    return sum_keepdim(mask.to(dtype), dims)
 
 
 def masked_mean(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:

@@ -47,9 +47,8 @@ def offers(axis: str, memories: Mapping[str, Memory], experience: Mapping[str, O
     return {choice: {memory.name: memory.offer} for choice, memory in memories.items()}
 
 
-def owners(axis: Any) -> dict[str, list[str]]:
-    """Return the memories that the module of an axis lists by their names, each with the choices that have it."""
-    memories = getattr(axis, "MEMORIES", {})
+def owners(memories: Mapping[str, Memory]) -> dict[str, list[str]]:
+    """Return the memories of an axis by their names, each with the choices that have it."""
     names = dict.fromkeys(memory.name for memory in memories.values())
     return {name: [choice for choice, memory in memories.items() if memory.name == name] for name in names}
 

@@ -55,7 +55,7 @@ def check_requests(choice: str, function: Callable, offered: Mapping[str, Offer]
         if name not in offered:
             names = ", ".join(sorted(offered))
             raise TypeError(f"{choice} asks for `{name}`, which {axis} is not offered; there are {names}")
-        if name not in hints:
-            raise TypeError(f"{choice} asks for `{name}` without a type; it is {offered[name].shape}")
-        if repr(hints[name]) != repr(offered[name].kind):  # jaxtyping makes a new type of the same name each time
-            raise TypeError(f"{choice} asks for `{name}` as {short(hints[name])}, and it is {offered[name].shape}")
+        kind = hints.get(name)
+        untyped = kind is None or getattr(kind, "__name__", "") == "Tensor"  # then it is taken as it is offered
+        if not untyped and repr(kind) != repr(offered[name].kind):  # jaxtyping makes types anew each time
+            raise TypeError(f"{choice} asks for `{name}` as {short(kind)}, and it is {offered[name].shape}")

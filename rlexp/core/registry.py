@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
 from functools import cache, partial
 from types import ModuleType
 from typing import Annotated, Literal, Union, get_type_hints
@@ -25,13 +26,14 @@ class StrictModel(BaseModel):
 
 def knobs(function: Callable) -> dict[str, object]:
     """Return the keyword-only parameters of a function or class and their annotated types."""
-    hints = get_type_hints(function.__init__ if inspect.isclass(function) else function, include_extras=True)
+    typed = function.__init__ if inspect.isclass(function) and not is_dataclass(function) else function
+    hints = get_type_hints(typed, include_extras=True)
     parameters = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for parameter in parameters:
-        if parameter.name not in hints:
-            knob = f"the knob `{parameter.name}` of `{function.__name__}` in {function.__module__}"
-            raise TypeError(f"{knob} has no type; rlexp/core/types.py has some, as Positive")
-    return {p.name: hints[p.name] for p in parameters}
+        if parameter.name not in hints and parameter.default in (None, parameter.empty):
+            knob = f"the hyperparameter `{parameter.name}` of `{function.__name__}` in {function.__module__}"
+            raise TypeError(f"{knob} has no type; rlexp/core/numbers.py has some, as Positive")
+    return {p.name: hints.get(p.name, type(p.default)) for p in parameters}
 
 
 def requested_names(function: Callable) -> tuple[str, ...]:
@@ -56,13 +58,6 @@ def call_with(function: Callable, offered: Mapping[str, object]) -> object:
     return function(**{name: offered[name] for name in requested_names(function)})
 
 
-def choice_model(name: str, fields: Mapping[str, object]) -> type[StrictModel]:
-    """Return the schema of one choice: its name and its knobs, all required (defaults live in YAML)."""
-    return create_model(
-        name, __base__=StrictModel, name=(Literal[name], ...), **{key: (kind, ...) for key, kind in fields.items()}
-    )
-
-
 def schema(
     functions: Mapping[str, Callable],
     offered: Mapping[str, Offer] | None = None,
@@ -78,8 +73,18 @@ def schema(
     """
     for name, function in functions.items() if offered is not None else ():
         check_requests(f"{axis}={name}", function, {**offered, **(memories or {}).get(name, {})})
-    choices = [choice_model(name, knobs(function) | extra) for name, function in functions.items()]
+    choices = [choice_type(name, function, tuple(extra.items())) for name, function in functions.items()]
     return choices[0] if len(choices) == 1 else Annotated[Union[tuple(choices)], Field(discriminator="name")]
+
+
+@cache
+def choice_type(name: str, function: Callable, extra: tuple[tuple[str, object], ...]) -> type[StrictModel]:
+    """Return the type of a choice: its name and its hyperparameters, all required, as defaults live in YAML.
+
+    It is made once: configs that were read before another choice was registered stay of the same types.
+    """
+    fields = {key: (kind, ...) for key, kind in (knobs(function) | dict(extra)).items()}
+    return create_model(name, __base__=StrictModel, name=(Literal[name], ...), **fields)
 
 
 def bind_choice(functions: Mapping[str, Callable], settings: BaseModel) -> Callable:

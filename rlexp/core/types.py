@@ -1,4 +1,4 @@
-"""Shape aliases and number ranges: what the annotations of the whole package mean.
+"""Shape aliases, and the number ranges of ``numbers``: what the annotations of the whole package mean.
 
 Axis order is always ``replica prompts group time``, the vocabulary last. ``*replica`` stands for any
 number of leading axes, none included: the axis functions never look at them.
@@ -6,12 +6,26 @@ number of leading axes, none included: the axis functions never look at them.
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from annotated_types import Ge, Gt, Le, Lt
 from jaxtyping import Bool, Float, Int
-from pydantic import AllowInfNan
 from torch import Tensor
+
+from rlexp.core.numbers import (  # noqa: F401 (offered here, too)
+    LARGEST_SIZE,
+    AboveOne,
+    Count,
+    Ddof,
+    Decay,
+    Depth,
+    Discount,
+    FiniteNonNegative,
+    Level,
+    NonNegative,
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    Seed,
+    Size,
+)
 
 PerToken = Float[Tensor, "*replica prompts group time"]
 NextToken = Float[Tensor, "*replica prompts group vocabulary"]
@@ -27,23 +41,6 @@ Prompts = Int[Tensor, "*replica prompts length"]
 Completions = Int[Tensor, "*replica prompts group time"]
 TokenMask = Bool[Tensor, "*replica prompts group time"]
 CompletionMask = Bool[Tensor, "*replica prompts group"]
-
-Positive = Annotated[float, Gt(0), AllowInfNan(False)]
-AboveOne = Annotated[float, Gt(1), AllowInfNan(False)]
-NonNegative = Annotated[float, Ge(0)]  # or infinity: the bound of a clip that stops nothing
-FiniteNonNegative = Annotated[float, Ge(0), AllowInfNan(False)]
-# Numbers that torch and numpy can count with. A size is of something that is held in memory or made one by one.
-LARGEST_SIZE = 2**16
-PositiveInt = Annotated[int, Ge(1), Le(2**31 - 1)]
-NonNegativeInt = Annotated[int, Ge(0), Le(2**31 - 1)]
-Seed = Annotated[int, Ge(0), Le(2**63 - 1)]
-Size = Annotated[int, Ge(1), Le(LARGEST_SIZE)]
-Depth = Annotated[int, Ge(1), Le(1024)]
-Count = Annotated[int, Ge(0), Le(LARGEST_SIZE)]
-Ddof = Annotated[int, Ge(0), Le(1)]
-Discount = Annotated[float, Ge(0), Le(1)]
-Level = Annotated[float, Gt(0), Le(1)]
-Decay = Annotated[float, Ge(0), Lt(1)]
 
 # What rollouts carry beside log-probabilities.
 Counts = Int[Tensor, "*replica"]
@@ -73,7 +70,7 @@ PromptDraws = Float[Tensor, "*replica prompts draws"]
 Answers = Int[Tensor, "*replica prompts time"]
 AnswerMask = Bool[Tensor, "*replica prompts time"]
 
-# What worlds take and give (``tasks/world.py``): a table has a row of logits for each question and state.
+# What worlds take and give (``tasks/tabular.py``): a table has a row of logits for each question and state.
 States = Int[Tensor, "*replica prompts group"]
 TableLogits = Float[Tensor, "questions states vocabulary"]
 LearnedLogits = Bool[Tensor, "states vocabulary"]

@@ -25,26 +25,26 @@ example:
 def main(arguments: list[str]) -> None:
     """Print the settings; end whatever is wrong with the arguments in one line and exit code 2."""
     from rlexp.config.compose import compose
-    from rlexp.config.explain import explain
-    from rlexp.export import openrlhf, trl, verl
+    from rlexp.config.messages import explain
     from rlexp.export.rule import text
+    from rlexp.export.tables import FRAMEWORKS
+    from rlexp.language.backend import CAPABILITIES
 
-    frameworks = {"trl": trl.FRAMEWORK, "verl": verl.FRAMEWORK, "openrlhf": openrlhf.FRAMEWORK}
     if {"--help", "-h"} & set(arguments):
-        print(HELP.format(targets="\n".join(f"  {name:<10}{each.name}" for name, each in frameworks.items())))
+        print(HELP.format(targets="\n".join(f"  {name:<10}{each.name}" for name, each in FRAMEWORKS.items())))
         return
     targets = [argument for argument in arguments if argument.startswith("to=")]
     overrides = [argument for argument in arguments if argument not in targets]
     target = targets[-1].removeprefix("to=") if targets else ""
-    if target not in frameworks:
-        exit_with(f"to={target}: no such framework; there are {', '.join(frameworks)}", BAD_INPUT)
+    if target not in FRAMEWORKS:
+        exit_with(f"to={target}: no such framework; there are {', '.join(FRAMEWORKS)}", BAD_INPUT)
     try:
         config = compose(*overrides)
     except Exception as error:
         exit_with(explain(error, overrides), BAD_INPUT, error)
-    if config.backend.name != "replicas":
+    if not CAPABILITIES[config.backend.name].batched:
         exit_with(f"backend={config.backend.name}: trains by itself; leave it out, with its model and task", BAD_INPUT)
-    print(text(overrides, config, frameworks[target]))
+    print(text(overrides, config, FRAMEWORKS[target]))
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from rlexp.core.registry import bind_choice
 from rlexp.language.backend import BACKENDS
 from rlexp.language.llama import Llama
 from rlexp.language.pretrained import Pretrained
-from rlexp.language.text_task import Example, TextTask, Verdict
+from rlexp.language.text_task import Example, Score, TextTask
 from rlexp.language.texts.jsonl import JsonLines
 from rlexp.language.texts.reasoning_gym import ReasoningGym
-from rlexp.language.worlds import as_text
+from rlexp.language.token_tasks import as_text
 from rlexp.tasks import TASKS
 
 TEXT_TASKS = {"reasoning_gym": ReasoningGym, "jsonl": JsonLines}
@@ -26,4 +26,4 @@ def text_task(settings: BaseModel) -> TextTask:
     return as_text(bind_choice(TASKS, settings)())
 
 
-__all__ = ["BACKENDS", "LANGUAGE_MODELS", "TEXT_TASKS", "Example", "TextTask", "Verdict", "text_task"]
+__all__ = ["BACKENDS", "LANGUAGE_MODELS", "TEXT_TASKS", "Example", "TextTask", "Score", "text_task"]

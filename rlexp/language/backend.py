@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from rlexp.core.types import PositiveInt
 
@@ -11,8 +12,6 @@ from rlexp.core.types import PositiveInt
 @dataclass(frozen=True, kw_only=True)
 class Replicas:
     """This project's loop (``loop/step.py``): all runs of a bucket as one batch of stacked small policies."""
-
-    batched: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +25,6 @@ class Trl:
     in this one.
     """
 
-    batched: ClassVar[bool] = False
-
     max_completion_length: PositiveInt
     micro_batch: PositiveInt | None
     precision: Literal["float32", "bf16", "fp16"]
@@ -36,17 +33,100 @@ class Trl:
     accelerate: PositiveInt | str | None
 
 
-TESTED_TRL = "1.16."  # the releases whose own trainer tests/backends compare with ours
-# Tensors that TRL's backend offers to no axis, by the names of ``axes/offered.py``.
-NOT_OFFERED = {
-    "greedy_rewards": "a greedy completion of each prompt",
-    "sum_pi_squared": "the whole distribution of the policy",
-    "teacher_log_probs": "a teacher",
-    "values": "a critic",
-    "token_rewards": "rewards of single tokens",
-    "prompt_numbers": "a set of prompts that a run sees again and again",
-    "uniforms": "random numbers in the loss",
-}
+BACKENDS = {"replicas": Replicas, "trl": Trl}
 # The class of ``torch.optim`` that TRL's backend gives each optimizer; another one is refused.
 OPTIMIZERS = {"adam": "AdamW", "adamw": "AdamW", "sgd": "SGD", "momentum": "SGD", "rmsprop": "RMSprop"}
-BACKENDS = {"replicas": Replicas, "trl": Trl}
+
+
+class NoOp:
+    """What a ``Limit`` allows where a choice must return what it is given."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a backend allows at one key of a config.
+
+    Attributes:
+        key: as ``task.prompt_set``, null where the config has none; of a group as ``data`` its choice is meant.
+        allowed: the values, or the names of choices; or the table that has them, as ``rlexp.models:MODELS``.
+        message: the line for another value. Of its fields ``here`` is the backend, ``key`` and ``value`` what was
+            refused, ``names`` what is allowed, and ``choices`` the same as it is typed.
+        when, unless: a key without which the limit does not hold, and one with which it does not.
+    """
+
+    key: str
+    allowed: Collection[Any] | str | type[NoOp]
+    message: str
+    when: str = ""
+    unless: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What a backend can have of a config.
+
+    Attributes:
+        batched: it trains runs as one batch of small policies; otherwise one language model a run.
+        package: what it needs, an extra of the same name.
+        tested: the releases of that package that tests/backends compare with ours, as a prefix.
+        limits: what it allows.
+        not_offered: tensors that it offers to no axis, by the names of ``axes/offered.py``, and what they are.
+    """
+
+    batched: bool
+    package: str = ""
+    tested: str = ""
+    limits: tuple[Limit, ...]
+    not_offered: Mapping[str, str] = field(default_factory=dict)
+
+
+OF_TRL = "{key}={value}: needs backend=trl; {here} has {names}"
+OF_REPLICAS = "{here}: {key}={value} is of backend=replicas"
+ONLY_NOOP = "{here}: has no {key} but the neutral one; take backend=replicas, or leave {key} as it is"
+CAPABILITIES = {
+    "replicas": Capabilities(
+        batched=True,
+        limits=(Limit("model", "rlexp.models:MODELS", OF_TRL), Limit("task", "rlexp.tasks:TASKS", OF_TRL)),
+    ),
+    "trl": Capabilities(
+        batched=False,
+        package="trl",
+        tested="1.16.",
+        limits=(
+            Limit("model", "rlexp.language:LANGUAGE_MODELS", "{here}: trains language models; take {choices}"),
+            Limit("reward", NoOp, ONLY_NOOP),
+            Limit("filter.refill", NoOp, ONLY_NOOP),
+            Limit("sampler", NoOp, ONLY_NOOP),
+            Limit("teacher", NoOp, ONLY_NOOP),
+            Limit("critic", ("none",), f"{OF_REPLICAS}; take {{choices}}"),
+            Limit("data", ("fresh",), f"{OF_REPLICAS}; take {{choices}}"),
+            Limit("start", ("random", "sft", "mixture"), f"{OF_REPLICAS}; take start=random, sft or mixture"),
+            Limit("kl_stop", (None,), OF_REPLICAS),
+            Limit("compile", (False,), OF_REPLICAS),
+            Limit("task.prompt_set", (None,), "{here}: {key} is of backend=replicas; take null"),
+            Limit("optimizer", OPTIMIZERS, "{here}: has no {key}={value}; take {choices}"),
+            Limit("reference.begin", ("start",), OF_REPLICAS),
+            Limit(
+                "reference",
+                ("frozen",),
+                "{key}={value}: with model.lora the reference is the model without its adapter",
+                when="model.lora",
+            ),
+            Limit(
+                "mismatch",
+                NoOp,
+                "{key}={value}: without backend.vllm=true the policy itself samples, nothing differs",
+                unless="backend.vllm",
+            ),
+        ),
+        not_offered={
+            "greedy_rewards": "a greedy completion of each prompt",
+            "sum_pi_squared": "the whole distribution of the policy",
+            "teacher_log_probs": "a teacher",
+            "values": "a critic",
+            "token_rewards": "rewards of single tokens",
+            "prompt_numbers": "a set of prompts that a run sees again and again",
+            "uniforms": "random numbers in the loss",
+        },
+    ),
+}

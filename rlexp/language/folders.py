@@ -15,7 +15,7 @@ WITHOUT_LOCKS = (ENOLCK, ENOSYS, ENOTSUP)
 
 
 def made_once(place: Path, make: Callable[[Path], None]) -> Path:
-    """Return ``place``, which ``make`` has filled: now, or when somebody else asked for it.
+    """Return ``place``, which ``make`` has filled: now, or for an earlier caller.
 
     It is filled under another name beside it and renamed at the end. Others who want it meanwhile wait, and where the
     file system has no locks the first to end wins. OSError where it cannot be written.
@@ -48,22 +48,16 @@ def filled(place: Path) -> bool:
 
 def settle(folder: Path) -> None:
     """Give a new folder and its files the rights that new ones have here, and wait until the disk has the files."""
-    rights = ~mask()
-    folder.chmod(0o777 & rights)
+    mask = os.umask(0o022)  # it can only be read by setting it
+    os.umask(mask)
+    folder.chmod(0o777 & ~mask)
     for file in filter(Path.is_file, folder.rglob("*")):
-        file.chmod(0o666 & rights)  # safetensors writes for the owner alone
+        file.chmod(0o666 & ~mask)  # safetensors writes for the owner alone
         descriptor = os.open(file, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def mask() -> int:
-    """Return the process's mask for new files, which can only be read by setting it."""
-    before = os.umask(0o022)
-    os.umask(before)
-    return before
 
 
 @contextmanager
@@ -72,8 +66,9 @@ def alone(path: Path) -> Iterator[bool]:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         sure = locked(descriptor)
-        if not sure or is_at(path, descriptor):
-            break
+        with suppress(FileNotFoundError):
+            if not sure or os.path.samestat(path.stat(), os.fstat(descriptor)):
+                break
         os.close(descriptor)  # its last holder has removed the file while we waited
     try:
         yield sure
@@ -92,11 +87,3 @@ def locked(descriptor: int) -> bool:
             raise
         return False
     return True
-
-
-def is_at(path: Path, descriptor: int) -> bool:
-    """Whether an open file is the one at a path."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False

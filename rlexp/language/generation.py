@@ -1,4 +1,4 @@
-"""Completions of prompts, sampled as TRL samples them, without a trace in the random numbers of who asks."""
+"""Completions of prompts, sampled as TRL samples them, without a trace in the caller's random numbers."""
 
 from __future__ import annotations
 
@@ -49,14 +49,27 @@ def sample(
     ids = [row for row in tokenize(tokenizer, prompts) for _ in range(samples)]
     if not ids:
         return [[] for _ in prompts]
-    ends = end_tokens(model, tokenizer)
-    settings = generation_settings(tokenizer, ends, max_completion_length, temperature)
-    rows = rows_at_once(model, max(map(len, ids)), max_completion_length)
-    device = next(model.parameters()).device
+    from transformers import GenerationConfig
+
+    # as TRL does: the tokenizer's end token and all that the model declares end a completion
+    declared = model.generation_config.eos_token_id
+    declared = [declared] if isinstance(declared, int) else declared or []
+    ends = list(dict.fromkeys([tokenizer.eos_token_id, *declared]))
+    sampling = {} if temperature is None else {"temperature": temperature, "top_k": 0, "top_p": 1.0}
+    settings = GenerationConfig(
+        max_new_tokens=max_completion_length,
+        do_sample=temperature is not None,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=ends,
+        bos_token_id=tokenizer.bos_token_id,
+        disable_compile=True,
+        **sampling,
+    )
+    size = max_batch_size(model, max(map(len, ids)), max_completion_length)
     found = []
-    with torch.no_grad(), forked(device, seed), generating(model, settings):
-        for first in range(0, len(ids), rows):
-            found += completed(model, tokenizer, ids[first : first + rows], settings, ends)
+    with torch.no_grad(), forked(next(model.parameters()).device, seed), generating(model, settings):
+        for first in range(0, len(ids), size):
+            found += complete(model, tokenizer, ids[first : first + size], settings)
     return [found[first : first + samples] for first in range(0, len(found), samples)]
 
 
@@ -71,46 +84,21 @@ def tokenize(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]:
     )["input_ids"]
 
 
-def end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    """Return the ids that end a completion: the tokenizer's end token and all that the model declares, as TRL does."""
-    declared = model.generation_config.eos_token_id
-    declared = [] if declared is None else [declared] if isinstance(declared, int) else list(declared)
-    return list(dict.fromkeys([tokenizer.eos_token_id, *declared]))
-
-
-def generation_settings(tokenizer: Any, ends: list[int], length: int, temperature: float | None) -> Any:
-    """Return the settings of ``generate`` with everything off that changes the distribution."""
-    from transformers import GenerationConfig
-
-    sampling = {} if temperature is None else {"temperature": temperature, "top_k": 0, "top_p": 1.0}
-    return GenerationConfig(
-        max_new_tokens=length,
-        do_sample=temperature is not None,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=ends,
-        bos_token_id=tokenizer.bos_token_id,
-        disable_compile=True,
-        **sampling,
-    )
-
-
-def completed(model: Any, tokenizer: Any, ids: Sequence[list[int]], settings: Any, ends: list[int]) -> list[Sampled]:
+def complete(model: Any, tokenizer: Any, ids: Sequence[list[int]], settings: Any) -> list[Sampled]:
     """Complete prompts in one batch, padded on the left whatever the tokenizer prefers."""
-    width, device = max(map(len, ids)), next(model.parameters()).device
+    width, device, ends = max(map(len, ids)), next(model.parameters()).device, settings.eos_token_id
     rows = [[tokenizer.pad_token_id] * (width - len(row)) + row for row in ids]
     mask = [[0] * (width - len(row)) + [1] * len(row) for row in ids]
     inputs = {"input_ids": torch.tensor(rows, device=device), "attention_mask": torch.tensor(mask, device=device)}
-    tokens = [cut(row, ends) for row in model.generate(**inputs, generation_config=settings)[:, width:].tolist()]
+    tokens = []
+    for row in model.generate(**inputs, generation_config=settings)[:, width:].tolist():
+        length = next((place for place, token in enumerate(row, 1) if token in ends), len(row))
+        tokens.append(row[:length])
     texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
     return [Sampled(text, row[-1] in ends, row) for text, row in zip(texts, tokens, strict=True)]
 
 
-def cut(tokens: list[int], ends: list[int]) -> list[int]:
-    """Return the tokens up to the first that ends a completion."""
-    return tokens[: next((place for place, token in enumerate(tokens, 1) if token in ends), len(tokens))]
-
-
-def rows_at_once(model: Any, prompt_length: int, max_completion_length: int) -> int:
+def max_batch_size(model: Any, prompt_length: int, max_completion_length: int) -> int:
     """Return how many completions fit into ``MOST_BYTES``: keys and values of all tokens, activations of the prompt.
 
     A rule of thumb from the sizes in the model's config, the same on every machine: so are then the samples.

@@ -1,4 +1,4 @@
-"""The language model that a run begins with: built or read, warmed up once for all who share it, adapters put on."""
+"""The language model that a run begins with: built or read, warmed up once for all its sharers, adapters put on."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from rlexp.core.registry import bind_choice
 from rlexp.core.streams import Purpose
 from rlexp.language import llama, pretrained
 from rlexp.language.folders import made_once
-from rlexp.language.lessons import Learner
 from rlexp.language.text_task import TextTask
-from rlexp.language.warm_up import STARTS, Reached
+from rlexp.language.warm_up import STARTS, Learner, Reached
 
 LOG = logging.getLogger(__name__)
 NOTE = "rlexp.json"  # beside the weights of a model that was made here: from what, and what was reached
 PACKAGE = Path(__file__).parents[1]
 ROOMS = ("core", "tasks", "language")  # whose code a model depends on
 LOOKED_AT = 64  # examples that tell a task from another with the same settings
+MAKERS = ("torch", "transformers")  # packages whose versions a model depends on
 MODULES = {"llama": llama, "pretrained": pretrained}
 
 
@@ -49,13 +49,18 @@ def load(config: Any, task: TextTask, folder: Path | None) -> tuple[Any, Any]:
     """
     if found := list(problems(config)):
         raise ConfigError(found)
-    model, tokenizer = warmed(config, task, folder) if config.start.name != "random" else begun(config, task)
-    return pretrained.adapted(model, config.model, config.seed) if has_path(config) else model, tokenizer
+    if config.start.name != "random":
+        model, tokenizer = warmed(config, task, folder)
+    elif is_pretrained(config):
+        model, tokenizer = pretrained.read(config.model.path, config.model.dtype, config.model.chat)
+    else:
+        model, tokenizer = llama.build(config.model, task.characters, seed_of(config))
+    return pretrained.adapted(model, config.model, config.seed) if is_pretrained(config) else model, tokenizer
 
 
 def warmed(config: Any, task: TextTask, folder: Path | None) -> tuple[Any, Any]:
     """Return model and tokenizer after the warm-up, from the folder if they are there."""
-    kind = (config.model.dtype, config.model.chat) if has_path(config) else ()
+    kind = (config.model.dtype, config.model.chat) if is_pretrained(config) else ()
     if folder is not None:
         place = folder / key(config, task)
         try:
@@ -72,7 +77,7 @@ def warmed(config: Any, task: TextTask, folder: Path | None) -> tuple[Any, Any]:
     return model.to(getattr(torch, kind[0])) if kind else model, tokenizer
 
 
-def has_path(config: Any) -> bool:
+def is_pretrained(config: Any) -> bool:
     """Whether the model is one that was made elsewhere."""
     return config.model.name == "pretrained"
 
@@ -83,23 +88,16 @@ def seed_of(config: Any) -> int:
     return config.seed if own is None else own
 
 
-def begun(config: Any, task: TextTask) -> tuple[Any, Any]:
-    """Return model and tokenizer without a warm-up."""
-    if has_path(config):
-        return pretrained.read(config.model.path, config.model.dtype, config.model.chat)
-    return llama.build(config.model, task.characters, seed_of(config))
-
-
 def make(config: Any, task: TextTask) -> tuple[Any, Any, Reached]:
     """Return model and tokenizer after the warm-up, on the CPU and in float32, and what it reached.
 
     A Llama is trained on the CPU, whatever trains on it; one that was read on the run's device.
     """
-    if has_path(config):
+    if is_pretrained(config):
         model, tokenizer = pretrained.read(config.model.path, chat=config.model.chat)
         model.to(config.device)
     else:
-        model, tokenizer = begun(config, task)
+        model, tokenizer = llama.build(config.model, task.characters, seed_of(config))
     learner = Learner(
         model=model,
         tokenizer=tokenizer,
@@ -108,65 +106,55 @@ def make(config: Any, task: TextTask) -> tuple[Any, Any, Reached]:
         length=config.backend.max_completion_length,
         ask=partial(pretrained.prompt_of, config.model),
     )
-    found = bind_choice(STARTS, config.start)(learner)
-    if found.problem:
-        raise RunFailed(found.problem)
-    return model.to("cpu"), tokenizer, found
+    reached = bind_choice(STARTS, config.start)(learner)
+    if reached.problem:
+        raise RunFailed(reached.problem)
+    return model.to("cpu"), tokenizer, reached
 
 
-def write(config: Any, task: TextTask, folder: Path) -> Reached:
+def write(config: Any, task: TextTask, folder: Path) -> None:
     """Make the model and write it, as Hugging Face has it, to a folder with a note of how it was made."""
-    model, tokenizer, found = make(config, task)
+    model, tokenizer, reached = make(config, task)
     with pretrained.quiet():
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     note = {
-        "versions": versions(),
+        "versions": {name: version(name) for name in MAKERS},
         **{part: getattr(config, part).model_dump(mode="json") for part in ("task", "model", "start")},
         "max_completion_length": config.backend.max_completion_length,
         "seed": seed_of(config),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        **found._asdict(),
+        **{name: getattr(reached, name) for name in ("accuracy", "formed", "updates")},
     }
-    del note["problem"]
     (folder / NOTE).write_text(json.dumps(note, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return found
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what makes a model."""
-    return {name: version(name) for name in ("torch", "transformers")}
 
 
 def key(config: Any, task: TextTask) -> str:
     """Return the name of a warmed-up model: a hash of all that it depends on, the code that makes it included."""
-    model = config.model.model_dump(mode="json", exclude={"seed", "lora", "lora_alpha", "lora_target", "dtype"})
     depends = {
-        "model": model,
+        "model": config.model.model_dump(mode="json", exclude={"seed", "lora", "lora_alpha", "lora_target", "dtype"}),
         **{part: getattr(config, part).model_dump(mode="json") for part in ("task", "start")},
         "length": config.backend.max_completion_length,
         "seed": seed_of(config),
         "examples": examples(task, seed_of(config)),
-        "versions": versions(),
+        "versions": {name: version(name) for name in MAKERS},
         "code": code_hash(),
     }
-    if has_path(config):
-        depends |= {"files": files(Path(config.model.path)), "device": config.device}
+    if is_pretrained(config):  # a folder's files by name, size and time; a name of the hub has none
+        place = Path(config.model.path)
+        found = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else []
+        stats = ((path, path.stat()) for path in found)
+        depends["files"] = [(str(path.relative_to(place)), stat.st_size, stat.st_mtime_ns) for path, stat in stats]
+        depends["device"] = config.device
     return sha256(json.dumps(depends, sort_keys=True, default=repr).encode()).hexdigest()[:16]
 
 
-def examples(task: TextTask, seed: int) -> list[tuple]:
+def examples(task: TextTask, seed: int) -> list[str | tuple]:
     """Return some of a task's examples and their answers: what it says may stand in files beside the settings."""
     learned = task.examples(seed, Purpose.START_PROMPTS, 0, LOOKED_AT, held_out=False)
     checked = task.examples(seed, Purpose.START_CHECKS, 0, LOOKED_AT, held_out=True)
     shown = [(*example, task.solution(example), task.wrong_solution(example)) for example in [*learned, *checked]]
     return [task.characters, *shown]
-
-
-def files(folder: Path) -> list[tuple]:
-    """Return names, sizes and times of the files of a folder; none of a name of the hub."""
-    found = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
-    return [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in found]
 
 
 def code_hash() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,9 +138,5 @@ def adapted(model: Any, settings: Any, seed: int) -> Any:
         with forked(torch.device("cpu"), stream_seed(seed, Purpose.WEIGHTS)):
             return get_peft_model(model, wanted)
     except ValueError as error:
-        raise RunFailed(f"model.lora_target={written(target)}: {reason(error)}") from error
-
-
-def written(target: str | Sequence[str]) -> str:
-    """Return a target as one types it."""
-    return target if isinstance(target, str) else f"[{','.join(target)}]"
+        typed = target if isinstance(target, str) else f"[{','.join(target)}]"
+        raise RunFailed(f"model.lora_target={typed}: {reason(error)}") from error

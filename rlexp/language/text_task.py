@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from rlexp.core.streams import Purpose
@@ -15,8 +16,8 @@ class Example(NamedTuple):
     entry: Any
 
 
-class Verdict(NamedTuple):
-    """What a task says of one completion: the components of its reward, NaN where one does not apply; is it right?"""
+class Score(NamedTuple):
+    """What a task says of one completion: the components of its reward, NaN where one does not apply; is it right."""
 
     components: dict[str, float]
     correct: bool
@@ -42,11 +43,17 @@ class TextTask(Protocol):
         No prompt is among both those that are ``held_out`` and the others, whatever the seed.
         """
 
-    def judge(self, examples: Sequence[Example], texts: Sequence[str], finished: Sequence[bool]) -> list[Verdict]:
-        """Judge one completion for each example; those not ``finished`` were cut off."""
+    def score(self, examples: Sequence[Example], texts: Sequence[str], finished: Sequence[bool]) -> list[Score]:
+        """Score one completion for each example; those not ``finished`` were cut off."""
 
     def solution(self, example: Example) -> str | None:
         """Answer right, in the shortest way; None where no answer is known."""
 
     def wrong_solution(self, example: Example) -> str | None:
         """Answer wrong in the form of a right answer; None where that cannot be made."""
+
+
+def is_held_out(prompt: str, share: float) -> bool:
+    """Whether a prompt is among the ``share`` of all texts that is held out: by a hash, so whatever seed drew it."""
+    digest = blake2b(prompt.encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) < share * 2**64

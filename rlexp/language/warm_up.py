@@ -9,24 +9,43 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import sqrt
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from annotated_types import Ge, Gt, Le
+from torch import Tensor
 
-from rlexp.core.streams import Purpose
+from rlexp.core.streams import Purpose, generator
 from rlexp.core.types import Positive, PositiveInt, Size
-from rlexp.language.generation import forked, sample, stream_seed
-from rlexp.language.lessons import Learner, imitate, lesson, obstacle
-from rlexp.language.text_task import Example
+from rlexp.language.generation import Prompt, forked, sample, stream_seed, tokenize
+from rlexp.language.text_task import Example, TextTask
 
 LOG = logging.getLogger(__name__)
 Share, Part = Annotated[float, Gt(0), Le(1)], Annotated[float, Ge(0), Le(1)]
+MAX_GRAD_NORM = 1.0
+IGNORED = -100  # label of a token that is not learned
+LOOKED_AT = 64  # examples from which it is told whether a task has answers at all
 FIRST_LOOK = 128  # samples after which a check may be given up; then twice as many, and so on
 AT_ONCE, FOR_GOOD = 0.5, 0.25  # by what part of what the accuracy is off the share of right answers is changed
 SLOWER, SLOWEST = 0.7, 0.1  # parts of the learning rate that are left after a check, and after all of them
 CLEAR = 2.0  # standard errors by which it must fail to be given up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learner:
+    """A model, its tokenizer and what they are to learn; ``ask`` makes prompts of ``task`` those of the model.
+
+    ``length`` are the most tokens of a completion, the end token included.
+    """
+
+    model: Any
+    tokenizer: Any
+    task: TextTask
+    seed: int
+    length: int
+    ask: Callable[[str], Prompt]
 
 
 class Reached(NamedTuple):
@@ -49,23 +68,25 @@ class Check(NamedTuple):
     samples: int
     whole: bool
 
-    @property
-    def shown(self) -> tuple[int, float, float]:
-        """What is said of it."""
-        return self.samples, self.right, self.formed
-
 
 class Course(NamedTuple):
     """The share of right answers until the next check, the share it is steered around, and the part of the rate."""
 
-    share: float
-    middle: float
-    speed: float
+    share: float = 1.0
+    middle: float = 1.0
+    speed: float = 1.0
 
 
-class Rules(NamedTuple):
-    """What a check means for the training: give it up, end here, go on in another course than the last."""
+class Goal(NamedTuple):
+    """Where a training is to end, and what a check means for it: give the check up, end here, take another course.
 
+    ``kinds`` of answers are learned from; ``wanted`` and ``other`` say of a goal that was missed what it was, and which
+    setting beside updates and learning rate could be another.
+    """
+
+    kinds: Sequence[str]
+    wanted: str
+    other: str
     fails: Callable[[Check], bool]
     arrives: Callable[[Check], bool]
     steer: Callable[[Check, Course], Course]
@@ -90,16 +111,15 @@ def sft(
 
     They are taken at temperature 1, one for each of ``checked`` held-out prompts, every ``every`` updates.
     """
-
-    if problem := obstacle(learner, ["right"]):
-        return Reached(None, None, 0, problem)
-
-    def fails(check: Check) -> bool:
-        return check.right + margin(check.right, check.samples) < accuracy
-
-    rules = Rules(fails, lambda check: check.right >= accuracy, lambda check, before: Course(1.0, 1.0, 1.0))
-    check, update, arrived = train(learner, lr, prompts, every, checked, updates, rules)
-    return reached(check, update, arrived, f"wanted {accuracy:g}", "a lower start.accuracy")
+    goal = Goal(
+        kinds=["right"],
+        wanted=f"wanted {accuracy:g}",
+        other="a lower start.accuracy",
+        fails=lambda check: check.right + margin(check.right, check.samples) < accuracy,
+        arrives=lambda check: check.right >= accuracy,
+        steer=lambda check, course: course,
+    )
+    return train(learner, goal, lr, prompts, every, checked, updates)
 
 
 def mixture(
@@ -122,9 +142,6 @@ def mixture(
     learning rate falls from check to check: a constant one lets the accuracy wander by ten times the tolerance.
     """
 
-    if problem := obstacle(learner, ["right", "wrong"]):
-        return Reached(None, None, 0, problem)
-
     def fails(check: Check) -> bool:
         off = abs(check.right - accuracy) - margin(check.right, check.samples)
         return off > tolerance or check.formed + margin(check.formed, check.samples) < formed
@@ -132,76 +149,133 @@ def mixture(
     def arrives(check: Check) -> bool:
         return abs(check.right - accuracy) <= tolerance and check.formed >= formed
 
-    def steer(check: Check, before: Course) -> Course:
+    def steer(check: Check, course: Course) -> Course:
         if check.formed < formed:
-            return Course(min(accuracy / formed, 1.0), accuracy, 1.0)
+            return Course(min(accuracy / formed, 1.0), accuracy)
         off = accuracy - check.right
-        middle = before.middle + FOR_GOOD * off
+        middle = course.middle + FOR_GOOD * off
         share = min(max(middle + AT_ONCE * off, 0.0), 1.0)
-        return Course(share, middle, max(before.speed * SLOWER, SLOWEST))
+        return Course(share, middle, max(course.speed * SLOWER, SLOWEST))
 
-    check, update, arrived = train(learner, lr, prompts, every, checked, updates, Rules(fails, arrives, steer))
-    return reached(check, update, arrived, f"wanted {accuracy:g} ± {tolerance:g}", "a lower start.formed")
+    wanted = f"wanted {accuracy:g} ± {tolerance:g}"
+    goal = Goal(["right", "wrong"], wanted, "a lower start.formed", fails, arrives, steer)
+    return train(learner, goal, lr, prompts, every, checked, updates)
 
 
-def train(
-    learner: Learner, lr: float, prompts: int, every: int, checked: int, updates: int, rules: Rules
-) -> tuple[Check, int, bool]:
-    """Train until a whole check ``arrives``; return the last check, the updates, and whether it did."""
-    adam = torch.optim.Adam(learner.model.parameters(), lr=lr)
-    device, course = next(learner.model.parameters()).device, Course(1.0, 1.0, 1.0)
+STARTS = {"random": random, "sft": sft, "mixture": mixture}
+
+
+def train(learner: Learner, goal: Goal, lr: float, prompts: int, every: int, checked: int, updates: int) -> Reached:
+    """Train until a whole check ``arrives``, by Adam on −log π: the mean over tokens of answers and their ends."""
+    if problem := obstacle(learner, goal.kinds):
+        return Reached(None, None, 0, problem)
+    model, course = learner.model, Course()
+    adam = torch.optim.Adam(model.parameters(), lr=lr)
+    device = next(model.parameters()).device
     examples = learner.task.examples(learner.seed, Purpose.START_CHECKS, 0, checked, held_out=True)
     with forked(device, stream_seed(learner.seed, Purpose.START_MIXTURE)):  # of dropout, where a model has it
         for update in range(updates + 1):
             if update % every == 0:
-                check = looked_at(learner, examples, update, rules.fails)
-                LOG.info("update %d: of %d samples %.3f are right, %.3f well-formed", update, *check.shown)
-                if check.whole and rules.arrives(check):
-                    return check, update, True
-                course = rules.steer(check, course)
+                check = check_accuracy(learner, examples, update, goal.fails)
+                shown = check.samples, check.right, check.formed
+                LOG.info("update %d: of %d samples %.3f are right, %.3f well-formed", update, *shown)
+                if check.whole and goal.arrives(check):
+                    return Reached(check.right, check.formed, update)
+                course = goal.steer(check, course)
                 adam.param_groups[0]["lr"] = lr * course.speed
-            if update < updates:
-                imitate(learner, lesson(learner, update, prompts, course.share), adam)
-    return check, updates, False
-
-
-def reached(check: Check, updates: int, arrived: bool, wanted: str, other: str) -> Reached:
-    """Put the end of a warm-up into words where it is not what was wanted."""
+            if update < updates and (pairs := demonstrations(learner, update, prompts, course.share)):
+                model.train()
+                model(**learned_batch(learner, pairs)).loss.backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRAD_NORM)
+                adam.step()
+                adam.zero_grad()
+                model.eval()
     problem = (
-        f"start: sampled accuracy {check.right:.3f} after {updates} updates, {wanted}; "
-        f"take more start.updates, another start.lr or {other}"
+        f"start: sampled accuracy {check.right:.3f} after {updates} updates, {goal.wanted}; "
+        f"take more start.updates, another start.lr or {goal.other}"
     )
-    return Reached(check.right, check.formed, updates, "" if arrived else problem)
+    return Reached(check.right, check.formed, updates, problem)
 
 
-def margin(share: float, samples: int) -> float:
-    """Return how far from a share of so many samples the true one clearly is not, with one success and failure more."""
-    share = (share * samples + 1) / (samples + 2)
-    return CLEAR * sqrt(share * (1 - share) / samples)
+def solvers(task: TextTask) -> dict[str, Callable[[Example], str | None]]:
+    """Return what answers an example, right and wrong."""
+    return {"right": task.solution, "wrong": task.wrong_solution}
 
 
-def looked_at(learner: Learner, examples: Sequence[Example], at: int, fails: Callable[[Check], bool]) -> Check:
+def obstacle(learner: Learner, kinds: Sequence[str]) -> str:
+    """Say why nothing can be learned from such answers to the task: none are known, or none is short enough."""
+    examples = learner.task.examples(learner.seed, Purpose.START_PROMPTS, 0, LOOKED_AT, held_out=False)
+    for kind in kinds:
+        solve = solvers(learner.task)[kind]
+        answers = [answer for example in examples if (answer := solve(example)) is not None]
+        if not answers:
+            other = "start=random" if kind == "right" else "start=sft"
+            return f"start: the task knows no {kind} answers to learn from; take {other}"
+        shortest = min(map(len, answer_ids(learner.tokenizer, answers)))
+        if shortest > learner.length:
+            return f"backend.max_completion_length={learner.length}: the shortest {kind} answer has {shortest} tokens"
+    return ""
+
+
+def demonstrations(learner: Learner, update: int, prompts: int, share: float) -> list[tuple[Prompt, str]]:
+    """Return prompts and their answers, a share of them right; examples whose answer is not known are left out.
+
+    The number of right ones is the share of ``prompts``, rounded up or down by chance: with one decision for each the
+    accuracy would wander by more than is asked for.
+    """
+    examples = learner.task.examples(learner.seed, Purpose.START_PROMPTS, update, prompts, held_out=False)
+    right = int(share * prompts + generator(learner.seed, Purpose.START_MIXTURE, update).random())
+    solve = solvers(learner.task)
+    kinds = ["right"] * right + ["wrong"] * (prompts - right)
+    answered = [(example.prompt, solve[kind](example)) for example, kind in zip(examples, kinds, strict=True)]
+    return [(learner.ask(prompt), answer) for prompt, answer in answered if answer is not None]
+
+
+def learned_batch(learner: Learner, pairs: Sequence[tuple[Prompt, str]]) -> dict[str, Tensor]:
+    """Return prompts and answers as a batch ``[P L]``, padded on the right; only answers and end tokens have labels."""
+    tokenizer, device = learner.tokenizer, next(learner.model.parameters()).device
+    prompts = tokenize(tokenizer, [prompt for prompt, _ in pairs])
+    rows = list(zip(prompts, answer_ids(tokenizer, [answer for _, answer in pairs]), strict=True))
+    width = max(len(prompt) + len(answer) for prompt, answer in rows)
+
+    def padded(row: list[int], filler: int) -> list[int]:
+        return row + [filler] * (width - len(row))
+
+    batch = {
+        "input_ids": [padded(prompt + answer, tokenizer.pad_token_id) for prompt, answer in rows],
+        "attention_mask": [padded([1] * len(prompt + answer), 0) for prompt, answer in rows],
+        "labels": [padded([IGNORED] * len(prompt) + answer, IGNORED) for prompt, answer in rows],
+    }
+    return {name: torch.tensor(values, device=device) for name, values in batch.items()}
+
+
+def answer_ids(tokenizer: Any, answers: Sequence[str]) -> list[list[int]]:
+    """Return the tokens of answers, each with the end token."""
+    return [
+        [*ids, tokenizer.eos_token_id] for ids in tokenizer(text=list(answers), add_special_tokens=False)["input_ids"]
+    ]
+
+
+def check_accuracy(learner: Learner, examples: Sequence[Example], update: int, fails: Callable[[Check], bool]) -> Check:
     """Sample one completion for each example, 128 at first and then as many again, until the check clearly fails."""
-    right = formed = done = 0
+    task, right, formed, done = learner.task, 0, 0, 0
     while True:
         part = examples[done : max(2 * done, FIRST_LOOK)]
-        for correct, known in verdicts(learner, part, stream_seed(learner.seed, Purpose.START_SAMPLING, at, done)):
-            right, formed = right + correct, formed + known
+        seed = stream_seed(learner.seed, Purpose.START_SAMPLING, update, done)
+        wanted = dict(max_completion_length=learner.length, temperature=1.0, seed=seed)
+        prompts = [learner.ask(example.prompt) for example in part]
+        samples = [row for (row,) in sample(learner.model, learner.tokenizer, prompts, 1, **wanted)]
+        scores = task.score(part, [row.text for row in samples], [row.finished for row in samples])
+        for example, row, score in zip(part, samples, scores, strict=True):
+            right += bool(score.correct)
+            formed += bool(score.correct or (row.finished and row.text == task.wrong_solution(example)))
         done += len(part)
         check = Check(right / done, formed / done, done, done == len(examples))
         if check.whole or fails(check):
             return check
 
 
-def verdicts(learner: Learner, examples: Sequence[Example], seed: int) -> list[tuple[bool, bool]]:
-    """Sample one completion for each example at temperature 1; say of each if it is right, and if it is well-formed."""
-    prompts, task = [learner.ask(example.prompt) for example in examples], learner.task
-    wanted = dict(max_completion_length=learner.length, temperature=1.0, seed=seed)
-    samples = [row for (row,) in sample(learner.model, learner.tokenizer, prompts, 1, **wanted)]
-    texts, finished = [row.text for row in samples], [row.finished for row in samples]
-    correct = [bool(verdict.correct) for verdict in task.judge(examples, texts, finished)]
-    rows = zip(examples, texts, finished, correct, strict=True)
-    return [(right, right or (done and text == task.wrong_solution(example))) for example, text, done, right in rows]
-
-
-STARTS = {"random": random, "sft": sft, "mixture": mixture}
+def margin(share: float, samples: int) -> float:
+    """Return how far from a share of so many samples the true one clearly is not, with one success and failure more."""
+    share = (share * samples + 1) / (samples + 2)
+    return CLEAR * sqrt(share * (1 - share) / samples)

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from inspect import signature
 from itertools import islice
 from pathlib import Path
 
 from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf, read_write
 
-from rlexp.config import typed
+from rlexp.config import parse
 from rlexp.config.compose import plain
 from rlexp.config.remarks import remarks
 from rlexp.config.schema import Config, read
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import printable, shortened
-from rlexp.language import BACKENDS
+from rlexp.language.backend import CAPABILITIES
 from rlexp.launch.comparisons import comparison_notes, comparison_problems
 from rlexp.launch.hydra_private import cache_compositions, file_paths, hydra_config, job_overrides, set_output_folder
 from rlexp.launch.logs import unwritable_file
 from rlexp.launch.orphans import SECONDS_TO_SAVE
-from rlexp.launch.own_analysis import own_analysis
 from rlexp.launch.paths import relative
 from rlexp.launch.plan import folder_problem, plan_jobs, starts_of
 from rlexp.launch.settings import LauncherSettings
@@ -33,11 +32,16 @@ from rlexp.record.disk import lock
 from rlexp.record.disk.durable import remove_drafts
 from rlexp.record.naming import key_of
 from rlexp.record.provenance import setting_notes
-from rlexp.record.resume import holds_run, outcome, refusal
+from rlexp.record.resume import RunStatus, inspect, refusal
 from rlexp.sweep.build import bucket_key, memory_problem
 from rlexp.sweep.job import Job
 from rlexp.sweep.machine import device_problem
 
+EARLIER = {
+    "finished": "finished already: skipped",
+    "failed": "failed before: skipped; resume=failed trains them again",
+    "resumable": "begun already: training goes on from the last checkpoint",
+}
 SECONDS_A_VARIANT, SECONDS_A_RUN, SECONDS_WITHOUT_A_WORD = 0.1, 0.01, 10.0  # of planning, on a laptop
 
 
@@ -46,54 +50,58 @@ def check_run(composed: DictConfig) -> None:
     config = read(plain(composed))
     with hydra_config(composed):
         folder = Path(os.path.abspath(composed.hydra.run.dir))
-    if problem := unchosen(composed) or other_folder(composed, "hydra.run.dir"):
+    if problem := missing_group(composed) or other_folder(composed, "hydra.run.dir"):
         raise ConfigError([problem])
-    check_single(config, folder, typed.remarks(composed.hydra.overrides.task))
-    leave_files(composed, folder, config.resume)
+    status = check_single(config, folder, parse.remarks(composed.hydra.overrides.task))
+    leave_files(composed, folder, status.result is not None)
 
 
-def leave_files(composed: DictConfig, folder: Path, resume: str) -> None:
+def leave_files(composed: DictConfig, folder: Path, ended: bool) -> None:
     """Let Hydra write no ``.hydra/`` for a single run that has ended and has one, or where it cannot: that is said."""
     set_output_folder(composed, folder)
     paths = file_paths(composed)
-    ended = outcome(folder, resume) is not None and all(map(os.path.lexists, paths))
-    problem = None if ended else unwritable_file(paths)
+    keep = ended and all(map(os.path.lexists, paths))
+    problem = None if keep else unwritable_file(paths)
     print_notes([problem] if problem else [])
-    if ended or problem:
+    if keep or problem:
         with read_write(composed.hydra):
             composed.hydra.output_subdir = None
 
 
-@own_analysis()
-def check_single(config: Config, folder: Path, notes: Iterable[str] = ()) -> None:
-    """Check that a run can start in a folder; say what there is to say."""
-    problem = machine_problem(config) or folder_problem(folder) or refusal(config.model_dump(mode="json"), folder)
-    if problem := problem or metric_problem([config]):
+def check_single(config: Config, folder: Path, notes: Iterable[str] = ()) -> RunStatus:
+    """Check that a run can start in a folder; say what there is to say, and return what the folder is."""
+    if problem := machine_problem(config) or folder_problem(folder):
         raise ConfigError([problem])
-    keep_for_itself(folder)
-    print_notes([*notes, *remarks(config), *setting_notes()])
-    print_notes(earlier_runs([(folder, config.resume)]))
+    status = inspect(folder, config.model_dump(mode="json"))
+    if problem := refusal(folder, config.resume, status) or metric_problem([config]):
+        raise ConfigError([problem])
+    acquire_lock(folder)
+    print_notes([*notes, *remarks(config), *setting_notes(), *earlier_runs({folder: status})])
+    return status
 
 
-@own_analysis()
 def check_sweep(composed: DictConfig) -> None:
     """Check that every job of a sweep can start; what was composed is kept for the sweeper and the launcher."""
     loader = cache_compositions()
     folder = composed.hydra.sweep.dir  # fixes `${now:}` for all jobs, which copy what is resolved here
     launcher = LauncherSettings.read(composed)
-    problem = unchosen(composed) or other_folder(composed, "hydra.sweep.dir") or folder_problem(Path(folder).absolute())
+    problem = (
+        missing_group(composed) or other_folder(composed, "hydra.sweep.dir") or folder_problem(Path(folder).absolute())
+    )
     if problem := problem or launcher_problem(composed, launcher):
         raise ConfigError([problem])
     wanted = job_overrides(composed, launcher and launcher.max_runs)
     print_notes(planning_notes(wanted))
-    jobs = plan_jobs(loader, composed, wanted).jobs
+    loader.plan = plan = plan_jobs(loader, composed, wanted)
+    jobs = plan.jobs
     overrides = [*composed.hydra.overrides.task, *composed.hydra.overrides.hydra]
     if problems := [*islice(machine_problems(jobs, launcher), 1), *comparison_problems(jobs, overrides)]:
         raise ConfigError(problems)
-    keep_for_itself(Path(folder), [job.folder for job in jobs])
-    print_notes([*typed.remarks(composed.hydra.overrides.task), *setting_notes()])
+    for place in acquire_lock(Path(folder), [job.folder for job in jobs]):
+        plan.inspect(place)
+    print_notes([*parse.remarks(composed.hydra.overrides.task), *setting_notes()])
     print_notes([line for job in jobs for line in remarks(job.config)] + [*comparison_notes(jobs, overrides)])
-    print_notes(earlier_runs([(job.folder, job.config.resume) for job in jobs]))
+    print_notes(earlier_runs({job.folder: plan.statuses[job.number] for job in jobs}))
 
 
 def planning_notes(wanted: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -104,18 +112,19 @@ def planning_notes(wanted: Sequence[Sequence[str]]) -> Iterator[str]:
         yield f"{len(wanted)} runs of {variants} variants are composed and checked, which takes about {seconds:.0f} s"
 
 
-def keep_for_itself(folder: Path, runs: Sequence[Path] = ()) -> None:
+def acquire_lock(folder: Path, runs: Sequence[Path] = ()) -> list[int]:
     """Lock a folder until the program ends; ConfigError if another one writes there, or to one of the runs in it.
 
-    Workers whose launcher was killed still save for a while: they are waited for.
+    Workers whose launcher was killed still save for a while: they are waited for. Returns the places of their runs.
     """
     try:
         lock.keep(folder)
     except (lock.Locked, lock.Unlockable) as error:
         raise ConfigError([str(error)]) from None
-    end = time.monotonic() + 2 * SECONDS_TO_SAVE
-    for run in runs:
+    end, waited = time.monotonic() + 2 * SECONDS_TO_SAVE, []
+    for number, run in enumerate(runs):
         if lock.is_held(run):
+            waited.append(number)
             print_notes([f"{relative(run)} is still being written by {lock.holder(run)}, which is waited for"])
         while lock.is_held(run):
             if time.monotonic() > end:
@@ -123,9 +132,10 @@ def keep_for_itself(folder: Path, runs: Sequence[Path] = ()) -> None:
             time.sleep(lock.BETWEEN_TRIES)
     for place in (folder, starts_of(folder)):
         remove_drafts(place)
+    return waited
 
 
-def unchosen(composed: DictConfig) -> str | None:
+def missing_group(composed: DictConfig) -> str | None:
     """Say that a group of Hydra's own has no choice, as after `~hydra/job_logging`: it would fail in a made folder."""
     groups = ("job_logging", "hydra_logging", "launcher", "sweeper")
     missing = [group for group in groups if OmegaConf.is_missing(composed.hydra, group)]
@@ -160,7 +170,7 @@ def launcher_problem(composed: DictConfig, launcher: LauncherSettings | None) ->
 
 def foreign_key(node: DictConfig) -> str | None:
     """Name a key that a launcher is not made for: Hydra would find out when the folder of the sweep is there."""
-    takes = inspect.signature(get_class(node._target_)).parameters.values()
+    takes = signature(get_class(node._target_)).parameters.values()
     unknown = [key for key in node if not str(key).startswith("_") and key not in {each.name for each in takes}]
     if not unknown or any(each.kind is each.VAR_KEYWORD for each in takes):
         return None
@@ -169,39 +179,24 @@ def foreign_key(node: DictConfig) -> str | None:
 
 def machine_problem(config: Config) -> str | None:
     """Say what a run needs that this machine does not have, if so."""
-    return device_problem(config) or (memory_problem(config) if BACKENDS[config.backend.name].batched else None)
-
-
-def one_of_each_size(jobs: Sequence[Job]) -> Iterable[Job]:
-    """Return the first of all jobs that need the same of a machine."""
-    return {bucket_key(job.config): job for job in reversed(jobs)}.values()
+    return device_problem(config) or (memory_problem(config) if CAPABILITIES[config.backend.name].batched else None)
 
 
 def machine_problems(jobs: Sequence[Job], launcher: LauncherSettings | None) -> Iterator[str]:
     """Say what jobs need that this machine does not have, if it is this one that trains them."""
     if launcher is None or not launcher.uses_other_machines:
-        yield from filter(None, (machine_problem(job.config) for job in one_of_each_size(jobs)))
+        one_of_each_size = {bucket_key(job.config): job for job in reversed(jobs)}.values()
+        yield from filter(None, (machine_problem(job.config) for job in one_of_each_size))
 
 
-def earlier_runs(places: Sequence[tuple[Path, str]]) -> Iterator[str]:
-    """Say what becomes of runs that are in their folders already; ``places`` are folders, each with its ``resume``."""
-    there = [(folder, outcome(folder, resume)) for folder, resume in places if holds_run(folder)]
-    failed = [folder for folder, result in there if isinstance(result, Exception)]
-    ended = [folder for folder, result in there if result is not None and folder not in failed]
-    others = [folder for folder, result in there if result is None]
-    if ended:
-        yield f"{number_of(ended, places)} finished already: skipped"
-    if failed:
-        yield f"{number_of(failed, places)} failed before: skipped; resume=failed trains them again"
-    if others:
-        yield f"{number_of(others, places)} begun already: training goes on from the last checkpoint"
-
-
-def number_of(folders: Sequence[Path], places: Sequence[object]) -> str:
-    """`3 of 30 runs were`; of a single run its folder."""
-    if len(places) == 1:
-        return f"the run in {relative(folders[0])} was"
-    return f"{len(folders)} of {len(places)} runs {'was' if len(folders) == 1 else 'were'}"
+def earlier_runs(statuses: Mapping[Path, RunStatus]) -> Iterator[str]:
+    """Say what becomes of runs that are in their folders already."""
+    for kind, then in EARLIER.items():
+        there = [folder for folder, status in statuses.items() if status.kind == kind]
+        if there and len(statuses) == 1:
+            yield f"the run in {relative(there[0])} was {then}"
+        elif there:
+            yield f"{len(there)} of {len(statuses)} runs {'was' if len(there) == 1 else 'were'} {then}"
 
 
 def print_notes(lines: Iterable[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rlexp.analysis.data.configs import changes
 from rlexp.launch.studies.claims import metric_problem, study_problems
 from rlexp.launch.studies.design import count, design_of, names_arm, no_variant, reachable
 from rlexp.launch.studies.questions import question_problems
@@ -28,7 +29,7 @@ def comparison_problems(jobs: Sequence[Job], overrides: Sequence[str]) -> Iterat
     yield from question_problems("study", study)
     if study.baseline is not None and not names_arm(study.baseline, design.arms):
         yield no_variant("study.baseline", study.baseline, design.arms)
-    if not study_changes(overrides):  # else nothing is judged
+    if not changes(overrides):  # else nothing is judged
         yield from study_problems(jobs, design)
 
 
@@ -37,7 +38,7 @@ def comparison_notes(jobs: Sequence[Job], overrides: Sequence[str]) -> Iterator[
     if not jobs:
         return
     study, seeds = jobs[0].config.study, len({job.config.seed for job in jobs})
-    changed = study_changes(overrides)
+    changed = changes(overrides)
     if study is not None and changed:
         yield f"study {study.name} is changed by {' '.join(changed)}, so none of its claims is judged"
     if study is not None and study.best_of:
@@ -51,10 +52,3 @@ def comparison_notes(jobs: Sequence[Job], overrides: Sequence[str]) -> Iterator[
             f"compared with --best-of {TUNED}, {seeds - left} of {count(seeds)} choose and {left} are left, too few to "
             f"show a difference: {reachable(left, tuned.differences, choosing=True)}"
         )
-
-
-def study_changes(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides that make a study another one than was written down."""
-    from analysis.data.configs import changes
-
-    return changes(list(overrides))

@@ -18,10 +18,10 @@ from hydra.types import HydraContext, RunMode, TaskFunction
 from hydra.version import VersionBase
 from omegaconf import DictConfig
 
-from rlexp.config import trust, typed
+from rlexp.config import parse, trust
 from rlexp.config.conf_folder import CONF
 from rlexp.core.hydra_compat import VERSION_BASE
-from rlexp.core.output import unstoppable_output
+from rlexp.core.output import safe_stdio
 from rlexp.launch.checks import check_run, check_sweep
 from rlexp.launch.hooks import restore_values
 from rlexp.launch.hydra_private import Callbacks, Hydra, JobRuntime, restore_overrides
@@ -68,10 +68,10 @@ def for_hydra(overrides: Sequence[str], mode: RunMode) -> list[str]:
     """Return overrides as Hydra reads them; ConfigError for mistakes, and for untrusted code."""
     option = ["-m"] if mode is RunMode.MULTIRUN else []
     overrides, trusted = trust.split_option(overrides)
-    typed.check([*option, *overrides])
+    parse.check([*option, *overrides])
     if not trusted:
         trust.check_folders(overrides)
-    return [*typed.for_hydra([*option, *overrides])[len(option) :], *QUIET]
+    return [*parse.for_hydra([*option, *overrides])[len(option) :], *QUIET]
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def own_hydra() -> Iterator[Hydra]:
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(CONF), **VERSION_BASE), released_at_the_end(), unstoppable_output():
+        with initialize_config_dir(str(CONF), **VERSION_BASE), released_at_the_end(), safe_stdio():
             yield GlobalHydra.instance().hydra
     finally:
         GlobalHydra.instance().hydra, HydraConfig.instance().cfg = outer, node

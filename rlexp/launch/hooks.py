@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,21 +16,17 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
-from rlexp.config.explain import explain
-from rlexp.config.typed import as_typed
+from rlexp.config.messages import explain
+from rlexp.config.parse import as_typed
 from rlexp.core.exits import BAD_INPUT, FAILED, describe_error, exit_with, printable, shortened
 from rlexp.launch.checks import check_run, check_sweep
 from rlexp.launch.hydra_private import error_of, logged_by_hydra, restore_overrides, set_overrides, typed_overrides
 from rlexp.launch.index import unfinished
-from rlexp.launch.own_analysis import own_analysis
 from rlexp.launch.paths import relative
-from rlexp.worked import DOCUMENTS
-from rlexp.worked.table import show
 
 if TYPE_CHECKING:
-    from analysis.report.page import ReportPage
+    from rlexp.analysis.report.page import ReportPage
 
 
 class Hooks(Callback):
@@ -78,11 +74,12 @@ class Hooks(Callback):
         print(folder)
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """Print worked examples, name the page, compare the variants, list failed runs, say where the results are."""
+        """Name the study's document and the page, compare the variants, list failed runs, say where the results are."""
         if self.ended_early:
             return
         folder = Path(config.hydra.sweep.dir)
-        print_worked(config.get("study") or {})
+        if document := (config.get("study") or {}).get("worked"):
+            print(f"the numbers of the document: rlexp worked {document}")
         problems: list[str] = []
         page = write_page(folder, config.get("baseline"), problems)
         compare(folder, config.get("baseline"), page, problems)
@@ -109,13 +106,6 @@ def check_or_exit(check: Callable[[DictConfig], None], config: DictConfig) -> No
         exit_with(explain(error, typed_overrides(config)), BAD_INPUT, error)
 
 
-def print_worked(study: Mapping[str, Any]) -> None:
-    """Print the worked examples of the document that a study names."""
-    if document := study.get("worked"):
-        show([example() for example in DOCUMENTS[document]], Console())
-
-
-@own_analysis()
 def compare(folder: Path, baseline: str | None, page: ReportPage | None, problems: list[str]) -> None:
     """Print and write the comparison; results are on disk already, so a failure here is one line.
 
@@ -123,19 +113,18 @@ def compare(folder: Path, baseline: str | None, page: ReportPage | None, problem
     """
     logging.getLogger().setLevel(logging.WARNING)  # the font library logs every glyph
     try:
-        from analysis.compare import report
+        from rlexp.analysis.compare import report
 
         report(folder, baseline=baseline, page=page)
     except Exception as error:
         complain(problems, f"no comparison: {describe_error(error)} (rlexp compare {relative(folder)})")
 
 
-@own_analysis()
 def write_page(folder: Path, baseline: str | None, problems: list[str]) -> ReportPage | None:
     """Write the sweep's page, say where it is, mirror it if the runs are mirrored. A failure here is one line too."""
     try:
-        from analysis.report import write_report
-        from analysis.report.aggregate import log_aggregate, mirrored
+        from rlexp.analysis.report.aggregate import log_aggregate, mirrored
+        from rlexp.analysis.report.page import write_report
 
         page = write_report(folder, baseline=baseline)
         print(f"page: {relative(page.path.absolute())}", flush=True)

@@ -36,7 +36,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from rlexp.config.compose import quote_numbers, unquote_numbers
-from rlexp.config.typed import check_size
+from rlexp.config.parse import check_size
 from rlexp.core.errors import ConfigError
 
 __all__ = ["Callbacks", "Hydra", "JobRuntime", "env_override", "setup_globals"]
@@ -185,10 +185,11 @@ class CachingConfigLoader:
     """A config loader that composes each variant once: Hydra takes 90 ms, and check, sweeper and launcher all ask.
 
     Another seed is a copy with the seed replaced: it is a value, and values do not decide which files are composed.
+    ``plan`` is what the check has planned for the launcher.
     """
 
     def __init__(self, loader: ConfigLoader):
-        self.loader, self.jobs, self.variants = loader, {}, {}
+        self.loader, self.jobs, self.variants, self.plan = loader, {}, {}, None
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
         """Return the job's config; the same object each time."""

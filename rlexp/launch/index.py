@@ -11,12 +11,11 @@ from typing import Any
 
 from rlexp.core.exits import describe_error
 from rlexp.record.disk.durable import replace
-from rlexp.record.disk.seals import sealed_line
-from rlexp.record.files import SUMMARY_FILE
+from rlexp.runfolder.checksums import line_with_checksum
+from rlexp.runfolder.files import INDEX_FILE, SUMMARY_FILE
 from rlexp.sweep.job import Job
 
 LOG = logging.getLogger(__name__)
-INDEX_FILE = "jobs.jsonl"
 
 _of_this_process: dict[Path, Index] = {}  # by the sweep's folder; a file may be another process's
 
@@ -83,7 +82,7 @@ class Index:
 
 def lines(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as they stand in the file."""
-    return "".join(sealed_line(row, len(rows)) for row in rows)
+    return "".join(line_with_checksum(row, len(rows)) for row in rows)
 
 
 def unfinished(folder: Path) -> list[dict[str, Any]]:

@@ -19,10 +19,9 @@ from rlexp.launch.logs import write_files
 from rlexp.launch.paths import relative
 from rlexp.launch.plan import Plan, environment_of, plan_jobs, stages
 from rlexp.launch.settings import LauncherSettings
-from rlexp.launch.worker import surroundings
+from rlexp.launch.worker import job_context
 from rlexp.record.disk import lock
-from rlexp.record.disk.troubles import unwritable
-from rlexp.record.resume import outcome
+from rlexp.record.disk.io_errors import unwritable
 from rlexp.sweep.buckets import into_batches
 from rlexp.sweep.interrupt import signals_as_ctrl_c
 from rlexp.sweep.job import Batch, Job, Results
@@ -50,9 +49,11 @@ class SweepLauncher:
 
     def train(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
         """Do that as the only one who writes to the sweep's folder."""
-        plan = plan_jobs(self.hydra.config_loader, self.config, overrides, first)
+        loader = self.hydra.config_loader
+        plan = loader.plan and loader.plan.part(overrides, first)  # of a sweeper that the check does not know: none
+        plan = plan or plan_jobs(loader, self.config, overrides, first)
         hydra_jobs = {
-            number: HydraJob(settings, self.hydra, self.task_function) for number, settings in plan.composed.items()
+            job.number: HydraJob(plan.composed[job.number], self.hydra, self.task_function) for job in plan.jobs
         }
         trained = []
         for jobs in stages(plan.jobs, self.index.path.parent):
@@ -96,7 +97,7 @@ class SweepLauncher:
             environment = environment_of(plan.composed[jobs[0].number])
             batch = Batch(tuple(jobs), title, environment, sweep, lock.text(sweep))
             batch = self.with_files(batch, hydra_jobs)
-            with surroundings(batch):
+            with job_context(batch):
                 for job in batch.jobs:
                     hydra_jobs[job.number].on_start()
             if batch.jobs:
@@ -109,13 +110,13 @@ class SweepLauncher:
         """
         failed = {}
         for job in batch.jobs:
-            files, ended = hydra_jobs[job.number].files(), outcome(job.folder, job.config.resume)
+            files = hydra_jobs[job.number].files()
             try:
                 job.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 failed[job.number] = unwritable(error, job.folder)
                 continue
-            if problem := write_files(files, over=ended is None):
+            if problem := write_files(files, over=job.ended is None):
                 LOG.warning(problem)
         without = tuple(job for job in batch.jobs if job.number in failed)
         if without:
@@ -124,7 +125,7 @@ class SweepLauncher:
 
     def finish_batch(self, batch: Batch, results: Results, hydra_jobs: dict[int, HydraJob]) -> None:
         """Record what came out, and do for the jobs of a batch what Hydra does after it has run one."""
-        with surroundings(batch):
+        with job_context(batch):
             for job, result in zip(batch.jobs, results, strict=True):
                 self.index.record(job, result)
                 hydra_jobs[job.number].on_end(result)

@@ -22,7 +22,7 @@ SECONDS_BETWEEN_LOOKS, LOOKS = 1.0, 3  # a shared folder may show a new lock lat
 
 
 @contextmanager
-def ending_with_its_sweep(batch: Batch) -> Iterator[None]:
+def parent_watchdog(batch: Batch) -> Iterator[None]:
     """Context that a Ctrl-C ends when nobody holds the sweep's lock any more, or another process does."""
     if batch.sweep is None:
         yield

@@ -5,22 +5,23 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hydra.core.config_loader import ConfigLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from rlexp.analysis import load
+from rlexp.analysis.data.errors import AnalysisError
 from rlexp.config.compose import plain, plain_value
-from rlexp.config.explain import explain
+from rlexp.config.messages import explain
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
 from rlexp.launch.hydra_private import CachingConfigLoader, hydra_config, set_output_folder
-from rlexp.launch.own_analysis import own_analysis
 from rlexp.launch.paths import relative
-from rlexp.record.disk.links import link_out
 from rlexp.record.naming import run_name, variant_name
-from rlexp.record.resume import refusal
+from rlexp.record.resume import RunStatus, inspect, refusal
+from rlexp.runfolder.links import link_out
 from rlexp.sweep.job import Job, LogSettings
 
 LOG = logging.getLogger(__name__)
@@ -29,10 +30,28 @@ NOT_SHARED = ("overrides", "runtime", "job")
 
 @dataclass(frozen=True)
 class Plan:
-    """Jobs that can start, and what Hydra composed for each of them, its own node included, by the job's number."""
+    """Jobs that can start, in the order of the overrides that they were asked for with.
 
+    By the job's number: what Hydra composed for each of them, its own node included, and what its folder is.
+    """
+
+    asked: list[list[str]] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     composed: dict[int, DictConfig] = field(default_factory=dict)
+    statuses: dict[int, RunStatus] = field(default_factory=dict)
+
+    def inspect(self, place: int) -> RunStatus:
+        """Look what the folder of a job is; one that has ended is not trained again."""
+        job = self.jobs[place]
+        status = self.statuses[job.number] = inspect(job.folder, job.config.model_dump(mode="json"))
+        self.jobs[place] = replace(job, ended=status.result)
+        return status
+
+    def part(self, overrides: Sequence[Sequence[str]], first: int) -> Plan | None:
+        """Return what was planned for jobs from this number on; None if other jobs were."""
+        places = slice(first, first + len(overrides))
+        asked = [list(each) for each in overrides]
+        return replace(self, asked=asked, jobs=self.jobs[places]) if self.asked[places] == asked else None
 
 
 Loader = ConfigLoader | CachingConfigLoader
@@ -40,18 +59,18 @@ Loader = ConfigLoader | CachingConfigLoader
 
 def plan_jobs(loader: Loader, master: DictConfig, overrides: Sequence[Sequence[str]], first: int = 0) -> Plan:
     """Compose and check all jobs; ConfigError with a line for each distinct problem if any cannot run."""
-    plan, problems = Plan(), {}
-    for number, job_overrides in enumerate(overrides, first):
+    plan, problems = Plan([list(each) for each in overrides]), {}
+    for number, job_overrides in enumerate(plan.asked, first):
         try:
-            plan.composed[number] = compose_job(loader, master, list(job_overrides), number)
+            plan.composed[number] = compose_job(loader, master, job_overrides, number)
             plan.jobs.append(job_of(plan.composed[number]))
         except Exception as error:
             for line in explain(error, job_overrides).splitlines():
-                problems.setdefault(line, []).append(label_of(number, job_overrides))
+                problems.setdefault(line, []).append(job_label(number, job_overrides))
     if not problems:
         problems = dict(sweep_problems(plan))
     if problems:
-        raise ConfigError([f"{whose(jobs, len(overrides))}{problem}" for problem, jobs in problems.items()])
+        raise ConfigError([f"{job_prefix(jobs, len(overrides))}{problem}" for problem, jobs in problems.items()])
     return plan
 
 
@@ -72,17 +91,17 @@ def stages(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
         jobs = [job for job in jobs if job.config.seed not in seeds and job.variant in variants]
         if not jobs:
             return
-    yield from turns(jobs, sweep)
+    yield from seed_batches(jobs, sweep)
 
 
-def turns(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
+def seed_batches(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
     """Yield the jobs of as many seeds as can decide anything, then a quarter more each time, until all is decided."""
     margin = jobs[0].config.until_decided if jobs else None
     if margin is None:
         yield list(jobs)
         return
     seeds, done = sorted({job.config.seed for job in jobs}), 0
-    for end in turn_ends(jobs, len(seeds)):
+    for end in look_schedule(jobs, len(seeds)):
         take, done = {*seeds[done:end]}, end
         yield [job for job in jobs if job.config.seed in take]
         left, of = undecided(sweep)
@@ -91,24 +110,20 @@ def turns(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
             return
 
 
-@own_analysis()
-def turn_ends(jobs: Sequence[Job], most: int) -> list[int]:
+def look_schedule(jobs: Sequence[Job], most: int) -> list[int]:
     """Return how many seeds there are after each turn, for all the differences that these jobs will show."""
-    from analysis.stats.inference.sequential import looks
-    from analysis.stats.inference.significance import ALPHA
+    from rlexp.analysis.stats.inference.sequential import look_schedule
+    from rlexp.analysis.stats.inference.significance import ALPHA
 
-    return [*looks(most, ALPHA / max(len({job.variant for job in jobs}) - 1, 1))]
+    return [*look_schedule(most, ALPHA / max(len({job.variant for job in jobs}) - 1, 1))]
 
 
-@own_analysis()
 def undecided(sweep: Path) -> tuple[int, int]:
     """Return how many differences of a sweep are open, and of how many; of none, where nothing can be compared yet."""
-    import analysis
-    from analysis.data.errors import AnalysisError
-    from analysis.stats.answer import Question, answer
+    from rlexp.analysis.stats.answer import Question, answer
 
     try:
-        comparisons = answer(analysis.load(sweep), Question()).comparisons
+        comparisons = answer(load(sweep), Question()).comparisons
     except AnalysisError as error:
         LOG.warning("nothing is decided: %s", error)
         return 0, 0
@@ -116,26 +131,23 @@ def undecided(sweep: Path) -> tuple[int, int]:
     return found.count("open"), len(found)
 
 
-@own_analysis()
 def best_names(sweep: Path, seeds: Sequence[int]) -> set[str]:
     """Return the names of the runs on these seeds that are at the best point of their arm; none if none can be."""
-    import analysis
-    from analysis.data.errors import AnalysisError
-    from analysis.stats.answer import runs_at_best
+    from rlexp.analysis.stats.answer import runs_at_best
 
     try:
-        return {*runs_at_best(analysis.load(sweep), seeds)}
+        return {*runs_at_best(load(sweep), seeds)}
     except AnalysisError as error:
         LOG.warning("nothing can be chosen: %s", error)
         return set()
 
 
-def label_of(number: int, overrides: Sequence[str]) -> str:
+def job_label(number: int, overrides: Sequence[str]) -> str:
     """Return what a job is called in an error."""
     return f"{number} ({run_name(overrides)})"
 
 
-def whose(jobs: Sequence[str], of: int) -> str:
+def job_prefix(jobs: Sequence[str], of: int) -> str:
     """Name the first of the jobs that have a problem, and how many more have it; nothing if all have."""
     if len(jobs) == of:
         return ""
@@ -190,21 +202,23 @@ def sweep_problems(plan: Plan) -> Iterator[tuple[str, list[str]]]:
     """Say what is wrong between jobs that are each right by themselves, and for which jobs."""
     labels: dict[Path, str] = {}
     first = shared_settings(plan, plan.jobs[0]) if plan.jobs else {}
-    for job in plan.jobs:
-        label = label_of(job.number, job.overrides)
+    for place, job in enumerate(plan.jobs):
+        label = job_label(job.number, job.overrides)
         if other := labels.get(job.folder):
             yield f"would write to the folder of job {other}: {job.folder}", [label]
         if shared_settings(plan, job) != first:
             yield "differs in its hydra node from the first job; a sweep has one launcher, folder and logging", [label]
         labels[job.folder] = label
-        if problem := folder_problem(job.folder) or refusal(job.config.model_dump(mode="json"), job.folder):
+        if problem := folder_problem(job.folder) or refusal(job.folder, job.config.resume, plan.inspect(place)):
             yield problem, [label]
 
 
 def folder_problem(folder: Path) -> str | None:
     """Say why a run cannot be written to ``folder``, if so."""
-    if problem := unwritable_name(folder):
-        return problem
+    try:
+        folder.exists()
+    except (OSError, ValueError) as error:  # a name that is too long, or has a null byte
+        return f"cannot write to {str(folder)[:200]!r}: {getattr(error, 'strerror', None) or error}"
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir():
         return f"cannot write to {folder}: {existing} is not a folder"
@@ -212,15 +226,6 @@ def folder_problem(folder: Path) -> str | None:
         return f"cannot write to {folder}: no permission in {existing}"
     if link := link_out(folder):
         return f"{relative(link)} is a link to another folder, where a run would write: remove it"
-    return None
-
-
-def unwritable_name(folder: Path) -> str | None:
-    """Say that no file system takes the name of a folder, if so."""
-    try:
-        folder.exists()
-    except (OSError, ValueError) as error:  # too long, or with a null byte
-        return f"cannot write to {str(folder)[:200]!r}: {getattr(error, 'strerror', None) or error}"
     return None
 
 

@@ -23,10 +23,11 @@ from rlexp.core.exits import RunFailed, describe_error, printable
 from rlexp.launch.checks import check_single
 from rlexp.launch.logs import logging_to
 from rlexp.launch.paths import relative
-from rlexp.record.disk.identity import leaves
-from rlexp.record.disk.seals import read_json
-from rlexp.record.files import CONFIG_FILE, SUMMARY_FILE, saved_config
+from rlexp.record.files import saved_config
 from rlexp.record.naming import folder_name
+from rlexp.runfolder.files import CONFIG_FILE, SUMMARY_FILE
+from rlexp.runfolder.read import read_json
+from rlexp.runfolder.variants import flatten
 from rlexp.sweep.job import Job, LogSettings
 
 OPTION = "--from"
@@ -39,12 +40,13 @@ def repeat(arguments: Sequence[str], trusted: bool = False) -> None:
     source, changes = parse(arguments)
     place = changes.pop("hydra.run.dir", None)
     saved, named = saved_config(source / CONFIG_FILE), {key: changes.pop(key) for key in CODE if key in changes}
-    if unlike := next((key for key, text in named.items() if dict(leaves(saved)).get(key) != text), None):
+    if unlike := next((key for key, text in named.items() if dict(flatten(saved)).get(key) != text), None):
         raise ConfigError([f"{unlike}={named[unlike]}: {OPTION} repeats a run as it was, and {source} has another"])
     if not trusted:
         check_config(saved, source / CONFIG_FILE, named)
     config = read(saved | {key: yaml.safe_load(text) for key, text in changes.items()})
-    folder = Path(os.path.abspath(place or new_folder(source)))
+    new = Path("runs", f"{datetime.now():%Y-%m-%d_%H-%M-%S.%f}", folder_name(source.resolve().name))
+    folder = Path(os.path.abspath(place or new))
     check_single(config, folder)
     score = train_single(job_of(config, folder, source))
     print(f"{config.score.metric} {score:.3f}")
@@ -53,7 +55,9 @@ def repeat(arguments: Sequence[str], trusted: bool = False) -> None:
 
 def parse(arguments: Sequence[str]) -> tuple[Path, dict[str, str]]:
     """Return the folder and the changes; ConfigError for what has no place beside them."""
-    words = [word for argument in arguments for word in split_option(argument)]
+    words = []
+    for argument in arguments:  # `--from=x` → `--from`, `x`
+        words += argument.split("=", 1) if argument.startswith(f"{OPTION}=") else [argument]
     place = words.index(OPTION)
     source, others = words[place + 1 : place + 2], words[:place] + words[place + 2 :]
     if not source or source[0].startswith("-") or not source[0]:
@@ -64,36 +68,16 @@ def parse(arguments: Sequence[str]) -> tuple[Path, dict[str, str]]:
     return Path(source[0]), changes
 
 
-def split_option(argument: str) -> list[str]:
-    """`--from=x` → `--from`, `x`."""
-    return list(argument.split("=", 1)) if argument.startswith(f"{OPTION}=") else [argument]
-
-
-def new_folder(source: Path) -> Path:
-    """Return a folder that is new, as that of a single run is."""
-    return Path("runs", f"{datetime.now():%Y-%m-%d_%H-%M-%S.%f}", folder_name(source.resolve().name))
-
-
 def job_of(config: Config, folder: Path, source: Path) -> Job:
     """Return the job; it has the name of the variant that it repeats, and logs as a single run does."""
     try:
         variant = (read_json(source / SUMMARY_FILE) or {}).get("variant")
     except RunFailed:
         variant = None
-    return Job(
-        config,
-        folder,
-        folder.name,
-        printable(variant) if isinstance(variant, str) else "default",
-        logs=log_settings(folder),
-    )
-
-
-def log_settings(folder: Path) -> LogSettings:
-    """Return the log of a single run: train.log in its folder, warnings on stderr."""
-    settings: dict[str, Any] = yaml.safe_load((CONF / "hydra/job_logging/rlexp.yaml").read_text(encoding="utf-8"))
-    settings["handlers"]["file"]["filename"] = str(folder / "train.log")
-    return LogSettings(settings)
+    variant = printable(variant) if isinstance(variant, str) else "default"
+    logs: dict[str, Any] = yaml.safe_load((CONF / "hydra/job_logging/rlexp.yaml").read_text(encoding="utf-8"))
+    logs["handlers"]["file"]["filename"] = str(folder / "train.log")
+    return Job(config, folder, folder.name, variant, logs=LogSettings(logs))
 
 
 def train_single(job: Job) -> float:

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from rlexp.core.exits import INTERRUPTED, RunFailed, describe_error
-from rlexp.core.output import unstoppable_output
+from rlexp.core.output import safe_stdio
 from rlexp.launch.hydra_private import env_override
 from rlexp.launch.logs import logging_to
-from rlexp.launch.orphans import ending_with_its_sweep
+from rlexp.launch.orphans import parent_watchdog
 from rlexp.sweep.interrupt import signals_as_ctrl_c
 from rlexp.sweep.job import Batch, Results
 
@@ -19,7 +19,7 @@ NO_RESULT = "its worker ended without a result (killed, or out of memory or time
 
 
 @contextmanager
-def surroundings(batch: Batch) -> Iterator[None]:
+def job_context(batch: Batch) -> Iterator[None]:
     """Log to the files of the jobs, with their environment variables."""
     with logging_to(batch.jobs), env_override(batch.environment):
         yield
@@ -32,7 +32,7 @@ def train_batch(batch: Batch, *progress: Any) -> Results:
     """
     from rlexp.backends.dispatch import train_jobs
 
-    with surroundings(batch):
+    with job_context(batch):
         try:
             results = list(train_jobs(batch.jobs, batch.title, *progress))
             if len(results) != len(batch.jobs):
@@ -48,7 +48,7 @@ def train_in_worker(batch: Batch, cores: int, *progress: Any) -> Results:
 
     threads.limit(cores)
     machine.allow_open_files()
-    with unstoppable_output(), ending_with_its_sweep(batch):
+    with safe_stdio(), parent_watchdog(batch):
         results = train_batch(batch, *progress)
     return [picklable(result) if isinstance(result, Exception) else result for result in results]
 

@@ -1,4 +1,4 @@
-"""The critic: a network that learns what is still to come, beside the policy and with an optimiser of its own.
+"""The critic: a network that learns what is still to come, beside the policy and with an optimizer of its own.
 
 It is a network of the sizes of ``model`` with a head of one number (``models/scalar.py``). It begins with the body of
 the policy that training starts from, as in InstructGPT (arXiv 2203.02155, there the body of the reward model) and verl,
@@ -7,7 +7,7 @@ and with a head of its own. ``norm`` asks for its ``values``; ``TARGETS`` of ``a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -15,8 +15,10 @@ from torch import Tensor
 from rlexp.core.blocks import minibatches
 from rlexp.core.exact import as_before
 from rlexp.core.masked import count, masked_mean, masked_sum
+from rlexp.core.registry import call_with
 from rlexp.core.types import PerReplica, PerToken, TokenMask
 from rlexp.loop.state import Critic, Experience, TrainState
+from rlexp.loop.variant import Variant
 from rlexp.models import scalar
 
 TOKENS = (-1, -2, -3)
@@ -28,6 +30,13 @@ def none() -> None:
 
 
 CRITICS = {"none": none, "value": Critic}
+
+
+def critic_targets(variant: Variant, offered: Mapping[str, Tensor]) -> dict[str, PerToken]:
+    """Return the values of tokens and what they are trained to, for a variant with a critic."""
+    if variant.value_target is None:
+        return {}
+    return {"values": offered["values"][..., :-1], "returns": call_with(variant.value_target, offered)}
 
 
 def train_critic(state: TrainState, experience: Experience, measure: bool) -> Row:
@@ -48,7 +57,7 @@ def passes(state: TrainState, experience: Experience) -> Iterator[Experience]:
 
 
 def update(state: TrainState, part: Experience) -> Row:
-    """One step of the critic's optimiser on a minibatch; return loss and share of clipped values before it."""
+    """One step of the critic's optimizer on a minibatch; return loss and share of clipped values before it."""
     network, mask = state.networks["critic"], counted(part)
     values = scalar.values(network.module, part.prompts, part.completions)[..., :-1]
     old, returns = part.critic["values"], part.critic["returns"]

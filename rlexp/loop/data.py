@@ -2,8 +2,9 @@
 
 Runs whose data are not fresh have a buffer of K rollouts, ``TrainState.buffer``, ``[R K P ...]``. Rollouts have
 numbers: n has the prompts and the noise of step n. Before the first step the policy of the start samples those up to K
-(``fill``); step s then samples number s + K, if it samples at all, with the policy as it is before its updates. Number
-n lies in slot (n − 1) mod K, in the place of n − K. So step s of stale runs has the prompts that it has in fresh ones.
+(``prefill_buffer``); step s then samples number s + K, if it samples at all, with the policy as it is before its
+updates. Number n lies in slot (n − 1) mod K, in the place of n − K. So step s of stale runs has the prompts that it has
+in fresh ones.
 
 A rollout is kept as it was sampled: ``old_log_probs`` are those of the policy that sampled it, however long ago that
 was, so that the ratios of a policy loss are to that policy. Rewards, advantages and the log-probabilities of the
@@ -65,7 +66,7 @@ class Stale:
         """Return the rollout of ``age`` steps ago, and the one that takes its slot."""
         groups = sample_groups(state, step + self.age)
         age = torch.full_like(state.temperature, min(step - 1, self.age))
-        return of_old(state, step, slot(state, step), groups._replace(stored=groups.rollout, age=age))
+        return from_buffer(state, step, read_slot(state, step), groups._replace(stored=groups.rollout, age=age))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,13 +99,13 @@ class Replay:
         chance = state.uniforms(Purpose.REPLAY, step, self.capacity * new)
         drawn = chance.argsort(dim=-1, stable=True)[:, : state.prompts - new]
         order = state.uniforms(Purpose.REPLAY, step, state.prompts, round=1).argsort(dim=-1, stable=True)
-        old = (rows(each.flatten(1, 2), drawn) for each in state.buffer)
+        old = (gather_rows(each.flatten(1, 2), drawn) for each in state.buffer)
         both = (torch.cat(pair, 1) for pair in zip(groups.rollout, old, strict=True))
-        rollout = Rollout(*(rows(each, order) for each in both))
+        rollout = Rollout(*(gather_rows(each, order) for each in both))
         numbers = step + (torch.div(drawn, new, rounding_mode="floor") - (step - 1)) % self.capacity
         ages = (step - (numbers - self.capacity).clamp(min=1)).to(state.temperature)
         age = ages.sum(-1) / state.prompts
-        return of_old(state, step, rollout, groups._replace(stored=groups.rollout, age=age))
+        return from_buffer(state, step, rollout, groups._replace(stored=groups.rollout, age=age))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,13 +134,13 @@ class Offline:
         """Return the step's rollout of the buffer; nothing is sampled."""
         none = torch.zeros(len(state.seeds), dtype=torch.long, device=state.temperature.device)
         age = torch.full_like(state.temperature, step - 1)
-        rollout = slot(state, step)
-        return Groups(rollout, none, none, none, none, None, score(state, rollout, step), none, age=age)
+        rollout = read_slot(state, step)
+        return Groups(rollout, none, none, none, none, state.policy, score(state, rollout, step), none, age=age)
 
 
-def of_old(state: TrainState, step: int, rollout: Rollout, groups: Groups) -> Groups:
+def from_buffer(state: TrainState, step: int, rollout: Rollout, groups: Groups) -> Groups:
     """Return the groups with another rollout to train on, which is judged where it is used."""
-    return groups._replace(rollout=rollout, rewards=score(state, rollout, step), forward_cache=None)
+    return groups._replace(rollout=rollout, rewards=score(state, rollout, step), policy=state.policy)
 
 
 DATA = {"fresh": Fresh, "stale": Stale, "replay": Replay, "offline": Offline}
@@ -150,18 +151,18 @@ def gather_groups(state: TrainState, step: int) -> Groups:
     return sample_groups(state, step) if state.buffer is None else state.data.gather(state, step)
 
 
-def rows(tensor: Tensor, chosen: Tensor) -> Tensor:
+def gather_rows(tensor: Tensor, chosen: Tensor) -> Tensor:
     """Return the rows ``[R N]`` of a tensor ``[R P ...]``."""
     return torch.take_along_dim(tensor, chosen.view(*chosen.shape, *[1] * (tensor.dim() - 2)), 1)
 
 
-def slot(state: TrainState, number: int) -> Rollout:
+def read_slot(state: TrainState, number: int) -> Rollout:
     """Return a copy of what the buffer has in the slot of a rollout."""
     place = (number - 1) % state.data.slots
     return Rollout(*(each[:, place].clone(memory_format=torch.contiguous_format) for each in state.buffer))
 
 
-def store(state: TrainState, number: int, rollout: Rollout | None) -> None:
+def write_slot(state: TrainState, number: int, rollout: Rollout | None) -> None:
     """Put a rollout into its slot of the buffer; None leaves everything as it is."""
     for held, new in zip(state.buffer, rollout, strict=True) if rollout is not None else ():
         held[:, (number - 1) % state.data.slots] = new
@@ -186,12 +187,12 @@ def empty_buffer(state: TrainState) -> Rollout | None:
 
 
 @torch.no_grad()
-def fill(state: TrainState) -> Row:
+def prefill_buffer(state: TrainState) -> Row:
     """Fill the buffer, if there is one, by the policy of a fresh state; return what each run has sampled for it."""
     row = {name: torch.zeros(len(state.seeds), dtype=torch.long) for name in ("tokens", "completions")}
     for number in range(1, state.data.slots + 1):
         groups = sample_groups(replace(state, prompts=state.data.sampled(state.prompts)), number)
-        store(state, number, with_right_answers(state, groups.rollout, state.data.oracle))
+        write_slot(state, number, with_right_answers(state, groups.rollout, state.data.oracle))
         row["tokens"] += groups.tokens.cpu()
         row["completions"] += groups.sampled.cpu() * state.group
     return row

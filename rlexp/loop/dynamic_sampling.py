@@ -14,24 +14,25 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rlexp.core.blocks import by_block, map_tensors
+from rlexp.core.blocks import map_tensors, map_variants
 from rlexp.core.registry import call_with
 from rlexp.core.streams import Purpose
 from rlexp.core.types import Counts, PerCompletion, PerReplica, PromptMask, PromptNumbers, Prompts
-from rlexp.loop.replicas import substate
+from rlexp.loop.replicas import subset
 from rlexp.loop.rewards import Rewards, score
 from rlexp.loop.rollout import Rollout, sample
 from rlexp.loop.sampling import sample_completions
 from rlexp.loop.state import TrainState
 from rlexp.loop.variant import Variant
-from rlexp.models.policy import ForwardCache
+from rlexp.models.policy import RolloutPolicy
 
 
 class Groups(NamedTuple):
     """The groups of a step and what they took: rounds, tokens, groups that passed the refill, those that are used.
 
-    ``forward_cache`` is what sampling them has left, None where the policy keeps none. ``rewards`` are made once, in
-    the round in which a group was sampled, or where old groups are used. ``sampled`` counts the groups of all rounds.
+    ``policy`` is the policy that reads them, with what sampling them has computed if it records that. ``rewards`` are
+    made once, in the round in which a group was sampled, or where old groups are used. ``sampled`` counts the groups
+    of all rounds.
     Where the step trains on others than it samples (``loop.data``), ``stored`` are those that it sampled, None for
     none, and ``age`` is how many steps ago the ones it trains on were, on average.
     """
@@ -41,7 +42,7 @@ class Groups(NamedTuple):
     tokens: Counts
     passed: Counts
     used: Counts
-    forward_cache: ForwardCache | None
+    policy: RolloutPolicy | None
     rewards: Rewards
     sampled: Counts
     stored: Rollout | None = None
@@ -70,8 +71,8 @@ def sample_groups(state: TrainState, step: int) -> Groups:
     of a policy that has learnt all prompts; to leave such groups out of the loss as well is ``filter.loss``.
     """
     prompts = draw_prompts(state, step, 0)
-    cache = state.policy.forward_cache(prompts, state.group)
-    groups = sample_round(state, prompts, step, 0, cache)
+    policy = state.policy.recorded(prompts, state.group)
+    groups = sample_round(state, policy, prompts, step, 0)
     limits = [variant.refill_rounds for variant, size in state.blocks for _ in range(size)]
     most = torch.tensor(limits, device=state.temperature.device)
     rounds, tokens, passed = torch.ones_like(most), count_tokens(groups), groups.keep.sum(-1)
@@ -79,16 +80,16 @@ def sample_groups(state: TrainState, step: int) -> Groups:
         short = (~groups.keep.all(-1) & (number < most)).nonzero().squeeze(-1)
         if not len(short):
             break
-        part = substate(state, short)
-        more = sample_round(part, draw_prompts(part, step, number), step, number)
+        part = subset(state, short)
+        more = sample_round(part, part.policy, draw_prompts(part, step, number), step, number)
         groups = merge_rounds(groups, short, more)
         rounds[short] += 1
         tokens[short] += count_tokens(more)
         passed[short] += more.keep.sum(-1)
-    if cache is not None and (rounds > 1).any():
-        cache = decode_again(cache, state, (rounds > 1).nonzero().squeeze(-1), groups.rollout)
+    if policy is not state.policy and (rounds > 1).any():
+        policy = record_again(policy, state, (rounds > 1).nonzero().squeeze(-1), groups.rollout)
     sampled = rounds * state.prompts
-    return Groups(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1), cache, groups.rewards, sampled)
+    return Groups(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1), policy, groups.rewards, sampled)
 
 
 def draw_prompts(state: TrainState, step: int, number: int) -> Prompts:
@@ -117,23 +118,21 @@ def prompt_numbers(state: TrainState, prompts: Prompts) -> PromptNumbers:
     return (prompts.unsqueeze(2) == known.unsqueeze(1)).all(-1).long().argmax(-1)
 
 
-def sample_round(
-    state: TrainState, prompts: Prompts, step: int, number: int, cache: ForwardCache | None = None
-) -> Round:
+def sample_round(state: TrainState, policy: RolloutPolicy, prompts: Prompts, step: int, number: int) -> Round:
     """Sample P groups a run and look at their rewards before shaping: one that punishes length varies everywhere."""
     noise = state.uniforms(Purpose.SAMPLING, step, state.prompts, state.group, state.task.cap, round=number)
-    rollout = sample_completions(state, prompts, noise, step, number, cache)
+    rollout = sample_completions(state, policy, prompts, noise, step, number)
     rewards = score(state, rollout, step, round=number)
     if all(variant.refill_rounds == 1 for variant, _ in state.blocks):
         return Round(rollout, rewards, torch.ones_like(rollout.finished[..., 0]))
-    return Round(rollout, rewards, by_block(refill_keeps, state.blocks, rollout, rewards.total)["keep"])
+    return Round(rollout, rewards, map_variants(refill_keeps, state.blocks, rollout, rewards.total)["keep"])
 
 
 def refill_keeps(variant: Variant, rollout: Rollout, rewards: PerCompletion) -> dict[str, PromptMask]:
     """Return which groups the variant's ``refill`` keeps; it is a filter of whole groups."""
     scored = ~rewards.isnan()
     offered = rollout._asdict() | {"rewards": rewards.where(scored, 0.0), "scored": scored}
-    return {"keep": call_with(variant.refill, offered)[..., 0]}
+    return {"keep": call_with(variant.filter_refill, offered)[..., 0]}
 
 
 def merge_rounds(groups: Round, short: Tensor, more: Round) -> Round:
@@ -152,14 +151,13 @@ def merge_rounds(groups: Round, short: Tensor, more: Round) -> Round:
     return map_tensors(merged, groups, more)
 
 
-def decode_again(cache: ForwardCache, state: TrainState, replicas: Tensor, rollout: Rollout) -> ForwardCache:
-    """Decode the completions of runs whose groups come from several rounds once more, for their part of the cache."""
-    part, tokens = substate(state, replicas), iter(rollout.completions[replicas].unbind(-1))
+def record_again(policy: RolloutPolicy, state: TrainState, replicas: Tensor, rollout: Rollout) -> RolloutPolicy:
+    """Decode the completions of runs whose groups come from several rounds once more, and record that instead."""
+    part, tokens = subset(state, replicas), iter(rollout.completions[replicas].unbind(-1))
     prompts, noise = rollout.prompts[replicas], rollout.old_log_probs[replicas]
-    theirs = part.policy.forward_cache(prompts, state.group)
-    sample(part.policy, part.task, prompts, noise, part.temperature, lambda *_: next(tokens), theirs)
-    cache.replace_replicas(replicas, theirs)
-    return cache.with_prompts(state.policy.read_prompts(rollout.prompts))
+    theirs = part.policy.recorded(prompts, state.group)
+    sample(theirs, part.task, prompts, noise, part.temperature, lambda *_: next(tokens))
+    return policy.replace_replicas(replicas, theirs, rollout.prompts)
 
 
 def count_tokens(groups: Round) -> Counts:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb
 
 import torch
 from torch import Tensor
 
+from rlexp.core.pass_at_k import pass_at_k
 from rlexp.core.streams import Purpose
 from rlexp.core.types import Prompts
 from rlexp.loop.judged.metrics import agreement, of_judged, win_rate
@@ -15,7 +15,7 @@ from rlexp.loop.metrics import Row
 from rlexp.loop.rewards import Rewards, score, score_with
 from rlexp.loop.rollout import as_rollout, most_likely, sample
 from rlexp.loop.state import TrainState
-from rlexp.tasks import World
+from rlexp.tasks import TabularTask
 
 
 def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Sequence[int]) -> dict[str, Tensor]:
@@ -41,7 +41,7 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
     }
     row |= {f"eval/pass@{k}": pass_at(k, hits, samples).mean(-1) for k in ks}
     row |= judged_evaluation(state, questions, rewards)
-    return row | exact(state, ks) if isinstance(task, World) else row
+    return row | exact(state, ks) if isinstance(task, TabularTask) else row
 
 
 def judged_evaluation(state: TrainState, questions: Prompts, rewards: Rewards) -> Row:
@@ -57,14 +57,6 @@ def pass_at(k: int, hits: Tensor, samples: int) -> Tensor:
     """``pass_at_k`` of each number of hits."""
     table = torch.tensor([pass_at_k(k, right, samples) for right in range(samples + 1)], device=hits.device)
     return table[hits]
-
-
-def pass_at_k(k: int, hits: int, samples: int) -> float:
-    """Probability that one of k completions drawn from n ``samples``, c of them right, is: 1 − C(n − c, k) / C(n, k).
-
-    Source: unbiased estimator of Chen et al. (arXiv 2107.03374, eq. 1).
-    """
-    return 1 - comb(samples - hits, k) / comb(samples, k)
 
 
 @torch.no_grad()

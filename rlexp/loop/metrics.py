@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from rlexp.core.blocks import OfSome, by_block
+from rlexp.core.blocks import Masked, map_variants
+from rlexp.core.exits import RunFailed
 from rlexp.core.masked import count, is_constant, masked_extreme, masked_mean, masked_std, masked_sum
 from rlexp.core.registry import call_with, requested_names
 from rlexp.core.types import PerToken, PerVocabulary
@@ -28,30 +29,49 @@ EXTREMES = {"ratio/min": torch.amin, "ratio/max": torch.amax}  # of all updates 
 BOUNDED = "ratio/bounded"  # only in lines where it is not 0
 POLICIES = ("log_probs", "old_log_probs", "sampler_log_probs", "ref_log_probs")
 
-Row = dict[str, Tensor | OfSome]
+Row = dict[str, Tensor | Masked]
+
+
+def sampled_counts(state: TrainState, groups: Groups) -> Row:
+    """Tokens and completions that a step has sampled, and the verdicts about completions."""
+    completions = groups.sampled * state.group
+    verdicts = groups.judged * state.group * state.verdicts
+    return {"tokens": groups.tokens, "completions": completions, "verdicts": verdicts}
 
 
 @torch.no_grad()
 def rollout_metrics(state: TrainState, groups: Groups, reference: PerVocabulary, experience: Experience) -> Row:
     """Return the metrics of a rollout, of the policy before it learns from it."""
     rollout, rewards = groups.rollout, groups.rewards
-    policy = state.policy.distributions(
-        rollout.prompts, rollout.completions, state.temperature, forward_cache=groups.forward_cache
-    )
+    policy = groups.policy.distributions(rollout.prompts, rollout.completions, state.temperature)
+    age = {} if groups.age is None else {"data/age": groups.age * state.inner_steps * state.minibatches}
     return (
-        reward_metrics(rewards, experience.rewards)
+        age
+        | reward_metrics(rewards, experience.rewards)
         | group_metrics(rewards.total, state.bounds)
         | filter_metrics(groups, experience.mask)
         | advantage_metrics(experience.advantages, rollout.mask)
         | length_metrics(rollout.mask, rollout.finished, rewards.correct)
         | policy_metrics(policy, reference, rollout)
-        | by_block(penalty_metrics, state.blocks, state.memory)
+        | map_variants(penalty_metrics, state.blocks, state.memory)
     )
 
 
 def penalty_metrics(variant: Variant, memory: Mapping[str, Tensor]) -> Row:
     """Weight of the KL penalty in this step, wherever it is placed."""
     return {"kl/coef": (variant.kl_in_loss + variant.kl_in_reward) * memory["kl_factor"]}
+
+
+def metrics_of_update(
+    state: TrainState, losses: Row, log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]
+) -> Row:
+    """Terms of the loss, and what the variants have of one update."""
+    row = {name: loss.detach() for name, loss in losses.items()}
+    row |= map_variants(update_metrics, state.blocks, log_probs, part, tensors)
+    own = own_metrics(state.blocks, log_probs, part, tensors)
+    if twice := row.keys() & own.keys():
+        raise RunFailed(f"metric={min(twice)}: there is one already; register it under another name")
+    return row | own
 
 
 def update_metrics(variant: Variant, log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]) -> Row:
@@ -73,7 +93,7 @@ def own_metrics(
         found = {name: call_with(measure, offered) for name, measure in variant.measures.items()}
         return {name: found.get(name, missing) for name in names}
 
-    return by_block(measured, blocks, log_probs, part, tensors) if names else {}
+    return map_variants(measured, blocks, log_probs, part, tensors) if names else {}
 
 
 def of_others(blocks: Sequence[tuple[Variant, int]]) -> list[set[str]]:
@@ -187,7 +207,7 @@ def bounded_metrics(variant: Variant, offered: Mapping[str, Tensor]) -> Row:
     """Share of tokens with a log-ratio beyond the bound, of those between policies that a bounded choice asks for."""
     mask, limit = offered["mask"], offered["log_ratio_bound"][..., None, None, None]
     beyond = torch.zeros_like(mask)
-    for choice in (variant.clip, variant.mismatch, *([variant.kl] if variant.penalised else [])):
+    for choice in (variant.clip, variant.mismatch, *([variant.kl] if variant.penalized else [])):
         asked = requested_names(choice)
         first, *others = [offered[name] for name in POLICIES if name in asked] if "log_ratio_bound" in asked else [None]
         for other in others:

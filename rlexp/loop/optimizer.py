@@ -1,4 +1,4 @@
-"""An optimiser of stacked parameters ``[R, ...]``: gradient norm, clipping and learning rate are each run's own.
+"""An optimizer of stacked parameters ``[R, ...]``: gradient norm, clipping and learning rate are each run's own.
 
 What a gradient does to the weights is said by a function of ``axes.optimizer`` for each block of runs that share one.
 """
@@ -81,7 +81,7 @@ class Optimizer:
         self.updates += 1
         first = 0
         for (function, size), kept in zip(self.blocks, self.kept, strict=True):
-            self.turn_into_move(function, gradient, rates, slice(first, first + size), kept)
+            self.apply_update_rule(function, gradient, rates, slice(first, first + size), kept)
             first += size
         moves = gradient.split([p[0].numel() for p in self.parameters], -1)
         for p, move in zip(self.parameters, moves, strict=True):
@@ -89,7 +89,7 @@ class Optimizer:
             p.grad = None
         return norms
 
-    def turn_into_move(
+    def apply_update_rule(
         self, function: Callable, gradient: Tensor, rates: Tensor, rows: slice, kept: dict[str, Tensor]
     ) -> None:
         """Let a function overwrite the gradients of its runs with their moves."""
@@ -99,7 +99,7 @@ class Optimizer:
         call_with(function, offered)
 
     def kept_of(self, replica: int) -> dict[str, Tensor]:
-        """Return what is kept of a replica by name, ``[N]`` each: rows of this optimiser, not copies."""
+        """Return what is kept of a replica by name, ``[N]`` each: rows of this optimizer, not copies."""
         for (_, size), kept in zip(self.blocks, self.kept, strict=True):
             if replica < size:
                 return {name: values[replica] for name, values in kept.items()}

@@ -21,22 +21,24 @@ def replicas_where(state: TrainState, wanted: Callable[[Variant], object]) -> Te
     return torch.tensor(chosen, device=state.temperature.device).nonzero().squeeze(-1)
 
 
-def compute_for(replicas: Tensor, state: TrainState, policy: Policy, function: Callable, rollout: Rollout) -> Tensor:
+def compute_for_subset(
+    replicas: Tensor, state: TrainState, policy: Policy, function: Callable, rollout: Rollout
+) -> Tensor:
     """Return ``function(policy, rollout, temperature)`` ``[R, ...]`` for at least one of the replicas, else 0."""
     if len(replicas) == len(state.seeds):
         return function(policy, rollout, state.temperature)
     part = Rollout(*(tensor[replicas] for tensor in rollout))
-    computed = function(select_replicas(policy, replicas), part, state.temperature[replicas])
+    computed = function(take_replicas(policy, replicas), part, state.temperature[replicas])
     return computed.new_zeros(len(state.seeds), *computed.shape[1:]).index_copy(0, replicas, computed)
 
 
-def select_replicas(module: nn.Module, replicas: Tensor) -> nn.Module:
+def take_replicas(module: nn.Module, replicas: Tensor) -> nn.Module:
     """Return a network of some of the replicas: the same module with their rows of every parameter, copied."""
     rows = {id(each): nn.Parameter(each.detach()[replicas], requires_grad=False) for each in module.parameters()}
     return copy.deepcopy(module, rows)
 
 
-def substate(state: TrainState, replicas: Tensor) -> TrainState:
+def subset(state: TrainState, replicas: Tensor) -> TrainState:
     """Return a state of these replicas, in their order, to sample and judge with: its networks are not to be trained.
 
     Its sampling is not compiled, whatever that of the whole state is: another number of runs would compile it again.
@@ -47,7 +49,7 @@ def substate(state: TrainState, replicas: Tensor) -> TrainState:
     names = [name for name in state.networks if name == "policy" or name.startswith("reward_model")]
     return replace(
         state,
-        networks={name: Network(select_replicas(state.networks[name].module, replicas)) for name in names},
+        networks={name: Network(take_replicas(state.networks[name].module, replicas)) for name in names},
         seeds=[state.seeds[replica] for replica in replicas.tolist()],
         temperature=state.temperature[replicas],
         sample=sample,

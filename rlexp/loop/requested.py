@@ -1,4 +1,4 @@
-"""What shaping, filter, norm and teacher may ask for beyond the rollout itself: made on request, by name.
+"""What the axes may ask for beyond the rollout and the minibatch themselves: made on request, by name.
 
 What no variant asks for is not made. What costs a pass through a network is made for the replicas that ask and is 0 for
 the others, which do not read it.
@@ -11,14 +11,18 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from rlexp.core.masked import count
 from rlexp.core.streams import Purpose, hashed_uniforms
+from rlexp.core.types import PerReplica
 from rlexp.loop.dynamic_sampling import Groups, prompt_numbers
-from rlexp.loop.replicas import compute_for, replicas_where, substate
+from rlexp.loop.replicas import compute_for_subset, replicas_where, subset
 from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout, most_likely, sample
-from rlexp.loop.state import TrainState
+from rlexp.loop.state import Experience, TrainState
 from rlexp.models import scalar
 from rlexp.models.policy import Policy, entropy, gather_log_probs
+
+TOKENS = (-1, -2, -3)
 
 
 @torch.no_grad()
@@ -27,31 +31,29 @@ def requested_tensors(state: TrainState, step: int, groups: Groups, reference: T
 
     ``reference`` are the reference's log-probabilities of the whole vocabulary, if they are known already.
     """
-    made = makers(state, step, groups)
+    made = lazy_inputs(state, step, groups)
     if reference is not None:
         made["ref_log_probs"] = lambda: gather_log_probs(reference, groups.rollout.completions)
     names = state.requested | {"ref_log_probs", "prompt_numbers"}
     return state.memory | {name: make() for name, make in made.items() if name in names}
 
 
-def makers(state: TrainState, step: int, groups: Groups) -> Mapping[str, Callable[[], Tensor]]:
+def lazy_inputs(state: TrainState, step: int, groups: Groups) -> Mapping[str, Callable[[], Tensor]]:
     """Return for each name the function that makes the tensor."""
     rollout, rewards = groups.rollout, groups.rewards
     weights = {name: weight for name, weight in state.task.weights.items() if weight}
 
     def distributions() -> Tensor:
-        return state.policy.distributions(
-            rollout.prompts, rollout.completions, state.temperature, forward_cache=groups.forward_cache
-        )
+        return groups.policy.distributions(rollout.prompts, rollout.completions, state.temperature)
 
     def by_network(name: str, network: str, function: Callable) -> Tensor:
-        asking = who_ask(state, name)
+        asking = replicas_requiring(state, name)
         if not len(asking):
             return torch.zeros_like(rollout.old_log_probs)
-        return compute_for(asking, state, state.networks[network].module, function, rollout)
+        return compute_for_subset(asking, state, state.networks[network].module, function, rollout)
 
     def greedy(policy: Policy, part: Rollout, temperature: Tensor) -> Tensor:
-        return greedy_rewards(policy, asking_for(state, "greedy_rewards"), step, part, temperature)
+        return greedy_rewards(policy, subset_requiring(state, "greedy_rewards"), step, part, temperature)
 
     def numbers() -> Tensor:
         asked = "prompt_numbers" in state.requested
@@ -74,20 +76,35 @@ def makers(state: TrainState, step: int, groups: Groups) -> Mapping[str, Callabl
     } | ({} if rewards.per_token is None else {"token_rewards": lambda: rewards.per_token})
 
 
+def mean_tokens_of(state: TrainState, batch: Experience) -> PerReplica:
+    """Return how many tokens of a minibatch count on average, ``[R]``: see ``agg.token``."""
+    tokens = count(batch.mask, TOKENS, batch.advantages.dtype).squeeze(TOKENS).clamp(min=1)
+    return tokens / state.minibatches
+
+
+def tensors_of_update(state: TrainState, part: Experience, mean_tokens: PerReplica) -> dict[str, Tensor]:
+    """Return what a loss may ask for beside a minibatch: the state's memory, where the run is, random numbers."""
+    tensors = state.memory | {"mean_tokens": mean_tokens}
+    tensors["progress"] = torch.full_like(mean_tokens, state.optimizer.progress)
+    if "uniforms" in state.requested:
+        tensors["uniforms"] = state.uniforms(Purpose.LOSS, state.optimizer.updates, *part.mask.shape[1:])
+    return tensors
+
+
 def log_probs_of(policy: Policy, rollout: Rollout, temperature: Tensor) -> Tensor:
     """Log-probabilities of the completions' tokens by another network than the one that sampled, ``[R P G T]``."""
     return policy.log_probs(rollout.prompts, rollout.completions, temperature).log_probs
 
 
-def who_ask(state: TrainState, name: str) -> Tensor:
+def replicas_requiring(state: TrainState, name: str) -> Tensor:
     """Return the indices of the replicas whose variant asks for a tensor."""
     return replicas_where(state, lambda variant: name in variant.requested)
 
 
-def asking_for(state: TrainState, name: str) -> TrainState:
+def subset_requiring(state: TrainState, name: str) -> TrainState:
     """Return the state of these replicas."""
-    asking = who_ask(state, name)
-    return state if len(asking) == len(state.seeds) else substate(state, asking)
+    asking = replicas_requiring(state, name)
+    return state if len(asking) == len(state.seeds) else subset(state, asking)
 
 
 def greedy_rewards(policy: Policy, state: TrainState, step: int, rollout: Rollout, temperature: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Rewards: the one place where completions are scored, by the task and by who judges in its place."""
+"""Rewards: the one place where completions are scored, and what is added to their scores or spread over tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from rlexp.axes.reward.voting import NUMBERS
-from rlexp.core.blocks import by_block
+from rlexp.core.blocks import map_variants
+from rlexp.core.masked import at_last_token
 from rlexp.core.registry import call_with, requested_names
 from rlexp.core.streams import Purpose, hashed_streams
 from rlexp.core.types import CompletionMask, PerCompletion, PerToken
@@ -48,10 +49,10 @@ def score(
     if not state.judged_at_all:
         return rewards
     draw = partial(state.uniforms, occasion, step, round=round)
-    made = makers(state, rollout, scores, rewards.gold, draw)
+    made = lazy_inputs(state, rollout, scores, rewards.gold, draw)
     names = {name for variant, _ in state.blocks for name in requested_names(variant.reward)}
     offered = rollout._asdict() | {name: make() for name, make in made.items() if name in names}
-    total = by_block(judge, state.blocks, {name: offered[name] for name in names})
+    total = map_variants(judge, state.blocks, {name: offered[name] for name in names})
     return rewards._replace(total=total.masked_fill(rewards.gold.isnan(), float("nan")))
 
 
@@ -60,7 +61,7 @@ def judge(variant: Variant, offered: Mapping[str, Tensor]) -> PerCompletion:
     return call_with(variant.reward, offered)
 
 
-def makers(
+def lazy_inputs(
     state: TrainState, rollout: Rollout, scores: Scores, gold: PerCompletion, draw: Callable[..., Tensor]
 ) -> Mapping[str, Callable[[], Tensor]]:
     """Return for each name in ``OFFERED`` of the reward, those of the rollout aside, what makes the tensor."""
@@ -96,3 +97,29 @@ def of_task(task: Task, scores: Scores) -> Rewards:
     """Weigh the components of a task's scores and sum them."""
     total = total_reward(scores.components, task.weights)
     return Rewards(total, scores.components, scores.correct, scores.token_rewards, total)
+
+
+def kl_penalties(variant: Variant, rollout: Rollout, tensors: Mapping[str, Tensor]) -> PerToken:
+    """What KL in the reward takes off each token, 0 outside the mask; there π is π_old."""
+    if not variant.kl_in_reward:
+        return torch.zeros_like(rollout.old_log_probs)
+    offered = {"log_probs": rollout.old_log_probs, "ref_log_probs": tensors["ref_log_probs"]}
+    offered |= variant.bound(tensors["kl_factor"])
+    penalties = call_with(variant.kl, rollout._asdict() | offered)
+    coef = variant.kl_in_reward * tensors["kl_factor"][..., None, None, None]
+    return (coef * penalties).where(rollout.mask, 0.0)
+
+
+def token_rewards(variant: Variant, offered: Mapping[str, Tensor], penalties: PerToken) -> dict[str, PerToken]:
+    """Outcomes where they are due, minus the penalties, for a norm that asks; 0 where there is no reward.
+
+    A task that pays each token says where its reward is due, unless somebody else judges; what shaping has added to it,
+    and all of the outcome elsewhere, is due at the last token.
+    """
+    if "token_rewards" not in variant.requested:
+        return {}
+    nothing = torch.zeros_like(penalties)
+    paid = nothing if variant.judged else offered.get("token_rewards", nothing)
+    paid = paid.where(offered["mask"] & offered["scored"].unsqueeze(-1), 0.0)
+    due = paid + at_last_token(offered["outcomes"] - paid.sum(-1), offered["mask"])
+    return {"token_rewards": due - penalties}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rlexp.core.exact import as_before
 from rlexp.core.types import CompletionMask, Completions, PerReplica, PerToken, Prompts, TokenMask
-from rlexp.models.policy import ForwardCache, Policy, gather_log_probs
+from rlexp.models.policy import RolloutPolicy, gather_log_probs
 from rlexp.tasks import Task
 
 
@@ -50,24 +50,22 @@ def most_likely(log_probs: Tensor, uniforms: Tensor) -> Tensor:
 
 @torch.no_grad()
 def sample(
-    policy: Policy,
+    policy: RolloutPolicy,
     task: Task,
     prompts: Prompts,
     uniforms: PerToken,
     temperature: PerReplica,
     pick: Callable = inverse_cdf,
-    forward_cache: ForwardCache | None = None,
 ) -> Rollout:
     """Complete every prompt G times, at the ``temperature`` of its run; ``uniforms`` are in [0, 1), ``[R, P, G, T]``.
 
     All T numbers of a completion exist beforehand and tensors keep the width T, so that stopping when every
-    completion of the batch has ended changes no bit of any run. ``forward_cache`` is the policy's, to be written.
+    completion of the batch has ended changes no bit of any run. A ``recorded`` policy keeps what it computes.
     """
     # inference mode makes small operations cheaper; compiled code has none, and cannot write to a cache in it
     with torch.no_grad() if torch.compiler.is_compiling() else torch.inference_mode():
-        tokens, log_probs, decoding = decode(policy, task, prompts, uniforms, temperature, pick, forward_cache)
-        if forward_cache is not None:
-            forward_cache.record(decoding.tokens)
+        tokens, log_probs, decoding = decode(policy, task, prompts, uniforms, temperature, pick)
+        policy.record(decoding)
     after = (0, uniforms.shape[-1] - len(tokens))
     tokens, log_probs = (F.pad(torch.stack(each, -1), after) for each in (tokens, log_probs))
     return as_rollout(task, prompts, tokens, log_probs)
@@ -83,24 +81,18 @@ def as_rollout(task: Task, prompts: Prompts, tokens: Completions, log_probs: Per
 
 
 def decode(
-    policy: Policy,
-    task: Task,
-    prompts: Prompts,
-    uniforms: PerToken,
-    temperature: PerReplica,
-    pick: Callable,
-    forward_cache: ForwardCache | None,
+    policy: RolloutPolicy, task: Task, prompts: Prompts, uniforms: PerToken, temperature: PerReplica, pick: Callable
 ) -> tuple[list[Tensor], list[Tensor], Any]:
     """Return tokens and their log-probabilities, ``[R, P, G]`` a place until all have ended, and the decoding state."""
     scale = temperature.view(-1, 1, 1, 1)
-    shapes = prompts.shape, uniforms.shape, forward_cache is None
-    with as_before(policy, "prefill", *shapes):
-        logits, decoding = policy.prefill(prompts, uniforms.shape[2], forward_cache)
+    shapes = prompts.shape, uniforms.shape, policy is policy.network
+    with as_before(policy.network, "prefill", *shapes):
+        logits, decoding = policy.prefill(prompts, uniforms.shape[2])
     ended = torch.zeros_like(uniforms[..., 0], dtype=torch.bool)
     tokens, log_probs = [], []
     for noise in uniforms.unbind(-1):
         if tokens:
-            with as_before(policy, "decode", len(tokens), *shapes):
+            with as_before(policy.network, "decode", len(tokens), *shapes):
                 logits, decoding = policy.decode(tokens[-1], decoding)
         distribution = F.log_softmax(logits / scale, -1)
         tokens.append(pick(distribution, noise))

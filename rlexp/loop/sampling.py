@@ -8,26 +8,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rlexp.core.blocks import by_block
+from rlexp.core.blocks import map_variants
 from rlexp.core.registry import call_with, requested_names
 from rlexp.core.streams import Purpose, normals
 from rlexp.core.types import Prompts
 from rlexp.loop.rollout import Rollout, inverse_cdf, sample
 from rlexp.loop.state import TrainState
 from rlexp.loop.variant import Variant
-from rlexp.models.policy import ForwardCache, Policy, gather_log_probs
+from rlexp.models.policy import RolloutPolicy, gather_log_probs
 from rlexp.tasks import Task
 
 
 def sample_completions(
-    state: TrainState, prompts: Prompts, uniforms: Tensor, step: int, round: int, cache: ForwardCache | None = None
+    state: TrainState, policy: RolloutPolicy, prompts: Prompts, uniforms: Tensor, step: int, round: int
 ) -> Rollout:
     """Complete the prompts, each variant through its own sampler if any differs from the policy."""
-    inputs = state.policy, state.task, prompts, uniforms, state.temperature
+    inputs = policy, state.task, prompts, uniforms, state.temperature
     if all(variant.samples_exactly for variant, _ in state.blocks):
-        return state.sample(*inputs, forward_cache=cache)
+        return state.sample(*inputs)
     shape = (*uniforms.shape[1:], state.task.vocabulary)
-    return sample_distorted(distortion(state.blocks, state.seeds, step, round, shape), *inputs, cache)
+    return sample_distorted(distortion(state.blocks, state.seeds, step, round, shape), *inputs)
 
 
 def distortion(
@@ -46,19 +46,18 @@ def distortion(
     def distort(variant: Variant, log_probs: Tensor, errors: Tensor) -> Tensor:
         return call_with(variant.sampler, {"log_probs": log_probs, "errors": errors})
 
-    errors = by_block(draw_errors, blocks, torch.tensor(seeds))
-    return lambda log_probs, t: by_block(distort, blocks, log_probs, errors[..., t, :].to(log_probs))
+    errors = map_variants(draw_errors, blocks, torch.tensor(seeds))
+    return lambda log_probs, t: map_variants(distort, blocks, log_probs, errors[..., t, :].to(log_probs))
 
 
 @torch.no_grad()
 def sample_distorted(
     distort: Callable[[Tensor, int], Tensor],
-    policy: Policy,
+    policy: RolloutPolicy,
     task: Task,
     prompts: Prompts,
     uniforms: Tensor,
     temperature: Tensor,
-    cache: ForwardCache | None = None,
 ) -> Rollout:
     """Sample from ``distort(log_probs, t)`` instead of the policy.
 
@@ -73,6 +72,6 @@ def sample_distorted(
         drawn_from.append(gather_log_probs(distorted, tokens))
         return tokens
 
-    rollout = sample(policy, task, prompts, uniforms, temperature, pick, cache)
+    rollout = sample(policy, task, prompts, uniforms, temperature, pick)
     padded = F.pad(torch.stack(drawn_from, -1), (0, uniforms.shape[-1] - len(drawn_from)))
     return rollout._replace(sampler_log_probs=padded.where(rollout.mask, 0.0))

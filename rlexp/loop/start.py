@@ -28,9 +28,10 @@ from rlexp.tasks import Task
 
 Share, Part = Annotated[float, Gt(0), Le(1)], Annotated[float, Ge(0), Le(1)]
 TOKENS = (-1, -2, -3)
-TINY = 1e-6
-STEEPEST = 1.0  # norm to which a gradient of the warm-up is clipped
-WIDEST, HALVINGS, NEAR = 2.0**10, 40, 1e-3  # scales that are tried, steps to the right one, how near it must come
+EPS = 1e-6
+MAX_GRAD_NORM = 1.0  # norm to which a gradient of the warm-up is clipped
+MAX_SCALE, BISECTION_STEPS = 2.0**10, 40  # of the logits
+TOLERANCE = 1e-3  # of the entropy that is wanted, in nats
 
 
 def random(seeds: Sequence[int]) -> list[str]:
@@ -58,7 +59,7 @@ def sft(
     reinforcement learning, the first step of InstructGPT (arXiv 2203.02155).
     """
     rates, one = torch.full((len(seeds),), lr), torch.ones(len(seeds))
-    adam = Adam(policy, Schedule(rates, one, one, updates), STEEPEST * one)
+    adam = Adam(policy, Schedule(rates, one, one, updates), MAX_GRAD_NORM * one)
     reached, below = torch.zeros_like(one), torch.ones_like(one, dtype=torch.bool)
     for update in range(updates + 1):
         if update % every == 0:
@@ -101,14 +102,14 @@ def mixture(
     """
     one = torch.ones(len(seeds))
     rates = lr * one
-    adam = Adam(policy, Schedule(rates, one, one, updates), STEEPEST * one)
+    adam = Adam(policy, Schedule(rates, one, one, updates), MAX_GRAD_NORM * one)
     right, away = torch.zeros_like(one), torch.ones_like(one, dtype=torch.bool)
     for update in range(updates + 1):
         if update % every == 0:
             checks = right_and_formed(policy, task, seeds, checked, update)
             found, known = (new.where(away, old) for new, old in zip(checks, (right, one), strict=True))
             right, away = found, away & (((found - accuracy).abs() > tolerance) | (known < formed))
-            share = (accuracy / known.clamp(min=TINY)).clamp(max=1)
+            share = (accuracy / known.clamp(min=EPS)).clamp(max=1)
             adam.schedule = adam.schedule._replace(peak=rates.where(away, 0.0))
         if update == updates or not away.any():
             break
@@ -152,8 +153,9 @@ def scaled(
         scale, reached = scale_to(entropy, policy(visited.prompts, visited.completions), visited.mask)
         for parameter in policy.head_parameters():
             parameter.mul_(per_replica(scale, parameter))
-    missed = ((reached - entropy).abs() > NEAR).tolist()
-    text = f"wanted {entropy:g} nats a token: no scale of the logits between 1/{WIDEST:g} and {WIDEST:g} gives that"
+    missed = ((reached - entropy).abs() > TOLERANCE).tolist()
+    bounds = f"1/{MAX_SCALE:g} and {MAX_SCALE:g}"
+    text = f"wanted {entropy:g} nats a token: no scale of the logits between {bounds} gives that"
     return [
         a or (f"start: entropy {b:.3f}, {text}" if c else "") for a, b, c in zip(problems, reached, missed, strict=True)
     ]
@@ -200,8 +202,8 @@ def scale_to(entropy: float, logits: Tensor, mask: Tensor) -> tuple[Tensor, Tens
         distributions = F.log_softmax(logits * per_replica(scale, logits), -1)
         return masked_mean(entropy_of(distributions), mask, TOKENS).squeeze(TOKENS)
 
-    low, high = (torch.full_like(logits[:, 0, 0, 0, 0], bound) for bound in (1 / WIDEST, WIDEST))
-    for _ in range(HALVINGS):
+    low, high = (torch.full_like(logits[:, 0, 0, 0, 0], bound) for bound in (1 / MAX_SCALE, MAX_SCALE))
+    for _ in range(BISECTION_STEPS):
         middle = (low * high).sqrt()
         flat = mean_entropy(middle) > entropy
         low, high = middle.where(flat, low), high.where(flat, middle)

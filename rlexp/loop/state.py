@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, NamedTuple, Protocol, runtime_checkable
@@ -11,6 +11,7 @@ import torch
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 
+from rlexp.core.memory import apply_updates
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.core.types import (
     CompletionMask,
@@ -28,13 +29,13 @@ from rlexp.core.types import (
 from rlexp.loop.optimizer import Optimizer
 from rlexp.loop.rollout import Rollout, sample
 from rlexp.loop.variant import Variant
-from rlexp.models.policy import Policy, TokenLogProbs
+from rlexp.models.policy import Policy, RolloutPolicy, TokenLogProbs
 from rlexp.tasks.task import Task
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network of the state: stacked parameters ``[R, ...]``, and the optimiser that trains it (None: nothing does).
+    """A network of the state: stacked parameters ``[R, ...]``, and the optimizer that trains it (None: nothing does).
 
     ``replicas`` are those that have this network, None for all; the rows of the others are never read or saved.
     """
@@ -55,7 +56,7 @@ class Critic:
 
     Source: PPO (arXiv 1707.06347, eq. 9) with clipping as in OpenAI's ``ppo2``; verl ``compute_value_loss``, OpenRLHF
     ``ValueLoss``, TRL's ``PPOTrainer`` (``cliprange_value``, there 0.2). All three average over tokens, as here; with
-    a network and an optimiser of its own, ``coef`` is but a scale of the gradient, which Adam takes out.
+    a network and an optimizer of its own, ``coef`` is but a scale of the gradient, which Adam takes out.
     """
 
     lr: Positive
@@ -77,7 +78,7 @@ class Source(Protocol):
         """Return how many of a step's groups are sampled anew."""
 
 
-def token_log_probs(policy: Policy, *inputs: Tensor, **options: object) -> TokenLogProbs:
+def token_log_probs(policy: RolloutPolicy, *inputs: Tensor, **options: object) -> TokenLogProbs:
     """``policy.log_probs`` as a function, so that it can be compiled."""
     return policy.log_probs(*inputs, **options)
 
@@ -128,7 +129,7 @@ class TrainState:
 
     @property
     def optimizer(self) -> Optimizer:
-        """The policy's optimiser."""
+        """The policy's optimizer."""
         return self.networks["policy"].optimizer
 
     def uniforms(self, purpose: Purpose, step: int, *shape: int, round: int = 0) -> Tensor:
@@ -183,3 +184,9 @@ class Experience(NamedTuple):
     sampler_log_probs: PerToken
     prompt_numbers: PromptNumbers
     critic: dict[str, PerToken]
+
+
+def update_memory(variant: Variant, memory: Mapping[str, Tensor], batch: Experience) -> dict[str, Tensor]:
+    """Return the memories after a step; they are offered the experience, with rewards 0 outside the statistics."""
+    rewards = batch.rewards.where(batch.keep, 0.0)
+    return apply_updates(variant, memory, batch._asdict() | {"rewards": rewards})

@@ -4,55 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from functools import cached_property, partial
 
 import torch
 
-from rlexp.axes import entropy_control
-from rlexp.core.facts import facts_of
+from rlexp.axes import AXES
+from rlexp.core.facts import ControlFacts, Facts, LossFacts, RewardFacts, facts_of
 from rlexp.core.memory import Memory
+from rlexp.core.registered import METRICS
 from rlexp.core.registry import knobs, requested_names
 from rlexp.core.types import PerReplica
 
-
-def stopped_updates(stopped: PerReplica) -> PerReplica:
-    """Return 1 for an update that ``kl_stop`` has left out, 0 for one that was made."""
-    return stopped
+# A field for each axis: the function that is chosen on it, bound to its hyperparameters.
+Chosen = make_dataclass("Chosen", [(axis.attribute, Callable) for axis in AXES.values()], frozen=True, kw_only=True)
 
 
-@dataclass(frozen=True)
-class Variant:
-    """The bound functions of one choice on every axis, what they remember, and the weights of the penalties.
+@dataclass(frozen=True, kw_only=True)
+class Variant(Chosen):
+    """One choice on every axis, what the choices remember, and the numbers that the step takes beside them.
 
-    ``reward`` is asked ``verdicts`` times about a completion. ``refill`` keeps or drops whole groups in up to
-    ``refill_rounds`` rounds of sampling. ``kl`` enters the loss with the weight ``kl_in_loss`` and the reward with
-    ``kl_in_reward``, of which at most one is not 0. ``entropy_control`` makes the weight of the bonus of
-    ``entropy_coef``; ``advantage_clip`` bounds what ``norm`` returns, ``log_ratio_bound`` what is exponentiated;
-    ``kl_stop`` is the distance from the policy that sampled at which a rollout is done with; ``value_target`` is what a
-    critic is trained to where ``norm`` asks for its values.
+    Attributes:
+        norm, clip, filter_loss, …: the bound function of each axis of ``AXES``.
+        memories: what is remembered from step to step, by name.
+        verdicts: how often ``reward`` is asked about a completion.
+        refill_rounds: rounds of sampling in which ``filter_refill`` keeps or drops whole groups.
+        kl_in_loss, kl_in_reward: weight of ``kl``, of which at most one is not 0.
+        entropy_coef: what ``entropy_control`` makes the weight of the entropy bonus of.
+        advantage_clip: bound of what ``norm`` returns; None for none.
+        log_ratio_bound: bound of what is exponentiated; None for none.
+        kl_stop: distance from the policy that sampled at which a rollout is left; None for never.
+        value_target: what a critic is trained to, where ``norm`` asks for its values.
     """
 
-    reward: Callable
-    verdicts: int
-    shaping: Callable
-    filter_loss: Callable
-    filter_statistics: Callable
-    refill: Callable
-    refill_rounds: int
-    norm: Callable
-    teacher: Callable
-    clip: Callable
-    agg: Callable
-    kl: Callable
-    reference: Callable
     memories: Mapping[str, Memory]
-    sampler: Callable
-    mismatch: Callable
-    kl_in_loss: float
-    kl_in_reward: float
-    entropy_coef: float
-    entropy_control: Callable = entropy_control.fixed
+    verdicts: int = 0
+    refill_rounds: int = 1
+    kl_in_loss: float = 0.0
+    kl_in_reward: float = 0.0
+    entropy_coef: float = 0.0
     advantage_clip: float | None = None
     log_ratio_bound: float | None = None
     kl_stop: float | None = None
@@ -61,27 +51,27 @@ class Variant:
     @property
     def judged(self) -> bool:
         """Whether somebody else than the task judges."""
-        return not facts_of(self.reward).neutral
+        return not facts_of(self.reward, RewardFacts).is_noop
 
     @property
     def bounds(self) -> tuple[float, float] | None:
         """The smallest and the largest reward of the judge; None: those of the task."""
-        return facts_of(self.reward).bounds
+        return facts_of(self.reward, RewardFacts).bounds
 
     @property
-    def penalised(self) -> bool:
+    def penalized(self) -> bool:
         """Whether the KL penalty has a weight, wherever it is placed."""
         return bool(self.kl_in_loss or self.kl_in_reward)
 
     @property
     def has_bonus(self) -> bool:
         """Whether the entropy bonus can have a weight."""
-        return bool(self.entropy_coef) or not facts_of(self.entropy_control).neutral
+        return bool(self.entropy_coef) or not facts_of(self.entropy_control, ControlFacts).is_noop
 
     @property
     def samples_exactly(self) -> bool:
         """Whether tokens are drawn from the policy itself."""
-        return facts_of(self.sampler).neutral
+        return facts_of(self.sampler, Facts).is_noop
 
     def bound(self, like: PerReplica) -> dict[str, PerReplica]:
         """Return the bound of log-ratios, infinite for none, by the name that choices ask for it."""
@@ -90,22 +80,21 @@ class Variant:
 
     @cached_property
     def requested(self) -> frozenset[str]:
-        """Names of the tensors that any of its functions asks for; a penalty without a weight asks for nothing.
+        """Names of the tensors that its functions ask for; a penalty without a weight asks for nothing.
 
-        The reward, the sampler, the refill and the reference are left out: they are called with what is at hand where
-        they act.
+        Functions of other stages are left out: they are called with what is at hand where they act.
         """
-        functions = [self.shaping, self.filter_loss, self.filter_statistics, self.norm, self.teacher]
-        functions += [self.clip, self.mismatch, self.agg, *(memory.update for memory in self.memories.values())]
-        functions += [self.kl] if self.penalised else []
+        axes = [axis for axis in AXES.values() if axis.stage in ("advantages", "loss")]
+        functions = [getattr(self, axis.attribute) for axis in axes if axis.key != "kl" or self.penalized]
+        functions += [memory.update for memory in self.memories.values()]
         return frozenset(name for function in functions for name in requested_names(function))
 
     @cached_property
     def measures(self) -> dict[str, Callable]:
-        """Metrics of an update that only runs with these choices have, bound to their knobs."""
-        bound = {} if self.kl_stop is None else {"kl/stopped": stopped_updates}
-        for choice in (self.clip, self.entropy_control):
+        """Metrics of an update that only runs with these choices have, and registered ones, bound to their knobs."""
+        bound = dict(METRICS) if self.kl_stop is None else METRICS | {"kl/stopped": lambda stopped: stopped}
+        for choice, kind in ((self.clip, LossFacts), (self.entropy_control, ControlFacts)):
             values = getattr(choice, "keywords", {})
-            measures = facts_of(choice).measures.items()
-            bound |= {name: partial(each, **{knob: values[knob] for knob in knobs(each)}) for name, each in measures}
+            metrics = facts_of(choice, kind).metrics.items()
+            bound |= {name: partial(each, **{knob: values[knob] for knob in knobs(each)}) for name, each in metrics}
         return bound

@@ -7,17 +7,9 @@ from torch import nn
 
 from rlexp.core.exact import baddbmm, sigmoid
 from rlexp.core.types import Completions, Depth, NextToken, NextTokens, PerVocabulary, Prompts, Size
+from rlexp.models import shapes as s
 from rlexp.models.layers import Embedding, Init, Linear
 from rlexp.models.policy import StackedPolicy
-from rlexp.models.shapes import (
-    Gates,
-    GatesOverTime,
-    HiddenState,
-    HiddenStates,
-    SequenceMask,
-    Sequences,
-    SequenceTokens,
-)
 from rlexp.tasks.task import Task
 
 
@@ -33,14 +25,14 @@ class GRULayer(nn.Module):
         self.state_weight = init.uniform(hidden, 3 * hidden, bound=bound)
         self.state_bias = init.uniform(1, 3 * hidden, bound=bound)
 
-    def gates(self, inputs: Sequences) -> GatesOverTime:
+    def gates(self, inputs: s.Sequences) -> s.GatesOverTime:
         """Return what the inputs add to the gates, for all steps at once."""
         replicas, sequences, steps, width = inputs.shape
         flat = inputs.reshape(replicas, sequences * steps, width)
         gates = baddbmm(self.input_bias, flat, self.input_weight)
         return gates.view(replicas, sequences, steps, 3 * self.hidden)
 
-    def step(self, gates: Gates, state: HiddenState) -> HiddenState:
+    def step(self, gates: s.Gates, state: s.HiddenState) -> s.HiddenState:
         """Return the next state."""
         recurrent = baddbmm(self.state_bias, state, self.state_weight)
         reset, update = sigmoid(gates[..., : 2 * self.hidden] + recurrent[..., : 2 * self.hidden]).chunk(2, -1)
@@ -48,8 +40,8 @@ class GRULayer(nn.Module):
         return new + update * (state - new)
 
     def forward(
-        self, inputs: Sequences, state: HiddenState, present: SequenceMask | None = None
-    ) -> tuple[HiddenStates, HiddenState]:
+        self, inputs: s.Sequences, state: s.HiddenState, present: s.SequenceMask | None = None
+    ) -> tuple[s.HiddenStates, s.HiddenState]:
         """Return the state after every step and the last; where not ``present`` it stays as it was. T may be 0."""
         states = [state.new_empty(*state.shape[:-1], 0, self.hidden)]
         for t, gates in enumerate(self.gates(inputs).unbind(-2)):
@@ -70,8 +62,8 @@ class GRU(StackedPolicy):
         self.head = Linear(init, hidden, outputs or task.vocabulary)
 
     def run_layers(
-        self, tokens: SequenceTokens, states: list[HiddenState], present: SequenceMask | None = None
-    ) -> tuple[HiddenStates, list[HiddenState]]:
+        self, tokens: s.SequenceTokens, states: list[s.HiddenState], present: s.SequenceMask | None = None
+    ) -> tuple[s.HiddenStates, list[s.HiddenState]]:
         """Read tokens from one state a layer; return the outputs of the last layer and the last states of all."""
         outputs, last_states = self.embedding(tokens), []
         for layer, state in zip(self.layers, states, strict=True):
@@ -79,7 +71,7 @@ class GRU(StackedPolicy):
             last_states.append(state)
         return outputs, last_states
 
-    def prompt_states(self, prompts: Prompts, group: int) -> tuple[HiddenState, list[HiddenState]]:
+    def prompt_states(self, prompts: Prompts, group: int) -> tuple[s.HiddenState, list[s.HiddenState]]:
         """Read each prompt once; return its last output and its states for every completion of its group."""
         zeros = self.embedding.weight.new_zeros(*prompts.shape[:2], self.hidden)
         outputs, states = self.run_layers(prompts, [zeros] * len(self.layers), prompts != self.pad)
@@ -88,17 +80,17 @@ class GRU(StackedPolicy):
             [state.repeat_interleave(group, 1) for state in states],
         )
 
-    def prefill(self, prompts: Prompts, group: int, forward_cache: None = None) -> tuple[NextToken, list[HiddenState]]:
+    def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, list[s.HiddenState]]:
         """Return the logits of the first completion token and the states of every completion."""
         output, states = self.prompt_states(prompts, group)
         return self.head(output).unflatten(1, (-1, group)), states
 
-    def decode(self, tokens: NextTokens, state: list[HiddenState]) -> tuple[NextToken, list[HiddenState]]:
+    def decode(self, tokens: NextTokens, state: list[s.HiddenState]) -> tuple[NextToken, list[s.HiddenState]]:
         """Return the logits after one more token of every completion, and the new states."""
         outputs, states = self.run_layers(tokens.flatten(1).unsqueeze(-1), state)
         return self.head(outputs[..., 0, :]).unflatten(1, tokens.shape[1:]), states
 
-    def logits(self, prompts: Prompts, completions: Completions, forward_cache: None = None) -> PerVocabulary:
+    def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
         """Return the logits of every completion token."""
         output, states = self.prompt_states(prompts, completions.shape[2])
         outputs, _ = self.run_layers(completions[..., :-1].flatten(1, 2), states)

@@ -7,99 +7,75 @@ whoever uses the results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch.nn.functional as F
 from torch import nn
 
-from rlexp.core.types import (
-    Completions,
-    Distributions,
-    NextToken,
-    NextTokens,
-    PerPlace,
-    PerReplica,
-    PerToken,
-    PerVocabulary,
-    PlaceTokens,
-    Prompts,
-    ReplicaIndices,
-)
+from rlexp.core import types as t
 
 
 class TokenLogProbs(NamedTuple):
     """Log-probabilities of the tokens of completions and, if asked for, the entropies of what they were drawn from."""
 
-    log_probs: PerToken
-    entropies: PerToken | None
+    log_probs: t.PerToken
+    entropies: t.PerToken | None
 
 
 @runtime_checkable
-class ForwardCache(Protocol):
-    """What sampling leaves of its forward pass, so that the first update after it has only to go backwards.
-
-    It holds for the weights that sampled: with it, log-probabilities are those of sampling to the bit.
-    """
-
-    def record(self, tokens: Sequence[Any]) -> None:
-        """Take in what decoding has computed at each token, ``tokens`` of its last state."""
-
-    def slice_prompts(self, prompts: slice) -> ForwardCache:
-        """Return the part of some prompts."""
-
-    def replace_replicas(self, replicas: ReplicaIndices, other: ForwardCache) -> None:
-        """Overwrite what completions have left in ``replicas`` with all of ``other``; the prompts stay as they are."""
-
-    def with_prompts(self, prompt_cache: Any) -> ForwardCache:
-        """Return the cache with other prompts; ``prompt_cache`` is what ``read_prompts`` of its policy returns."""
-
-
-@runtime_checkable
-class Policy(Protocol):
-    """A stack of R policies, an ``nn.Module``.
+class RolloutPolicy(Protocol):
+    """What sampling a rollout and reading it again need of a policy.
 
     ``prefill`` and ``decode`` complete prompts token by token without gradients; the other methods see completions as
-    wholes and give gradients. A policy whose ``forward_cache`` is not None also has ``read_prompts(prompts)``.
+    wholes and give gradients. It is either a whole ``Policy`` or what ``recorded`` returns, which belongs to one
+    rollout.
     """
 
-    def prefill(self, prompts: Prompts, group: int, forward_cache: ForwardCache | None = None) -> tuple[NextToken, Any]:
-        """Return the logits of the first token of ``group`` completions a prompt, and the state of decoding.
+    @property
+    def network(self) -> nn.Module:
+        """The network whose weights these are."""
 
-        With ``forward_cache``, that of these prompts, the state collects what the cache is to ``record``.
-        """
+    def prefill(self, prompts: t.Prompts, group: int) -> tuple[t.NextToken, Any]:
+        """Return the logits of the first token of ``group`` completions a prompt, and the state of decoding."""
 
-    def decode(self, tokens: NextTokens, state: Any) -> tuple[NextToken, Any]:
+    def decode(self, tokens: t.NextTokens, state: Any) -> tuple[t.NextToken, Any]:
         """Return the logits after one more token of every completion, and the new state; the old one is used up."""
 
-    def logits(
-        self, prompts: Prompts, completions: Completions, forward_cache: ForwardCache | None = None
-    ) -> PerVocabulary:
+    def record(self, state: Any) -> None:
+        """Take in what decoding up to its last ``state`` has computed."""
+
+    def logits(self, prompts: t.Prompts, completions: t.Completions) -> t.PerVocabulary:
         """Return the logits of every completion token."""
 
     def log_probs(
-        self,
-        prompts: Prompts,
-        completions: Completions,
-        temperature: PerReplica,
-        *,
-        entropies: bool = False,
-        forward_cache: ForwardCache | None = None,
+        self, prompts: t.Prompts, completions: t.Completions, temperature: t.PerReplica, *, entropies: bool = False
     ) -> TokenLogProbs:
         """Return the log-probabilities of the completions' tokens, and the ``entropies`` in nats if asked for."""
 
     def distributions(
-        self,
-        prompts: Prompts,
-        completions: Completions,
-        temperature: PerReplica,
-        *,
-        forward_cache: ForwardCache | None = None,
-    ) -> PerVocabulary:
-        """Return the log-probabilities of the whole vocabulary: for those only who need more than the tokens'."""
+        self, prompts: t.Prompts, completions: t.Completions, temperature: t.PerReplica
+    ) -> t.PerVocabulary:
+        """Return the log-probabilities of the whole vocabulary; those of the tokens alone cost less memory."""
 
-    def forward_cache(self, prompts: Prompts, group: int) -> ForwardCache | None:
-        """Return room for what sampling ``group`` completions a prompt leaves; None if the policy keeps nothing."""
+    def slice_prompts(self, prompts: slice) -> RolloutPolicy:
+        """Return the policy for some of the prompts of its rollout."""
+
+    def replace_replicas(self, replicas: t.ReplicaIndices, other: RolloutPolicy, prompts: t.Prompts) -> RolloutPolicy:
+        """Return the policy for a rollout of which the completions of ``replicas`` are those of ``other``."""
+
+
+@runtime_checkable
+class Policy(RolloutPolicy, Protocol):
+    """A stack of R policies, an ``nn.Module``."""
+
+    def recorded(self, prompts: t.Prompts, group: int) -> RolloutPolicy:
+        """Return this policy for one rollout of ``group`` completions a prompt.
+
+        What sampling computes is kept, and not computed again where the rollout is read: only the backward pass is
+        left. With it log-probabilities are those of sampling to the bit. It holds until the weights change. A policy
+        that keeps nothing returns itself.
+        """
 
     def head_parameters(self) -> list[nn.Parameter]:
         """Return the parameters in which all logits are linear: scaling them scales the logits."""
@@ -113,8 +89,26 @@ class Policy(Protocol):
         """Return all parameters with their names."""
 
 
-class StackedPolicy(nn.Module):
-    """Base of the models: a policy by its ``logits``, which a layer ``head`` makes, and without a forward cache.
+class FromLogits:
+    """What follows from the ``logits`` of a policy."""
+
+    def distributions(
+        self, prompts: t.Prompts, completions: t.Completions, temperature: t.PerReplica
+    ) -> t.PerVocabulary:
+        """See ``RolloutPolicy``."""
+        return F.log_softmax(self.logits(prompts, completions) / temperature.view(-1, 1, 1, 1, 1), -1)
+
+    def log_probs(
+        self, prompts: t.Prompts, completions: t.Completions, temperature: t.PerReplica, *, entropies: bool = False
+    ) -> TokenLogProbs:
+        """See ``RolloutPolicy``."""
+        distributions = self.distributions(prompts, completions, temperature)
+        log_probs = gather_log_probs(distributions, completions)
+        return TokenLogProbs(log_probs, entropy(distributions) if entropies else None)
+
+
+class StackedPolicy(FromLogits, nn.Module):
+    """Base of the models: a policy by its ``logits``, which a layer ``head`` makes, and which records nothing.
 
     A model that ``reads_completions`` takes ``outputs``, how many numbers its head makes at each place instead of one
     for every token of the vocabulary: what it is then is a judge of completions, see ``scalar``.
@@ -122,52 +116,40 @@ class StackedPolicy(nn.Module):
 
     reads_completions = True
 
-    def forward(
-        self, prompts: Prompts, completions: Completions, forward_cache: ForwardCache | None = None
-    ) -> PerVocabulary:
+    def forward(self, prompts: t.Prompts, completions: t.Completions) -> t.PerVocabulary:
         """Return ``logits``."""
-        return self.logits(prompts, completions, forward_cache)
+        return self.logits(prompts, completions)
 
-    def distributions(
-        self,
-        prompts: Prompts,
-        completions: Completions,
-        temperature: PerReplica,
-        *,
-        forward_cache: ForwardCache | None = None,
-    ) -> PerVocabulary:
-        """See ``Policy``."""
-        logits = self.logits(prompts, completions, forward_cache)
-        return F.log_softmax(logits / temperature.view(-1, 1, 1, 1, 1), -1)
+    @property
+    def network(self) -> StackedPolicy:
+        """The policy itself."""
+        return self
 
-    def log_probs(
-        self,
-        prompts: Prompts,
-        completions: Completions,
-        temperature: PerReplica,
-        *,
-        entropies: bool = False,
-        forward_cache: ForwardCache | None = None,
-    ) -> TokenLogProbs:
-        """See ``Policy``."""
-        distributions = self.distributions(prompts, completions, temperature, forward_cache=forward_cache)
-        log_probs = gather_log_probs(distributions, completions)
-        return TokenLogProbs(log_probs, entropy(distributions) if entropies else None)
+    def recorded(self, prompts: t.Prompts, group: int) -> RolloutPolicy:
+        """Return the policy itself: decoding keeps nothing, every update computes its own forward pass."""
+        return self
 
-    def forward_cache(self, prompts: Prompts, group: int) -> ForwardCache | None:
-        """Return None: decoding keeps nothing, every update computes its own forward pass."""
-        return None
+    def record(self, state: Any) -> None:
+        """Keep nothing."""
+
+    def slice_prompts(self, prompts: slice) -> RolloutPolicy:
+        """Return the policy itself, which knows of no rollout."""
+        return self
+
+    def replace_replicas(self, replicas: t.ReplicaIndices, other: RolloutPolicy, prompts: t.Prompts) -> RolloutPolicy:
+        """Return the policy itself, which knows of no rollout."""
+        return self
 
     def head_parameters(self) -> list[nn.Parameter]:
         """Return the parameters of ``head``."""
         return list(self.head.parameters())
 
 
-def gather_log_probs(distributions: Distributions, tokens: PlaceTokens) -> PerPlace:
+def gather_log_probs(distributions: t.Distributions, tokens: t.PlaceTokens) -> t.PerPlace:
     """Log-probabilities of tokens out of those of the whole vocabulary: ``[..., V], [...] -> [...]``."""
     return distributions.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 
 
-def entropy(distributions: Distributions) -> PerPlace:
+def entropy(distributions: t.Distributions) -> t.PerPlace:
     """−Σ_v π log π in nats: ``[..., V] -> [...]``."""
     return -(distributions.exp() * distributions).sum(-1)

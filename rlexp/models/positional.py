@@ -39,7 +39,7 @@ class Positional(StackedPolicy):
         """Return the parameters in which all logits are linear; the embedding is not: prompts are read with it."""
         return [self.decoder]
 
-    def prefill(self, prompts: Prompts, group: int, forward_cache: None = None) -> tuple[NextToken, RemainingLogits]:
+    def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, RemainingLogits]:
         """Return the logits of the first answer token and those of the rest."""
         logits = self.answer_logits(prompts).unsqueeze(2).expand(-1, -1, group, -1, -1)
         return logits[..., 0, :], logits[..., 1:, :]
@@ -48,6 +48,6 @@ class Positional(StackedPolicy):
         """Return the logits of the next answer token, whatever ``tokens`` were, and those of the rest."""
         return state[..., 0, :], state[..., 1:, :]
 
-    def logits(self, prompts: Prompts, completions: Completions, forward_cache: None = None) -> PerVocabulary:
+    def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
         """Return the logits of every answer token."""
         return self.answer_logits(prompts).unsqueeze(2).expand(-1, -1, completions.shape[2], -1, -1)

@@ -1,4 +1,4 @@
-"""A table of logits: one row for each question and state of a world, nothing shared between them."""
+"""A table of logits: one row for each question and state of a task, nothing shared between them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from torch import Tensor, nn
 from rlexp.core.types import Completions, FiniteNonNegative, NextToken, NextTokens, PerVocabulary, Prompts, States
 from rlexp.models.layers import Embedding, Init
 from rlexp.models.policy import StackedPolicy
-from rlexp.tasks.world import World, question_numbers
+from rlexp.tasks.tabular import TabularTask, question_numbers
 
 
 class Tabular(StackedPolicy):
     """Logits ``[R, questions · states, vocabulary]``; the softmax policy of Sutton and Barto (2018), section 13.2.
 
-    It starts at the world's own logits plus noise from N(0, std²). What the world does not let it learn has no noise
-    and no gradient and stays as it is, unless the optimiser decays weights.
+    It starts at the task's own logits plus noise from N(0, std²). What the task does not let it learn has no noise
+    and no gradient and stays as it is, unless the optimizer decays weights.
     """
 
     reads_completions = False
 
-    def __init__(self, init: Init, task: World, *, std: FiniteNonNegative):
+    def __init__(self, init: Init, task: TabularTask, *, std: FiniteNonNegative):
         super().__init__()
-        self.world = task
+        self.task = task
         self.register_buffer("learned", task.learned(), persistent=False)
         start = task.start_logits()
         self.table = Embedding(init, task.questions * task.states, start.shape[-1], std)
@@ -31,8 +31,8 @@ class Tabular(StackedPolicy):
 
     def rows(self, prompts: Prompts, group: int) -> Tensor:
         """Return the first row of each completion's question, ``[R, P, L] -> [R, P, G]``."""
-        numbers = question_numbers(prompts, self.world.first_question, self.world.questions)
-        return (numbers * self.world.states).expand(-1, -1, group)
+        numbers = question_numbers(prompts, self.task.first_question, self.task.questions)
+        return (numbers * self.task.states).expand(-1, -1, group)
 
     def look_up(self, rows: Tensor, states: Tensor) -> Tensor:
         """Return the logits of states, those that are not learned without a gradient: ``[R, ...] -> [R, ..., V]``."""
@@ -43,9 +43,7 @@ class Tabular(StackedPolicy):
         """Return the table, which is the logits."""
         return [self.table.weight]
 
-    def prefill(
-        self, prompts: Prompts, group: int, forward_cache: None = None
-    ) -> tuple[NextToken, tuple[Tensor, States]]:
+    def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, tuple[Tensor, States]]:
         """Return the logits of the first state, and row and state of every completion."""
         rows = self.rows(prompts, group)
         states = torch.zeros_like(rows)
@@ -54,13 +52,13 @@ class Tabular(StackedPolicy):
     def decode(self, tokens: NextTokens, state: tuple[Tensor, States]) -> tuple[NextToken, tuple[Tensor, States]]:
         """Return the logits of the state to which the tokens lead."""
         rows, states = state
-        states = self.world.next_states(states, tokens)
+        states = self.task.next_states(states, tokens)
         return self.look_up(rows, states), (rows, states)
 
-    def logits(self, prompts: Prompts, completions: Completions, forward_cache: None = None) -> PerVocabulary:
+    def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
         """Return the logits of the state before every completion token."""
         rows = self.rows(prompts, completions.shape[2])
         states = [torch.zeros_like(rows)]
         for tokens in completions[..., :-1].unbind(-1):
-            states.append(self.world.next_states(states[-1], tokens))
+            states.append(self.task.next_states(states[-1], tokens))
         return self.look_up(rows.unsqueeze(-1), torch.stack(states, -1))

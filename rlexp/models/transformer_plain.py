@@ -56,7 +56,7 @@ class PlainBlock(nn.Module):
         return self.out(matmul(Softmax.apply(scores, bias), value).transpose(2, 3).flatten(3))
 
     def forward(self, x: Sequences, bias: AttentionBias) -> Sequences:
-        """Return the outputs at all tokens; ``bias`` bars keys from queries."""
+        """Return the outputs at all tokens; ``bias`` masks keys from queries."""
         x = x + self.attention(layer_norm(x), bias)
         return x + self.down(self.up(layer_norm(x)).relu())
 
@@ -87,8 +87,8 @@ class PlainTransformer(StackedPolicy):
         tokens, present = prefix.tokens.flatten(1, 2), prefix.present.flatten(1, 2)  # [R, N, T]
         x = self.tokens(tokens) + self.positions((present.cumsum(-1) - 1).clamp(min=0))
         future = torch.ones(tokens.shape[-1], tokens.shape[-1], dtype=torch.bool, device=tokens.device).triu(1)
-        barred = future | ~present[..., None, :]
-        bias = torch.zeros(barred.shape, device=tokens.device).masked_fill_(barred, -1e9).unsqueeze(2)
+        masked = future | ~present[..., None, :]
+        bias = torch.zeros(masked.shape, device=tokens.device).masked_fill_(masked, -1e9).unsqueeze(2)
         for block in self.blocks:
             x = block(x, bias)
         return self.head(layer_norm(x)).unflatten(1, prefix.tokens.shape[1:3])
@@ -98,7 +98,7 @@ class PlainTransformer(StackedPolicy):
         tokens = prompts.unsqueeze(2).expand(-1, -1, group, -1)
         return Prefix(tokens, tokens != self.pad)
 
-    def prefill(self, prompts: Prompts, group: int, forward_cache: None = None) -> tuple[NextToken, Prefix]:
+    def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, Prefix]:
         """Return the logits of the first completion token, and the prompts."""
         prefix = self.repeat_prompts(prompts, group)
         return self.next_token_logits(prefix)[..., -1, :], prefix
@@ -108,7 +108,7 @@ class PlainTransformer(StackedPolicy):
         prefix = state.extended(tokens.unsqueeze(-1))
         return self.next_token_logits(prefix)[..., -1, :], prefix
 
-    def logits(self, prompts: Prompts, completions: Completions, forward_cache: None = None) -> PerVocabulary:
+    def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
         """Return the logits of every completion token."""
         prefix = self.repeat_prompts(prompts, completions.shape[2]).extended(completions[..., :-1])
         return self.next_token_logits(prefix)[..., prompts.shape[-1] - 1 :, :]

@@ -25,9 +25,10 @@ from torch import Tensor, nn
 from rlexp.core.exits import RunFailed
 from rlexp.loop.state import Network, TrainState
 from rlexp.record.disk import durable
-from rlexp.record.disk.durable import AT_ONCE, Damaged, side_by_side, write_draft
-from rlexp.record.disk.seals import packed, read_state
+from rlexp.record.disk.durable import AT_ONCE, side_by_side, write_draft
+from rlexp.record.disk.states import read_state, serialize
 from rlexp.record.files import Recorder
+from rlexp.runfolder.files import Damaged
 
 LOG = logging.getLogger(__name__)
 LATEST, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
@@ -61,7 +62,7 @@ def save(saved: Iterable[tuple[Recorder, Saved]]) -> list[Exception | None]:
 
 def writer(recorder: Recorder, saved: Saved) -> Callable[[], None]:
     """Return what writes the state of one run."""
-    whole = packed({**saved, "identity": recorder.identity, "files": recorder.extents()})
+    whole = serialize({**saved, "identity": recorder.identity, "files": recorder.extents()})
 
     def write() -> None:
         recorder.sync()
@@ -79,7 +80,7 @@ def put(folder: Path, whole: bytes) -> None:
 
 
 def saved_network(network: Network, replica: int) -> dict[str, Any]:
-    """Return one replica's parameters by name, and what its optimiser knows."""
+    """Return one replica's parameters by name, and what its optimizer knows."""
     saved = {"parameters": {name: row(values, replica) for name, values in network.module.named_parameters()}}
     if network.optimizer is not None:
         moments = {name: copied(values) for name, values in network.optimizer.kept_of(replica).items()}
@@ -107,16 +108,13 @@ def restore(state: TrainState, states: Sequence[Saved]) -> list[str]:
     A memory that a run was saved without is one that only its new neighbours have: it stays empty. Returns for each
     what differs if it has other networks, names or shapes, or "".
     """
-    return [restored(state, replica, saved) for replica, saved in enumerate(states)]
-
-
-def restored(state: TrainState, replica: int, saved: Saved) -> str:
-    """Put one saved state into a replica; return what is wrong with it, or ""."""
-    try:
-        restore_run(state, replica, saved)
-    except RunFailed as error:
-        return str(error)
-    return ""
+    problems = [""] * len(states)
+    for replica, saved in enumerate(states):
+        try:
+            restore_run(state, replica, saved)
+        except RunFailed as error:
+            problems[replica] = str(error)
+    return problems
 
 
 def restore_run(state: TrainState, replica: int, saved: Saved) -> None:
@@ -134,7 +132,7 @@ def restore_run(state: TrainState, replica: int, saved: Saved) -> None:
 
 
 def restore_network(network: Network, replica: int, saved: Saved, place: str) -> None:
-    """Put one replica of a network, and what its optimiser knew, back."""
+    """Put one replica of a network, and what its optimizer knew, back."""
     load_parameters(network.module, replica, saved["parameters"], place)
     if network.optimizer is not None:
         kept, moments = network.optimizer.kept_of(replica), saved["optimizer"]["moments"]

@@ -7,7 +7,6 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -17,13 +16,23 @@ from rlexp import __version__
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from rlexp.record import provenance
-from rlexp.record.disk.durable import content, digest, remove_drafts, replace, replace_unsynced, sync
+from rlexp.record.disk.durable import remove_drafts, replace, replace_unsynced, sync
 from rlexp.record.disk.identity import MEANT, identity
-from rlexp.record.disk.rows import Extent, Rows
-from rlexp.record.disk.seals import FORMAT, read_json, read_yaml, sealed_json, sealed_yaml
-
-CONFIG_FILE, METRICS_FILE, SUMMARY_FILE = "config.yaml", "metrics.jsonl", "summary.json"
-SAMPLES_FILE = "samples.jsonl"
+from rlexp.record.disk.rows import Rows
+from rlexp.runfolder.checksums import json_with_checksum, yaml_with_checksum
+from rlexp.runfolder.files import (
+    CODE_FILE,
+    CONFIG_FILE,
+    FORMAT,
+    METRICS_FILE,
+    SAMPLES_FILE,
+    SUMMARY_FILE,
+    Extent,
+    content,
+    digest,
+)
+from rlexp.runfolder.read import read_json, read_yaml
+from rlexp.runfolder.rows import step_in
 
 
 class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):
@@ -69,25 +78,26 @@ class Recorder:
     ):
         """Write the config and open the rows."""
         self.folder, self.facts, self.identity = Path(folder), dict(facts), identity(config)
-        rows, samples = (beginning(self.folder / name, step, extents) for name in (METRICS_FILE, SAMPLES_FILE))
-        self.code, self.damage = provenance.trained_by(self.folder, step, provenance.code(), kept_code(self.folder))
+        rows, samples = (rows_up_to(self.folder / name, step, extents) for name in (METRICS_FILE, SAMPLES_FILE))
+        code = provenance.code_of(config)
+        self.code, self.damage = provenance.trained_by(self.folder, step, code, kept_code(self.folder))
         remove_drafts(self.folder)
         (self.folder / SUMMARY_FILE).unlink(missing_ok=True)
-        self.config = sealed_yaml(to_yaml({"format": FORMAT, **config}))
+        self.config = yaml_with_checksum(to_yaml({"format": FORMAT, **config}))
         rewrite(self.folder / CONFIG_FILE, self.config)
-        rewrite(self.folder / provenance.CODE_FILE, provenance.as_lines(self.code))
-        self._unsynced = [self.folder / CONFIG_FILE, self.folder / provenance.CODE_FILE]
+        rewrite(self.folder / CODE_FILE, provenance.as_lines(self.code))
+        self._unsynced = [self.folder / CONFIG_FILE, self.folder / CODE_FILE]
         self.metrics = Rows(self.folder / METRICS_FILE, rows)
         self.samples = Rows(self.folder / SAMPLES_FILE, samples, always=False)
         self.earlier_rows = [json.loads(line) for line in rows.splitlines()]
 
     def write_row(self, step: int, metrics: Mapping[str, int | float]) -> None:
         """Append the metrics after ``step`` updates. A float is written as its ``repr``: equal text is equal bits."""
-        self.metrics.append(dumps({"step": step, **metrics}) + "\n")
+        self.metrics.append(dump_json({"step": step, **metrics}) + "\n")
 
     def write_samples(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append completions as text, each with its step."""
-        self.samples.append("".join(dumps(row) + "\n" for row in rows))
+        self.samples.append("".join(dump_json(row) + "\n" for row in rows))
 
     def sync(self) -> None:
         """Wait until the disk has what a checkpoint relies on."""
@@ -106,7 +116,7 @@ class Recorder:
         files = self.extents() | {CONFIG_FILE: {"bytes": len(self.config), "digest": digest(self.config)}}
         facts = {"status": status, "reason": reason, **self.facts, **summary, "versions": versions(), "code": self.code}
         facts |= {"format": FORMAT, "identity": self.identity, "files": files}
-        replace(self.folder / SUMMARY_FILE, sealed_json(dumps(facts, indent=2) + "\n"))
+        replace(self.folder / SUMMARY_FILE, json_with_checksum(dump_json(facts, indent=2) + "\n"))
 
 
 def kept_code(folder: Path) -> list[provenance.Code]:
@@ -134,7 +144,7 @@ def rewrite(path: Path, wanted: bytes) -> None:
         replace_unsynced(path, wanted)
 
 
-def beginning(path: Path, step: int, extents: Mapping[str, Extent] | None) -> bytes:
+def rows_up_to(path: Path, step: int, extents: Mapping[str, Extent] | None) -> bytes:
     """Return what a file held after ``step`` steps: as much as is known, else its lines up to those of that step."""
     there = (content(path) or b"") if step >= 0 else b""
     if extents is not None and path.name in extents:
@@ -148,33 +158,12 @@ def beginning(path: Path, step: int, extents: Mapping[str, Extent] | None) -> by
     return kept
 
 
-def step_in(line: bytes) -> int | None:
-    """Return the step of a line; None for one that is cut or damaged."""
-    try:
-        number = json.loads(line)["step"] if line.endswith(b"\n") else None
-    except (ValueError, RecursionError, KeyError, TypeError):
-        return None
-    return number if type(number) is int else None
-
-
-def score(rows: Sequence[Mapping[str, Any]], metric: str, share: float) -> float | None:
-    """Mean of ``metric`` over the last max(1, ⌈share · n⌉) of the n rows that have it, rows before training included.
-
-    None if no row has it, or if one of these values is missing or not finite: a score is never an average over fewer.
-    """
-    values = [row[metric] for row in rows if metric in row]
-    count = max(1, math.ceil(round(share * len(values), 9)))  # 0.07 · 100 is 7.000000000000001, but means 7
-    late = values[-count:]
-    finite = all(value is not None and math.isfinite(value) for value in late)
-    return fmean(late) if late and finite else None
-
-
 def collapsed(final: float | None, floor: float) -> bool | None:
     """Whether a run ended with a score below the ``floor``; unknown (None) without a score."""
     return None if final is None else final < floor
 
 
-def dumps(value: Any, indent: int | None = None) -> str:
+def dump_json(value: Any, indent: int | None = None) -> str:
     """JSON that every reader accepts: numbers that are not finite become null."""
     return json.dumps(finite_or_null(value), indent=indent, allow_nan=False, ensure_ascii=False)
 

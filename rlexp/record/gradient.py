@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from rlexp.axes import clip
-from rlexp.core.facts import facts_of
+from rlexp.core.facts import LossFacts, facts_of
 from rlexp.core.registry import bind_choice, call_with, requested_names
 
 OLD_PROBABILITY = 0.1  # of the token, for the choices whose bounds are distances between probabilities
@@ -42,15 +42,15 @@ def gradient_curves(settings: BaseModel, log_ratio_bound: float | None = None) -
     than a token has by itself.
     """
     loss = bind_choice(clip.FUNCTIONS, settings)
-    draws = facts_of(loss).draws
+    curves = facts_of(loss, LossFacts).curves
     if not {*requested_names(loss)} <= {*offered(1.0, 0.0, math.inf)}:
         return None
     bound = math.inf if log_ratio_bound is None else log_ratio_bound
     lines = {
         label: {"positive": weights(loss, 1.0, progress, bound), "negative": weights(loss, -1.0, progress, bound)}
-        for label, progress in draws.lines.items()
+        for label, progress in curves.lines.items()
     }
-    return {"ratios": RATIOS, "lines": lines, "note": draws.note}
+    return {"ratios": RATIOS, "lines": lines, "note": curves.note}
 
 
 def weights(loss: Any, advantage: float, progress: float, bound: float) -> list[float]:

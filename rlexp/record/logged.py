@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from rlexp.record.files import SAMPLES_FILE
 from rlexp.record.provenance import code, history
+from rlexp.runfolder.files import SAMPLES_FILE
 
 LOG = logging.getLogger(__name__)
 LONGEST_TAG = 64  # that W&B takes

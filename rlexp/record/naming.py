@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from rlexp.core.hydra_compat import register_resolver
+from rlexp.runfolder.variants import WITHOUT_EFFECT
 
 LONGEST = 80
-# Keys that change nothing that a run computes: a sweep can be continued with other threads or another logger, and with
-# `resume=failed`, in the folders that it has.
-WITHOUT_EFFECT = {"logger", "threads", "resume", "checkpoint_every", "baseline", "until_decided"}
 NOT_IN_NAMES = re.compile(r"[^\w=.,+~@\[\]{}-]+")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 from torch import Tensor
 
 from rlexp.core.errors import ConfigError, problem_lines
@@ -22,17 +22,9 @@ from rlexp.models.layers import Init
 from rlexp.models.policy import Policy
 from rlexp.record import checkpoint
 from rlexp.record.disk.identity import foreign
-from rlexp.record.files import CONFIG_FILE, saved_config
+from rlexp.record.files import saved_config
+from rlexp.runfolder.files import CONFIG_FILE
 from rlexp.tasks import TASKS, Task
-
-
-class PolicySettings(BaseModel):
-    """What a policy depends on, of a run's whole config."""
-
-    task: schema(TASKS)
-    model: schema(MODELS)
-    seed: int
-    temperature: float
 
 
 @dataclass(frozen=True)
@@ -109,9 +101,11 @@ def load_policy(folder: str | Path) -> TrainedPolicy:
     return TrainedPolicy(network, task, saved["step"], settings.seed, settings.temperature)
 
 
-def checked(values: Mapping[str, Any], folder: Path) -> PolicySettings:
-    """Return task and model of a config; ConfigError if it is one of another version."""
+def checked(values: Mapping[str, Any], folder: Path) -> BaseModel:
+    """Return what a policy depends on, of a run's whole config; ConfigError if it is one of another version."""
+    kinds = {"task": schema(TASKS), "model": schema(MODELS), "seed": int, "temperature": float}
+    settings = create_model("PolicySettings", **{key: (kind, ...) for key, kind in kinds.items()})
     try:
-        return PolicySettings.model_validate(values)
+        return settings.model_validate(values)
     except ValidationError as error:
         raise ConfigError([f"{folder / CONFIG_FILE}: {line}" for line in problem_lines(error, values)]) from None

@@ -30,7 +30,7 @@ class QuietConsole(Console):
 
 
 def stderr() -> Console:
-    """Return the console of stderr; FORCE_COLOR may colour a file, but must not animate it."""
+    """Return the console of stderr; FORCE_COLOR may color a file, but must not animate it."""
     return QuietConsole(stderr=True, force_interactive=None if sys.stderr.isatty() else False)
 
 

@@ -4,6 +4,9 @@
      "torch": "2.13.0", "cpu": "…", "vectors": "AVX2", "MKL_CBWR": "AUTO,STRICT", "ATEN_CPU_CAPABILITY": null,
      "MKL_ENABLE_INSTRUCTIONS": null}
 
+A run with choices that were registered from outside has ``plugins`` beside these, a line for each: the choice, the
+installed package with its version, or the file, the commit of its checkout, and a hash of its Python files.
+
 ``files`` says whether two runs had the same code, wherever it was installed: it is a hash of all Python files of the
 package. ``commit``, ``dirty`` and ``diff`` are null where the package is no part of a git checkout. YAML files count as
 changes of a checkout but not in ``files``: a run's own config is complete.
@@ -14,10 +17,12 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from difflib import unified_diff
 from functools import cache
 from hashlib import sha256
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +30,11 @@ import torch
 
 import rlexp
 from rlexp import __version__
-from rlexp.record.disk.durable import Damaged
-from rlexp.record.disk.seals import read_sealed_lines, sealed_line
+from rlexp.core.registered import Registration, registered
+from rlexp.runfolder.checksums import line_with_checksum
+from rlexp.runfolder.files import CODE_FILE, Damaged
+from rlexp.runfolder.read import read_lines
 
-CODE_FILE = "code.jsonl"
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ("rlexp", "hydra_plugins/rlexp_launcher", "conf")  # below ROOT; an installed one has conf in rlexp
 BITS_DEPEND_ON = ("files", "torch", "cpu", "vectors", "MKL_CBWR", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
@@ -45,6 +51,47 @@ Code = dict[str, Any]
 def code() -> Code:
     """Return what is known of the code of this process, as it was when this was first asked."""
     return {"version": __version__, "files": files_hash(ROOT), **checkout(ROOT), **machine()}
+
+
+def code_of(config: Mapping[str, Any]) -> Code:
+    """Return what is known of the code that trains a config: this package's, and that of the plugins it chooses."""
+    plugins = [origin(each) for each in registered() if is_used(each, config)]
+    return {**code(), **({"plugins": plugins} if plugins else {})}
+
+
+def is_used(registration: Registration, config: Mapping[str, Any]) -> bool:
+    """Whether a config chooses what was registered; metrics are of every run, figures of none."""
+    if registration.group in ("metric", "figure"):
+        return registration.group == "metric"
+    node: Any = config
+    for key in registration.group.split("."):
+        node = node[key]
+    return node["name"] == registration.name
+
+
+def origin(registration: Registration) -> str:
+    """Return where a registered function is from: `norm=mad: rlexp-mad 0.1.0, commit 1b2c…, files 8b1f…`."""
+    package = origin_of_module(registration.function.__module__)
+    source = f"source {sha256(registration.source.encode()).hexdigest()[:16]}"
+    return f"{registration.choice}: {package or source}"
+
+
+@cache
+def origin_of_module(module: str) -> str:
+    """Return package and version (or file), commit and hash of a module's files; empty for a script or a notebook."""
+    top = module.partition(".")[0]
+    files = (getattr(sys.modules.get(each), "__file__", None) for each in (top, module))
+    file = next(filter(None, files), None)
+    if top == "__main__" or file is None:
+        return ""
+    path = Path(file)
+    packages = metadata.packages_distributions().get(top, [])
+    name = f"{packages[0]} {metadata.version(packages[0])}" if packages else str(path)
+    files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
+    digest = sha256(b"".join(each.read_bytes() for each in files)).hexdigest()[:16]
+    tracked = git(path.parent, "ls-files", "--error-unmatch", path.name) is not None
+    commit = [f"commit {git(path.parent, 'rev-parse', 'HEAD').strip()}"] if tracked else []
+    return ", ".join([name, *commit, f"files {digest}"])
 
 
 def machine() -> Code:
@@ -147,7 +194,7 @@ def trained_by(folder: Path, step: int, now: Code, kept: Sequence[Code]) -> tupl
 
 def changes(before: Code, now: Code) -> list[str]:
     """Name what the bits of a run depend on and was otherwise; what was not written down then was the same."""
-    pairs = {key: (before.get(key, now.get(key)), now.get(key)) for key in BITS_DEPEND_ON}
+    pairs = {key: (before.get(key, now.get(key)), now.get(key)) for key in (*BITS_DEPEND_ON, "plugins")}
     return [f"{key} {there} before and {here} now" for key, (there, here) in pairs.items() if there != here]
 
 
@@ -161,7 +208,7 @@ def change_note(code: Sequence[Code], step: int) -> str:
 
 def history(folder: Path) -> list[Code]:
     """Read which code has trained the run in a folder; nothing where none has. Damaged, Unreadable."""
-    entries = read_sealed_lines(folder / CODE_FILE) or []
+    entries = read_lines(folder / CODE_FILE) or []
     if not is_history(entries):
         raise Damaged(folder / CODE_FILE)
     return entries
@@ -177,4 +224,4 @@ def is_history(entries: Sequence[Code]) -> bool:
 
 def as_lines(code: Sequence[Code]) -> bytes:
     """Return which code trained a run as it stands in its file."""
-    return "".join(sealed_line(entry, len(code)) for entry in code).encode()
+    return "".join(line_with_checksum(entry, len(code)) for entry in code).encode()

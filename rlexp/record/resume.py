@@ -1,187 +1,189 @@
-"""What a folder says about the run that would be written there: new, finished, failed, or to be continued.
+"""What a folder is for the run that would be written there: the one place that decides it, from each file read once.
 
-Configs are plain values here (``Config.model_dump(mode="json")``).
+``inspect`` is asked when a run is planned and again under the lock of its folder; ``last_good_state`` then says what
+the run goes on from. Configs are plain values here (``Config.model_dump(mode="json")``).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from rlexp.core.exits import RunFailed
 from rlexp.record.checkpoint import LATEST, PREVIOUS
-from rlexp.record.disk.durable import Damaged
-from rlexp.record.disk.identity import foreign, leaves, with_effect
-from rlexp.record.disk.rows import holds
+from rlexp.record.disk.identity import foreign, with_effect
+from rlexp.record.disk.rows import matches
 from rlexp.record.disk.schedule import rows_problem
-from rlexp.record.disk.seals import OtherFormat, read_json, read_state, read_yaml
-from rlexp.record.files import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
+from rlexp.record.disk.states import read_state
+from rlexp.runfolder.files import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Damaged
+from rlexp.runfolder.read import OtherFormat, read_json, read_yaml
+from rlexp.runfolder.variants import flatten
 
 FAILED = ("failed", "diverged")
 LEFT_BY_RUNS = (METRICS_FILE, SUMMARY_FILE, LATEST, PREVIOUS)
 Saved = dict[str, Any]
 
 
-def holds_run(folder: Path) -> bool:
-    """Whether a run has left something in the folder."""
-    return any(os.path.lexists(folder / name) for name in LEFT_BY_RUNS)
+@dataclass(frozen=True)
+class RunStatus:
+    """What a folder is for a run.
 
+    new         no run has left anything to go on from
+    finished    the run was completed and its files are what it wrote: ``result`` is its score
+    failed      it failed or diverged and is not asked for again, or its files cannot be read: ``result`` says why
+    resumable   it goes on, or begins again where no state is good; one that ``diverged`` begins again
+    foreign     of another run, of another version, or nothing says which run it is: ``result`` says why
 
-def refusal(config: Mapping[str, Any], folder: Path) -> str | None:
-    """Say why the run must not be written to ``folder``, which holds another one or one that is not to be resumed.
-
-    A config that is damaged, or that cannot be read, is the affair of its run alone (``last_good_state``).
+    ``damaged`` are files that are not what the run wrote. ``identified`` says that the config or the summary is this
+    run's; else its states must be.
     """
-    if not holds_run(folder):
-        return None
-    if config["resume"] == "never":
-        return f"{folder} holds a run already; choose another hydra.sweep.dir (hydra.run.dir for a single run)"
-    try:
-        other = next(differences(config, folder), None)
-        if not (folder / CONFIG_FILE).exists():
-            last_good_state(config, folder)
-    except Damaged:
-        return None
-    except OtherFormat as error:
-        return str(error)
-    except RunFailed as error:
-        return None if (folder / CONFIG_FILE).exists() else str(error)
-    return other and f"{folder} holds a run with another config ({other}); choose another folder or that config"
+
+    kind: Literal["new", "finished", "failed", "resumable", "foreign"]
+    result: float | RunFailed | None = None
+    damaged: tuple[Damaged, ...] = ()
+    identified: bool = True
+    diverged: bool = False
 
 
-def differences(config: Mapping[str, Any], folder: Path) -> Iterator[str]:
-    """Name what differs between a config and that of the run in the folder, as far as results depend on it.
+class Resumed(NamedTuple):
+    """The state that a run goes on from, its file, and a line for each file that is damaged."""
 
-    None of it if it left no config. RunFailed for one that is damaged, of a later format, or that cannot be read.
+    state: Saved | None
+    path: Path | None
+    notes: list[str]
+
+
+def inspect(folder: Path, config: Mapping[str, Any]) -> RunStatus:
+    """Say what a folder is for the run of a config.
+
+    States are read only where the config is gone: before a sweep begins it must be known whose the folder is.
     """
-    saved = read_yaml(folder / CONFIG_FILE)
+    saved, summary = read(read_yaml, folder / CONFIG_FILE), read(read_json, folder / SUMMARY_FILE)
+    if other := other_run(folder, config, saved, summary):
+        return RunStatus("foreign", other)
+    damaged = tuple(each for each in (summary, saved) if isinstance(each, Damaged))
+    for unreadable in (saved, summary):
+        if isinstance(unreadable, RunFailed) and not isinstance(unreadable, Damaged):
+            return RunStatus("foreign" if saved is None else "failed", unreadable)
+    identified = isinstance(saved, dict) or (isinstance(summary, dict) and "identity" in summary)
+    if not any(os.path.lexists(folder / name) for name in LEFT_BY_RUNS):
+        return RunStatus("new", None, damaged, identified)
+    resumable = RunStatus("resumable", None, damaged, identified)
     if saved is None:
-        return
-    here, there = (dict(leaves(with_effect(tree))) for tree in (config, saved))
-    for key in sorted(here.keys() | there.keys()):
-        if here.get(key) != there.get(key):
-            yield f"{key}: {there.get(key)} there, {here.get(key)} here"
+        try:
+            last_good_state(folder, config, resumable)
+        except RunFailed as error:
+            return RunStatus("foreign", error)
+    if not isinstance(summary, dict):
+        return resumable
+    return ended_or_resumable(folder, config, saved if isinstance(saved, dict) else {}, summary, resumable)
 
 
-def outcome(folder: Path, resume: str) -> float | Exception | None:
-    """Return the score or the failure of a run that has ended; None if it is to be trained, or trained on.
+def refusal(folder: Path, resume: str, status: RunStatus) -> str | None:
+    """Say why a run must not be written to a folder, if so. With ``resume=never`` that is asked before it begins."""
+    if resume == "never" and status.kind != "new":
+        return f"{folder} holds a run already; choose another hydra.sweep.dir (hydra.run.dir for a single run)"
+    return str(status.result) if status.kind == "foreign" else None
 
-    One that says that it is completed, and whose files are not what it wrote, is trained on (``complaint`` says why).
-    """
+
+def read(reader: Callable[[Path], Saved | None], path: Path) -> Saved | None | RunFailed:
+    """Return what a file holds, None if there is none, or why that cannot be known."""
     try:
-        summary = read_json(folder / SUMMARY_FILE) or {}
-        if summary.get("status") == "completed" and complaint(folder) is None:
-            return summary["score"]
-    except Damaged:
-        return None
+        return reader(path)
     except RunFailed as error:
         return error
-    if summary.get("status") in FAILED and resume != "failed":
-        return RunFailed(f"{summary.get('reason')} (resume=failed trains it again)")
+
+
+def other_run(folder: Path, config: Mapping[str, Any], saved: object, summary: object) -> RunFailed | None:
+    """Say that the config of a folder, or without one its summary, is of another run or of another version."""
+    if isinstance(saved, OtherFormat):
+        return saved
+    if not isinstance(saved, dict):
+        whose = summary.get("identity") if isinstance(summary, dict) else None
+        why = f"{folder} holds a run with another config: choose another folder"
+        return RunFailed(why) if foreign(whose, config) else None
+    here, there = (dict(flatten(with_effect(tree))) for tree in (config, saved))
+    for key in sorted(here.keys() | there.keys()):
+        if here.get(key) != there.get(key):
+            why = f"{key}: {there.get(key)} there, {here.get(key)} here"
+            return RunFailed(f"{folder} holds a run with another config ({why}); choose another folder or that config")
     return None
 
 
-def complaint(folder: Path) -> Damaged | None:
-    """Return which file of a run that has ended is not what the run wrote, if one is not; Unreadable, OtherFormat."""
-    try:
-        summary = read_json(folder / SUMMARY_FILE)
-        if summary is None:
-            return None
-        if not isinstance(summary.get("status"), str) or ("score" not in summary and summary["status"] == "completed"):
-            return Damaged(folder / SUMMARY_FILE)
-        if summary["status"] != "completed":
-            return None
-        config = read_yaml(folder / CONFIG_FILE)
-    except Damaged as error:
-        return error
+def ended_or_resumable(
+    folder: Path, config: Mapping[str, Any], saved: Saved, summary: Saved, resumable: RunStatus
+) -> RunStatus:
+    """Say how a run has ended by its summary; one that is completed and damaged is trained on."""
+    status, damage = summary.get("status"), None
+    if not isinstance(status, str) or (status == "completed" and "score" not in summary):
+        damage = Damaged(folder / SUMMARY_FILE)
+    elif status == "completed" and not resumable.damaged:
+        try:
+            damage = find_damage(folder, saved, summary)
+        except RunFailed as error:
+            return RunStatus("failed", error)
+        if damage is None and summary["score"] is not None:
+            return RunStatus("finished", summary["score"])
+    elif status in FAILED and config["resume"] != "failed":
+        return RunStatus("failed", RunFailed(f"{summary.get('reason')} (resume=failed trains it again)"))
+    damaged = (damage, *resumable.damaged) if damage else resumable.damaged
+    return replace(resumable, damaged=damaged, diverged=status == "diverged")
+
+
+def find_damage(folder: Path, saved: Saved, summary: Saved) -> Damaged | None:
+    """Return which file of a completed run is not what the run wrote; Unreadable where that cannot be known."""
     if "files" not in summary:
-        return rows_problem(folder, config or {}, summary.get("steps", 0))
+        return rows_problem(folder, saved, summary.get("steps", 0))
     if not isinstance(summary["files"], Mapping):
         return Damaged(folder / SUMMARY_FILE)
-    changed = [name for name, extent in summary["files"].items() if not holds(folder / name, extent, whole=True)]
-    return Damaged(folder / changed[0], "is damaged: it is not what the run wrote") if changed else None
+    for name, extent in summary["files"].items():
+        if not matches(folder / name, extent, whole=True):
+            return Damaged(folder / name, "is damaged: it is not what the run wrote")
+    return None
 
 
-def restarts(folder: Path) -> bool:
-    """Whether the run in the folder diverged and therefore begins again, from nothing."""
-    try:
-        return (read_json(folder / SUMMARY_FILE) or {}).get("status") == "diverged"
-    except Damaged:
-        return False
-
-
-def last_good_state(config: Mapping[str, Any], folder: Path) -> tuple[Saved | None, list[str]]:
-    """Return the latest state that is whole and whose rows are there; and a line for each file that is not.
+def last_good_state(folder: Path, config: Mapping[str, Any], status: RunStatus) -> Resumed:
+    """Return the latest state that is whole and whose rows are there, and what is damaged.
 
     RunFailed if the folder cannot be read, or is of another run: nothing of it is touched then.
     """
-    damages = [complaint(folder)]
-    known = same_run(config, folder, damages)
+    damaged, identified = [*status.damaged], status.identified
     for path in (folder / LATEST, folder / PREVIOUS):
         try:
-            saved = read_state(path)
+            state = read_state(path)
         except Damaged as error:
-            damages.append(error)
+            damaged.append(error)
             continue
-        if saved is None:
+        if state is None:
             continue
-        if other := foreign(saved.get("identity"), config):
+        if other := foreign(state.get("identity"), config):
             raise RunFailed(f"{path} {other}")
-        known = known or "identity" in saved
-        if not known:
+        identified = identified or "identity" in state
+        if not identified:
             break
-        if problem := unlike_saved(folder, config, saved):
-            damages.append(problem)
+        if problem := rows_mismatch(folder, config, state):
+            damaged.append(problem)
             continue
-        return saved, lines(damages, f"the run goes on after step {saved['step']}")
-    if not known and holds_run(folder):
+        return Resumed(state, path, notes(damaged, f"the run goes on after step {state['step']}"))
+    if not identified and status.kind != "new":
         lost = f"holds a run whose {CONFIG_FILE} is gone or damaged, and nothing else says which run it is"
         raise RunFailed(f"{folder} {lost}: move it away, or choose another folder")
-    return None, lines(damages, "the run begins again")
+    return Resumed(None, None, notes(damaged, "the run begins again"))
 
 
-def lines(damages: Sequence[Damaged | None], then: str) -> list[str]:
+def notes(damaged: Sequence[Damaged], then: str) -> list[str]:
     """Say once of each file what is wrong with it, and what follows."""
-    return [f"{damage}: {then}" for damage in {each.path: each for each in damages if each}.values()]
+    return [f"{damage}: {then}" for damage in {each.path: each for each in damaged}.values()]
 
 
-def same_run(config: Mapping[str, Any], folder: Path, damages: list[Damaged | None]) -> bool:
-    """Whether the folder is known to be this run's; adds what is damaged. RunFailed if it is another's."""
-    known = False
-    try:
-        other = next(differences(config, folder), None)
-        known = (folder / CONFIG_FILE).exists()
-    except Damaged as error:
-        other = None
-        damages.append(error)
-    try:
-        whose = (read_json(folder / SUMMARY_FILE) or {}).get("identity")
-    except Damaged:
-        whose = None
-    if other or (not known and foreign(whose, config)):
-        raise RunFailed(
-            f"{folder} holds a run with another config{f' ({other})' if other else ''}: choose another folder"
-        )
-    return known or whose is not None
-
-
-def unlike_saved(folder: Path, config: Mapping[str, Any], saved: Mapping[str, Any]) -> Damaged | None:
+def rows_mismatch(folder: Path, config: Mapping[str, Any], state: Saved) -> Damaged | None:
     """Return which file of rows does not begin as it did when a state was saved."""
-    if "files" not in saved:
-        return rows_problem(folder, config, saved["step"])
-    for name, extent in saved["files"].items():
-        if not holds(folder / name, extent):
-            return Damaged(folder / name, f"lacks rows, or has others, up to step {saved['step']}")
+    if "files" not in state:
+        return rows_problem(folder, config, state["step"])
+    for name, extent in state["files"].items():
+        if not matches(folder / name, extent):
+            return Damaged(folder / name, f"lacks rows, or has others, up to step {state['step']}")
     return None
-
-
-def promote(folder: Path, step: int) -> None:
-    """Make the state after ``step`` steps the latest: one that cannot be used must not become the previous one."""
-    try:
-        latest = read_state(folder / LATEST)
-    except Damaged:
-        latest = None
-    if step >= 0 and (latest or {}).get("step") != step and (folder / PREVIOUS).exists():
-        os.replace(folder / PREVIOUS, folder / LATEST)

@@ -8,16 +8,12 @@ from typing import Any
 import torch
 
 from rlexp.core.masked import masked_mean
+from rlexp.loop.data import gather_groups
 from rlexp.loop.state import TrainState
-from rlexp.loop.step import collect
+from rlexp.loop.step import make_experience
 
 PROMPTS, COMPLETIONS = 2, 4  # of each moment
 Sample = dict[str, Any]
-
-
-def moments(steps: int) -> set[int]:
-    """Steps after which samples are kept: before training, half-way, at the end."""
-    return {0, steps // 2, steps}
 
 
 @torch.no_grad()
@@ -28,7 +24,8 @@ def samples(state: TrainState, step: int) -> list[list[Sample]]:
     ``gold`` what the task says where another judges, ``advantage`` the mean over tokens of what the variant makes of
     it. Changes nothing: the same random numbers give the next step the same rollout.
     """
-    groups, _, experience = collect(state, step + 1)
+    groups = gather_groups(state, step + 1)
+    experience = make_experience(state, step + 1, groups)
     rewards, judged = groups.rewards, state.judged.tolist()
     render, rollout, mask = state.task.render, groups.rollout, groups.rollout.mask
     advantages = masked_mean(experience.advantages, mask, (-1,)).squeeze(-1)

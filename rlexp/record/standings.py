@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
@@ -11,8 +10,9 @@ from typing import NamedTuple
 from rich.table import Table
 from rich.text import Text
 
+from rlexp.runfolder.variants import short_labels, split_overrides
+
 MOST_ROWS, MOST_IN_LINE = 12, 6
-COMMA_OUTSIDE_LISTS = re.compile(r",(?![^\[{(]*[)}\]])")
 
 
 class VariantStatus(NamedTuple):
@@ -28,7 +28,8 @@ class Standings:
     """The last logged reward of each run, summed up by variant."""
 
     def __init__(self, variants: Sequence[str]):
-        self.variants, self.labels = variants, short_labels(list(dict.fromkeys(variants)))
+        self.variants = variants
+        self.labels = short_labels({variant: split_overrides(variant) for variant in variants})[1]
         self.alive: Sequence[bool] = [True] * len(variants)
         self.rewards: Sequence[float] = [math.nan] * len(variants)
 
@@ -78,14 +79,3 @@ def status_of(label: str, runs: Sequence[tuple[bool, float]]) -> VariantStatus:
 def number(value: float) -> str:
     """Two decimals; a dash for what is not known."""
     return f"{value:.2f}" if math.isfinite(value) else "–"
-
-
-def short_labels(variants: Sequence[str]) -> dict[str, str]:
-    """Label per variant: what all variants share is dropped, and the key too if only one is left."""
-    parts = {variant: COMMA_OUTSIDE_LISTS.split(variant) for variant in variants}
-    shared = set.intersection(*map(set, parts.values())) if len(parts) > 1 else set()
-    labels = {variant: [item for item in items if item not in shared] for variant, items in parts.items()}
-    keys = {item.partition("=")[0] for items in labels.values() for item in items if "=" in item}
-    if len(keys) == 1:
-        labels = {variant: [item.partition("=")[2] or item for item in items] for variant, items in labels.items()}
-    return {variant: ",".join(items) or "default" for variant, items in labels.items()}

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with
-from rlexp.core.output import unstoppable_output
+from rlexp.core.output import safe_stdio
 from rlexp.sweep.interrupt import end_undisturbed, signals_as_ctrl_c
 
 if TYPE_CHECKING:
-    from rlexp.speedrun.records import Draw, Record
-    from rlexp.speedrun.verdict import Verdict
-    from rlexp.speedrun.verify import Answer
+    from rlexp.speedrun.records import Comparison, Draw, Record
 
 EXAMPLES = """
 examples:
@@ -69,76 +67,77 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> int:
     """Do what was asked; return the exit code."""
-    from rlexp.speedrun import page, records
-    from rlexp.speedrun.verify import Answer, Outdated
+    from rlexp.speedrun import page, race, records
 
     options.records = options.records or records.FOLDER
+    try:
+        if options.verify:
+            record, before, _ = records.find_record(options.verify, options.records)
+            answer, lines = race.verify(record, before, options.folder, options.threads)
+            print("\n".join(lines))
+            return answer
+        if options.confirm or options.words:
+            return (confirm if options.confirm else submit)(options)
+    except race.Outdated as error:
+        print(f"open: {error}")
+        return race.OPEN
     if options.table:
         page.rewrite(folder=options.records)
-    elif not (options.verify or options.confirm or options.words):
-        print(page.tables(options.records), end="")
     else:
-        try:
-            return (verified if options.verify else confirmed if options.confirm else submit)(options)
-        except Outdated as error:
-            print(f"open: {error}")
-            return Answer.OPEN
+        print(page.tables(options.records), end="")
     return 0
 
 
-def submit(options: argparse.Namespace) -> Answer:
+def submit(options: argparse.Namespace) -> int:
     """Measure a recipe against the record of its world, print both, and write it down if it is better and is to be."""
-    from rlexp.speedrun import records, submission
-    from rlexp.speedrun.recipe import read_recipe
-    from rlexp.speedrun.seeds import draw_seeds
-    from rlexp.speedrun.verdict import judge
-    from rlexp.speedrun.verify import Answer, recipe_of
-    from rlexp.speedrun.worlds import find_world
+    from rlexp.speedrun import race, records
+    from rlexp.speedrun.recipe import find_world, read_recipe
 
     name, *overrides = options.words
-    known = records.records_of(find_world(name), options.records)
-    before = records.standing(known)
-    recipe = read_recipe(find_world(name), overrides)
+    world = find_world(name)
+    known = records.records_of(world, options.records)
+    before = records.current_record(known)
+    recipe = read_recipe(world, overrides)
     if same := [record.name for record in known if record.changes == recipe.changes]:
         raise ConfigError([f"{recipe.text}: is the recipe of {same[0]}"])
     if options.record:
-        records.check_repeatable()
+        race.check_repeatable()
         if known and not known[-1].is_drawn:
             waiting = known[-1].name
             raise ConfigError([f"{waiting} comes first: rlexp speedrun --confirm {waiting} --by NAME"])
-    seeds = draw_seeds(name, recipe.changes, before.mark if before else None)
-    theirs = recipe_of(before) if before else None
-    draw = submission.measure(recipe, theirs, seeds, options.folder, options.threads)
-    verdict = judge(draw.completions, draw.before_completions)
-    told = report(recipe.text, before, draw, verdict)
-    if verdict.beats and options.record:
-        record = submission.new_record(recipe, known, before, draw)
+    after = before.mark if before else None
+    theirs = race.recipe_of(before) if before else None
+    seeds = records.draw_seeds(name, recipe.changes, after)
+    draw = race.measure(recipe, theirs, seeds, options.folder, options.threads)
+    comparison = records.compare(draw.completions, draw.before_completions)
+    told = report(recipe.text, before, draw, comparison)
+    if comparison.beats and options.record:
+        record = race.candidate(recipe, known, after, draw)
         print(f"{told}; a record once somebody else has confirmed it: {keep(record, options)}")
     else:
-        print(f"{told}{'; --record submits it' * verdict.beats}")
-    return Answer.YES if verdict.beats else Answer.NO
+        print(f"{told}{'; --record submits it' * comparison.beats}")
+    return race.YES if comparison.beats else race.NO
 
 
-def confirmed(options: argparse.Namespace) -> Answer:
+def confirm(options: argparse.Namespace) -> int:
     """Make a second draw, or go on with one, keep it in the record, and print what all of them say."""
-    from rlexp.speedrun import records, submission
-    from rlexp.speedrun.verify import Answer, recipe_of
+    from rlexp.speedrun import race, records
 
     record, before, later = records.find_record(options.confirm, options.records)
     if later:
         raise ConfigError([f"{record.name}: {later[-1].name} has followed it; only the last takes another draw"])
-    recipes = [recipe_of(record), recipe_of(before) if before else None]
-    records.check_repeatable()
+    recipes = [race.recipe_of(record), race.recipe_of(before) if before else None]
+    race.check_repeatable()
     if record.is_drawn or not record.draws:
-        records.check_committed(options.records / f"{record.name}.json")
-        record = submission.draw_again(record, options.by)
+        race.check_committed(options.records / f"{record.name}.json")
+        record = race.draw_again(record, options.by)
         records.write(record, options.records)
     *others, last = record.draws
-    draw = submission.measure(*recipes, last.seeds, options.folder, options.threads)
+    draw = race.measure(*recipes, last.seeds, options.folder, options.threads)
     record = replace(record, draws=[*others, replace(last, **vars(draw))])
-    told = report(record.text, before, draw, record.verdict, len(record.draws))
+    told = report(record.text, before, draw, record.comparison, len(record.draws))
     print(f"{told}; written: {keep(record, options)}")
-    return Answer.YES if record.verdict.beats else Answer.NO
+    return race.YES if record.comparison.beats else race.NO
 
 
 def keep(record: Record, options: argparse.Namespace) -> Path:
@@ -151,18 +150,7 @@ def keep(record: Record, options: argparse.Namespace) -> Path:
     return file
 
 
-def verified(options: argparse.Namespace) -> Answer:
-    """Train a record and its second draws again, and print what came of it."""
-    from rlexp.speedrun import records
-    from rlexp.speedrun.verify import verify
-
-    record, before, _ = records.find_record(options.verify, options.records)
-    answer, lines = verify(record, before, options.folder, options.threads)
-    print("\n".join(lines))
-    return answer
-
-
-def report(recipe: str, before: Record | None, draw: Draw, verdict: Verdict, draws: int = 0) -> str:
+def report(recipe: str, before: Record | None, draw: Draw, comparison: Comparison, draws: int = 0) -> str:
     """Print what each seed of a draw took; return what that means, with the second draws before it, in a line."""
     from rlexp.speedrun.page import arrived, middle
 
@@ -173,15 +161,15 @@ def report(recipe: str, before: Record | None, draw: Draw, verdict: Verdict, dra
         rows.append([str(seed), *("never" if race[place] is None else f"{race[place]:,}" for race in races)])
     rows += [["median", *map(middle, races)], ["arrived", *map(arrived, races)]]
     print("\n".join("".join(f"{cell:>14}" for cell in row) for row in rows))
-    word, on = "yes" if verdict.beats else "no", f" on {draws} second draw{'s' * (draws > 1)}" * bool(draws)
+    word, on = "yes" if comparison.beats else "no", f" on {draws} second draw{'s' * (draws > 1)}" * bool(draws)
     if before is None:
-        why = "it is the first of its world" if verdict.beats else "half of its runs or more never arrive"
+        why = "it is the first of its world" if comparison.beats else "half of its runs or more never arrive"
         return f"{word}: {recipe}: {why}{on}"
-    found = "beats" if verdict.beats else "is not shown to beat"
-    return f"{word}: {recipe} {found} {before.name}{on}: p = {verdict.p:.2g}"
+    found = "beats" if comparison.beats else "is not shown to beat"
+    return f"{word}: {recipe} {found} {before.name}{on}: p = {comparison.p:.2g}"
 
 
-@unstoppable_output()
+@safe_stdio()
 @signals_as_ctrl_c()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; whatever is wrong ends in one line."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rlexp.core.exits import RunFailed, printable
 from rlexp.record.disk.durable import replace
-from rlexp.speedrun.records import FOLDER, Record, machine, records_of
-from rlexp.speedrun.verdict import Completions, typical
-from rlexp.speedrun.worlds import WORLDS, World
+from rlexp.speedrun.race import machine
+from rlexp.speedrun.recipe import WORLDS, World
+from rlexp.speedrun.records import FOLDER, Completions, Record, median_completions, records_of
 
 PAGE = FOLDER.parents[1] / "speedrun.md"
 BEGIN, END = "<!-- records: written by rlexp speedrun --table -->\n", "<!-- end of the records -->\n"
@@ -26,13 +26,12 @@ def tables(folder: Path) -> str:
 
 def table(world: World, records: Sequence[Record]) -> Iterator[str]:
     """Yield the lines about a world and its records, oldest first."""
-    yield f"### `{world.name}`"
-    yield ""
+    yield from (f"### `{world.name}`", "")
     yield f"{world.what[0].upper()}{world.what[1:]}. Learned when `{world.metric}` is at least {world.target:g}."
     yield ""
-    confirmed = [record for record in records if record.verdict.beats]
+    confirmed = [record for record in records if record.comparison.beats]
     yield from rows(confirmed, records) if confirmed else ["No record yet."]
-    if others := [record for record in records if not record.verdict.beats]:
+    if others := [record for record in records if not record.comparison.beats]:
         yield from ("", "Not confirmed, and so no records:", "", *rows(others, records))
 
 
@@ -44,7 +43,7 @@ def rows(shown: Sequence[Record], records: Sequence[Record]) -> Iterator[str]:
     for record in shown:
         drawn = record.is_drawn
         ours, theirs = record.second if drawn else (record.completions, record.before_completions)
-        p = record.verdict.p if drawn else record.p
+        p = record.comparison.p if drawn else record.p
         cells = [record.name, spread(ours), arrived(ours), names.get(record.after, "")]
         cells += ["" if theirs is None else middle(theirs), "" if p is None else f"{p:.2g}"]
         cells += [f"`{record.text}`", record.date, second_draws(record)]
@@ -53,14 +52,14 @@ def rows(shown: Sequence[Record], records: Sequence[Record]) -> Iterator[str]:
 
 def second_draws(record: Record) -> str:
     """By whom, when and where: `the maintainers, 2026-07-31, AMD EPYC 7763 (AVX2, MKL_CBWR=AUTO,STRICT)`."""
-    ended = (machine(draw.build) if draw.build else "not trained" for draw in record.draws)
-    said = [f"{escape(draw.by)}, {draw.date}, {where}" for draw, where in zip(record.draws, ended, strict=True)]
+    ended = ((draw, machine(draw.build) if draw.build else "not trained") for draw in record.draws)
+    said = [f"{escape(draw.by)}, {draw.date}, {where}" for draw, where in ended]
     return "; ".join(said) or "none: the numbers are those of the submission"
 
 
 def middle(completions: Completions) -> str:
     """The median over seeds: `23,040`."""
-    found = typical(completions)
+    found = median_completions(completions)
     return "never" if found is None else f"{found:,.0f}"
 
 

@@ -1,33 +1,44 @@
-"""A recipe: the overrides of a submission, and what of the world's configuration they change.
+"""The worlds, and recipes for them: the overrides of a submission, and what of the world's configuration they change.
 
-    read_recipe(WORLDS["sort"], ["lr=3e-3", "filter=dynamic"]).changes
-    {"filter.refill.name": "zero_variance", "filter.refill.rounds": 10, "lr": 0.003}
-
-The changes are the recipe's meaning, however and in whatever order it is written. What changes nothing is refused.
+A world never changes once it has a record: where a default changes, its old value is to be written here. The changes
+are a recipe's meaning, however and in whatever order it is written; what changes nothing is refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from rlexp.api import mistakes_as_config_errors
-from rlexp.config import typed
+from rlexp.config import parse
 from rlexp.config.compose import compose
 from rlexp.config.nodes import axis_nodes, chosen_function
 from rlexp.config.schema import Config
 from rlexp.core.errors import ConfigError
 from rlexp.core.registry import requested_names
-from rlexp.record.disk.identity import leaves, with_effect
-from rlexp.record.naming import WITHOUT_EFFECT, key_of
-from rlexp.speedrun.worlds import World
+from rlexp.record.disk.identity import with_effect
+from rlexp.record.naming import key_of
+from rlexp.runfolder.variants import WITHOUT_EFFECT, flatten
 
 # What is learned and how that is judged; who judges; what would bring knowledge that no completion has paid for.
 FIXED = ("task", "model", "backend", "start", "reward", "teacher", "eval", "score", "seed", "steps", "log_every")
 FIXED += ("device", "matmul_precision", "compile", "study", "data.oracle", "reference.begin", "reference.run")
 
-Leaves = dict[str, Any]
+Flat = dict[str, Any]
+"""A configuration by dotted keys."""
+
+
+class World(NamedTuple):
+    """What is to be learned: until ``metric``, a key of metrics.jsonl, is at least ``target``."""
+
+    name: str
+    overrides: tuple[str, ...]  # they fix it, with the defaults; a recipe comes after them
+    metric: str
+    target: float
+    what: str  # a line for readers
+    fixed: tuple[str, ...] = FIXED  # keys that a recipe may not change, with all that is below them
 
 
 class Recipe(NamedTuple):
@@ -35,13 +46,9 @@ class Recipe(NamedTuple):
 
     world: World
     overrides: tuple[str, ...]
-    """As they were written."""
-    changes: Leaves
-    """The keys of the world's configuration that have another value, and that value; None where one is gone."""
-    config: Leaves
-    """All that results depend on but the seed, by dotted keys."""
-    uncounted: int
-    """Completions a step that are sampled for training beside those of ``progress/completions``."""
+    changes: Flat  # keys of the world's configuration that have another value, and that value; None where one is gone
+    config: Flat  # all that results depend on but the seed
+    uncounted: int  # completions a step that are sampled for training beside those of progress/completions
 
     @property
     def text(self) -> str:
@@ -49,33 +56,74 @@ class Recipe(NamedTuple):
         return " ".join(self.overrides) or "the default recipe"
 
 
+def evaluated(every: int, steps: int) -> tuple[str, ...]:
+    """Return the overrides of a run of so many steps that is evaluated every so many, and logged whenever it is."""
+    return (f"steps={steps}", f"eval.every={every}", f"log_every={every}", "eval.samples=1", "eval.ks=[1]")
+
+
+SORT = World(
+    "sort",
+    ("task=sort", "task.longest=3", "model=transformer", *evaluated(every=5, steps=200)),
+    "eval/greedy_accuracy",
+    0.95,
+    "sort two or three of eight symbols; a small transformer that starts from random weights",
+)
+BANDIT = World(
+    "bandit",
+    ("task=bandit", "model=tabular", *evaluated(every=1, steps=200)),
+    "eval/exact/accuracy",
+    0.7125,
+    "a table of logits for 32 questions, 8 of which have no right answer; 0.7125 is .95 of the 0.75 there is",
+    (*FIXED, "temperature"),
+)
+PREFERENCE = World(
+    "preference",
+    ("task=token_preference", "model=transformer", *evaluated(every=1, steps=25)),
+    "eval/sampled_accuracy",
+    0.95,
+    "write fifteen of a hundred tokens, few of them low; a small transformer that starts from random weights",
+    (*FIXED, "temperature"),
+)
+WORLDS = {world.name: world for world in (SORT, BANDIT, PREFERENCE)}
+
+
+def find_world(name: str) -> World:
+    """Return the world of a name; ConfigError for another one."""
+    if name not in WORLDS:
+        close = get_close_matches(name, WORLDS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(WORLDS)}"
+        raise ConfigError([f"{name}: no such world; {hint}"])
+    return WORLDS[name]
+
+
 def read_recipe(world: World, overrides: Sequence[str]) -> Recipe:
     """Check the overrides of a recipe; ConfigError if one cannot be read, changes nothing, or what the world fixes."""
-    if problems := list(typed_problems(world, overrides)):
-        raise ConfigError(problems[:1])
-    with mistakes_as_config_errors(overrides):
-        typed.check(overrides)
-        plain = compose(*world.overrides)
-        config = compose(*world.overrides, *overrides)
-    before, after = complete(plain), complete(config)
-    changes = changed(before, after)
-    for key in changes:
+    if problem := next(typed_problems(world, overrides), None):
+        raise ConfigError([problem])
+    config = composed(world, overrides)
+    before, after = complete(composed(world, [])), complete(config)
+    unlike = (key for key in sorted(before.keys() | after.keys()) if before.get(key, ...) != after.get(key, ...))
+    changes = {key: after.get(key) for key in unlike}
+    for key, value in changes.items():
         if is_fixed(world, key):
-            value = changes[key]
             raise ConfigError([f"{' '.join(overrides)}: makes {key} {value!r}, which the world {world.name} fixes"])
     for place, override in enumerate(overrides):
-        if is_idle(world, [*overrides[:place], *overrides[place + 1 :]], after):
+        try:
+            rest = complete(composed(world, [*overrides[:place], *overrides[place + 1 :]]))
+        except ConfigError:  # the rest makes no sense alone
+            continue
+        if rest == after:
             raise ConfigError([f"{override}: changes nothing of this recipe; leave it out"])
-    return Recipe(world, tuple(overrides), changes, after, uncounted(config))
+    functions = [chosen_function(config, key) for key, _, _ in axis_nodes(config)]
+    greedy = any("greedy_rewards" in requested_names(function) for function in functions)  # one a prompt, as norm=remax
+    return Recipe(world, tuple(overrides), changes, after, config.group_size.prompts * greedy)
 
 
-def is_idle(world: World, rest: Sequence[str], after: Leaves) -> bool:
-    """Whether the rest of a recipe gives the same configuration."""
-    try:
-        with mistakes_as_config_errors(rest):
-            return complete(compose(*world.overrides, *rest)) == after
-    except ConfigError:  # the rest makes no sense alone
-        return False
+def composed(world: World, overrides: Sequence[str]) -> Config:
+    """Return the configuration of a recipe; ConfigError for what is no configuration."""
+    with mistakes_as_config_errors(overrides):
+        parse.check(overrides)
+        return compose(*world.overrides, *overrides)
 
 
 def typed_problems(world: World, overrides: Sequence[str]) -> Iterator[str]:
@@ -88,39 +136,18 @@ def typed_problems(world: World, overrides: Sequence[str]) -> Iterator[str]:
         elif group == "hydra" or group in WITHOUT_EFFECT:
             yield f"{override}: changes no result, so it is no part of a recipe"
         elif is_fixed(world, key):
-            may = f"a recipe may change all but {', '.join(all_fixed(world))}"
+            may = f"a recipe may change all but {', '.join(world.fixed)}"
             yield f"{override}: the world {world.name} fixes {key}; {may}"
         elif "${" in override:
             yield f"{override}: a recipe has plain values, the same on every machine and for every seed"
 
 
-def all_fixed(world: World) -> tuple[str, ...]:
-    """Return the keys that a recipe for a world may not change; with each, all that is below it."""
-    return FIXED + world.fixed
-
-
 def is_fixed(world: World, key: str) -> bool:
     """Whether a world fixes a dotted key."""
-    return any(key == fixed or key.startswith(f"{fixed}.") for fixed in all_fixed(world))
+    return any(f"{key}.".startswith(f"{fixed}.") for fixed in world.fixed)
 
 
-def complete(config: Config) -> Leaves:
+def complete(config: Config) -> Flat:
     """Return all that the results of a configuration depend on, by dotted keys, but the seed."""
-    values = dict(leaves(with_effect(config.model_dump(mode="json"))))
-    values.pop("seed")
-    return values
-
-
-def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Leaves:
-    """Return the values that are others after than before, in the order of their keys; None for those that are gone."""
-    keys = sorted(before.keys() | after.keys())
-    return {key: after.get(key) for key in keys if (key in before, before.get(key)) != (key in after, after.get(key))}
-
-
-def uncounted(config: Config) -> int:
-    """Return how many completions a step a choice asks for that ``progress/completions`` does not count.
-
-    These are the greedy completions of ``norm=remax``, one a prompt.
-    """
-    asking = (chosen_function(config, key) for key, _, _ in axis_nodes(config))
-    return config.group_size.prompts * any("greedy_rewards" in requested_names(function) for function in asking)
+    values = dict(flatten(with_effect(config.model_dump(mode="json"))))
+    return {key: value for key, value in values.items() if key != "seed"}

@@ -10,45 +10,55 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from itertools import chain
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+import numpy as np
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rlexp.config.trust import steps
 from rlexp.core.errors import ConfigError, problem_lines
 from rlexp.core.exits import RunFailed
 from rlexp.record import provenance
 from rlexp.record.disk.durable import replace
-from rlexp.speedrun.seeds import draw_seeds, fingerprint
-from rlexp.speedrun.verdict import Verdict, judge
-from rlexp.speedrun.worlds import World, find_world
+from rlexp.speedrun.recipe import World, find_world
 
 FOLDER = provenance.ROOT / "docs" / "speedrun" / "records"
 FORMAT = 1
 MARKUP = re.compile(r"[`|<]")
+SEEDS = 10
+LEVEL = 0.01  # a record beats the one before with a p below it
 BUILD = ("version", "commit", *provenance.BITS_DEPEND_ON)
+
+Completions = Sequence[int | None]
+"""Completions until a world was learned, by seed; None for a run that never got there."""
+
+
+class Comparison(NamedTuple):
+    """Whether one recipe beats another. ``p`` is two-sided; None of a first record, which has nobody to beat."""
+
+    beats: bool
+    p: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """A recipe and that of the record before on the same seeds. Lists are by seed; None for runs that never arrived."""
+    """A recipe and that of the record before on the same seeds; None for what a first record has not before it."""
 
-    date: str
-    """When it was made, as 2026-07-31."""
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+    date: str  # when it was made, as 2026-07-31
     seeds: list[int]
     completions: list[int | None]
-    rows: list[str]
-    """Fingerprints of what its runs logged, without the clock."""
+    rows: list[str]  # fingerprints of what its runs logged, without the clock
     before_completions: list[int | None] | None
-    """Those of the recipe of the record before; None where there is none."""
     before_rows: list[str] | None
     p: float | None
-    build: dict[str, Any]
-    """The code, the processor and the settings that trained it."""
+    build: dict[str, Any]  # the code, the processor and the settings that trained it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +66,7 @@ class SecondDraw(Draw):
     """Numbers on seeds that nobody could know when the recipe was submitted; without any while it is being trained."""
 
     by: str
-    entropy: str
-    """By chance, in hexadecimal digits; with the submission and the draws before it gives the seeds."""
+    entropy: str  # by chance, in hexadecimal digits; with the submission and the draws before it gives the seeds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,14 +76,10 @@ class Record(Draw):
     format: int
     world: str
     number: int
-    recipe: list[str]
-    """Its overrides, which come after those of the world."""
-    changes: dict[str, Any]
-    """What these change of the world's configuration."""
-    after: str | None
-    """The fingerprint of the record that it beats; None where there was none."""
-    config: dict[str, Any]
-    """The whole configuration that results depend on, but the seed."""
+    recipe: list[str]  # its overrides
+    changes: dict[str, Any]  # what these change of the world's configuration
+    after: str | None  # the mark of the record that it beats; None where there was none
+    config: dict[str, Any]  # all that results depend on but the seed
     draws: list[SecondDraw]
 
     @property
@@ -104,9 +109,65 @@ class Record(Draw):
         return [*chain(*(draw.completions for draw in self.draws))], before
 
     @property
-    def verdict(self) -> Verdict:
+    def comparison(self) -> Comparison:
         """What all second draws together say; nothing before they are trained."""
-        return judge(*self.second, len(self.draws)) if self.is_drawn else Verdict(False, None)
+        return compare(*self.second, len(self.draws)) if self.is_drawn else Comparison(False, None)
+
+
+def fingerprint(value: Any) -> str:
+    """Return the SHA-256 of a value, written as JSON in one way only, in 64 hexadecimal digits."""
+    return sha256(json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
+
+
+def draw_seeds(*fixed: Any) -> list[int]:
+    """Return SEEDS different seeds below 2³¹ that follow from these values, which JSON can hold."""
+    drawn = (int(fingerprint([*fixed, number]), 16) % 2**31 for number in count())
+    return list(dict.fromkeys(islice(drawn, 2 * SEEDS)))[:SEEDS]
+
+
+def second_seeds(mark: str, earlier: Sequence[SecondDraw], entropy: str) -> list[int]:
+    """Return the seeds of a second draw of a submission after earlier ones, none of which can be taken away then."""
+    return draw_seeds(mark, [asdict(draw) for draw in earlier], entropy)
+
+
+def compare(ours: Completions, theirs: Completions | None, draws: int = 1) -> Comparison:
+    """Compare two recipes seed by seed, by signed ranks; of a first record, say whether it mostly arrives.
+
+    A run that never arrives needs more completions than any that does, and as many as any other that never does.
+
+    Args:
+        ours: of the recipe, ``[seeds]``.
+        theirs: of the one before, on the same seeds.
+        draws: how many have been compared one after another, each time with all seeds so far. Each after the first
+            doubles p: a recipe that is no better passes with probability below LEVEL/2 + LEVEL/4 + … = LEVEL.
+    """
+    from rlexp.analysis.stats.inference.significance import signed_ranks
+
+    if theirs is None:
+        return Comparison(median_completions(ours) is not None, None)
+    mine, other = (np.array([np.inf if each is None else each for each in race], float) for race in (ours, theirs))
+    ranks = signed_ranks(np.subtract(other, mine, out=np.zeros(len(mine)), where=mine != other))
+    p = min(1.0, exact_p(ranks) * 2 ** (draws - 1))
+    return Comparison(bool(p < LEVEL and ranks.sum() > 0), p)
+
+
+def exact_p(ranks: np.ndarray) -> float:
+    """Return the share of all flips of signs ``[seeds]`` whose sum is as far from 0; ranks are multiples of a half.
+
+    The analysis enumerates flips, and draws them beyond 14 seeds; several draws have more.
+    """
+    halves = np.rint(2 * np.abs(ranks)).astype(int)
+    shares = np.ones(1)  # of the flips in which the positive ranks sum to so many halves
+    for half in halves:
+        shares = (np.pad(shares, (0, half)) + np.pad(shares, (half, 0))) / 2
+    sums = 2 * np.arange(shares.size) - halves.sum()
+    return float(shares[np.abs(sums) >= abs(2 * ranks.sum())].sum())
+
+
+def median_completions(completions: Completions) -> float | None:
+    """Return the median over seeds; None where half of the runs or more never arrive."""
+    middle = median(math.inf if number is None else number for number in completions)
+    return float(middle) if math.isfinite(middle) else None
 
 
 def records_of(world: World, folder: Path) -> list[Record]:
@@ -116,12 +177,8 @@ def records_of(world: World, folder: Path) -> list[Record]:
         raise RunFailed(f"{strange[0]}: is called otherwise than {world.name}-<number>.json")
     records: list[Record] = []
     for number, file in sorted(files.items(), key=lambda each: int(each[0])):
-        try:
-            record = read(file)
-            problem = problem_of(record, int(number), world, records)
-        except (TypeError, ValueError, AttributeError, ArithmeticError):
-            raise RunFailed(f"{file}: is no record: a value is of another kind than it should be") from None
-        if problem:
+        record = read(file)
+        if problem := problem_of(record, int(number), world, records):
             raise RunFailed(f"{file}: {problem}")
         records.append(record)
     return records
@@ -131,37 +188,20 @@ def read(file: Path) -> Record:
     """Read a record as it stands there; RunFailed for a file that is none."""
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(values, dict) or values.get("format") != FORMAT:
+            raise RunFailed(f"{file}: is no record of format {FORMAT}")
+        record = TypeAdapter(Record).validate_json(json.dumps(values))
     except OSError as error:
         raise RunFailed(f"{file}: {error.strerror or error}") from None
-    except (ValueError, RecursionError):
-        raise RunFailed(f"{file}: is no record: it is not JSON") from None
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise RunFailed(f"{file}: is no record of format {FORMAT}")
-    check_names(Record, values, file)
-    try:
-        TypeAdapter(Record).validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         raise RunFailed(f"{file}: is no record: {problem_lines(error, values)[0]}") from None
-    for draw in values["draws"]:
-        check_names(SecondDraw, draw, file)
-    record = Record(**values | {"draws": [SecondDraw(**draw) for draw in values["draws"]]})
+    except (ValueError, RecursionError):
+        raise RunFailed(f"{file}: is no record: it is not JSON") from None
     names = [record.text, record.date, *(text for draw in record.draws for text in (draw.date, draw.by))]
-    if any(map(MARKUP.search, names)) or not all(map(str.isprintable, texts(values))):
+    texts = (value for _, value in steps(values) if isinstance(value, str))
+    if any(map(MARKUP.search, names)) or not all(map(str.isprintable, texts)):
         raise RunFailed(f"{file}: is no record: it holds characters that a terminal or a page would obey")
     return record
-
-
-def check_names(kind: type, values: Mapping[str, Any], file: Path) -> None:
-    """RunFailed unless the values have exactly the names of the fields."""
-    names = {field.name for field in fields(kind)}
-    if unlike := sorted(names ^ set(values)):
-        why = "is missing" if unlike[0] in names else "is no part of one"
-        raise RunFailed(f"{file}: is no record: {unlike[0]} {why}")
-
-
-def texts(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield every text in nested values."""
-    return (value for _, value in steps(values) if isinstance(value, str))
 
 
 def problem_of(record: Record, number: int, world: World, earlier: Sequence[Record]) -> str | None:
@@ -170,27 +210,17 @@ def problem_of(record: Record, number: int, world: World, earlier: Sequence[Reco
         return f"is the record {record.name}"
     if number != len(earlier) + 1:
         return f"comes after {len(earlier)} records; {world.name}-{len(earlier) + 1} is missing"
-    if record.after != (before.mark if (before := standing(earlier)) else None):
+    if record.after != (before.mark if (before := current_record(earlier)) else None):
         return "does not come after the record before it as that is now"
     if problem := wrong_draw(record, draw_seeds(world.name, record.changes, record.after), record.after):
         return problem
-    if not judge(record.completions, record.before_completions).beats:
+    if not compare(record.completions, record.before_completions).beats:
         return "does not beat the one before"
     for place, draw in enumerate(record.draws):
         seeds = second_seeds(record.mark, record.draws[:place], draw.entropy)
         if draw.completions and (problem := wrong_draw(draw, seeds, record.after)):
             return f"second draw {place + 1} {problem}"
     return None
-
-
-def second_seeds(mark: str, earlier: Sequence[SecondDraw], entropy: str) -> list[int]:
-    """Return the seeds of a second draw of a submission after earlier ones, none of which can be taken away then."""
-    return draw_seeds(mark, [asdict(draw) for draw in earlier], entropy)
-
-
-def standing(records: Sequence[Record]) -> Record | None:
-    """Return the last one that its second draws confirm."""
-    return next((record for record in reversed(records) if record.verdict.beats), None)
 
 
 def wrong_draw(draw: Draw, seeds: Sequence[int], after: str | None) -> str | None:
@@ -202,11 +232,16 @@ def wrong_draw(draw: Draw, seeds: Sequence[int], after: str | None) -> str | Non
         return "has not one number for each seed"
     if (after is None) != (theirs is None) or len(theirs or ours) != len(ours):
         return "does not have the record before it on its seeds"
-    p = judge(ours, theirs).p
+    p = compare(ours, theirs).p
     if p != draw.p and (None in (p, draw.p) or not math.isclose(p, draw.p)):
         return f"has another p than its numbers give: p = {p:.3g}"
     unusual = (key for key, usual in provenance.SETTINGS.items() if usual is None and draw.build.get(key))
     return next((f"was trained with {key}={draw.build[key]}" for key in unusual), None)
+
+
+def current_record(records: Sequence[Record]) -> Record | None:
+    """Return the last one that its second draws confirm."""
+    return next((record for record in reversed(records) if record.comparison.beats), None)
 
 
 def find_record(name: str, folder: Path) -> tuple[Record, Record | None, list[Record]]:
@@ -218,7 +253,7 @@ def find_record(name: str, folder: Path) -> tuple[Record, Record | None, list[Re
     if not 1 <= int(number) <= len(records):
         there = f"there are {', '.join(record.name for record in records)}" if records else f"{world} has none"
         raise ConfigError([f"{name}: no such record; {there}"])
-    return records[int(number) - 1], standing(records[: int(number) - 1]), records[int(number) :]
+    return records[int(number) - 1], current_record(records[: int(number) - 1]), records[int(number) :]
 
 
 def write(record: Record, folder: Path) -> Path:
@@ -227,37 +262,3 @@ def write(record: Record, folder: Path) -> Path:
     file = folder / f"{record.name}.json"
     replace(file, json.dumps(asdict(record), indent=1, allow_nan=False) + "\n")
     return file
-
-
-def build() -> dict[str, Any]:
-    """Return what trains here, as far as the bits depend on it, and where its code can be found again."""
-    code = provenance.code()
-    return {key: code[key] for key in BUILD}
-
-
-def machine(build: Mapping[str, Any]) -> str:
-    """The processor and the settings of a build: `AMD EPYC 7763 (AVX2, MKL_CBWR=AUTO,STRICT)`."""
-    settings = [f"{key}={build[key]}" for key in provenance.SETTINGS if build.get(key)]
-    return f"{build.get('cpu')} ({', '.join([str(build.get('vectors')), *settings])})"
-
-
-def bits() -> dict[str, Any]:
-    """Return the part of this that the bits depend on."""
-    return {key: value for key, value in build().items() if key in provenance.BITS_DEPEND_ON}
-
-
-def check_repeatable() -> None:
-    """RunFailed if others could not train what is trained here: other code than a commit's, or unusual settings."""
-    code = provenance.code()
-    if code["commit"] is None:
-        raise RunFailed("a record is set in a git checkout of rlexp, so that others can check it out; this is none")
-    if code["dirty"]:
-        raise RunFailed("the code is not as committed, so nobody else could train this record; commit it first")
-    if notes := provenance.setting_notes():
-        raise RunFailed(f"a record is set with the usual settings; {notes[0]}")
-
-
-def check_committed(file: Path) -> None:
-    """RunFailed if a record could still be changed: git's HEAD does not have the file as it is."""
-    if provenance.git(file.parent, "show", f"HEAD:./{file.name}") != file.read_text(encoding="utf-8"):
-        raise RunFailed(f"{file}: is not as committed; a second draw comes after what it is of: commit that first")

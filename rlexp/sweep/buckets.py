@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import ceil
+from typing import Protocol, TypeVar, runtime_checkable
 
 from rlexp.config.schema import Config
-from rlexp.language import BACKENDS
+from rlexp.language.backend import CAPABILITIES
 from rlexp.sweep.build import bucket_key, most_runs, variant_key
-from rlexp.sweep.job import Job
 from rlexp.sweep.machine import available_bytes, open_files
 
 FILES_A_RUN, OTHER_FILES = 4, 100  # open at once: a lock, rows, a logger and one to spare; of the program itself
@@ -17,7 +17,17 @@ FILES_A_RUN, OTHER_FILES = 4, 100  # open at once: a lock, rows, a logger and on
 ENOUGH = 250  # runs: larger batches are no faster a run, and take memory and open files for each
 
 
-def into_batches(jobs: Sequence[Job], most: int | None, workers: int = 1) -> list[list[Job]]:
+@runtime_checkable
+class Configured(Protocol):
+    """A job, or anything else that has a config."""
+
+    config: Config
+
+
+Each = TypeVar("Each", bound=Configured)
+
+
+def into_batches(jobs: Sequence[Each], most: int | None, workers: int = 1) -> list[list[Each]]:
     """Group the jobs that can be trained as one batch, at most ``most`` in each, and so that no worker is idle.
 
     Without ``most`` it is as many as the memory of this machine holds, an equal share of it for each worker, and never
@@ -31,15 +41,15 @@ def into_batches(jobs: Sequence[Job], most: int | None, workers: int = 1) -> lis
     return [batch for key, bucket in buckets.items() for batch in cut(bucket, pieces[key])]
 
 
-def by_shape(jobs: Sequence[Job]) -> dict[str, list[Job]]:
+def by_shape(jobs: Sequence[Each]) -> dict[str, list[Each]]:
     """Group the jobs that can be trained as one batch."""
-    buckets: dict[str, list[Job]] = {}
+    buckets: dict[str, list[Each]] = {}
     for job in jobs:
         buckets.setdefault(bucket_key(job.config), []).append(job)
     return buckets
 
 
-def pieces_of(buckets: Mapping[str, Sequence[Job]], most: int | None, workers: int) -> dict[str, int]:
+def pieces_of(buckets: Mapping[str, Sequence[Configured]], most: int | None, workers: int) -> dict[str, int]:
     """Return into how many batches each bucket is cut."""
     files = max(1, (open_files() - OTHER_FILES) // FILES_A_RUN)
     sizes = {key: min(files, largest(bucket[0].config, most, workers)) for key, bucket in buckets.items()}
@@ -51,7 +61,7 @@ def pieces_of(buckets: Mapping[str, Sequence[Job]], most: int | None, workers: i
 
 def largest(config: Config, most: int | None, workers: int) -> int:
     """How many runs of a config train as one batch at most; one if its backend trains each by itself."""
-    return most or fitting(config, workers) if BACKENDS[config.backend.name].batched else 1
+    return most or fitting(config, workers) if CAPABILITIES[config.backend.name].batched else 1
 
 
 def fitting(config: Config, workers: int) -> int:
@@ -59,7 +69,7 @@ def fitting(config: Config, workers: int) -> int:
     return min(ENOUGH, most_runs(config, available_bytes(config.device) / workers))
 
 
-def cut(bucket: Sequence[Job], pieces: int) -> list[list[Job]]:
+def cut(bucket: Sequence[Each], pieces: int) -> list[list[Each]]:
     """Cut a bucket into batches of equal size, or one job more in the first ones."""
     bucket = by_variant(bucket) if pieces > 1 else bucket
     ends = [0, *accumulate(sizes_of(len(bucket), pieces))]
@@ -72,8 +82,13 @@ def sizes_of(jobs: int, pieces: int) -> list[int]:
     return [size + (place < larger) for place in range(pieces)]
 
 
-def by_variant(bucket: Sequence[Job]) -> list[Job]:
+def by_variant(bucket: Sequence[Each]) -> list[Each]:
     """Put jobs of a variant next to each other: the engine does their part of a step in one go."""
-    keys = [variant_key(job.config) for job in bucket]
+    return [bucket[place] for place in variant_order([job.config for job in bucket])]
+
+
+def variant_order(configs: Sequence[Config]) -> list[int]:
+    """Return the places of configs, those of a variant side by side, in the order in which variants first occur."""
+    keys = [variant_key(config) for config in configs]
     first = {key: place for place, key in reversed(list(enumerate(keys)))}
-    return [bucket[place] for place in sorted(range(len(bucket)), key=lambda place: (first[keys[place]], place))]
+    return sorted(range(len(configs)), key=lambda place: (first[keys[place]], place))

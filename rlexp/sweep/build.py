@@ -12,21 +12,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from rlexp.axes import (
-    agg,
-    clip,
-    entropy_control,
-    filter,
-    kl,
-    mismatch,
-    norm,
-    optimizer,
-    reference,
-    reward,
-    sampler,
-    shaping,
-    teacher,
-)
+from rlexp.axes import AXES, norm, optimizer
 from rlexp.config.nodes import axis_nodes, chosen_facts
 from rlexp.config.schema import Config
 from rlexp.core import memory
@@ -45,9 +31,8 @@ from rlexp.record.teachers import has_teacher, load_teachers
 from rlexp.sweep.machine import available_bytes, bytes_a_run, compiled, prepare
 from rlexp.tasks import TASKS, Task
 
-LOSS = ("clip", "agg", "kl", "kl_control", "reference", "mismatch", "entropy_coef", "entropy_control", "kl_stop")
-BOUNDS = ("advantage_clip", "log_ratio_bound")
-VARIANT = ("reward", "shaping", "filter", "norm", "teacher", "sampler", "optimizer", *BOUNDS, *LOSS)
+NUMBERS = ("entropy_coef", "advantage_clip", "log_ratio_bound", "kl_stop")
+VARIANT = {*(axis.group for axis in AXES.values()), *NUMBERS}
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
 FAR_ABOVE = 4  # times the memory of a machine: only what can never be trained is refused
 OUTSIDE = ("logger", "score", "baseline", "until_decided", "study", "resume")
@@ -152,7 +137,7 @@ def critic_network(configs: Sequence[Config], critic: Critic, task: Task, device
 
 
 def optimizer_of(policy: Policy, configs: Sequence[Config], device: torch.device) -> Optimizer:
-    """Return the optimiser of a policy: learning rate, schedule and clipping are each run's own."""
+    """Return the optimizer of a policy: learning rate, schedule and clipping are each run's own."""
     first = configs[0]
     total = first.steps * first.inner_steps * first.minibatches
     rates = (each_runs(configs, key, device) for key in ("lr", "warmup_steps", "lr_final"))
@@ -182,30 +167,14 @@ def variant(config: Config) -> Variant:
     """Bind the axis functions that a config chooses."""
     weight = {config.kl.place: config.kl.coef}
     return Variant(
-        reward=bind_choice(reward.FUNCTIONS, config.reward),
-        verdicts=chosen_facts(config, "reward").calls(config.reward),
-        shaping=bind_choice(shaping.FUNCTIONS, config.shaping),
-        filter_loss=bind_choice(filter.FUNCTIONS, config.filter.loss),
-        filter_statistics=bind_choice(filter.FUNCTIONS, config.filter.statistics),
-        refill=bind_choice(filter.GROUPS, config.filter.refill),
-        refill_rounds=config.filter.refill.rounds,
-        norm=bind_choice(norm.FUNCTIONS, config.norm),
-        teacher=bind_choice(teacher.FUNCTIONS, config.teacher),
-        clip=bind_choice(clip.FUNCTIONS, config.clip),
-        agg=bind_choice(agg.FUNCTIONS, config.agg),
-        kl=bind_choice(kl.FUNCTIONS, config.kl),
-        reference=bind_choice(reference.FUNCTIONS, config.reference),
+        **{axis.attribute: bind_choice(axis.functions, node) for _, node, axis in axis_nodes(config)},
         memories=memories(config),
-        sampler=bind_choice(sampler.FUNCTIONS, config.sampler),
-        mismatch=bind_choice(mismatch.FUNCTIONS, config.mismatch),
+        verdicts=chosen_facts(config, "reward").calls(config.reward),
+        refill_rounds=config.filter.refill.rounds,
         kl_in_loss=weight.get("loss", 0.0),
         kl_in_reward=weight.get("reward", 0.0),
-        entropy_coef=config.entropy_coef,
         value_target=value_target(config),
-        entropy_control=bind_choice(entropy_control.FUNCTIONS, config.entropy_control),
-        advantage_clip=config.advantage_clip,
-        log_ratio_bound=config.log_ratio_bound,
-        kl_stop=config.kl_stop,
+        **{key: getattr(config, key) for key in NUMBERS},
     )
 
 
@@ -219,5 +188,5 @@ def memories(config: Config) -> dict[str, memory.Memory]:
     """Return what a config's choices remember from step to step."""
     bound = {}
     for _, node, axis in axis_nodes(config):
-        bound |= memory.bind_memories(getattr(axis, "MEMORIES", {}), node)
+        bound |= memory.bind_memories(axis.memories, node)
     return bound

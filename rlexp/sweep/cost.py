@@ -15,9 +15,8 @@ from typing import NamedTuple
 import torch
 
 from rlexp.config.schema import Config
-from rlexp.language import BACKENDS
+from rlexp.language.backend import CAPABILITIES
 from rlexp.loop.step import train_step
-from rlexp.record.resume import outcome
 from rlexp.sweep.buckets import by_shape, by_variant, pieces_of, sizes_of
 from rlexp.sweep.build import build
 from rlexp.sweep.job import Job
@@ -40,9 +39,9 @@ class Cost(NamedTuple):
 
 def workers_that_pay(jobs: Sequence[Job], most: int | None, cores: int) -> int:
     """Return how many processes, with one core each, end first; 1 if others save less than twice their start."""
-    left = [job for job in jobs if outcome(job.folder, job.config.resume) is None]
+    left = [job for job in jobs if job.ended is None]
     room = most_workers(left, cores)
-    if not all(BACKENDS[job.config.backend.name].batched for job in left):  # each is trained by itself anyway
+    if not all(CAPABILITIES[job.config.backend.name].batched for job in left):  # each is trained by itself anyway
         return max(1, min(len(left), len(gpus()) if left[0].config.device == "cuda" else room))
     if room < 2 or sum(job.config.steps for job in left) < FEWEST_STEPS:
         return 1

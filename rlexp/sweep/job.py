@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlexp.config import plugins
 from rlexp.config.schema import Config, read
 
 Results = list[float | Exception]  # of the jobs of a batch: the score, or why there is none
@@ -25,7 +26,8 @@ class Job:
     """One run: its config, folder, name in the sweep, and variant (its overrides without the seed).
 
     ``starts`` is the folder in which the runs of a sweep keep the weights that they start from, for each other. Without
-    ``logs`` a run logs where its process does.
+    ``logs`` a run logs where its process does. ``ended`` is the score of a run that was finished when it was planned,
+    or why it is not trained; None for one that is.
     """
 
     config: Config
@@ -36,13 +38,15 @@ class Job:
     overrides: tuple[str, ...] = ()
     starts: Path | None = None
     logs: LogSettings | None = None
+    ended: float | Exception | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """The config as plain values: pydantic's classes are made at import, and pickle does not find them by name."""
-        return vars(self) | {"config": self.config.model_dump()}
+        """The config as plain values, which any process can read, and what was registered in this one."""
+        return vars(self) | {"config": self.config.model_dump(), "registered": plugins.as_bytes()}
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Read the config again; ConfigError if it is not valid where this is read."""
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Register the same choices, read the config again; ConfigError if it is not valid where this is read."""
+        plugins.from_bytes(state.pop("registered"))
         vars(self).update(state, config=read(state["config"]))
 
 

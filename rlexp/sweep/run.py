@@ -7,22 +7,23 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from rlexp.core.errors import format_value
 from rlexp.core.exits import RunFailed
 from rlexp.core.registry import bind_choice
 from rlexp.loop.metrics import BOUNDED
-from rlexp.record.disk.rows import Extent
-from rlexp.record.disk.troubles import unwritable
-from rlexp.record.files import METRICS_FILE, SUMMARY_FILE, Recorder, collapsed, score
+from rlexp.record.disk.io_errors import unwritable
+from rlexp.record.files import Recorder, collapsed
 from rlexp.record.gradient import gradient_curves
 from rlexp.record.loggers import LOGGERS
 from rlexp.record.provenance import change_note
+from rlexp.record.resume import FAILED
+from rlexp.runfolder.files import METRICS_FILE, SAMPLES_FILE, SUMMARY_FILE, Extent
+from rlexp.runfolder.rows import score
+from rlexp.sweep.events import Ended, Samples
 from rlexp.sweep.job import Job
 
 LOG = logging.getLogger(__name__)
-HEALTH = ("loss/total", "optim/grad_norm", "value/loss")
 
 
 @dataclass
@@ -51,10 +52,11 @@ class Run:
             LOG.warning("%s %s", job.name, recorder.damage, extra={"job": job.name})
         if note := change_note(recorder.code, step):
             LOG.warning("%s %s", job.name, note, extra={"job": job.name})
-        run.tell("starts" if step < 0 else f"goes on after step {step}", f"{job.config.steps} steps in {job.folder}")
+        begins = "starts" if step < 0 else f"goes on after step {step}"
+        run.log_line(begins, f"{job.config.steps} steps in {job.folder}")
         return run
 
-    def tell(self, *words: str) -> None:
+    def log_line(self, *words: str) -> None:
         """Write a line to the run's own log."""
         LOG.info(" · ".join([self.job.name, *words]), extra={"job": self.job.name})
 
@@ -78,18 +80,26 @@ class Run:
         except (OSError, RunFailed) as error:
             self.fail(unwritable(error, self.job.folder / name))
 
+    def take(self, event: Samples | Ended) -> None:
+        """Write down what training says of the run beside its rows and checkpoints."""
+        if isinstance(event, Samples):
+            with self.writing(SAMPLES_FILE):
+                self.recorder.write_samples(event.completions)
+        elif event.status in FAILED:
+            self.fail(event.error, event.status)
+        else:
+            self.error = event.error
+            self.finish(event.status)
+
     def record(self, step: int, row: dict[str, float]) -> None:
-        """Write a row everywhere; a loss that is not a number ends the run, and only this one."""
+        """Write a row everywhere."""
         with self.writing(METRICS_FILE):
             self.recorder.write_row(step, row)
         if not self.alive:
             return
         self.log(step, row)
         if evaluated := [f"{key} {value:.3f}" for key, value in row.items() if key.startswith("eval/")]:
-            self.tell(f"step {step}", *evaluated)
-        sick = [f"{key} is {row[key]}" for key in HEALTH if key in row and not math.isfinite(row[key])]
-        if sick:
-            self.fail(FloatingPointError(f"diverged by step {step}: {', '.join(sick)}"), "diverged")
+            self.log_line(f"step {step}", *evaluated)
 
     def fail(self, error: Exception, status: str = "failed") -> None:
         """End the run, and only this one."""
@@ -101,7 +111,9 @@ class Run:
         """Write the summary and close everything. A run without summary has not ended: it can be gone on with."""
         self.ended = True
         if BOUNDED in self.last:
-            LOG.warning("%s %s", self.job.name, beyond_bound(self.job.config, self.last), extra={"job": self.job.name})
+            bound = f"log_ratio_bound={format_value(self.job.config.log_ratio_bound)}"
+            said = f"had log-ratios beyond {bound}, last of {self.last[BOUNDED]:.2%} of the tokens: {BOUNDED} says when"
+            LOG.warning("%s %s", self.job.name, said, extra={"job": self.job.name})
         settings = self.job.config.score
         final = score(self.evaluations, settings.metric, settings.share) if status == "completed" else None
         summary = {
@@ -120,7 +132,7 @@ class Run:
         except (OSError, RunFailed) as error:
             self.error = self.error or unwritable(error, self.job.folder / SUMMARY_FILE)
             LOG.error("%s %s", self.job.name, unwritable(error, self.job.folder / SUMMARY_FILE))
-        self.tell(status, f"step {self.step}", f"{settings.metric} {final}", f"{summary['wall_time_s']:.1f} s")
+        self.log_line(status, f"step {self.step}", f"{settings.metric} {final}", f"{summary['wall_time_s']:.1f} s")
         self.logger.finish(status, summary)
 
     @property
@@ -128,9 +140,3 @@ class Run:
         """The score, or why there is none."""
         settings = self.job.config.score
         return self.error or score(self.evaluations, settings.metric, settings.share)
-
-
-def beyond_bound(config: Any, last: Mapping[str, float]) -> str:
-    """Say that a run has reached the bound of log-ratios."""
-    bound, share = format_value(config.log_ratio_bound), last[BOUNDED]
-    return f"had log-ratios beyond log_ratio_bound={bound}, last of {share:.2%} of the tokens: {BOUNDED} says when"

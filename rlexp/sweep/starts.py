@@ -20,9 +20,10 @@ from rlexp.loop.start import STARTS
 from rlexp.loop.state import TrainState
 from rlexp.models import MODELS
 from rlexp.models.layers import Init
-from rlexp.record.disk.durable import Damaged, Unreadable, replace
-from rlexp.record.disk.seals import packed, read_state
+from rlexp.record.disk.durable import replace
+from rlexp.record.disk.states import read_state, serialize
 from rlexp.record.teachers import load_policy
+from rlexp.runfolder.files import Damaged, Unreadable
 from rlexp.tasks import TASKS
 
 LOG = logging.getLogger(__name__)
@@ -38,14 +39,16 @@ def apply_starts(state: TrainState, configs: Sequence[Config], folder: Path | No
 
     Starts are read from ``folder`` and written there; None keeps nothing.
     """
-    halves = {replica: half_way(config) for replica, config in enumerate(configs) if begins(config) == "halfway"}
+    halves = {
+        replica: halfway_config(config) for replica, config in enumerate(configs) if config.reference.begin == "halfway"
+    }
     weights, problems = trained_starts([*configs, *halves.values()], folder)
     unread: dict[int, str] = {}
     networks = [state.networks[name].module for name in ("policy", "critic") if name in state.networks]
     for replica, config in enumerate(configs):
         key = start_key(config)
         for network in networks if key in weights else ():
-            put(network, replica, weights[key])
+            copy_weights(network, replica, weights[key])
         try:
             begin_reference(state.reference, replica, halves.get(replica, config), weights)
         except RunFailed as error:
@@ -84,12 +87,7 @@ def read_starts(folder: Path | None, keys: Iterable[str]) -> tuple[dict[str, Wei
     return weights, problems
 
 
-def begins(config: Config) -> str:
-    """Return where the reference of a run begins."""
-    return config.reference.begin
-
-
-def half_way(config: Config) -> Config:
+def halfway_config(config: Config) -> Config:
     """Return a config whose start is to reach half the accuracy: the same training, ended when it is half-way."""
     half = config.start.model_copy(update={"accuracy": config.start.accuracy / 2})
     return config.model_copy(update={"start": half})
@@ -97,13 +95,14 @@ def half_way(config: Config) -> Config:
 
 def begin_reference(reference: nn.Module, replica: int, config: Config, weights: Mapping[str, Weights]) -> None:
     """Put a replica of the reference where it begins; it is the fresh policy so far. RunFailed for a run unread."""
-    if begins(config) == "run":
+    begin = config.reference.begin
+    if begin == "run":
         load_policy(reference, replica, "reference.run", config.reference.run)
-    elif begins(config) != "random" and start_key(config) in weights:
-        put(reference, replica, weights[start_key(config)])
+    elif begin != "random" and start_key(config) in weights:
+        copy_weights(reference, replica, weights[start_key(config)])
 
 
-def put(network: nn.Module, replica: int, weights: Weights) -> None:
+def copy_weights(network: nn.Module, replica: int, weights: Weights) -> None:
     """Give a replica of a network the weights of a start; a critic keeps its head, which has another shape."""
     for name, parameter in network.named_parameters():
         if parameter.shape[1:] == weights[name].shape:  # nothing is broadcast
@@ -154,7 +153,7 @@ def save(folder: Path | None, key: str, weights: Weights) -> None:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        replace(folder / f"{key}.pt", packed({"start": key, "weights": weights}))
+        replace(folder / f"{key}.pt", serialize({"start": key, "weights": weights}))
     except OSError as error:
         LOG.warning("%s: the start is not kept, other runs make it again (%s)", folder, error.strerror or error)
 

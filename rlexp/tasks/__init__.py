@@ -11,9 +11,9 @@ from rlexp.tasks.parity import Parity
 from rlexp.tasks.scoring import total_reward
 from rlexp.tasks.sort import Sort
 from rlexp.tasks.sort_lecture import SortLecture
-from rlexp.tasks.task import Scores, Task
+from rlexp.tasks.tabular import TabularTask
+from rlexp.tasks.task import BaseTask, Scores, Task
 from rlexp.tasks.token_preference import TokenPreference, TokenPreferenceDense
-from rlexp.tasks.world import World
 
 TASKS = {
     "sort": Sort,
@@ -30,4 +30,4 @@ TASKS = {
     "categorical": Categorical,
 }
 
-__all__ = ["TASKS", "Scores", "Task", "World", "total_reward"]
+__all__ = ["TASKS", "BaseTask", "Scores", "TabularTask", "Task", "total_reward"]

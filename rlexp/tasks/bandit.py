@@ -4,31 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from rlexp.core.types import (
-    AllCompletions,
-    AnswerMask,
-    Answers,
-    CompletionMask,
-    Completions,
-    Count,
-    FiniteNonNegative,
-    LearnedLogits,
-    NextTokens,
-    PromptDraws,
-    Prompts,
-    Size,
-    States,
-    TableLogits,
-    TokenMask,
-)
+from rlexp.core import types as t
 from rlexp.tasks.scoring import check_weights
+from rlexp.tasks.tabular import TabularTask, question_numbers
 from rlexp.tasks.task import Scores
-from rlexp.tasks.world import asked, barred_beyond, question_numbers
 
 DIFFICULTIES = ("easy", "hard", "impossible")
 LARGEST_TABLE = 2**24  # numbers
@@ -36,7 +21,7 @@ APART = 5  # where the right actions of a question begin, next to those of the q
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bandit:
+class Bandit(TabularTask):
     """Questions of one token, answers of one of ``actions`` tokens, each of which stands for a whole completion.
 
     The first ``easy`` questions have ``easy_right`` right actions, the ``hard`` ones after them ``hard_right``, the
@@ -46,19 +31,18 @@ class Bandit:
     Nothing is held out: a table learns nothing of one question from another.
     """
 
-    actions: Size
-    easy: Count
-    hard: Count
-    impossible: Count
-    easy_right: Size
-    hard_right: Size
-    weights: dict[str, FiniteNonNegative]
+    actions: t.Size
+    easy: t.Count
+    hard: t.Count
+    impossible: t.Count
+    easy_right: t.Size
+    hard_right: t.Size
+    weights: dict[str, t.FiniteNonNegative]
     cap: Literal[1]
     metric: str
     floor: float
 
-    pad = end = -1
-    prompt_length = draws = states = 1
+    first_question = property(attrgetter("actions"))
 
     def __post_init__(self):
         if not self.questions:
@@ -77,31 +61,17 @@ class Bandit:
         return self.easy + self.hard + self.impossible
 
     @property
-    def first_question(self) -> int:
-        """Token of the first question; those below it are the actions."""
-        return self.actions
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of tokens: actions and questions."""
-        return self.actions + self.questions
-
-    @property
     def reward_range(self) -> tuple[float, float]:
         """Smallest and largest reward that an action can have: a question has one component."""
         return 0.0, max(self.weights.values())
 
-    def right(self, prompts: Prompts) -> tuple[Tensor, Tensor]:
+    def right(self, prompts: t.Prompts) -> tuple[Tensor, Tensor]:
         """Return the first right action of each question and how many there are, ``[R, P, 1]`` each."""
         question = question_numbers(prompts, self.first_question, self.questions)
         counts = [self.easy_right] * self.easy + [self.hard_right] * self.hard + [0] * self.impossible
         return APART * question % self.actions, torch.tensor(counts, device=prompts.device)[question]
 
-    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
-        """Numbers in [0, 1) to questions, ``[R, P, 1] -> [R, P, 1]``; for evaluation all of them in turn."""
-        return self.first_question + asked(uniforms, held_out, self.questions)
-
-    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
+    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Return the first right action, and an empty mask where there is none: ``[R, P, 1]`` each."""
         first, count = self.right(prompts)
         return first, count > 0
@@ -111,7 +81,9 @@ class Bandit:
         first = self.first_question
         return " ".join(f"action {token}" if token < first else f"question {token - first}" for token in tokens)
 
-    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
         """Judge actions ``[R, P, G, 1]``."""
         action, (first, count) = completions.squeeze(-1), self.right(prompts)
         correct = ((action - first) % self.actions < count) & (action < self.actions)
@@ -120,19 +92,3 @@ class Bandit:
         reward = correct.float()
         parts = {name: reward.where(kind == k, float("nan")) for k, name in enumerate(DIFFICULTIES)}
         return Scores(parts, correct)
-
-    def next_states(self, states: States, tokens: NextTokens) -> States:
-        """Stay in the only state."""
-        return states
-
-    def start_logits(self) -> TableLogits:
-        """All actions alike; ``model.std`` tells them apart."""
-        return barred_beyond(torch.zeros(self.questions, self.states, self.vocabulary), self.actions)
-
-    def learned(self) -> LearnedLogits:
-        """All actions."""
-        return (torch.arange(self.vocabulary) < self.actions).unsqueeze(0)
-
-    def every_completion(self, device: torch.device) -> AllCompletions:
-        """All actions, ``[actions, 1]``."""
-        return torch.arange(self.actions, device=device).unsqueeze(-1)

@@ -9,30 +9,16 @@ from typing import Literal
 import torch
 from pydantic import FiniteFloat
 
-from rlexp.core.types import (
-    AllCompletions,
-    AnswerMask,
-    Answers,
-    CompletionMask,
-    Completions,
-    FiniteNonNegative,
-    LearnedLogits,
-    NextTokens,
-    PromptDraws,
-    Prompts,
-    States,
-    TableLogits,
-    TokenMask,
-)
+from rlexp.core import types as t
 from rlexp.tasks.scoring import check_weights
+from rlexp.tasks.tabular import TabularTask
 from rlexp.tasks.task import Scores
-from rlexp.tasks.world import asked, barred_beyond
 
 MOST = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Categorical:
+class Categorical(TabularTask):
     """Answers are tokens, and ``rewards`` has the reward of each; correct is one of the largest.
 
     The bed on which formulas are tried: with ``model=tabular`` the policy is a softmax of as many logits, and what an
@@ -41,13 +27,12 @@ class Categorical:
     """
 
     rewards: list[FiniteFloat]
-    weights: dict[str, FiniteNonNegative]
+    weights: dict[str, t.FiniteNonNegative]
     cap: Literal[1]
     metric: str
     floor: float
 
-    pad = end = -1
-    prompt_length = draws = states = questions = 1
+    questions = 1
 
     def __post_init__(self):
         if not 2 <= len(self.rewards) <= MOST:
@@ -60,20 +45,11 @@ class Categorical:
         return len(self.rewards)
 
     @property
-    def vocabulary(self) -> int:
-        """Number of tokens: answers and question."""
-        return len(self.rewards) + 1
-
-    @property
     def reward_range(self) -> tuple[float, float]:
         """Smallest and largest reward of an answer."""
         return self.weights["worth"] * min(self.rewards), self.weights["worth"] * max(self.rewards)
 
-    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
-        """Ask the question: ``[R, P, 1] -> [R, P, 1]``."""
-        return self.first_question + asked(uniforms, held_out, self.questions)
-
-    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
+    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Give the first of the best answers: ``[R, P, 1]`` each."""
         answers = torch.full_like(prompts, self.rewards.index(max(self.rewards)))
         return answers, torch.ones_like(answers, dtype=torch.bool)
@@ -82,24 +58,10 @@ class Categorical:
         """`[3]` → `"?"` with three answers, `[1]` → `"answer 1"`."""
         return " ".join("?" if token == self.first_question else f"answer {token}" for token in tokens)
 
-    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
         """Look answers ``[R, P, G, 1]`` up; the question is no answer and gets the least."""
         rewards = torch.tensor([*self.rewards, min(self.rewards)], device=completions.device)
         worth, answer = rewards[completions.squeeze(-1)], completions.squeeze(-1)
         return Scores({"worth": worth}, (worth == rewards.max()) & (answer < self.first_question))
-
-    def next_states(self, states: States, tokens: NextTokens) -> States:
-        """Stay in the only state."""
-        return states
-
-    def start_logits(self) -> TableLogits:
-        """All answers alike; ``model.std`` tells them apart."""
-        return barred_beyond(torch.zeros(self.questions, self.states, self.vocabulary), self.first_question)
-
-    def learned(self) -> LearnedLogits:
-        """All answers."""
-        return (torch.arange(self.vocabulary) < self.first_question).unsqueeze(0)
-
-    def every_completion(self, device: torch.device) -> AllCompletions:
-        """All answers, ``[answers, 1]``."""
-        return torch.arange(self.first_question, device=device).unsqueeze(-1)

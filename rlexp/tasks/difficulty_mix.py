@@ -1,28 +1,17 @@
-"""Sorting prompts of several difficulties, in shares that are chosen, and some whose right answer nobody knows."""
+"""Sorting prompts of several difficulties, in shares that are chosen, and some without a right answer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Annotated
 
 import torch
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from rlexp.core.types import (
-    LARGEST_SIZE,
-    AnswerMask,
-    Answers,
-    CompletionMask,
-    Completions,
-    FiniteNonNegative,
-    PromptDraws,
-    Prompts,
-    Size,
-    TokenMask,
-)
+from rlexp.core import types as t
 from rlexp.tasks.scoring import check_weights
 from rlexp.tasks.sort import COMPONENTS, Sort
 from rlexp.tasks.task import Scores
@@ -40,11 +29,11 @@ class DifficultyMix:
     prompts of the other buckets. What is held out is what ``Sort`` holds out.
     """
 
-    alphabet: Annotated[int, Ge(2), Le(LARGEST_SIZE)]
-    items: dict[str, Size]
-    shares: dict[str, FiniteNonNegative]
-    cap: Size
-    weights: dict[str, FiniteNonNegative]
+    alphabet: Annotated[int, Ge(2), Le(t.LARGEST_SIZE)]
+    items: dict[str, t.Size]
+    shares: dict[str, t.FiniteNonNegative]
+    cap: t.Size
+    weights: dict[str, t.FiniteNonNegative]
     metric: str
     floor: float
 
@@ -69,37 +58,16 @@ class DifficultyMix:
         )
         return Sort(**sizes, **lengths, weights=weights)
 
-    @property
-    def pad(self) -> int:
-        """Token that fills a prompt on the left and a completion after its end."""
-        return self.sort.pad
-
-    @property
-    def end(self) -> int:
-        """Token that ends a completion."""
-        return self.sort.end
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of tokens: symbols, pad, end, separator."""
-        return self.sort.vocabulary
-
-    @property
-    def prompt_length(self) -> int:
-        """Width of a prompt with its separator."""
-        return self.sort.prompt_length
-
-    @property
-    def draws(self) -> int:
-        """Random numbers that one prompt takes: its bucket, its class, its other items."""
-        return self.sort.draws
+    pad, end = property(attrgetter("sort.pad")), property(attrgetter("sort.end"))
+    vocabulary, prompt_length = property(attrgetter("sort.vocabulary")), property(attrgetter("sort.prompt_length"))
+    draws, render = property(attrgetter("sort.draws")), property(attrgetter("sort.render"))
 
     @property
     def reward_range(self) -> tuple[float, float]:
         """Smallest and largest reward that a completion can have: a prompt has one component."""
         return 0.0, max(self.weights.values())
 
-    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
+    def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
         """Numbers in [0, 1) to prompts: ``[R, P, draws] -> [R, P, L]``; the first number chooses the bucket."""
         shares = torch.tensor([self.shares[name] for name in BUCKETS], dtype=torch.float64, device=uniforms.device)
         bounds = (shares.cumsum(0) / shares.sum())[:-1].to(uniforms.dtype)
@@ -109,21 +77,19 @@ class DifficultyMix:
         middle = (length - self.sort.shortest + 0.5) / span
         return self.sort.prompts(torch.cat([middle, uniforms[..., 1:]], -1), held_out)
 
-    def is_of(self, prompts: Prompts, bucket: str) -> Tensor:
+    def is_of(self, prompts: t.Prompts, bucket: str) -> Tensor:
         """Whether prompts are of a bucket, ``[R, P, 1]``."""
         return (prompts[..., :-1] != self.pad).sum(-1, keepdim=True) == self.items[bucket]
 
-    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
+    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Answer as ``Sort``, and with an empty mask where no answer is right."""
         answers, mask = self.sort.oracle(prompts)
         solvable = ~self.is_of(prompts, "impossible")
         return answers.where(solvable, self.pad), mask & solvable
 
-    def render(self, tokens: Sequence[int]) -> str:
-        """`[8, 3, 1, 10]` → `"3 1 →"`, as ``Sort``."""
-        return self.sort.render(tokens)
-
-    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
         """Judge completions ``[R, P, G, T]``; a completion that was cut off is wrong."""
         correct = self.sort.score(prompts, completions, mask, finished).correct & ~self.is_of(prompts, "impossible")
         parts = {name: correct.float().where(self.is_of(prompts, name), float("nan")) for name in BUCKETS}

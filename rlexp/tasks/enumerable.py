@@ -1,10 +1,11 @@
-"""All strings of a few symbols: a gold reward that nobody trains on, and a proxy that sees less of a string."""
+"""All strings of a few symbols: a gold reward to evaluate by, and a proxy to train on that sees less of a string."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -13,33 +14,17 @@ from annotated_types import Ge, Le
 from pydantic import FiniteFloat
 from torch import Tensor
 
-from rlexp.core.types import (
-    LARGEST_SIZE,
-    AllCompletions,
-    AnswerMask,
-    Answers,
-    CompletionMask,
-    Completions,
-    FiniteNonNegative,
-    LearnedLogits,
-    NextTokens,
-    NonNegativeInt,
-    PromptDraws,
-    Prompts,
-    States,
-    TableLogits,
-    TokenMask,
-)
+from rlexp.core import types as t
 from rlexp.tasks.scoring import check_weights
+from rlexp.tasks.tabular import TabularTask, mask_questions
 from rlexp.tasks.task import Scores
-from rlexp.tasks.world import asked, barred_beyond
 
 COMPONENTS = ("gold", "proxy")
 TRIGRAMS = 3
 MOST = 4096  # strings, all of which are evaluated at once
 
 
-class Rewards(NamedTuple):
+class RewardTables(NamedTuple):
     """Log-probabilities of the symbols at the start ``[V]``; gold and proxy of every string ``[V^T]`` in its place."""
 
     start: Tensor
@@ -48,7 +33,7 @@ class Rewards(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Enumerable:
+class Enumerable(TabularTask):
     """One question; answers are all strings of ``cap`` out of ``symbols`` symbols, without an end token.
 
     A string's ``gold`` is the sum of the weights of its trigrams, drawn from N(0, 1) for each ``world``. Where training
@@ -62,18 +47,17 @@ class Enumerable:
     Gao et al. (arXiv 2210.10760), whose proxies are fitted to samples of comparisons; this one to all of them at once.
     """
 
-    symbols: Annotated[int, Ge(2), Le(LARGEST_SIZE)]
-    cap: Annotated[int, Ge(TRIGRAMS), Le(LARGEST_SIZE)]
-    world: NonNegativeInt
-    spread: FiniteNonNegative
+    symbols: Annotated[int, Ge(2), Le(t.LARGEST_SIZE)]
+    cap: Annotated[int, Ge(TRIGRAMS), Le(t.LARGEST_SIZE)]
+    world: t.NonNegativeInt
+    spread: t.FiniteNonNegative
     features: Annotated[int, Ge(1), Le(TRIGRAMS)]
     good: FiniteFloat
-    weights: dict[str, FiniteNonNegative]
+    weights: dict[str, t.FiniteNonNegative]
     metric: str
     floor: float
 
-    pad = end = -1
-    prompt_length = draws = questions = 1
+    questions, first_question = 1, property(attrgetter("symbols"))
 
     def __post_init__(self):
         check_weights(self.weights, COMPONENTS)
@@ -86,19 +70,9 @@ class Enumerable:
             raise ValueError(f"good={self.good} is more than any string of world={self.world} has; at most {best:.3f}")
 
     @property
-    def rewards(self) -> Rewards:
+    def rewards(self) -> RewardTables:
         """Start and rewards of this world."""
         return rewards_of(self.symbols, self.cap, self.world, self.spread, self.features)
-
-    @property
-    def first_question(self) -> int:
-        """Token of the question; those below it are the symbols."""
-        return self.symbols
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of tokens: symbols and question."""
-        return self.symbols + 1
 
     @property
     def states(self) -> int:
@@ -111,11 +85,7 @@ class Enumerable:
         parts = [self.weights[name] * getattr(self.rewards, name) for name in COMPONENTS]
         return sum(part.min().item() for part in parts), sum(parts).max().item()
 
-    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
-        """Ask the question: ``[R, P, 1] -> [R, P, 1]``."""
-        return self.first_question + asked(uniforms, held_out, self.questions)
-
-    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
+    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Answer with the string of most gold: ``[R, P, 1]`` to tokens and mask ``[R, P, T]``."""
         best = self.every_completion(prompts.device)[self.rewards.gold.argmax()]
         answers = best.expand(*prompts.shape[:2], -1)
@@ -125,7 +95,9 @@ class Enumerable:
         """`[4]` → `"?"` with four symbols, `[0, 2, 1]` → `"a c b"`."""
         return " ".join("?" if token == self.symbols else chr(ord("a") + token) for token in tokens)
 
-    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
         """Look strings ``[R, P, G, T]`` up; one that has the question in it gets the least of everything."""
         places = self.symbols ** torch.arange(self.cap - 1, -1, -1, device=completions.device)
         legal, number = (completions < self.symbols).all(-1), (completions * places).sum(-1)
@@ -134,21 +106,17 @@ class Enumerable:
         components = {name: table[number].where(legal, table.min()) for name, table in tables.items()}
         return Scores(components, (components["gold"] >= self.good) & legal)
 
-    def next_states(self, states: States, tokens: NextTokens) -> States:
+    def next_states(self, states: t.States, tokens: t.NextTokens) -> t.States:
         """From a beginning to the one that is a symbol longer."""
         longer = states * self.symbols + tokens.clamp(max=self.symbols - 1) + 1
         return longer.clamp(max=self.states - 1)
 
-    def start_logits(self) -> TableLogits:
+    def start_logits(self) -> t.TableLogits:
         """Log-probabilities of the symbols, whatever was written before."""
         logits = torch.nn.functional.pad(self.rewards.start, (0, self.questions))
-        return barred_beyond(logits.expand(self.questions, self.states, -1), self.symbols)
+        return mask_questions(logits.expand(self.questions, self.states, -1), self.symbols)
 
-    def learned(self) -> LearnedLogits:
-        """All symbols after every beginning."""
-        return (torch.arange(self.vocabulary) < self.symbols).expand(self.states, -1)
-
-    def every_completion(self, device: torch.device) -> AllCompletions:
+    def every_completion(self, device: torch.device) -> t.AllCompletions:
         """All strings, ``[symbols^cap, cap]``, in the order of the numbers that they are."""
         return strings(self.symbols, self.cap).to(device)
 
@@ -160,17 +128,17 @@ def strings(symbols: int, length: int) -> Tensor:
 
 
 @cache
-def rewards_of(symbols: int, length: int, world: int, spread: float, features: int) -> Rewards:
+def rewards_of(symbols: int, length: int, world: int, spread: float, features: int) -> RewardTables:
     """Draw a world. Rounded, so that no library's last bits are in the rewards of a run."""
     random = np.random.default_rng(world)
     worth, odds = random.standard_normal(symbols**TRIGRAMS), spread * random.standard_normal(symbols)
     start = odds - np.log(np.exp(odds).sum())
     chances = np.exp(start[strings(symbols, length).numpy()].sum(-1))
-    gold = standardised(counts(symbols, length, TRIGRAMS) @ worth, chances)
+    gold = standardized(counts(symbols, length, TRIGRAMS) @ worth, chances)
     seen, root = counts(symbols, length, features), np.sqrt(chances)
     fit = np.linalg.lstsq(seen * root[:, None], gold * root, rcond=None)[0]
-    proxy = gold if features == TRIGRAMS else standardised(seen @ fit, chances)
-    return Rewards(*(torch.from_numpy(np.round(each, 5).astype(np.float32)) for each in (start, gold, proxy)))
+    proxy = gold if features == TRIGRAMS else standardized(seen @ fit, chances)
+    return RewardTables(*(torch.from_numpy(np.round(each, 5).astype(np.float32)) for each in (start, gold, proxy)))
 
 
 def counts(symbols: int, length: int, features: int) -> np.ndarray:
@@ -180,7 +148,7 @@ def counts(symbols: int, length: int, features: int) -> np.ndarray:
     return (numbers[:, :, None] == np.arange(symbols**features)).sum(1)
 
 
-def standardised(values: np.ndarray, chances: np.ndarray) -> np.ndarray:
+def standardized(values: np.ndarray, chances: np.ndarray) -> np.ndarray:
     """Mean 0 and standard deviation 1 where ``chances`` are the probabilities."""
     centred = values - chances @ values
     return centred / np.sqrt(chances @ centred**2)

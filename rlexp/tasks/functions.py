@@ -10,19 +10,9 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
-from rlexp.core.types import (
-    LARGEST_SIZE,
-    AnswerMask,
-    Answers,
-    CompletionMask,
-    Completions,
-    FiniteNonNegative,
-    PromptDraws,
-    Prompts,
-    TokenMask,
-)
+from rlexp.core import types as t
 from rlexp.tasks.scoring import check_weights
-from rlexp.tasks.task import Scores
+from rlexp.tasks.task import BaseTask, Scores
 
 COMPONENTS = ("atom", "composed", "steps")
 NAMES = ("reverse", "rotate", "swap", "twice", "next", "mirror")
@@ -31,7 +21,7 @@ FIRST_DRAWS = 4  # numbers that are no symbols: which prompt, two functions, the
 
 
 @dataclass(frozen=True, kw_only=True)
-class Functions:
+class Functions(BaseTask):
     """Prompt: two functions, a string of ``cap`` / 2 symbols, a separator. Completion: a thought and an answer.
 
     ``reverse``; ``rotate`` by one to the left; ``swap`` first and last; ``twice`` the first half; each symbol's
@@ -48,15 +38,13 @@ class Functions:
     read: functions, names and stages here are not its own, and there the thought is free text.
     """
 
-    alphabet: Annotated[int, Ge(2), Le(LARGEST_SIZE)]
-    cap: Annotated[int, Ge(4), Le(LARGEST_SIZE)]
+    alphabet: Annotated[int, Ge(2), Le(t.LARGEST_SIZE)]
+    cap: Annotated[int, Ge(4), Le(t.LARGEST_SIZE)]
     atoms: Annotated[float, Gt(0), Lt(1)]
     shown: Annotated[int, Ge(1), Le(2)]
-    weights: dict[str, FiniteNonNegative]
+    weights: dict[str, t.FiniteNonNegative]
     metric: str
     floor: float
-
-    pad = end = -1
 
     def __post_init__(self):
         check_weights(self.weights, COMPONENTS)
@@ -88,7 +76,7 @@ class Functions:
         """Smallest and largest reward that a completion can have: a prompt has one of atom and composed."""
         return 0.0, max(self.weights["atom"], self.weights["composed"]) + self.weights["steps"]
 
-    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
+    def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
         """Numbers in [0, 1) to prompts: ``[R, P, draws] -> [R, P, L]``."""
         kind, second, first, residue = uniforms[..., :FIRST_DRAWS].unbind(-1)
         count = len(NAMES)
@@ -116,16 +104,16 @@ class Functions:
         moved = torch.where(number == NAMES.index("next"), (moved + 1) % self.alphabet, moved)
         return torch.where(number == NAMES.index("mirror"), self.alphabet - 1 - moved, moved)
 
-    def targets(self, prompts: Prompts) -> tuple[Tensor, Tensor]:
+    def targets(self, prompts: t.Prompts) -> tuple[Tensor, Tensor]:
         """Return what the first function makes of the strings, and the second of that: ``[R, P, length]`` each."""
         thought = self.apply(prompts[..., 1], prompts[..., 2:-1])
         return thought, self.apply(prompts[..., 0], thought)
 
-    def alone(self, prompts: Prompts) -> Tensor:
+    def alone(self, prompts: t.Prompts) -> Tensor:
         """Whether prompts have one function, ``[R, P, 1]``."""
         return (prompts[..., :2] == self.alphabet + SAME).any(-1, keepdim=True)
 
-    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
+    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Think and answer, ``[R, P, L]`` to tokens and mask ``[R, P, T]``; the mask is empty where it is not shown."""
         answers = torch.cat(self.targets(prompts), -1)
         return answers, (self.alone(prompts) | (self.shown > 1)).expand(answers.shape)
@@ -135,7 +123,9 @@ class Functions:
         words = [*(chr(ord("a") + symbol) for symbol in range(self.alphabet)), *NAMES, "same", "→"]
         return " ".join(words[token] for token in tokens)
 
-    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
         """Judge completions ``[R, P, G, T]`` by their second half."""
         thought, answer = (each.unsqueeze(2) for each in self.targets(prompts))
         correct = (completions[..., self.length :] == answer).all(-1)

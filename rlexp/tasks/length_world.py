@@ -10,25 +10,10 @@ from typing import Annotated
 import torch
 from annotated_types import Ge, Gt, Le, Lt
 
-from rlexp.core.types import (
-    LARGEST_SIZE,
-    AllCompletions,
-    AnswerMask,
-    Answers,
-    CompletionMask,
-    Completions,
-    FiniteNonNegative,
-    LearnedLogits,
-    NextTokens,
-    PromptDraws,
-    Prompts,
-    States,
-    TableLogits,
-    TokenMask,
-)
+from rlexp.core import types as t
 from rlexp.tasks.scoring import check_weights
+from rlexp.tasks.tabular import MASKED_LOGIT, TabularTask
 from rlexp.tasks.task import Scores
-from rlexp.tasks.world import BARRED, asked
 
 COMPONENTS = ("right", "exact")
 RIGHT, WRONG, FILLER, END, PAD, FIRST_QUESTION = range(6)
@@ -38,7 +23,7 @@ Probability = Annotated[float, Gt(0), Lt(1)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LengthWorld:
+class LengthWorld(TabularTask):
     """Completion: ``right`` or ``wrong``, any number of fillers, the end token; at most ``cap`` tokens.
 
     With ``model=tabular`` each question says ``right`` with its own probability of ``right``, which is fixed unless
@@ -52,17 +37,16 @@ class LengthWorld:
     completion's own length push long wrong answers less, and short right ones more.
     """
 
-    cap: Annotated[int, Ge(2), Le(LARGEST_SIZE)]
+    cap: Annotated[int, Ge(2), Le(t.LARGEST_SIZE)]
     right: list[Probability]
     hazard: Probability
     hazard_wrong: Probability | None  # None: as hazard
     learn_answer: bool
-    weights: dict[str, FiniteNonNegative]
+    weights: dict[str, t.FiniteNonNegative]
     metric: str
     floor: float
 
     pad, end, first_question = PAD, END, FIRST_QUESTION
-    prompt_length = draws = 1
     states = 3
 
     def __post_init__(self):
@@ -76,20 +60,11 @@ class LengthWorld:
         return len(self.right)
 
     @property
-    def vocabulary(self) -> int:
-        """Number of tokens: those of answers, pad, questions."""
-        return FIRST_QUESTION + self.questions
-
-    @property
     def reward_range(self) -> tuple[float, float]:
         """Smallest and largest reward that a completion can have."""
         return 0.0, sum(self.weights.values())
 
-    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
-        """Numbers in [0, 1) to questions, ``[R, P, 1] -> [R, P, 1]``; for evaluation all of them in turn."""
-        return FIRST_QUESTION + asked(uniforms, held_out, self.questions)
-
-    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
+    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Answer right and end at once: ``[R, P, 1]`` to tokens and mask ``[R, P, T]``."""
         answers = torch.full((*prompts.shape[:2], self.cap), PAD, device=prompts.device)
         answers[..., 0], answers[..., 1] = RIGHT, END
@@ -97,21 +72,23 @@ class LengthWorld:
 
     def render(self, tokens: Sequence[int]) -> str:
         """`[5]` → `"question 0"`, `[0, 2, 2, 3]` → `"right · · end"`."""
-        return " ".join(WORDS[t] if t < FIRST_QUESTION else f"question {t - FIRST_QUESTION}" for t in tokens)
+        return " ".join(WORDS[i] if i < FIRST_QUESTION else f"question {i - FIRST_QUESTION}" for i in tokens)
 
-    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
         """Judge completions ``[R, P, G, T]`` by their first token; those after it do not matter."""
         right = completions[..., 0] == RIGHT
         return Scores({"right": right.float(), "exact": (right & finished).float()}, right)
 
-    def next_states(self, states: States, tokens: NextTokens) -> States:
+    def next_states(self, states: t.States, tokens: t.NextTokens) -> t.States:
         """From the first state into that of right or wrong answers, where every completion stays."""
         first = torch.where(tokens == RIGHT, AFTER_RIGHT, AFTER_WRONG)
         return torch.where(states == START, first, states)
 
-    def start_logits(self) -> TableLogits:
-        """Log-odds of the first token and of ending; everything else is barred."""
-        table = torch.full((self.questions, self.states, self.vocabulary), BARRED)
+    def start_logits(self) -> t.TableLogits:
+        """Log-odds of the first token and of ending; everything else is masked."""
+        table = torch.full((self.questions, self.states, self.vocabulary), MASKED_LOGIT)
         for question, probability in enumerate(self.right):
             table[question, START, RIGHT] = math.log(probability)
             table[question, START, WRONG] = math.log1p(-probability)
@@ -121,14 +98,14 @@ class LengthWorld:
             table[:, state, END] = math.log(hazard) - math.log1p(-hazard)
         return table
 
-    def learned(self) -> LearnedLogits:
+    def learned(self) -> t.LearnedLogits:
         """The logit of ending, and with ``learn_answer`` that of the right first token."""
         learned = torch.zeros(self.states, self.vocabulary, dtype=torch.bool)
         learned[START, RIGHT] = self.learn_answer
         learned[START + 1 :, END] = True
         return learned
 
-    def every_completion(self, device: torch.device) -> AllCompletions:
+    def every_completion(self, device: torch.device) -> t.AllCompletions:
         """Right and wrong answers of 2 to ``cap`` tokens, and those that were cut off: ``[2 · cap, cap]``."""
         place = torch.arange(self.cap, device=device)
         ends = torch.arange(1, self.cap + 1, device=device).unsqueeze(-1)

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
+from operator import attrgetter
 from typing import Annotated, Literal, NamedTuple
 
 import torch
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from rlexp.core.types import (
-    LARGEST_SIZE,
-    AnswerMask,
-    Answers,
-    CompletionMask,
-    Completions,
-    FiniteNonNegative,
-    PromptDraws,
-    Prompts,
-    Size,
-    TokenMask,
-)
+from rlexp.core import types as t
 from rlexp.tasks.scoring import check_weights
-from rlexp.tasks.task import Scores
+from rlexp.tasks.task import BaseTask, Scores
 
 COMPONENTS = ("valid", "first")
 LENGTH = 3  # of a progression
@@ -40,7 +29,7 @@ class Sets(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiSolution:
+class MultiSolution(BaseTask):
     """Prompt: ``items`` different numbers below ``numbers``, ascending. Completion: three of them, evenly spaced.
 
     Upwards or downwards, so that each progression is two answers; a prompt has at least ``solutions`` progressions. Of
@@ -52,15 +41,14 @@ class MultiSolution:
     """
 
     numbers: Annotated[int, Ge(LENGTH), Le(16)]
-    items: Annotated[int, Ge(LENGTH), Le(LARGEST_SIZE)]
-    solutions: Size
-    weights: dict[str, FiniteNonNegative]
+    items: Annotated[int, Ge(LENGTH), Le(t.LARGEST_SIZE)]
+    solutions: t.Size
+    weights: dict[str, t.FiniteNonNegative]
     cap: Literal[3]
     metric: str
     floor: float
 
-    pad = end = -1
-    draws = 1
+    vocabulary, prompt_length = property(attrgetter("numbers")), property(attrgetter("items"))
 
     def __post_init__(self):
         check_weights(self.weights, COMPONENTS)
@@ -80,26 +68,16 @@ class MultiSolution:
         return sets_of(self.numbers, self.items, self.solutions)
 
     @property
-    def vocabulary(self) -> int:
-        """Number of tokens: the numbers."""
-        return self.numbers
-
-    @property
-    def prompt_length(self) -> int:
-        """Width of a prompt."""
-        return self.items
-
-    @property
     def reward_range(self) -> tuple[float, float]:
         """Smallest and largest reward that a completion can have."""
         return 0.0, self.weights["valid"]
 
-    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
+    def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
         """Numbers in [0, 1) to prompts: ``[R, P, 1] -> [R, P, items]``."""
         prompts = (self.sets.held_out if held_out else self.sets.training).to(uniforms.device)
         return prompts[(uniforms[..., 0] * len(prompts)).long().clamp(max=len(prompts) - 1)]
 
-    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
+    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Answer with the smallest progression, ascending: ``[R, P, items]`` to tokens and mask ``[R, P, 3]``."""
         triples = torch.tensor(list(combinations(range(self.items), LENGTH)), device=prompts.device)
         found = prompts[..., triples]
@@ -107,11 +85,9 @@ class MultiSolution:
         answers = found.gather(-2, first[..., None, None].expand(*first.shape, 1, LENGTH)).squeeze(-2)
         return answers, torch.ones_like(answers, dtype=torch.bool)
 
-    def render(self, tokens: Sequence[int]) -> str:
-        """`[3, 2, 4]` → `"3 2 4"`."""
-        return " ".join(map(str, tokens))
-
-    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
         """Judge completions ``[R, P, G, 3]``."""
         among = (completions.unsqueeze(-1) == prompts[:, :, None, None]).any(-1).all(-1)
         valid = among & is_even(completions)

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Annotated
 
 import torch
 from annotated_types import Ge, Le
 from torch import Tensor
 
+from rlexp.core import types as t
 from rlexp.core.streams import splitmix64
-from rlexp.core.types import (
-    AnswerMask,
-    Answers,
-    CompletionMask,
-    Completions,
-    FiniteNonNegative,
-    PromptDraws,
-    Prompts,
-    Size,
-    TokenMask,
-)
 from rlexp.tasks.scoring import check_weights
-from rlexp.tasks.task import Scores
+from rlexp.tasks.task import BaseTask, Scores
 
 COMPONENTS = ("right", "chain")
 PAD, END, SEPARATOR = 2, 3, 4
@@ -34,7 +25,7 @@ LOOKED_AT = 256  # numbers from a drawn one on, of which the first of the wanted
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parity:
+class Parity(BaseTask):
     """Prompt: ``bits`` bits and a separator. Completion: any bits and an end token; the last bit is the answer.
 
     A short answer is the parity alone. A long one is the parity of the first bit, of the first two, … of all: a chain
@@ -50,12 +41,13 @@ class Parity:
 
     bits: Annotated[int, Ge(6), Le(40)]
     chains: Annotated[float, Ge(0), Le(1)]
-    cap: Size
-    weights: dict[str, FiniteNonNegative]
+    cap: t.Size
+    weights: dict[str, t.FiniteNonNegative]
     metric: str
     floor: float
 
     pad, end, vocabulary = PAD, END, 5
+    draws = property(attrgetter("bits"))
 
     def __post_init__(self):
         check_weights(self.weights, COMPONENTS)
@@ -69,17 +61,7 @@ class Parity:
         """Width of a prompt with its separator."""
         return self.bits + 1
 
-    @property
-    def draws(self) -> int:
-        """Random numbers that one prompt takes."""
-        return self.bits
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        """Smallest and largest reward that a completion can have."""
-        return 0.0, sum(self.weights.values())
-
-    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
+    def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
         """Numbers in [0, 1) to prompts: ``[R, P, bits] -> [R, P, bits + 1]``.
 
         The bits drawn are a number; the prompt is the first number from there on that is (or is not) held out.
@@ -92,13 +74,13 @@ class Parity:
         bits = number // places % 2
         return torch.cat([bits, torch.full_like(number, SEPARATOR)], -1)
 
-    def has_chain(self, prompts: Prompts) -> Tensor:
+    def has_chain(self, prompts: t.Prompts) -> Tensor:
         """Whether the oracle answers with a chain, ``[R, P, L] -> [R, P, 1]``."""
         places = 2 ** torch.arange(self.bits, device=prompts.device)
         number = (prompts[..., : self.bits] * places).sum(-1, keepdim=True)
         return (splitmix64(number) >> 40 & CELLS - 1) < self.chains * CELLS
 
-    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
+    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Answer right, by a chain or at once: ``[R, P, L]`` to tokens and mask ``[R, P, T]``, the end included."""
         chain = prompts[..., : self.bits].cumsum(-1) % 2
         long = self.has_chain(prompts)
@@ -112,7 +94,9 @@ class Parity:
         """`[1, 0, 4]` → `"1 0 →"`."""
         return " ".join(WORDS[token] for token in tokens)
 
-    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
         """Judge completions ``[R, P, G, T]``; a completion that was cut off is wrong."""
         chain = prompts[:, :, None, : self.bits].cumsum(-1) % 2
         length = mask.sum(-1, keepdim=True)

@@ -10,18 +10,7 @@ import torch
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from rlexp.core.types import (
-    LARGEST_SIZE,
-    AnswerMask,
-    Answers,
-    CompletionMask,
-    Completions,
-    FiniteNonNegative,
-    PromptDraws,
-    Prompts,
-    Size,
-    TokenMask,
-)
+from rlexp.core import types as t
 from rlexp.tasks.scoring import (
     NO_TOKEN,
     check_weights,
@@ -31,13 +20,13 @@ from rlexp.tasks.scoring import (
     pack,
     right_places,
 )
-from rlexp.tasks.task import Scores
+from rlexp.tasks.task import BaseTask, Scores
 
 COMPONENTS = ("exact", "graded", "lecture", "multiset", "format")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sort:
+class Sort(BaseTask):
     """Prompt: items and a separator, padded on the left. Completion: the items in order and an end token.
 
     Items are drawn from ``alphabet`` symbols with repetition. A prompt is *held out* if its items sum to a multiple
@@ -50,13 +39,13 @@ class Sort:
     length of every answer (``shortest`` = ``longest`` = ``cap``) there is no end token: it ends by itself.
     """
 
-    alphabet: Annotated[int, Ge(2), Le(LARGEST_SIZE)]
-    shortest: Size
-    longest: Size
-    cap: Size
+    alphabet: Annotated[int, Ge(2), Le(t.LARGEST_SIZE)]
+    shortest: t.Size
+    longest: t.Size
+    cap: t.Size
     filler: Annotated[int, Ge(0), Le(1)]
-    prompt_set: Size | None
-    weights: dict[str, FiniteNonNegative]
+    prompt_set: t.Size | None
+    weights: dict[str, t.FiniteNonNegative]
     metric: str
     floor: float
 
@@ -104,12 +93,7 @@ class Sort:
         """Random numbers that one prompt takes: its length, its class, its other items."""
         return self.longest + 1
 
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        """Smallest and largest reward that a completion can have."""
-        return 0.0, sum(self.weights.values())
-
-    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
+    def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
         """Numbers in [0, 1) to prompts: ``[R, P, draws] -> [R, P, L]``."""
         lengths = self.shortest + (uniforms[..., :1] * (self.longest - self.shortest + 1)).long()
         items = (uniforms[..., 2:] * self.alphabet).long()
@@ -135,20 +119,22 @@ class Sort:
         ordered = items.masked_fill(items == self.pad, self.vocabulary).sort(-1).values
         return ordered.masked_fill(ordered == self.vocabulary, NO_TOKEN)
 
-    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
+    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Answer right, without fillers: ``[R, P, L]`` to tokens and mask ``[R, P, T]``, the end token included."""
         items = torch.nn.functional.pad(self.targets(prompts), (0, self.cap - self.longest), value=NO_TOKEN)
         place, length = torch.arange(self.cap, device=prompts.device), (items != NO_TOKEN).sum(-1, keepdim=True)
         answers = items.where(place < length, self.pad).masked_fill(place == length, self.end)
         return answers, place <= length
 
-    def wrong_answers(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
+    def wrong_answers(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Answer as ``oracle`` does, but for the first item, which is the next symbol of the alphabet: never right."""
         answers, mask = self.oracle(prompts)
         first = torch.arange(self.cap, device=prompts.device) == 0
         return ((answers + 1) % self.alphabet).where(first, answers), mask
 
-    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
         """Judge completions ``[R, P, G, T]``; a completion that was cut off is judged by what it has."""
         symbol = mask & (completions < self.alphabet)
         stray = mask & ((completions == self.pad) | (completions == self.separator))

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
-from rlexp.core.types import (
-    AnswerMask,
-    Answers,
-    CompletionMask,
-    Completions,
-    FiniteNonNegative,
-    PromptDraws,
-    Prompts,
-    TokenMask,
-)
+from rlexp.core import types as t
 from rlexp.tasks.scoring import check_weights, in_order, included, included_counted, right_places
-from rlexp.tasks.task import Scores
+from rlexp.tasks.task import BaseTask, Scores
 
 PROMPTS = ((1, 0, 2), (3, 2, 4), (1, 2, 3))
 POINTS = {"distance": 3, "inclusion_ordering": 5, "multiset_ordering": 5}
 
 
 @dataclass(frozen=True, kw_only=True)
-class SortLecture:
+class SortLecture(BaseTask):
     """Prompts ``[1, 0, 2]``, ``[3, 2, 4]``, ``[1, 2, 3]``, five symbols, no end token; nothing is held out.
 
     Components, in points as in the lecture: ``distance`` positions that are right (0 to 3); ``inclusion_ordering``
@@ -35,15 +25,12 @@ class SortLecture:
     """
 
     cap: Literal[3]
-    weights: dict[str, FiniteNonNegative]
+    weights: dict[str, t.FiniteNonNegative]
     metric: str
     floor: float
 
-    pad = -1
-    end = -1
     vocabulary = 5
     prompt_length = 3
-    draws = 1
 
     def __post_init__(self):
         check_weights(self.weights, tuple(POINTS))
@@ -53,21 +40,19 @@ class SortLecture:
         """Smallest and largest reward that an answer can have."""
         return 0.0, sum(weight * POINTS[name] for name, weight in self.weights.items())
 
-    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
+    def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
         """Return the three prompts over and over: ``[R, P, 1] -> [R, P, 3]``."""
         replicas, count, _ = uniforms.shape
         prompts = torch.tensor(PROMPTS, device=uniforms.device)
         return prompts[torch.arange(count, device=uniforms.device) % len(PROMPTS)].expand(replicas, -1, -1)
 
-    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
+    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Answer right: ``[R, P, 3]`` to tokens and mask ``[R, P, 3]``."""
         return prompts.sort(-1).values, torch.ones_like(prompts, dtype=torch.bool)
 
-    def render(self, tokens: Sequence[int]) -> str:
-        """`[3, 2, 4]` → `"3 2 4"`."""
-        return " ".join(map(str, tokens))
-
-    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
         """Judge completions ``[R, P, G, 3]``."""
         items = prompts.unsqueeze(-2)
         targets = items.sort(-1).values

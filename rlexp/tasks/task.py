@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from rlexp.core.types import (
-    AnswerMask,
-    Answers,
-    CompletionMask,
-    Completions,
-    PerCompletion,
-    PerToken,
-    PromptDraws,
-    Prompts,
-    TokenMask,
-)
+from rlexp.core import types as t
 
 
 class Scores(NamedTuple):
@@ -26,10 +16,10 @@ class Scores(NamedTuple):
     ``quality`` grades completions as −1, 0 or 1; None where a completion is right or wrong and no more.
     """
 
-    components: dict[str, PerCompletion]
-    correct: CompletionMask
-    token_rewards: PerToken | None = None
-    quality: PerCompletion | None = None
+    components: dict[str, t.PerCompletion]
+    correct: t.CompletionMask
+    token_rewards: t.PerToken | None = None
+    quality: t.PerCompletion | None = None
 
 
 @runtime_checkable
@@ -41,8 +31,9 @@ class Task(Protocol):
     a completion's last one; −1 if there is none. ``weights`` are those of the components in the reward, which lies in
     ``reward_range``. ``metric`` scores a run that is not told otherwise; one that ends below ``floor`` has collapsed.
 
-    A task may have a ``prompt_set``: a run is then trained on so many prompts of its own, drawn from the same numbers
-    as all others, again and again (None: new ones at every step). What is held out stays what it is.
+    A task may have two things more. With a ``prompt_set`` a run is trained on so many prompts of its own, drawn from
+    the same numbers as all others, again and again (None: new ones at every step); what is held out stays what it is.
+    ``wrong_answers`` takes and gives what ``oracle`` does: answers of the form of right ones that are never right.
     """
 
     vocabulary: int
@@ -56,13 +47,15 @@ class Task(Protocol):
     metric: str
     floor: float
 
-    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
+    def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
         """Make prompts of numbers in [0, 1), for training or held out from it."""
 
-    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
         """Judge completions; ``mask`` covers the tokens up to the end, ``finished`` says that there is one."""
 
-    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
+    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Answer each prompt right, the end token included.
 
         The mask is empty where it shows no answer, or where none is right: a warm-up learns nothing of such prompts.
@@ -70,3 +63,20 @@ class Task(Protocol):
 
     def render(self, tokens: Sequence[int]) -> str:
         """Write a prompt or a completion as one line of text."""
+
+
+class BaseTask:
+    """Defaults of a task: neither padding nor end, one random number a prompt, components between 0 and 1."""
+
+    weights: Mapping[str, float]
+    pad = end = -1
+    draws = 1
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Smallest and largest reward that a completion can have."""
+        return 0.0, sum(self.weights.values())
+
+    def render(self, tokens: Sequence[int]) -> str:
+        """`[3, 2, 4]` → `"3 2 4"`."""
+        return " ".join(map(str, tokens))

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Annotated
 
 import torch
 from annotated_types import Ge, Le
 
-from rlexp.core.types import (
-    LARGEST_SIZE,
-    AnswerMask,
-    Answers,
-    CompletionMask,
-    Completions,
-    FiniteNonNegative,
-    PromptDraws,
-    Prompts,
-    Size,
-    TokenMask,
-)
+from rlexp.core import types as t
 from rlexp.tasks.scoring import check_weights
-from rlexp.tasks.task import Scores
+from rlexp.tasks.task import BaseTask, Scores
 
 COMPONENTS = ("ternary", "share")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenPreference:
+class TokenPreference(BaseTask):
     """Random prompts of ``prompt_length`` tokens, completions of exactly ``cap``; tokens below ``low`` are low.
 
     The GRPO-TCR notebook scores random sequences instead of samples of the policy; here they are the policy's own.
@@ -36,19 +25,18 @@ class TokenPreference:
     ``share`` 1 − share of low tokens. A completion is correct if its ternary reward is +1.
     """
 
-    vocabulary: Annotated[int, Ge(2), Le(LARGEST_SIZE)]
-    prompt_length: Size
-    cap: Size
-    low: Size
-    good: FiniteNonNegative
-    bad: FiniteNonNegative
-    prompt_set: Size | None
-    weights: dict[str, FiniteNonNegative]
+    vocabulary: Annotated[int, Ge(2), Le(t.LARGEST_SIZE)]
+    prompt_length: t.Size
+    cap: t.Size
+    low: t.Size
+    good: t.FiniteNonNegative
+    bad: t.FiniteNonNegative
+    prompt_set: t.Size | None
+    weights: dict[str, t.FiniteNonNegative]
     metric: str
     floor: float
 
-    pad = -1
-    end = -1
+    draws = property(attrgetter("prompt_length"))
 
     def __post_init__(self):
         if self.low >= self.vocabulary:
@@ -58,30 +46,23 @@ class TokenPreference:
         check_weights(self.weights, COMPONENTS)
 
     @property
-    def draws(self) -> int:
-        """Random numbers that one prompt takes."""
-        return self.prompt_length
-
-    @property
     def reward_range(self) -> tuple[float, float]:
         """Smallest and largest reward that a completion can have."""
         return -self.weights["ternary"], self.weights["ternary"] + self.weights["share"]
 
-    def prompts(self, uniforms: PromptDraws, held_out: bool) -> Prompts:
+    def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
         """Numbers in [0, 1) to prompts: ``[R, P, L] -> [R, P, L]``; held-out ones come from another stream."""
         return (uniforms * self.vocabulary).long()
 
-    def oracle(self, prompts: Prompts) -> tuple[Answers, AnswerMask]:
+    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Answer with the prompt over and over, moved to high tokens: ``[R, P, L]`` to tokens, mask ``[R, P, T]``."""
         repeated = prompts[..., torch.arange(self.cap, device=prompts.device) % self.prompt_length]
         answers = self.low + repeated % (self.vocabulary - self.low)
         return answers, torch.ones_like(answers, dtype=torch.bool)
 
-    def render(self, tokens: Sequence[int]) -> str:
-        """`[3, 2, 4]` → `"3 2 4"`."""
-        return " ".join(map(str, tokens))
-
-    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
         """Judge completions ``[R, P, G, T]``."""
         share = (completions < self.low).float().mean(-1)
         ternary = (share < self.good).float() - (share > self.bad).float()
@@ -95,7 +76,9 @@ class TokenPreferenceDense(TokenPreference):
     looks at rewards of completions sees no difference to ``token_preference``.
     """
 
-    def score(self, prompts: Prompts, completions: Completions, mask: TokenMask, finished: CompletionMask) -> Scores:
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
         """Judge completions ``[R, P, G, T]`` and their tokens."""
         scores = super().score(prompts, completions, mask, finished)
         paid = (completions >= self.low).float() * (self.weights["share"] / self.cap)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from analysis_fixtures import random_scores, write_sweep
 
-from analysis.compare import parse
-from analysis.report.tables import comparison_table
-from analysis.stats.inference.significance import seeds_for_p, seeds_with_choice
+from rlexp.analysis.compare import parse
+from rlexp.analysis.report.tables import comparison_table
+from rlexp.analysis.stats.inference.significance import seeds_for_p, seeds_with_choice
 
 DOC = (Path(__file__).parents[2] / "docs/analysis.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", DOC, flags=re.S)
@@ -31,8 +31,8 @@ def test_a_command_is_read(command):
 
 
 def test_every_column_is_explained(tmp_path):
-    from analysis import load
-    from analysis.stats.comparison import compare
+    from rlexp.analysis import load
+    from rlexp.analysis.stats.comparison import compare
 
     data = load(write_sweep(tmp_path, random_scores(["norm=local", "norm=hybrid"], 3), 4))
     headers = [header.removesuffix(" [95 %]") for header in comparison_table(compare(data)).headers[1:]]

@@ -15,8 +15,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from small_runs import SHORT, rows
 
-from analysis.report.reproduce import PROGRAM, sweep_command
 from rlexp import api
+from rlexp.analysis.report.reproduce import PROGRAM, sweep_command
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 

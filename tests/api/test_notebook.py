@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow  # trains forty runs in a process of its own
+pytestmark = pytest.mark.rare  # trains forty runs in a process of its own
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "examples/sweep.ipynb"

@@ -52,12 +52,12 @@ def clip_sized(log_probs, old_log_probs, advantages, mask, advantage_size, *, bo
 CLIP["sized"] = clip_sized
 """
 YAML = "# bounds that follow the size of advantages\nname: sized\nbound: 0.001\ndecay: 0.5\n"
-BEGIN = "from rlexp.core.errors import format_value\n"
+BEGIN = "from rlexp.core.text import format_value\n"
 
 
-@pytest.fixture
-def copy(tmp_path) -> Copy:
-    copy = Copy(tmp_path)
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory) -> Copy:
+    copy = Copy(tmp_path_factory.mktemp("project"))
     copy.replace("rlexp/axes/clip/token.py", BEGIN, IMPORTS + BEGIN)
     copy.append("rlexp/axes/clip/token.py", FUNCTION)
     copy.append("conf/clip/sized.yaml", YAML)
@@ -89,16 +89,21 @@ def test_it_trains_alone_as_it_does_beside_others_and_remembers(copy):
 
 
 def test_the_tests_of_policy_losses_know_what_it_takes(copy):
-    tests = ["tests/axes/test_axes_reference.py", "tests/axes/test_clip_laws.py", "tests/axes/test_axes_laws.py"]
-    tests += ["tests/record/test_gradient.py", "-k", "sized"]
-    found = copy.run("pytest", "-q", "-p", "no:cacheprovider", *tests).stdout
+    tests = [
+        "tests/axes/test_contract.py",
+        "tests/axes/test_objective.py",
+        "tests/record/test_gradient.py",
+        "-k",
+        "sized",
+    ]
+    found = copy.run("pytest", "-q", "-n0", "-p", "no:cacheprovider", *tests).stdout
     assert " passed" in found and "failed" not in found and "error" not in found, found
 
 
 def test_two_choices_cannot_remember_different_things_under_one_name(copy):
-    copy.replace("rlexp/axes/clip/token.py", 'Memory("advantage_size"', 'Memory("reward_average"')
-    copy.replace("rlexp/axes/clip/token.py", "advantage_size: PerReplica", "reward_average: PerReplica")
-    copy.replace("rlexp/axes/clip/token.py", "* advantage_size", "* reward_average")
-    refused = copy.run("rlexp.train", "clip=sized", "norm=ema")
+    pairs = [('Memory("advantage_size"', 'Memory("reward_average"')]
+    pairs += [("advantage_size: PerReplica", "reward_average: PerReplica"), ("* advantage_size", "* reward_average")]
+    with copy.replaced("rlexp/axes/clip/token.py", *pairs):
+        refused = copy.run("rlexp.train", "clip=sized", "norm=ema")
     assert refused.returncode == 2
     assert "clip=sized: remembers `reward_average`, which norm=ema remembers otherwise" in refused.stderr

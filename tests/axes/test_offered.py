@@ -35,7 +35,11 @@ def factor(function):
 # The table, what a function that asks for all of it returns, and the variant that has it.
 PLACES = {
     "sampler": (sampler.OFFERED, lambda given: given["log_probs"], lambda f: {"sampler": f}),
-    "refill": (filter.OFFERED_TO_REFILL, lambda given: given["finished"], lambda f: {"refill": f, "refill_rounds": 2}),
+    "refill": (
+        filter.OFFERED_TO_REFILL,
+        lambda given: given["finished"],
+        lambda f: {"filter_refill": f, "refill_rounds": 2},
+    ),
     "kl in the reward": (
         kl.OFFERED,
         lambda given: given["log_probs"] - given["ref_log_probs"],

@@ -180,5 +180,5 @@ def in_two_processes(names):
     for name in names:
         ours, theirs = PAIRS[name]
         expected, found = trl_pairs.trained(course_of(name), theirs), trl_pairs.trained(ours)
-        if trl_pairs.settings.processes() == 2 and torch.distributed.get_rank() == 0:
+        if trl_pairs.settings.world_size() == 2 and torch.distributed.get_rank() == 0:
             print("the same" if torch.allclose(found, expected, atol=1e-4) else (found - expected).abs().max())

@@ -76,7 +76,13 @@ def test_metrics_have_the_names_of_the_document(whole):
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_rows(whole, tmp_path, monkeypatch):
     folder = tmp_path / "stopped"
-    monkeypatch.setattr(Session, "measures", lambda self, step: setattr(self.interrupt, "requested", step == 3) or True)
+    on_step = Session.on_step
+
+    def interrupted(self, step, *found):
+        self.interrupt.requested = step == 3
+        on_step(self, step, *found)
+
+    monkeypatch.setattr(Session, "on_step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train_job(job(folder, *EVERYTHING))
     assert summary(folder)["status"] == "interrupted" and rows(folder)[-1]["step"] == 3
@@ -153,8 +159,8 @@ def test_what_cannot_be_had_is_refused_in_one_line(overrides, line):
 
 
 def test_pass_at_k_of_texts_is_the_function_of_the_replicas():
-    judged = [evaluation.Judged(True, hits, [0.0], [1]) for hits in range(5)]
-    found = evaluation.averages(judged, 4, [2])["eval/pass@2"]
+    evaluated = [evaluation.Evaluated(True, hits, [0.0], [1]) for hits in range(5)]
+    found = evaluation.averages(evaluated, 4, [2])["eval/pass@2"]
     assert evaluation.pass_at_k is loop_evaluation.pass_at_k
     assert found == fmean(loop_evaluation.pass_at_k(2, hits, 4) for hits in range(5))
 

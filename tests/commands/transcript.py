@@ -37,7 +37,7 @@ WORKERS = 2
 TRAINS = 99  # exit code of what is refused nowhere, in scenes where nothing is trained
 # The program's own modules are left to it: ``rlexp`` runs them as ``python -m`` would.
 PRELOADED = ["torch", "pandas", "scipy.stats", "seaborn", "hydra.main", "rich.console", "rlexp.sweep.engine"]
-PRELOADED += ["rlexp.config.schema", "rlexp.launch.launcher", "rlexp.launch.hooks", "analysis.stats.answer"]
+PRELOADED += ["rlexp.config.schema", "rlexp.launch.launcher", "rlexp.launch.hooks", "rlexp.analysis.stats.answer"]
 DATE = re.compile(r"\d{4}-\d\d-\d\d[ T_]\d\d[:-]\d\d([:-]\d\d(\.\d+)?)?")
 CLOCK = re.compile(r"\b\d+(\.\d+)? ?(ms|s|min|h|steps/s|runs/s|GB|MB)\b(?!=)")
 PROGRESS = re.compile(r"^.*\bstep \d+/\d+ ·.*\n", re.MULTILINE)

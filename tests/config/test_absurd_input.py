@@ -5,7 +5,7 @@ import re
 import pytest
 from command import command  # noqa: F401 (a fixture)
 
-from rlexp.config import typed
+from rlexp.config import parse
 from rlexp.config.compose import compose
 from rlexp.core.errors import ConfigError
 from rlexp.launch.checks import planning_notes
@@ -64,6 +64,7 @@ def no_training(monkeypatch):
     monkeypatch.setattr(engine, "train_jobs", lambda jobs: pytest.fail("training started"))
 
 
+@pytest.mark.slow  # much is composed
 @pytest.mark.parametrize(("arguments", "text"), ABSURD, ids=[" ".join(arguments)[:60] for arguments, _ in ABSURD])
 def test_it_is_one_line_and_writes_nothing(command, tmp_path, recwarn, arguments, text):
     result = command(*arguments)
@@ -74,11 +75,11 @@ def test_it_is_one_line_and_writes_nothing(command, tmp_path, recwarn, arguments
 
 
 def test_as_many_runs_as_are_meant_are_planned_and_it_is_said_that_it_takes_a_while():
-    sweep = [typed.parse("lr=range(1,1001)"), typed.parse("seed=range(0,3)"), typed.parse("seed=0")]
+    sweep = [parse.parse_override(override) for override in ("lr=range(1,1001)", "seed=range(0,3)", "seed=0")]
     for most in (1000, None):
-        typed.check_size(sweep, most)  # of a key that is given twice the last holds
+        parse.check_size(sweep, most)  # of a key that is given twice the last holds
     with pytest.raises(ConfigError, match=r"^lr=range\(1,1001\): makes 1000 runs, more than 999; .*max_runs=1000$"):
-        typed.check_size(sweep, 999)
+        parse.check_size(sweep, 999)
     assert [*planning_notes([["lr=1", f"seed={seed}"] for seed in range(30)])] == []
     (note,) = planning_notes([[f"lr={number}", "seed=0"] for number in range(1000)])
     assert note == "1000 runs of 1000 variants are composed and checked, which takes about 110 s"
@@ -98,7 +99,7 @@ def test_options_may_stand_anywhere(command):
     result = command("norm=local", "-m", "lr=-1", "seed=0")
     assert (result.code, result.err) == (2, "lr=-1: must be above 0\n")
     arguments = ["norm=local", "-m", "lr=1", "--config-dir", "here", "-p"]
-    assert typed.options_first(arguments) == ["-m", "norm=local", "lr=1", "--config-dir", "here", "-p"]
+    assert parse.options_first(arguments) == ["-m", "norm=local", "lr=1", "--config-dir", "here", "-p"]
 
 
 def test_what_fits_is_not_refused():

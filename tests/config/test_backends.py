@@ -8,12 +8,16 @@ import pytest
 import torch
 from small_runs import compose
 
-from rlexp.axes import optimizer
+from rlexp.axes import AXES, optimizer
 from rlexp.backends.dispatch import TRAINERS, train_jobs
-from rlexp.config.backend_checks import PROBLEMS, backend_problems, of_replicas
+from rlexp.config.backend_checks import backend_problems
+from rlexp.config.groups import GROUPS, table_at
+from rlexp.config.schema import Config
 from rlexp.core.exits import RunFailed
 from rlexp.language import BACKENDS
-from rlexp.language.backend import OPTIMIZERS
+from rlexp.language.backend import CAPABILITIES, OPTIMIZERS, NoOp
+from rlexp.language.warm_up import STARTS
+from rlexp.loop.data import DATA
 from rlexp.sweep.job import Job
 
 
@@ -21,8 +25,12 @@ def of_backend(name, **others):
     return compose().model_copy(update={"backend": SimpleNamespace(name=name), **others})
 
 
+def allowed(backend, key):
+    return next(limit.allowed for limit in CAPABILITIES[backend].limits if limit.key == key)
+
+
 def test_every_backend_has_who_trains_it_and_what_it_can_have():
-    assert set(TRAINERS) == set(PROBLEMS) == set(BACKENDS)
+    assert set(TRAINERS) == set(CAPABILITIES) == set(BACKENDS)
 
 
 def test_a_backend_that_nobody_knows_is_an_error(tmp_path):
@@ -33,13 +41,76 @@ def test_a_backend_that_nobody_knows_is_an_error(tmp_path):
         train_jobs([Job(config, tmp_path, "one", "one")])
 
 
-def test_an_optimizer_that_trl_does_not_have_is_refused_with_those_that_it_has():
-    config = of_backend("trl", optimizer=SimpleNamespace(name="lion"))
+def test_an_optimizer_that_trl_does_not_have_is_refused_with_those_that_it_has(monkeypatch):
+    monkeypatch.setitem(optimizer.FUNCTIONS, "lion", optimizer.sgd)
     line = "backend=trl: has no optimizer=lion; take optimizer=adam or optimizer=adamw or optimizer=sgd or "
-    assert f"{line}optimizer=momentum or optimizer=rmsprop" in [*of_replicas(config)]
-    assert not any("optimizer" in each for each in of_replicas(of_backend("trl")))
+    line += "optimizer=momentum or optimizer=rmsprop"
+    assert line in [*backend_problems(of_backend("trl", optimizer=SimpleNamespace(name="lion")))]
+    assert not any("optimizer" in each for each in backend_problems(of_backend("trl")))
 
 
 def test_every_optimizer_is_one_of_torch_for_trl():
     assert set(OPTIMIZERS) == set(optimizer.FUNCTIONS)
     assert all(hasattr(torch.optim, name) for name in OPTIMIZERS.values())
+
+
+@pytest.mark.parametrize("limit", [each for one in CAPABILITIES.values() for each in one.limits], ids=lambda x: x.key)
+def test_every_limit_is_of_a_key_and_its_message_has_only_what_is_known(limit):
+    keys = [key.partition(".")[0] for key in (limit.key, limit.when, limit.unless) if key]
+    assert {*keys} <= {*Config.model_fields}
+    assert limit.message.format(here="", key="", value="", names="", choices="")
+    assert limit.allowed is not NoOp or limit.key in AXES
+
+
+def test_what_trl_is_said_to_have_is_what_there_is():
+    assert set(allowed("trl", "start")) == set(STARTS)
+    assert set(allowed("trl", "data")) == {name for name, each in DATA.items() if not each.slots}
+    assert set(CAPABILITIES["trl"].not_offered) <= {name for axis in AXES.values() for name in axis.inputs}
+    assert [allowed("replicas", key) for key in ("model", "task")] == [
+        GROUPS[key].tables[0] for key in ("model", "task")
+    ]
+    assert set(table_at(allowed("trl", "model"))) == set(table_at(GROUPS["model"].tables[1]))
+
+
+@pytest.mark.parametrize(
+    ("others", "line"),
+    [
+        ({"data": SimpleNamespace(name="stale")}, "backend=trl: data=stale is of backend=replicas; take data=fresh"),
+        ({"compile": True}, "backend=trl: compile=True is of backend=replicas"),
+        ({"kl_stop": 0.1}, "backend=trl: kl_stop=0.1 is of backend=replicas"),
+        (
+            {"start": SimpleNamespace(name="scaled")},
+            "backend=trl: start=scaled is of backend=replicas; take start=random, sft or mixture",
+        ),
+        (
+            {"mismatch": SimpleNamespace(name="token_mask")},
+            "mismatch=token_mask: without backend.vllm=true the policy itself samples, nothing differs",
+        ),
+        (
+            {"sampler": SimpleNamespace(name="bf16")},
+            "backend=trl: has no sampler but the neutral one; take backend=replicas, or leave sampler as it is",
+        ),
+        (
+            {"norm": SimpleNamespace(name="remax")},
+            "backend=trl norm=remax: asks for a greedy completion of each prompt, ",
+        ),
+    ],
+    ids=lambda x: ",".join(x) if isinstance(x, dict) else "",
+)
+def test_what_trl_does_not_have_is_one_line(others, line):
+    before, found = ({*backend_problems(of_backend("trl", **given))} for given in ({}, others))
+    (more,) = found - before
+    assert more.startswith(line)
+
+
+def test_a_mismatch_is_corrected_where_vllm_samples():
+    backend = SimpleNamespace(name="trl", vllm=True)
+    config = compose().model_copy(update={"backend": backend, "mismatch": SimpleNamespace(name="token_mask")})
+    assert not any("mismatch" in each for each in backend_problems(config))
+
+
+def test_the_reference_of_adapters_is_the_model_without_them():
+    for lora, refused in ((None, False), (4, True)):
+        model, follow = SimpleNamespace(name="gru", lora=lora), SimpleNamespace(name="follow", begin="start")
+        found = [*backend_problems(of_backend("trl", model=model, reference=follow))]
+        assert ("reference=follow: with model.lora the reference is the model without its adapter" in found) == refused

@@ -21,6 +21,8 @@ MISTAKES = [
     (["nrm=local"], "nrm=local: no such key; did you mean norm?"),
     (["+nrm=local"], "nrm=local: no such key; did you mean norm?"),
     (["+norm=local"], "norm: is chosen already; to replace the choice write norm=... without a plus"),
+    (["~norm.eps"], "~norm.eps: a default cannot be deleted; write norm.eps=... for another value"),
+    (["~norm"], "~norm: a default cannot be deleted; write norm=... for another choice"),
     (["clip.hgh=2"], "clip.hgh=2: no such key; did you mean high?"),
     (
         ["group_size=10"],

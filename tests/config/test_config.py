@@ -11,7 +11,7 @@ from rlexp.axes import norm
 from rlexp.config.compose import CONF, composed, plain
 from rlexp.config.schema import load, read, to_yaml
 from rlexp.core.errors import ConfigError
-from rlexp.core.facts import facts_of
+from rlexp.core.facts import NormFacts, facts_of
 from rlexp.tasks import SortLecture
 
 FILES = sorted(CONF.glob("*/*.yaml"))
@@ -27,7 +27,12 @@ def problems(*overrides):
     return error.value.problems
 
 
-@pytest.mark.parametrize("choice", sorted({*CHOICES} - TAUGHT - ABSENT - COMPOSED_ELSEWHERE))
+TRIED = sorted({*CHOICES} - TAUGHT - ABSENT - COMPOSED_ELSEWHERE)
+EVERY = 10  # of so many that only Hydra can compose, one is among the quick tests
+SLOW = {choice for n, choice in enumerate(choice for choice in TRIED if CHOICES[choice]) if n % EVERY}
+
+
+@pytest.mark.parametrize("choice", [pytest.param(each, marks=[pytest.mark.slow] * (each in SLOW)) for each in TRIED])
 def test_every_choice_composes(choice):
     overrides = [choice, *BESIDE.get(choice, [])]
     try:
@@ -94,6 +99,7 @@ def test_wandb_is_offline_unless_the_environment_says_otherwise(monkeypatch):
         ("clip.high=-1", "clip.high=-1: must be at least 0"),
         ("lr=0", "lr=0: must be above 0"),
         ("lr=nan", "lr=nan: must be a finite number"),
+        ("clip.high=nan", "clip.high=nan: is not a number"),
         ("lr=fast", "lr=fast: must be a number"),
         ("steps=0", "steps=0: must be at least 1"),
         ("seed=1.5", "seed=1.5: must be a whole number"),
@@ -121,16 +127,16 @@ def test_a_wrong_value_is_one_line_with_the_key_and_what_is_allowed(override, li
 
 
 def test_a_group_of_one_is_refused_where_it_would_mean_no_gradient(norm_choice):
-    """Which norms these are is checked in test_norm_laws."""
+    """Which norms these are is checked by tests/axes/test_contract.py."""
     chosen = f"norm={norm_choice.label}"
     overrides = ["group_size.completions=1", chosen, *BESIDE.get(chosen, [])]
-    if facts_of(norm_choice).compares == "group":
+    if facts_of(norm_choice, NormFacts).compares == "group":
         assert problems(*overrides)[0].startswith(f"norm={norm_choice.name}: compares a completion with others")
     elif norm_choice.name in ("rwr", "best_of_n"):
         assert problems(*overrides)[0].startswith(f"norm={norm_choice.name}: chooses among the completions of a group")
     else:
         read(values(*overrides))
-    if facts_of(norm_choice).compares == "batch":
+    if facts_of(norm_choice, NormFacts).compares == "batch":
         (line,) = problems(*overrides, "group_size.prompts=1", "minibatches=1")
         assert line.startswith(f"norm={norm_choice.name}: compares a completion with others")
 

@@ -1,12 +1,18 @@
 """`rlexp --help` and `rlexp explain`: every choice is there, in order, with what it is."""
 
 import re
+from pathlib import Path
 
 import pytest
 from command import command  # noqa: F401 (a fixture)
 
 from rlexp import __version__, train
 from rlexp.config import axis_help, choices, explain_choice
+from rlexp.config.studies.files import claims, studies_of
+
+CLAIMED = {study: claim for claim in claims() for study in studies_of(claim)}
+
+ROOT = Path(__file__).parents[2]
 
 
 def explained(capsys, *names):
@@ -25,16 +31,25 @@ def test_every_group_has_a_line_in_the_config_and_every_key_a_text():
 
 
 def test_help_lists_numbers_in_their_order_and_marks_the_default():
-    lines = list(axis_help.help_lines())
+    text = axis_help.axes_help()
+    lines = text.splitlines()
     assert any(line.strip() == "2, 4, 8*, 16, 32, 64" for line in lines)
-    assert any(line.startswith("\n  norm         rewards to advantages") for line in lines)
-    assert "${task.metric}" in "\n".join(lines) and "$${task.metric}" in axis_help.axes_help()
+    assert any(line.startswith("  norm         rewards to advantages") for line in lines)
+    assert "$${task.metric}" in text  # as the template of Hydra's help wants it
 
 
 def test_help_is_ours(command):
     result = command("--help")
     assert result.code == 0 and "group_size   completions a prompt, and prompts a step" in result.out
-    assert "  floor: ${task.floor}   # below it the run has collapsed" in result.out
+    config = (ROOT / "conf" / "config.yaml").read_text(encoding="utf-8")
+    assert "\n".join(axis_help.key_lines()) in config  # the comments there are the help
+    assert "  floor: ${task.floor} # below it the run has collapsed" in result.out
+
+
+def test_the_comments_of_config_yaml_are_the_texts_of_the_groups():
+    config = (ROOT / "conf" / "config.yaml").read_text(encoding="utf-8")
+    for name, group in choices.groups().items():
+        assert re.search(rf'^  - {name}: "?{group.default}"? +# {re.escape(group.text)}$', config, re.MULTILINE), name
 
 
 def test_the_version_is_ours(command):
@@ -44,8 +59,21 @@ def test_the_version_is_ours(command):
 @pytest.mark.parametrize("group", choices.groups())
 def test_every_choice_has_a_line_that_says_what_it_is(capsys, group):
     rows = dict(re.findall(r"^  (\w+) +(\S.*)$", explained(capsys, group), re.MULTILINE))
-    assert {*choices.choices_of(group)} <= {*rows}
-    assert all(len(rows[choice]) > 10 for choice in choices.choices_of(group))
+    listed = [choice for choice in choices.choices_of(group) if choice not in CLAIMED]
+    assert {*listed} <= {*rows}
+    assert all(len(rows[choice]) > 10 for choice in listed)
+
+
+def test_a_study_of_a_claim_is_listed_behind_the_claim(capsys):
+    rows = dict(re.findall(r"^  (\w+) +(\S.*)$", explained(capsys, "study"), re.MULTILINE))
+    assert [study for study, claim in CLAIMED.items() if not re.search(rf"[ ,]{study}(,|$)", rows[claim])] == []
+
+
+def test_a_claim_lists_its_studies_with_what_they_are(capsys):
+    lines = explained(capsys, "study=c05").splitlines()
+    assert lines[0] == "C5: Replacing groups whose rewards are all equal pays."
+    assert [line.split()[0] for line in lines[2:]] == [f"study={study}" for study in studies_of("c05")]
+    assert "  study=c05_dynamic_sort_sgd  The study c05_dynamic_sort with plain gradient descent." in lines
 
 
 @pytest.mark.parametrize(
@@ -89,6 +117,13 @@ def test_an_unknown_name_is_one_line(capsys, name, line):
         explained(capsys, "norm=local", name)
     out, err = capsys.readouterr()
     assert (end.value.code, out) == (2, "") and err.startswith(line)
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_it_has_help(capsys, option):
+    with pytest.raises(SystemExit) as end:
+        explained(capsys, option)
+    assert end.value.code == 0 and "usage: rlexp explain [-h] [name ...]" in capsys.readouterr().out
 
 
 def test_the_command_line_knows_it(monkeypatch, capsys):

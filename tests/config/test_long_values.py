@@ -5,9 +5,9 @@ import sys
 import pytest
 from command import command  # noqa: F401 (a fixture)
 
-from analysis.compare import main as compare
-from analysis.plan import main as plan
 from rlexp import __main__ as program
+from rlexp.analysis.compare import main as compare
+from rlexp.analysis.plan import main as plan
 from rlexp.config.compose import compose
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import LONGEST_VALUE, ends_of, shortened
@@ -41,6 +41,7 @@ def short(text):
     return 0 < len(text) < 2000 and "a" * 300 not in text and "a b " * 75 not in text and "500, 501" not in text
 
 
+@pytest.mark.slow  # much is composed
 @pytest.mark.parametrize("arguments", TYPED, ids=lambda words: " ".join(words)[:30])
 def test_the_command_line_repeats_its_ends(command, arguments):  # noqa: F811
     result = command(*arguments)

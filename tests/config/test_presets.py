@@ -6,8 +6,8 @@ from functools import cache
 import pytest
 from axis_choices import CONF
 
+from benchmarks.parts.yaml_files import comment
 from rlexp.config.compose import compose as composed_anew
-from rlexp.export.yaml_files import comment
 
 compose = cache(composed_anew)
 PRESETS = sorted(file.stem for file in (CONF / "preset").glob("*.yaml"))

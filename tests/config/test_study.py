@@ -7,15 +7,15 @@ import yaml
 from command import command  # noqa: F401 (a fixture)
 from small_runs import settings
 
-from rlexp.config.compose import CONF
 from rlexp.config.schema import read
+from rlexp.config.studies.files import study_text
 from rlexp.core.errors import ConfigError
 from rlexp.record.files import to_yaml
 from rlexp.sweep import engine
 
 pytestmark = pytest.mark.slow  # whole runs
 
-LECTURE = yaml.safe_load((CONF / "study" / "lecture17.yaml").read_text())["study"]
+LECTURE = {"name": "lecture17"} | yaml.safe_load(study_text("lecture17"))["study"]
 VARIANTS = "there are norm=none; norm=center; norm=local; norm=max"
 
 

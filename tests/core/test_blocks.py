@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlexp.core.blocks import by_block, cut, join, minibatches
+from rlexp.core.blocks import concat, map_variants, minibatches, slice_rows
 
 R, P, G, T = 5, 6, 3, 2
 
@@ -28,46 +28,46 @@ def equal(left, right):
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_cut_takes_rows_of_one_axis_of_every_tensor(pair, axis):
-    part = cut(pair, slice(1, 4), axis)
+    part = slice_rows(pair, slice(1, 4), axis)
     rows = torch.arange(1, 4)
     assert equal(part, Pair(*(tensor.index_select(axis, rows) for tensor in pair)))
-    assert torch.equal(cut(pair.tokens, slice(1, 4), axis), part.tokens)
+    assert torch.equal(slice_rows(pair.tokens, slice(1, 4), axis), part.tokens)
 
 
 def test_join_puts_cut_replicas_together_again(pair):
-    parts = [cut(pair, slice(first, first + size)) for first, size in [(0, 2), (2, 1), (3, 2)]]
-    assert equal(join(parts), pair)
-    assert {name: tensor.tolist() for name, tensor in join([part._asdict() for part in parts]).items()} == {
+    parts = [slice_rows(pair, slice(first, first + size)) for first, size in [(0, 2), (2, 1), (3, 2)]]
+    assert equal(concat(parts), pair)
+    assert {name: tensor.tolist() for name, tensor in concat([part._asdict() for part in parts]).items()} == {
         name: tensor.tolist() for name, tensor in pair._asdict().items()
     }
 
 
-def test_by_block_gives_each_variant_its_own_replicas_in_order(pair):
+def test_map_variants_gives_each_variant_its_own_replicas_in_order(pair):
     seen = []
 
     def scaled(factor, rows, tokens):
         seen.append((factor, rows.rewards.shape[0], tokens.shape[0]))
         return Pair(rows.tokens + tokens, factor * rows.rewards)
 
-    result = by_block(scaled, [(2.0, 1), (3.0, 3), (5.0, 1)], pair, pair.tokens)
+    result = map_variants(scaled, [(2.0, 1), (3.0, 3), (5.0, 1)], pair, pair.tokens)
     factors = torch.tensor([2.0, 3.0, 3.0, 3.0, 5.0]).view(R, 1, 1)
     assert seen == [(2.0, 1, 1), (3.0, 3, 3), (5.0, 1, 1)]
     assert equal(result, Pair(2 * pair.tokens, factors * pair.rewards))
 
 
-def test_by_block_joins_dicts(pair):
+def test_map_variants_joins_dicts(pair):
     def sums(factor, rows):
         return {"sum": factor * rows.rewards.sum((-1, -2)), "count": torch.full((rows.rewards.shape[0],), factor)}
 
-    result = by_block(sums, [(1.0, 2), (2.0, 3)], pair)
+    result = map_variants(sums, [(1.0, 2), (2.0, 3)], pair)
     factors = torch.tensor([1.0, 1.0, 2.0, 2.0, 2.0])
     torch.testing.assert_close(result["sum"], factors * pair.rewards.flatten(1).sum(-1))
     assert torch.equal(result["count"], factors)
 
 
-def test_by_block_keeps_gradients(pair):
+def test_map_variants_keeps_gradients(pair):
     weights = torch.ones(R, requires_grad=True)
-    losses = by_block(lambda factor, rows: {"loss": factor * rows}, [(2.0, 4), (3.0, 1)], weights)
+    losses = map_variants(lambda factor, rows: {"loss": factor * rows}, [(2.0, 4), (3.0, 1)], weights)
     losses["loss"].sum().backward()
     assert weights.grad.tolist() == [2.0, 2.0, 2.0, 2.0, 3.0]
 
@@ -82,5 +82,5 @@ def test_minibatches_are_equal_parts_of_the_prompts_with_whole_groups(pair, part
 
 def test_dicts_are_cut_and_tensors_joined(pair):
     named = pair._asdict()
-    assert all(torch.equal(cut(named, slice(1, 3))[name], tensor[1:3]) for name, tensor in named.items())
-    assert torch.equal(by_block(lambda _, tokens: tokens + 1, [(None, 2), (None, 3)], pair.tokens), pair.tokens + 1)
+    assert all(torch.equal(slice_rows(named, slice(1, 3))[name], tensor[1:3]) for name, tensor in named.items())
+    assert torch.equal(map_variants(lambda _, tokens: tokens + 1, [(None, 2), (None, 3)], pair.tokens), pair.tokens + 1)

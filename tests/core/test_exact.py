@@ -11,7 +11,7 @@ import torch
 from policies import threads  # noqa: F401
 from torch.testing import assert_close
 
-from rlexp.core.exact import Product, Softmax, sigmoid, sum_over
+from rlexp.core.exact import Product, Softmax, sigmoid, sum_keepdim
 
 ROOT = Path(__file__).parents[2]
 # Rounding of one float32 operation.
@@ -80,10 +80,10 @@ def test_a_sum_over_several_axes_is_the_same_for_a_part(count, threads):  # noqa
     """``sum((-1, -2, -3))`` of the part is not: alone it is split between threads."""
     x = torch.randn(4, 64, 32, 31, generator=torch.Generator().manual_seed(4))
     threads(count)
-    whole = sum_over(x, (-1, -2, -3))
+    whole = sum_keepdim(x, (-1, -2, -3))
     assert whole.shape == (4, 1, 1, 1)
     assert_close(whole.squeeze(), x.double().sum((1, 2, 3)).float(), rtol=1e-4, atol=1e-3)
-    assert all(torch.equal(sum_over(x[r : r + 1], (-1, -2, -3))[0], whole[r]) for r in range(4))
+    assert all(torch.equal(sum_keepdim(x[r : r + 1], (-1, -2, -3))[0], whole[r]) for r in range(4))
 
 
 # What rounds by the place in a batch (``rlexp/core/exact.py``), as methods and as functions of torch.

@@ -61,7 +61,6 @@ def built(function, memories=None):
     ("function", "text"),
     [
         (unknown, r"^norm=unknown asks for `foo`, which norm is not offered; there are adjustments, .*weights$"),
-        (untyped, r"^norm=untyped asks for `rewards` without a type; it is float \[\*R P G\]$"),
         (other, r"^norm=other asks for `keep` as bool \[\*R P G T\], and it is bool \[\*R P G\]$"),
         (remembering, r"^norm=remembering asks for `level`, which norm is not offered"),
     ],
@@ -71,8 +70,9 @@ def test_what_is_not_offered_is_refused(function, text):
         built(function)
 
 
-def test_a_type_may_be_written_out_and_knobs_are_none_of_it():
+def test_a_type_may_be_written_out_or_left_out_and_knobs_are_none_of_it():
     built(same)
+    built(untyped)
 
 
 def test_a_memory_is_offered_to_the_choice_that_has_it_and_to_its_update():

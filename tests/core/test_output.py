@@ -10,8 +10,8 @@ from rlexp.core.exits import FAILED, exit_with
 
 SAYS = """
 import sys
-from rlexp.core.output import unstoppable_output
-with unstoppable_output():
+from rlexp.core.output import safe_stdio
+with safe_stdio():
     for number in range(20000):
         print("a line", number)
         print("a line", number, file=sys.stderr)

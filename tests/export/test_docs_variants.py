@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from axis_choices import CONF
 
-from rlexp.export import catalogue, yaml_files
-from rlexp.export.names import FRAMEWORKS, NAMES
+from benchmarks import catalogue
+from benchmarks.parts import yaml_files
+from benchmarks.parts.versions import VERSIONS
 from rlexp.export.rule import kind
-from rlexp.export.versions import VERSIONS
 
 DOC = Path(__file__).parents[2] / "docs" / "variants.md"
 GROUPS = (*catalogue.SECTIONS, "preset")
@@ -22,7 +22,7 @@ def page():
 
 def test_the_page_is_up_to_date(page):
     if DOC.read_text(encoding="utf-8") != page:
-        pytest.fail("docs/variants.md is old; make it anew: python -m rlexp.export.catalogue > docs/variants.md")
+        pytest.fail("docs/variants.md is old; make it anew: python -m benchmarks.catalogue > docs/variants.md")
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -59,8 +59,9 @@ def test_names_elsewhere_are_of_choices_that_exist():
     in_other_places = {
         ("kl", f"{name} in the {place}") for name in catalogue.functions("kl") for place in ("loss", "reward")
     }
-    assert {(part, name) for part, row in NAMES.items() for name in row} <= existing | in_other_places
-    assert {framework for row in NAMES.values() for cells in row.values() for framework in cells} <= set(FRAMEWORKS)
+    named = [(part, name, *cells) for part, row in catalogue.NAMES.items() for name, cells in row.items()]
+    assert {(part, name) for part, name, *_ in named} <= existing | in_other_places
+    assert {framework for _, _, *frameworks in named for framework in frameworks} <= set(catalogue.NAMED)
 
 
 def test_a_new_choice_appears(tmp_path, monkeypatch):
@@ -75,7 +76,7 @@ def test_a_new_choice_appears(tmp_path, monkeypatch):
 
 def test_every_framework_says_which_version_was_read_and_when(page):
     """Those with a table or names here, and the commits that the docstrings and the YAML files speak of."""
-    assert {*catalogue.TABLES, *FRAMEWORKS} <= {each.name for each in VERSIONS}
+    assert {*catalogue.TABLES, *catalogue.NAMED} <= {each.name for each in VERSIONS}
     assert all(re.fullmatch(r"20\d\d-\d\d-\d\d", each.dated) and each.dated[:7] <= each.read for each in VERSIONS)
     body = page.partition("## shaping")[2]
     commits = {commit for commit in re.findall(r"\b[0-9a-f]{7,8}\b", body) if re.search("[a-f]", commit)}

@@ -9,8 +9,7 @@ from exports import AXES, CHOICES, FRAMEWORKS, PRESETS, configured, exported
 from small_runs import BESIDE, TAUGHT, compose
 
 from rlexp.config.schema import Config
-from rlexp.export import trl
-from rlexp.export.rule import OF_THE_PENALTY, export, implications, kind, parts, text
+from rlexp.export.rule import OF_THE_PENALTY, Rule, export, kind, parts, text
 
 # A key that is a setting in one framework, and of which the others say that they lack it.
 OF_OPENRLHF = "advantage_clip"
@@ -48,21 +47,25 @@ def kind_of(config, part):
     return kind(part, parts(config)[part])
 
 
-@pytest.mark.parametrize("to", FRAMEWORKS)
 @pytest.mark.parametrize("choice", PRESETS + CHOICES)
-def test_every_preset_and_every_choice_has_settings_or_a_reason(to, choice):
-    config = configuration(choice)
-    settings, differs, missing = export(config, FRAMEWORKS[to])
-    table = FRAMEWORKS[to].table
+def test_every_preset_and_every_choice_has_settings_or_a_reason(choice):
+    for framework in FRAMEWORKS.values():
+        has_settings_or_a_reason(choice, configuration(choice), framework)
+
+
+def has_settings_or_a_reason(choice, config, framework):
+    settings, differs, missing = export(config, framework)
+    table = framework.table
     rules = {part: table.get(part, {}).get(kind(part, node), "") for part, node in parts(config).items()}
-    implied = {part for rule in rules.values() for part, names in implications(rule) if kind_of(config, part) in names}
+    found = [rule for rule in rules.values() if isinstance(rule, Rule)]
+    implied = {part for rule in found for part, names in rule.implies.items() if kind_of(config, part) in names}
     passed_over = implied | (OF_THE_PENALTY if config.kl.name == "none" else set())
     without = {f"{part}={kind_of(config, part)}" for part, rule in rules.items() if isinstance(rule, str)}
     named = {line.partition(": ")[0] for line in missing}
-    assert {each for each in without if each.partition("=")[0] not in passed_over} <= named
-    written = text([choice], config, FRAMEWORKS[to])
+    assert {each for each in without if each.partition("=")[0] not in passed_over} <= named, framework.name
+    written = text([choice], config, framework)
     assert all(line.startswith("#") for line in written.splitlines()[: 1 + len(differs) + len(missing)])
-    assert settings and all(name in written for name, value in settings.items() if value is not False)
+    assert settings and all(name in written for name, value in settings.items() if value is not False), framework.name
 
 
 def shifted(value):
@@ -73,10 +76,13 @@ def shifted(value):
     return value + 1 if isinstance(value, int) else 1.5 * value + 0.1
 
 
-@pytest.mark.parametrize("to", FRAMEWORKS)
 @pytest.mark.parametrize("choice", [choice for choice in CHOICES if not choice.startswith("start")])
-def test_no_knob_is_passed_over_in_silence(to, choice):
-    config, framework = configuration(choice), FRAMEWORKS[to]
+def test_no_knob_is_passed_over_in_silence(choice):
+    for to, framework in FRAMEWORKS.items():
+        no_knob_is_passed_over(choice, configuration(choice), to, framework)
+
+
+def no_knob_is_passed_over(choice, config, to, framework):
     before = export(config, framework)
     for part, node in parts(config).items():
         axis, _, place = part.partition(".")
@@ -87,7 +93,7 @@ def test_no_knob_is_passed_over_in_silence(to, choice):
                 continue
             changed = node.model_copy(update={knob: shifted(value)})
             changed = getattr(config, axis).model_copy(update={place: changed}) if place else changed
-            assert export(config.model_copy(update={axis: changed}), framework) != before, f"{part}.{knob}"
+            assert export(config.model_copy(update={axis: changed}), framework) != before, f"{to}: {part}.{knob}"
 
 
 def test_every_key_of_a_run_is_exported_or_of_this_project_alone():
@@ -166,14 +172,17 @@ def test_these_configurations_are_those_of_the_command_line():
 
 @needs_trl
 @pytest.mark.slow
-@pytest.mark.parametrize("choice", PRESETS + CHOICES)
-def test_trl_takes_the_settings(choice, tmp_path):
+def test_trl_takes_the_settings(tmp_path):
+    """Each set of settings once: many choices have the same, as what TRL lacks is not among them."""
     from trl import GRPOConfig
 
-    settings = export(configuration(choice), trl.FRAMEWORK).settings
-    made = GRPOConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, report_to="none", **settings)
-    for name, value in settings.items():
-        assert getattr(made, name) == value, name
+    tried = {}
+    for choice in PRESETS + CHOICES:
+        settings = export(configuration(choice), FRAMEWORKS["trl"]).settings
+        tried.setdefault(repr(settings), (choice, settings))
+    for choice, settings in tried.values():
+        made = GRPOConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, report_to="none", **settings)
+        assert {name: getattr(made, name) for name in settings} == settings, choice
 
 
 @needs_trl
@@ -198,5 +207,5 @@ def test_every_setting_of_the_table_exists():
     from trl import GRPOConfig
 
     known = {each.name for each in dataclasses.fields(GRPOConfig)}
-    rules = [rule for part in trl.TABLE.values() for rule in part.values() if not isinstance(rule, str)]
-    assert {name for rule in [trl.RUN, *rules] for name in rule.settings} <= known
+    rules = [rule for part in FRAMEWORKS["trl"].table.values() for rule in part.values() if not isinstance(rule, str)]
+    assert {name for rule in [FRAMEWORKS["trl"].run, *rules] for name in rule.settings} <= known

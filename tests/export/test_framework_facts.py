@@ -10,14 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from exports import configured
+from exports import FRAMEWORKS, configured
 from framework_facts import ESTIMATORS, LOSSES, OPENRLHF, VERL, VERL_ADDED
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 from verl_losses import OF_THE_MACHINE, no_hydra, verl_config
 
-from rlexp.export import verl
 from rlexp.export.rule import export
 
 needs_verl = pytest.mark.skipif(not find_spec("verl"), reason="verl is not installed: docs/export.md")
@@ -64,7 +63,7 @@ def test_verl_has_these_losses_and_estimators():
 )
 def test_hydra_composes_the_command_with_the_config_of_verl(overrides):
     config = verl_config(*overrides)
-    settings = export(configured(*overrides), verl.FRAMEWORK).settings
+    settings = export(configured(*overrides), FRAMEWORKS["verl"]).settings
     assert {name: OmegaConf.select(config, name.removeprefix("+")) for name in settings} == settings
 
 

@@ -7,11 +7,10 @@ import re
 import numpy as np
 import pytest
 import torch
-from exports import configured, exported
+from exports import FRAMEWORKS, configured, exported
 from small_runs import compose
 
-from rlexp.export import verl
-from rlexp.export.verl.advantages import THERE, distance, example
+from rlexp.export.verl_advantages import THERE, distance, example
 
 ROUNDED = dict(rtol=1e-9, atol=1e-10)  # a few hundred additions in float64
 KL = ["kl=k1", "kl.place=reward"]
@@ -132,7 +131,10 @@ def test_nothing_is_told_where_they_are_the_same(overrides):
     assert told(*overrides) == []
 
 
-@pytest.mark.parametrize("name", [kind.split()[0] for kind in verl.TABLE["kl"] if kind.endswith("in the reward")])
+IN_THE_REWARD = [kind.split()[0] for kind in FRAMEWORKS["verl"].table["kl"] if kind.endswith("in the reward")]
+
+
+@pytest.mark.parametrize("name", IN_THE_REWARD)
 def test_every_penalty_has_a_size(name):
     config = compose("norm=remax", f"kl={name}", "kl.place=reward", "kl.coef=0.1")
     assert 1e-3 < distance(config.norm, config)[0] < 1

@@ -21,7 +21,7 @@ from verl_losses import (
 )
 
 from rlexp.core.masked import per_token
-from rlexp.export.verl.advantages import THERE, example
+from rlexp.export.verl_advantages import THERE, example
 
 pytest.importorskip("verl.workers.utils.losses", reason="verl is not installed: docs/export.md")
 pytest.importorskip("verl.trainer.ppo.core_algos")

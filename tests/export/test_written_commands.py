@@ -15,9 +15,8 @@ from framework_facts import OF_THE_LEGACY_TRAINER, OPENRLHF, VERL, VERL_ADDED
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from small_runs import TAUGHT
 
-from rlexp.export import openrlhf, verl
 from rlexp.export.rule import export, text
-from rlexp.export.verl import hydra_value
+from rlexp.export.tables import hydra_value
 
 WITH_KL = {"kl_control=adaptive", "kl_control=ziegler"}
 TRIED = [(choice, *(["kl=k3"] if choice in WITH_KL else [])) for choice in PRESETS + CHOICES if choice not in TAUGHT]
@@ -53,7 +52,13 @@ def written(overrides, to):
 
 
 @pytest.mark.parametrize("overrides", TRIED, ids=" ".join)
-def test_hydra_reads_the_command_for_verl_as_it_is_meant(overrides):
+def test_what_is_written_is_read_as_it_is_meant(overrides):
+    hydra_reads_the_command_for_verl(overrides)
+    argparse_reads_the_command_for_openrlhf(overrides)
+    python_reads_the_arguments_for_trl(overrides)
+
+
+def hydra_reads_the_command_for_verl(overrides):
     settings, words = written(overrides, "verl")
     assert words[:3] == ["python3", "-m", "verl.trainer.main_ppo"]
     read = [read_by_hydra(word) for word in words[3:]]
@@ -73,16 +78,14 @@ def parser() -> ArgumentParser:
     return made
 
 
-@pytest.mark.parametrize("overrides", TRIED, ids=" ".join)
-def test_argparse_reads_the_command_for_openrlhf_as_it_is_meant(overrides):
+def argparse_reads_the_command_for_openrlhf(overrides):
     settings, words = written(overrides, "openrlhf")
     assert words[:3] == ["python3", "-m", "openrlhf.cli.train_ppo_ray"]
     read = vars(parser().parse_args(words[3:]))
     assert {name: read[name.removeprefix("--")] for name in settings} == settings
 
 
-@pytest.mark.parametrize("overrides", TRIED, ids=" ".join)
-def test_python_reads_the_arguments_for_trl_as_they_are_meant(overrides):
+def python_reads_the_arguments_for_trl(overrides):
     config = configured(*overrides)
     lines = text(overrides, config, FRAMEWORKS["trl"]).splitlines()
     code = "\n".join(line for line in lines if not line.startswith("#"))
@@ -100,9 +103,9 @@ def test_a_text_that_looks_like_something_else_is_quoted(value, text):
 
 @pytest.mark.parametrize(
     ("framework", "known"),
-    [(verl, {*VERL, *(f"+{name}" for name in VERL_ADDED)}), (openrlhf, set(OPENRLHF))],
-    ids=["verl", "openrlhf"],
+    [("verl", {*VERL, *(f"+{name}" for name in VERL_ADDED)}), ("openrlhf", set(OPENRLHF))],
 )
 def test_the_facts_are_about_the_settings_of_the_tables(framework, known):
-    rules = [rule for part in framework.TABLE.values() for rule in part.values() if not isinstance(rule, str)]
-    assert {name for rule in [framework.RUN, *rules] for name in rule.settings} == known
+    _, table, run, _ = FRAMEWORKS[framework]
+    rules = [rule for part in table.values() for rule in part.values() if not isinstance(rule, str)]
+    assert {name for rule in [run, *rules] for name in rule.settings} == known

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from analysis.data.errors import AnalysisError
+from rlexp.analysis.data.errors import AnalysisError
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from tests.faults.common import RESULTS, options, store

@@ -17,8 +17,8 @@ PRELOADED = ["rlexp.train", "rlexp.sweep.engine", "rlexp.launch.launcher", "rlex
 PRELOADED += [
     "rlexp.launch.executors.local",
     "rlexp.launch.hooks",
-    "analysis.compare",
-    "analysis.report",
+    "rlexp.analysis.compare",
+    "rlexp.analysis.report",
     "torch._dynamo",
 ]
 SECONDS_BETWEEN_NOTES = 0.001
@@ -34,8 +34,9 @@ PHASES = {
     "restore": "opening",
     "apply_starts": "starts",
     "train_judges": "starts",
-    "fill": "starts",
-    "collect": "rollout",
+    "prefill_buffer": "starts",
+    "gather_groups": "rollout",
+    "make_experience": "rollout",
     "update": "update",
     "evaluate": "evaluation",
     "save": "checkpoint",

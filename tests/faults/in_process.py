@@ -21,7 +21,7 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from rlexp import train
-from rlexp.config.typed import parse
+from rlexp.config.parse import parse_override
 from rlexp.core.errors import format_value
 from rlexp.launch.plan import plan_jobs
 from rlexp.sweep import engine
@@ -135,7 +135,7 @@ def judge(code: object, said: str) -> Outcome:
 def not_in_config(job: Any, arguments: Sequence[str]) -> list[str]:
     """The overrides of a job whose value its config does not hold; what was given twice counts once, the last."""
     typed = job.overrides or [each for each in arguments if "=" in each and not each.startswith(("-", "~"))]
-    read = [each for each in map(parse, typed) if each is not None and not each.is_sweep_override()]
+    read = [each for each in map(parse_override, typed) if each is not None and not each.is_sweep_override()]
     parsed = {each.key_or_group: each for each in read}
     settings = job.config.model_dump(mode="json")
     wrong = []

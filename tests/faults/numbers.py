@@ -19,7 +19,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from rlexp.axes import AXES as MODULES
+from rlexp.axes import axis_of
 from rlexp.core.registry import knobs, requested_names
 
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
@@ -120,7 +120,7 @@ def others() -> Iterator[Function]:
         for path in paths:
             settings = {"steps": 100, "lr": 1e-3, axis: OmegaConf.load(path)}
             node = OmegaConf.to_container(OmegaConf.create(settings), resolve=True)[axis]
-            function = MODULES[axis].FUNCTIONS[node["name"]]
+            function = axis_of(axis).functions[node["name"]]
             yield Function(axis, path.stem, partial(function, **{knob: node[knob] for knob in knobs(function)}))
 
 

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from analysis.data.kept.samples import advantages, read_samples
-from analysis.data.load import load
-from analysis.stats.answer import Question, answer
+from rlexp.analysis.data.kept.samples import advantages, read_samples
+from rlexp.analysis.data.load import load
+from rlexp.analysis.stats.answer import Question, answer
 from rlexp.api import sweep
 from rlexp.config.schema import load as load_config
 from rlexp.core.exits import RunFailed
-from rlexp.record.resume import refusal
-from rlexp.sweep import engine
+from rlexp.record.resume import inspect, refusal
+from rlexp.sweep import engine, training
 from rlexp.sweep.job import Job
 
 SMALL = ["steps=8", "log_every=2", "checkpoint_every=3", "eval.every=4", "eval.prompts=6", "eval.samples=2"]
@@ -69,18 +69,18 @@ def make_scenes(folder: Path) -> list[Scene]:
 @contextmanager
 def stopping_at(step: int) -> Iterator[None]:
     """Context in which a run is interrupted at the start of a step."""
-    real = engine.train_step
+    real = training.train_step
 
     def stopping(state, now, measure):
         if now == step:
             raise KeyboardInterrupt
         return real(state, now, measure)
 
-    engine.train_step = stopping
+    training.train_step = stopping
     try:
         yield
     finally:
-        engine.train_step = real
+        training.train_step = real
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -111,7 +111,10 @@ def resumed(scene: Scene, folder: Path, configs: dict[str, Any]) -> Outcome:
         ]
         for job in jobs:
             job.folder.mkdir(exist_ok=True)
-        refused = [refusal(job.config.model_dump(mode="json"), job.folder) for job in jobs]
+        statuses = [inspect(job.folder, job.config.model_dump(mode="json")) for job in jobs]
+        refused = [
+            refusal(job.folder, job.config.resume, status) for job, status in zip(jobs, statuses, strict=True)
+        ]
         results = [RunFailed(refused[0])] if refused[0] else engine.train_jobs(jobs, "again", quiet)
         said = [*lines.texts, *filter(None, refused), *(str(each) for each in results if isinstance(each, Exception))]
         errors = [each for each in results if isinstance(each, Exception) and not isinstance(each, RunFailed)]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlexp.record.disk.seals import sealed_json
+from rlexp.runfolder.checksums import json_with_checksum
 from tests.faults.common import ROOT, options, store
 
 SMALL = ["steps=4", "log_every=2", "eval.every=2", "eval.prompts=8", "eval.samples=2", "eval.ks=[1,2]"]
@@ -69,7 +69,7 @@ def multiply(sweep: Path, folders: int) -> Path:
         summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
         summary |= {"name": name, "seed": int(name.rpartition("=")[2])}
         del summary["checksum"]
-        (large / name / "summary.json").write_bytes(sealed_json(json.dumps(summary, indent=2) + "\n"))
+        (large / name / "summary.json").write_bytes(json_with_checksum(json.dumps(summary, indent=2) + "\n"))
     return large
 
 
@@ -80,10 +80,10 @@ def look(runs: int, folders: int, logger: str, place: Path) -> tuple[dict[str, A
     made = statuses(sweep)
     files = sum(len(names) for _, _, names in os.walk(sweep)) / runs
     steps["resume"] = measured(sweep_command(runs, logger), place)
-    steps["compare"] = measured(["-m", "analysis.compare", "sweep"], place)
+    steps["compare"] = measured(["-m", "rlexp.analysis.compare", "sweep"], place)
     if folders:
         multiply(sweep, folders)
-        steps["compare_many"] = measured(["-m", "analysis.compare", "large"], place)
+        steps["compare_many"] = measured(["-m", "rlexp.analysis.compare", "large"], place)
     found = {"runs": runs, "folders": folders, "files_a_run": round(files, 1), "statuses": made, "steps": steps}
     wrong = [f"{name}: exit code {step['exit_code']}" for name, step in steps.items() if step["exit_code"] != 0]
     wrong += [f"{name}: {step['peak_gb']} GB" for name, step in steps.items() if step["peak_gb"] > MOST_GB]

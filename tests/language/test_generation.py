@@ -139,5 +139,5 @@ def test_a_larger_model_goes_through_in_smaller_batches():
             return iter([torch.zeros(1, dtype=torch.bfloat16)])
 
     kept = 2 * 32 * 4096 * (1024 + 1024) * 2  # bytes of keys and values alone: a gibibyte
-    assert 1 <= generation.rows_at_once(Model(), 1024, 1024) <= generation.MOST_BYTES / kept
-    assert generation.rows_at_once(Model(), 16, 16) > 30
+    assert 1 <= generation.max_batch_size(Model(), 1024, 1024) <= generation.MOST_BYTES / kept
+    assert generation.max_batch_size(Model(), 16, 16) > 30

@@ -14,7 +14,7 @@ from rlexp.core.exits import RunFailed
 from rlexp.core.registry import schema
 from rlexp.core.streams import Purpose
 from rlexp.language import TEXT_TASKS, TextTask, text_task
-from rlexp.language.texts.held_out import is_held_out
+from rlexp.language.text_task import is_held_out
 
 PROBLEMS = [{"prompt": f"{i} + {i} =", "answer": 2 * i, "level": i % 3} for i in range(60)]
 
@@ -98,10 +98,10 @@ def test_completions_are_matched_with_the_answer(make, match, right, wrong, cut_
     examples = task.examples(0, Purpose.PROMPTS, 1, 12, False)
     answers = [example.entry["answer"] for example in examples]
     for form, done, expected in ((right, True, True), (wrong, True, False), (right, False, cut_off)):
-        verdicts = task.judge(examples, [form.format(answer) for answer in answers], [done] * 12)
-        assert [each.correct for each in verdicts] == [expected] * 12
-        assert [each.components["match"] for each in verdicts] == [float(expected)] * 12
-        assert all(math.isnan(each.components["reward"]) for each in verdicts)
+        scores = task.score(examples, [form.format(answer) for answer in answers], [done] * 12)
+        assert [each.correct for each in scores] == [expected] * 12
+        assert [each.components["match"] for each in scores] == [float(expected)] * 12
+        assert all(math.isnan(each.components["reward"]) for each in scores)
 
 
 @pytest.mark.parametrize("match", ["exact", "numeric", "boxed"])
@@ -109,7 +109,7 @@ def test_solutions_are_right_and_wrong_ones_are_not(make, match):
     task = make([*PROBLEMS, {"prompt": "of many words", "answer": "a chain of 3 + 4 = 7 #### 7"}], match=match)
     for example in task.examples(0, Purpose.PROMPTS, 0, 50, False):
         right, wrong = task.solution(example), task.wrong_solution(example)
-        assert [each.correct for each in task.judge([example] * 2, [right, wrong], [True] * 2)] == [True, False]
+        assert [each.correct for each in task.score([example] * 2, [right, wrong], [True] * 2)] == [True, False]
         assert len(right) == len(wrong)
 
 
@@ -143,21 +143,21 @@ def test_a_function_of_ones_own_is_called_as_trl_calls_it(make, functions):
     task = make(reward="own_rewards:level", weights={"reward": 0.5}, reward_low=-1.0, reward_high=4.0)
     assert task.reward_range == (-0.5, 3.0)
     examples = task.examples(0, Purpose.PROMPTS, 1, 9, False)
-    verdicts = task.judge(examples, ["ab"] * 9, [True] * 9)
+    scores = task.score(examples, ["ab"] * 9, [True] * 9)
     levels = [example.entry["level"] for example in examples]
-    found = [each.components["reward"] for each in verdicts]
+    found = [each.components["reward"] for each in scores]
     assert set(levels) == {0, 1, 2}
     assert all(math.isnan(a) if b == 0 else a == 2 * b for a, b in zip(found, levels, strict=True))
     assert sys.modules["own_rewards"].seen == [([each.prompt for each in examples], ["ab"] * 9, ["answer"])]
-    assert not any(each.correct for each in verdicts)
+    assert not any(each.correct for each in scores)
 
 
 def test_without_answers_the_highest_reward_is_right(make, functions):
     rows = [{"prompt": f"say {n}", "level": 1 + n % 2} for n in range(40)]
     task = make(rows, match="none", reward="own_rewards:level", weights={"match": 0.0, "reward": 1.0}, reward_high=4.0)
     examples = task.examples(0, Purpose.PROMPTS, 0, 10, False)
-    for example, verdict in zip(examples, task.judge(examples, ["ab"] * 10, [True] * 10), strict=True):
-        assert verdict.correct == (example.entry["level"] == 2) and math.isnan(verdict.components["match"])
+    for example, score in zip(examples, task.score(examples, ["ab"] * 10, [True] * 10), strict=True):
+        assert score.correct == (example.entry["level"] == 2) and math.isnan(score.components["match"])
         assert task.solution(example) is task.wrong_solution(example) is None
 
 
@@ -171,7 +171,7 @@ def test_without_answers_the_highest_reward_is_right(make, functions):
 def test_a_function_that_fails_ends_its_run_in_one_line(make, functions, name, message):
     task = make(reward=f"own_rewards:{name}")
     with pytest.raises(RunFailed) as failed:
-        task.judge(task.examples(0, Purpose.PROMPTS, 0, 3, False), ["x"] * 3, [True] * 3)
+        task.score(task.examples(0, Purpose.PROMPTS, 0, 3, False), ["x"] * 3, [True] * 3)
     assert str(failed.value) == message
 
 

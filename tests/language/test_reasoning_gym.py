@@ -69,12 +69,12 @@ def test_right_answers_are_right_and_altered_ones_are_not(dataset):
         assert right == example.entry["answer"]
         forms = [right, f" {right}\n", f"Hm. <answer>no</answer> Rather\n<answer>\n{right}</answer>."]
         for form in forms:
-            assert task.judge([example], [form], [True])[0] == ({"exact": 1.0, "score": 1.0}, True)
-        (cut_off, tagged) = task.judge([example] * 2, [right, forms[2]], [False] * 2)
+            assert task.score([example], [form], [True])[0] == ({"exact": 1.0, "score": 1.0}, True)
+        (cut_off, tagged) = task.score([example] * 2, [right, forms[2]], [False] * 2)
         assert not cut_off.correct and tagged.correct
         if wrong is not None:
-            (verdict,) = task.judge([example], [wrong], [True])
-            assert not verdict.correct and verdict.components["exact"] == 0
+            (score,) = task.score([example], [wrong], [True])
+            assert not score.correct and score.components["exact"] == 0
 
 
 @installed
@@ -83,10 +83,10 @@ def test_the_score_is_that_of_the_data_set():
     task = make(dataset="chain_sum")
     for example in examples_of(task):
         text = "it may be " + example.entry["answer"]
-        (verdict,) = task.judge([example], [text], [True])
+        (score,) = task.score([example], [text], [True])
         theirs = module.dataset_of(*task.source, example.entry["seed"])
         expected = theirs.score_answer(text, theirs[example.entry["index"]])
-        assert verdict.components == {"exact": 0.0, "score": expected} and 0 <= expected < 1
+        assert score.components == {"exact": 0.0, "score": expected} and 0 <= expected < 1
 
 
 @installed
@@ -94,8 +94,8 @@ def test_the_score_is_that_of_the_data_set():
 @pytest.mark.parametrize("text", ["", "zzz", "1", "{", "[1]", "<answer></answer>", "\x00", "9" * 5000])
 def test_no_text_breaks_a_verifier(dataset, text):
     task = make(dataset=dataset)
-    for verdict in task.judge(examples_of(task, 3), [text] * 3, [True] * 3):
-        assert 0 <= verdict.components["score"] <= 1
+    for score in task.score(examples_of(task, 3), [text] * 3, [True] * 3):
+        assert 0 <= score.components["score"] <= 1
 
 
 @installed

@@ -82,7 +82,7 @@ def test_columns_are_handed_on_as_they_stand_in_the_file(tmp_path):
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     values = FILES["jsonl"] | {"path": "rows.jsonl", "reward": "theirs:zero"}
     task = text_task(TypeAdapter(schema(TEXT_TASKS)).validate_python(values))
-    task.judge(task.examples(0, Purpose.PROMPTS, 0, 2, False), ["a", "b"], [True] * 2)
+    task.score(task.examples(0, Purpose.PROMPTS, 0, 2, False), ["a", "b"], [True] * 2)
     ((given, more),) = sys.modules["theirs"].seen
     assert given == [nested] * 2 and more["plain"] == ["${oc.env:HOME}"] * 2
     assert kinds([given, more]) == {dict, list, str, int, float, bool, type(None)}

@@ -10,7 +10,7 @@ from text_tasks import LLAMA, MIXTURE, SFT, CopyDigits
 pytest.importorskip("transformers")
 
 from rlexp.core.streams import Purpose  # noqa: E402
-from rlexp.language import lessons, llama, warm_up  # noqa: E402
+from rlexp.language import llama, warm_up  # noqa: E402
 from rlexp.language.generation import sample, stream_seed  # noqa: E402
 from rlexp.loop import start  # noqa: E402
 
@@ -18,7 +18,7 @@ from rlexp.loop import start  # noqa: E402
 def learner(task=None, seed=0, length=8):
     task = task or CopyDigits()
     model, tokenizer = llama.build(SimpleNamespace(**LLAMA), task.characters, seed)
-    return lessons.Learner(model=model, tokenizer=tokenizer, task=task, seed=seed, length=length, ask=str)
+    return warm_up.Learner(model=model, tokenizer=tokenizer, task=task, seed=seed, length=length, ask=str)
 
 
 def train(learner, settings, **others):
@@ -31,8 +31,8 @@ def accuracy(learner, samples=4096):
     task, asked = learner.task, learner.task.examples(9, Purpose.EVALUATION_PROMPTS, 0, samples, held_out=True)
     wanted = dict(max_completion_length=learner.length, temperature=1.0, seed=stream_seed(9, Purpose.SAMPLING))
     rows = [row for (row,) in sample(learner.model, learner.tokenizer, [e.prompt for e in asked], 1, **wanted)]
-    verdicts = task.judge(asked, [row.text for row in rows], [row.finished for row in rows])
-    return sum(verdict.correct for verdict in verdicts) / samples
+    scores = task.score(asked, [row.text for row in rows], [row.finished for row in rows])
+    return sum(score.correct for score in scores) / samples
 
 
 @pytest.mark.parametrize("name", warm_up.STARTS)
@@ -102,7 +102,7 @@ def test_answers_that_are_cut_off_are_refused():
 
 def test_the_loss_is_that_of_answers_and_their_ends():
     one, pairs = learner(), [("1=", "1"), ("0123=", "01234")]
-    batch = lessons.learned_batch(one, pairs)
+    batch = warm_up.learned_batch(one, pairs)
     loss = one.model(**batch).loss
     wanted = []
     for prompt, answer in pairs:
@@ -116,15 +116,14 @@ def test_the_loss_is_that_of_answers_and_their_ends():
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.3, 1.0])
 def test_a_lesson_has_the_share_of_right_answers(share):
     one = learner()
-    rights = [
-        sum(prompt[:3] == answer for prompt, answer in lessons.lesson(one, update, 10, share)) for update in range(200)
-    ]
+    shown = [warm_up.demonstrations(one, update, 10, share) for update in range(200)]
+    rights = [sum(prompt[:3] == answer for prompt, answer in pairs) for pairs in shown]
     assert abs(sum(rights) / 2000 - share) < 0.02 and max(rights) - min(rights) <= 1
 
 
 def test_a_check_that_clearly_fails_is_given_up():
     one = learner()
     examples = one.task.examples(0, Purpose.START_CHECKS, 0, 1024, held_out=True)
-    early = warm_up.looked_at(one, examples, 0, lambda check: check.right < 0.5)
-    whole = warm_up.looked_at(one, examples, 0, lambda check: False)
+    early = warm_up.check_accuracy(one, examples, 0, lambda check: check.right < 0.5)
+    whole = warm_up.check_accuracy(one, examples, 0, lambda check: False)
     assert (early.samples, early.whole, whole.samples, whole.whole) == (warm_up.FIRST_LOOK, False, 1024, True)

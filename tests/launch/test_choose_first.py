@@ -6,8 +6,8 @@ from pandas.testing import assert_frame_equal
 from small_runs import SHORT, compose
 from sweep_files import rows, untimed
 
-import analysis
-from analysis.stats.answer import Question, answer
+from rlexp import analysis
+from rlexp.analysis.stats.answer import Question, answer
 from rlexp.config.compose import CONF
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError

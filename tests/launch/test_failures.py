@@ -13,7 +13,7 @@ from command import CONF, command  # noqa: F401 (a fixture)
 from engine_double import engine_of  # noqa: F401 (a fixture)
 from sweep_files import rows
 
-import analysis.compare
+import rlexp.analysis.compare
 from rlexp.launch import hooks
 from rlexp.loop import start
 from rlexp.loop.judged import bradley_terry
@@ -147,7 +147,7 @@ def test_a_signal_ends_what_is_trained_before_the_first_step(command, monkeypatc
 
 def test_results_outlive_a_failure_to_compare_them(command, tmp_path, engine_of, monkeypatch):
     engine_of(lambda job: 0.5)
-    monkeypatch.setattr(analysis.compare, "report", lambda folder, **_: 1 / 0)
+    monkeypatch.setattr(rlexp.analysis.compare, "report", lambda folder, **_: 1 / 0)
     result = command("-m", "seed=0", "hydra.sweep.dir=x")
     assert result.code == 1
     assert result.err.endswith("no comparison: ZeroDivisionError: division by zero (rlexp compare x)\n")
@@ -159,8 +159,8 @@ def test_the_end_of_a_sweep_computes_its_answer_once_and_compares_as_the_command
     problems = []
     page = hooks.write_page(folder, None, problems)
     with monkeypatch.context() as patched:
-        patched.setattr(analysis.compare, "load", None)
-        patched.setattr(analysis.compare, "answer", None)
+        patched.setattr(rlexp.analysis.compare, "load", None)
+        patched.setattr(rlexp.analysis.compare, "answer", None)
         hooks.compare(folder, None, page, problems)
     assert problems == [] and "x: eval/greedy_accuracy (higher is better)" in capsys.readouterr().out
     written = {file.name: file.read_bytes() for file in (folder / "analysis").iterdir() if file.suffix != ".pdf"}

@@ -6,7 +6,7 @@ import pytest
 from command import command  # noqa: F401 (a fixture)
 from engine_double import engine_of  # noqa: F401 (a fixture)
 
-from analysis.data.load import load
+from rlexp.analysis.data.load import load
 from rlexp.api import train
 from rlexp.record.files import Recorder
 
@@ -45,6 +45,7 @@ def completed(job):
     return 0.5
 
 
+@pytest.mark.slow  # whole sweeps
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_run_trains_and_a_line_names_the_file(command, place, engine_of, mode, fault):  # noqa: F811
@@ -82,6 +83,7 @@ def test_links_out_of_the_folder_are_refused(command, place, engine_of, tmp_path
         assert (tmp_path / "mine").read_text() == "of somebody"
 
 
+@pytest.mark.slow  # whole sweeps
 @pytest.mark.parametrize("mode", MODES)
 def test_those_of_a_run_that_has_ended_stay_as_they_are(command, place, engine_of, mode):  # noqa: F811
     engine_of(completed)

@@ -7,7 +7,7 @@ from engine_double import engine_of  # noqa: F401 (a fixture)
 from sweep_files import rows, untimed
 
 from rlexp.config.schema import load
-from rlexp.launch import hooks
+from rlexp.launch import hooks, plan
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -101,6 +101,17 @@ def test_runs_of_equal_shapes_train_together(command, tmp_path, engine_of):
         [f"group_size={size},norm={norm},seed=0" for norm in ("local", "rloo")] for size in (2, 4)
     ]  # fmt: skip
     assert [row["score"] for row in rows(tmp_path / "x")] == [2, 2, 4, 4]
+
+
+@pytest.mark.parametrize("batches", [[], ["hydra.sweeper.max_batch_size=3"]])
+def test_each_job_is_checked_once_and_its_folder_read_once(command, engine_of, monkeypatch, batches):
+    engine_of(lambda job: 0.0)
+    checked = []
+    for name in ("job_of", "inspect"):
+        real = getattr(plan, name)
+        monkeypatch.setattr(plan, name, lambda *args, real=real: checked.append(real) or real(*args))
+    assert command("-m", "norm=local,none", "seed=0,1", "lr=0.1,0.2", *batches).code == 0
+    assert len(checked) == 2 * 8
 
 
 def test_a_batch_has_at_most_max_replicas_runs(command, engine_of):

@@ -41,7 +41,7 @@ def start(folder, *arguments):
     )
 
 
-@pytest.mark.parametrize("place", ["hydra.sweep.dir=x", "hydra.run.dir=x"])
+@pytest.mark.parametrize("place", ["hydra.sweep.dir=x", pytest.param("hydra.run.dir=x", marks=pytest.mark.rare)])
 def test_the_second_of_two_is_refused_in_a_line_and_the_first_is_whole(tmp_path, place):
     mode = ["-m", "seed=0,1"] if "sweep" in place else []
     arguments = [*mode, "preset=tiny", "steps=300", "checkpoint_every=1", place]
@@ -77,10 +77,10 @@ def test_a_run_that_is_still_being_written_is_waited_for(tmp_path, monkeypatch, 
     with holding(tmp_path / "x" / "run") as other, lock.released_at_the_end():
         if ends:
             threading.Timer(0.5, other.kill).start()
-            checks.keep_for_itself(tmp_path / "x", [tmp_path / "x" / "run"])
+            checks.acquire_lock(tmp_path / "x", [tmp_path / "x" / "run"])
         else:
             with pytest.raises(ConfigError, match=f"is being written by process {other.pid} .*: end it, or wait"):
-                checks.keep_for_itself(tmp_path / "x", [tmp_path / "x" / "run"])
+                checks.acquire_lock(tmp_path / "x", [tmp_path / "x" / "run"])
     assert f"is still being written by process {other.pid}" in capsys.readouterr().err
 
 
@@ -95,11 +95,10 @@ def holding(folder):
         other.kill()
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
-@pytest.mark.parametrize("launcher", [["hydra.launcher.workers=1"], ["hydra.launcher.workers=2"]], ids=["one", "two"])
-def test_a_closed_terminal_saves(tmp_path, launcher, number):
+@pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGTERM), (2, signal.SIGHUP)])
+def test_a_closed_terminal_saves(tmp_path, workers, number):
     """All processes of the terminal are sent the signal, as when a connection breaks."""
-    process, metrics = endless(tmp_path, *launcher)
+    process, metrics = endless(tmp_path, f"hydra.launcher.workers={workers}")
     os.killpg(process.pid, number) if number == signal.SIGHUP else os.kill(process.pid, number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in err
@@ -151,7 +150,7 @@ def test_an_orphan_saves_or_is_ended(tmp_path):
         "orphans.SECONDS_BETWEEN_LOOKS = 0.1; orphans.SECONDS_TO_SAVE = 0.5; folder = Path(sys.argv[1]);"
         "signal.signal(signal.SIGINT, getattr(signal, sys.argv[2]));"
         "lock.take(folder, 1.0); batch = Batch((), sweep=folder, owner=lock.text(folder));"
-        "scope = orphans.ending_with_its_sweep(batch); scope.__enter__();"
+        "scope = orphans.parent_watchdog(batch); scope.__enter__();"
         "lock.release(folder.resolve()); time.sleep(60)"
     )
     for handler, expected in (("SIG_IGN", 130), ("default_int_handler", -signal.SIGINT)):

@@ -7,8 +7,8 @@ import yaml
 from command import command  # noqa: F401 (a fixture)
 from small_runs import SHORT, SMALL, rows
 
-from rlexp.record.files import CONFIG_FILE
-from rlexp.sweep import engine
+from rlexp.runfolder.files import CONFIG_FILE
+from rlexp.sweep import training
 
 TINY = [*SHORT, *SMALL, "model=gru", "model.hidden=6", "norm=center"]
 
@@ -54,7 +54,7 @@ def test_it_is_checked_like_any_run(command, tmp_path, source, monkeypatch):  # 
     def stopping(state, now, measure):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine, "train_step", stopping)
+    monkeypatch.setattr(training, "train_step", stopping)
     stopped = command("--from", source, "hydra.run.dir=again")
     assert (
         stopped.code == 130 and f"go on with: python -m rlexp.train --from {source} hydra.run.dir=again" in stopped.err

@@ -1,6 +1,7 @@
 """Every study, as it is written, can be trained and judged.
 
-Configs are composed once a choice, not once a seed, and of an axis of numbers with the last one.
+Configs are made once a choice, not once a seed, and of an axis of numbers with the last one. One study in ten is
+composed by Hydra too.
 """
 
 from functools import cache
@@ -8,55 +9,49 @@ from importlib.util import find_spec
 from itertools import product
 
 import pytest
-import yaml
-from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
 from small_runs import compose
+from study_configs import bases, file_of, swept, with_study
 
-from analysis.data.variants import number, parse_override, split_commas
+from rlexp.config.choices import choices_of, comment_of
 from rlexp.config.compose import CONF
 from rlexp.config.remarks import remarks
+from rlexp.config.studies.files import claim_text, claimed_studies, claims, studies_of
 from rlexp.launch.comparisons import comparison_problems
+from rlexp.runfolder.variants import number, parse_override, split_commas
 from rlexp.sweep.job import Job
 
-STUDIES = sorted({file.stem for file in (CONF / "study").glob("*.yaml")} - {"none"})
-if find_spec("trl") is None:
-    STUDIES = [name for name in STUDIES if "_llama" not in name]
+ALL = [name for name in choices_of("study") if name != "none"]
+STUDIES = ALL if find_spec("trl") else [name for name in ALL if "_llama" not in name]
 TRANSFER = [name for name in STUDIES if name.startswith("transfer_") and not name.endswith("_more")]
 # remarks on what a study asks about, or on one grid of rates for two optimizers
 MEANT = ("kl=k1 ", "optimizer=sgd lr=")
 STARTS_AND_RATES = ("start.accuracy", "lr")
 
 
-def swept(name):
-    """What the sweeper of a study is asked for, with what its file takes over from others; a list of texts a key."""
-    file = yaml.safe_load((CONF / "study" / f"{name}.yaml").read_text())
-    others = [swept(each) for each in file.get("defaults", []) if isinstance(each, str) and each != "_self_"]
-    own = file.get("hydra", {}).get("sweeper", {}).get("params", {})
-    own = {key: values_of(key, value) for key, value in own.items()}
-    return {key: values for params in [*others, own] for key, values in params.items()}
-
-
-def values_of(key, value):
-    """`a,b` and `range(0,3)` as Hydra sweeps them."""
-    override = OverridesParser.create().parse_override(f"{key}={value}")
-    return [str(each) for each in override.sweep_string_iterator()] if override.is_sweep_override() else [str(value)]
-
-
-@pytest.mark.slow  # a compose a choice of each
-@pytest.mark.parametrize("name", STUDIES)
-def test_what_a_study_claims_can_be_judged(name):
+def variants_of(name):
+    """All that a study compares, and its seeds."""
     axes = swept(name)
     seeds = [int(seed) for seed in axes.pop("seed")]
-    variants = [",".join(map("=".join, zip(axes, row, strict=True))) for row in product(*axes.values())]
+    return [",".join(map("=".join, zip(axes, row, strict=True))) for row in product(*axes.values())], seeds
+
+
+def configs_of(name, composed):
+    """The config of each variant, with the last number of each axis of numbers."""
+    axes = swept(name)
+    axes.pop("seed")
     last = {axis: f"{axis}={values[-1]}" for axis, values in axes.items() if None not in map(number, values)}
-    composed = cache(lambda *choices: compose(f"study={name}", *choices, *last.values()))
-    # the choices of a study of more seeds are those of the study before it, which are composed there
-    told = variants[:1] if name.endswith("_more") else variants
-    configs = {
-        variant: composed(*(part for part in split_commas(variant) if parse_override(part)[0] not in last))
-        for variant in told
+    told = {
+        variant: [part for part in split_commas(variant) if parse_override(part)[0] not in last]
+        for variant in variants_of(name)[0]
     }
-    configs = {variant: configs.get(variant, configs[told[0]]) for variant in variants}
+    return {variant: composed(*choices, *last.values()) for variant, choices in told.items()}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_what_a_study_claims_can_be_judged(name):
+    variants, seeds = variants_of(name)
+    configs = configs_of(name, cache(lambda *choices: with_study(name, *choices)))
     jobs = [
         Job(configs[variant].model_copy(update={"seed": seed}), CONF, f"{variant},{seed}", variant)
         for variant in variants
@@ -68,9 +63,16 @@ def test_what_a_study_claims_can_be_judged(name):
     assert [line for line in noted if not line.startswith(MEANT)] == []
 
 
+@pytest.mark.slow  # a compose a choice of each
+@pytest.mark.parametrize("name", STUDIES[::10])
+def test_hydra_makes_the_same_of_a_study(name):
+    configs = configs_of(name, lambda *choices: with_study(name, *choices))
+    assert configs == configs_of(name, lambda *choices: compose(f"study={name}", *choices))
+
+
 @pytest.mark.parametrize("name", TRANSFER)
 def test_a_study_of_transfer_has_ten_seeds_to_report(name):
-    axes, study = swept(name), compose(f"study={name}").study
+    axes, study = swept(name), with_study(name).study
     (arms,) = axes.keys() - {"seed", *STARTS_AND_RATES}
     assert study.choose_first and len({*map(int, axes["seed"])} - {*study.choose_seeds}) == 10
     assert len(study.expect) == len(axes["start.accuracy"]) * (len(axes[arms]) - 1)
@@ -78,5 +80,20 @@ def test_a_study_of_transfer_has_ten_seeds_to_report(name):
 
 @pytest.mark.parametrize("name", [name for name in TRANSFER if name.endswith("_llama")])
 def test_both_worlds_are_asked_the_same(name):
-    one, other = (yaml.safe_load((CONF / "study" / f"{each}.yaml").read_text()) for each in (name, name[:-6]))
-    assert one["study"] == {"name": name} and f"transfer_{one['defaults'][0][9:]}" == other["study"]["name"]
+    assert bases("study", name) == [name.removesuffix("_llama"), "parts/transfer_llama"]
+    assert {*file_of("study", name)} == {"defaults"}
+
+
+def test_a_claim_has_a_line_and_names_its_studies_after_itself():
+    named = {study: claim for claim in claims() for study in studies_of(claim)}
+    assert [study for study, claim in named.items() if not study.startswith(claim)] == []
+    assert len(named) == len(claimed_studies()) == len({*claimed_studies()})
+    assert not {*named} & {file.stem for file in (CONF / "study").glob("*.yaml")}
+    assert [claim for claim in claims() if not comment_of(claim_text(claim))] == []
+
+
+@pytest.mark.parametrize("claim", claims())
+def test_the_studies_of_a_claim_are_the_keys_of_its_file(claim):
+    """The file is split by its lines, which must mean what YAML means."""
+    whole = OmegaConf.create(claim_text(claim))
+    assert {name: OmegaConf.create(text) for name, text in studies_of(claim).items()} == whole

@@ -16,7 +16,7 @@ from rlexp.core.masked import at_last_token, per_token
 from rlexp.loop.dynamic_sampling import sample_groups
 from rlexp.loop.requested import requested_tensors
 from rlexp.loop.rollout import Rollout
-from rlexp.loop.step import train_step, weigh
+from rlexp.loop.step import compute_advantages, train_step
 
 UNIT = {"kl_factor": torch.ones(2, dtype=torch.float64), "prompt_numbers": torch.zeros(2, 3, dtype=torch.long)}
 
@@ -39,7 +39,7 @@ def test_the_penalty_in_the_reward_enters_before_the_norm(float64):
     """Equal rewards: the advantages are those of −coef · Σ_t (log π − log π_ref) alone, normalised."""
     rollout, ref, _ = made_up()
     recipe = Recipe(kl_in_reward=0.3)
-    part = weigh(variant(recipe), rollout, torch.ones(2, 3, 4), UNIT | {"ref_log_probs": ref})
+    part = compute_advantages(variant(recipe), rollout, torch.ones(2, 3, 4), UNIT | {"ref_log_probs": ref})
     penalties = ((rollout.old_log_probs - ref) * rollout.mask).sum(-1)
     deviations = penalties - penalties.mean(-1, keepdim=True)
     expected = -0.3 * deviations / (0.3 * penalties.std(-1, keepdim=True) + recipe.eps)
@@ -58,7 +58,7 @@ def test_rewards_are_offered_whole_and_in_parts_that_add_up(float64):
         return rewards
 
     shaped = replace(variant(Recipe(kl_in_reward=0.3)), norm=listen, shaping=lambda rewards: rewards - 0.25)
-    part = weigh(shaped, rollout, rewards, UNIT | {"ref_log_probs": ref})
+    part = compute_advantages(shaped, rollout, rewards, UNIT | {"ref_log_probs": ref})
     there = ~rewards.isnan()
     torch.testing.assert_close(offered["outcomes"][there], rewards[there] - 0.25, **CLOSE)
     expected = 0.3 * (rollout.old_log_probs - ref).where(rollout.mask, 0.0)
@@ -83,7 +83,7 @@ def test_completions_without_a_reward_have_no_advantage_and_enter_no_statistics(
     unknown = {*rollout._fields, "token_rewards"}  # the task pays completions
     extra = {name: made for name, made in numbers(*rollout.mask.shape).items() if name not in unknown}
     chosen = replace(variant(Recipe()), norm=norm_choice)
-    part = weigh(chosen, rollout, rewards.masked_fill(missing, math.nan), extra | {"ref_log_probs": ref})
+    part = compute_advantages(chosen, rollout, rewards.masked_fill(missing, math.nan), extra | {"ref_log_probs": ref})
     alike = (
         extra | rollout._asdict() | {"token_penalties": torch.zeros_like(ref), "lengths": rollout.mask.double().sum(-1)}
     )
@@ -113,7 +113,7 @@ def test_rewards_are_shaped_before_the_penalty_is_taken_off_and_filtered_after(f
         filter_loss=bind("filter", "zero_variance"),
         norm=bind("norm", "center"),
     )
-    part = weigh(chosen, rollout, rewards, UNIT | {"ref_log_probs": ref})
+    part = compute_advantages(chosen, rollout, rewards, UNIT | {"ref_log_probs": ref})
     expected = 3 * rewards - 1 - 0.3 * ((rollout.old_log_probs - ref) * rollout.mask).sum(-1)
     torch.testing.assert_close(part.rewards, expected, **CLOSE)
     centred = (expected - expected.mean(-1, keepdim=True)).unsqueeze(-1).expand_as(ref)
@@ -121,7 +121,7 @@ def test_rewards_are_shaped_before_the_penalty_is_taken_off_and_filtered_after(f
     assert torch.equal(asked[0], part.rewards)
     assert torch.equal(part.mask, rollout.mask), "the penalty makes the rewards of the first group differ"
     without = replace(chosen, kl_in_reward=0.0)
-    kept = weigh(without, rollout, rewards, UNIT | {"ref_log_probs": ref}).mask
+    kept = compute_advantages(without, rollout, rewards, UNIT | {"ref_log_probs": ref}).mask
     assert (
         not kept[0, 0].any() and torch.equal(kept[0, 1:], rollout.mask[0, 1:]) and torch.equal(kept[1], rollout.mask[1])
     )

@@ -15,7 +15,7 @@ from rlexp.config.compose import compose
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop import replicas as module
 from rlexp.loop.dynamic_sampling import sample_groups
-from rlexp.loop.replicas import select_replicas
+from rlexp.loop.replicas import take_replicas
 from rlexp.loop.rollout import sample
 from rlexp.loop.step import train_step
 from rlexp.sweep.engine import train_jobs
@@ -152,7 +152,7 @@ def test_a_policy_of_some_replicas_samples_the_same_bits_and_shares_nothing(mode
     prompts = task.prompts(uniforms(runs.seeds, Purpose.PROMPTS, 1, (PROMPTS, task.draws)), held_out=False)
     noise = uniforms(runs.seeds, Purpose.SAMPLING, 1, (PROMPTS, GROUP, task.cap))
     before = [parameter.detach().clone() for parameter in runs.policy.parameters()]
-    policy = select_replicas(runs.policy, rows_)
+    policy = take_replicas(runs.policy, rows_)
     whole = sample(runs.policy, task, prompts, noise, runs.temperature)
     part = sample(policy, task, prompts[rows_], noise[rows_], runs.temperature[rows_])
     assert all(torch.equal(a[rows_], b) for a, b in zip(whole, part, strict=True))

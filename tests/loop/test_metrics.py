@@ -11,7 +11,7 @@ from axis_choices import numbers
 from metric_checks import CLOSE, G, P, R, T, V, average, check, counted, float64, mask, present, random_numbers  # noqa: F401
 from torch import Tensor
 
-from rlexp.core.blocks import cut
+from rlexp.core.blocks import slice_rows
 from rlexp.loop import metrics
 from rlexp.loop.rewards import Rewards
 from rlexp.loop.rollout import Rollout
@@ -237,12 +237,12 @@ def test_replicas_do_not_mix(policies, mask):
     """Metrics of a stack are those of its replicas bit by bit, whatever the neighbours hold."""
     policy, reference, rollout = policies
     whole = metrics.policy_metrics(policy, reference, rollout)
-    sick = policy.clone()
-    sick[1] = math.nan
+    broken = policy.clone()
+    broken[1] = math.nan
     for replica in (0, 2):
         rows = slice(replica, replica + 1)
-        alone = metrics.policy_metrics(policy[rows], reference[rows], cut(rollout, rows))
-        beside = metrics.policy_metrics(sick, reference, rollout)
+        alone = metrics.policy_metrics(policy[rows], reference[rows], slice_rows(rollout, rows))
+        beside = metrics.policy_metrics(broken, reference, rollout)
         for name, values in whole.items():
             assert torch.equal(values[rows], alone[name])
             assert torch.equal(values[rows], beside[name][rows])

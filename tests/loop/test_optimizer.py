@@ -128,19 +128,19 @@ def test_an_infinite_limit_leaves_gradients_alone():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-@pytest.mark.parametrize("sick", [0, 2])
-def test_a_replica_without_a_finite_gradient_leaves_the_others_bitwise_equal(adam, sick, value):
+@pytest.mark.parametrize("broken", [0, 2])
+def test_a_replica_without_a_finite_gradient_leaves_the_others_bitwise_equal(adam, broken, value):
     def spoil(parameters):
-        parameters[1].grad[sick].fill_(value)
+        parameters[1].grad[broken].fill_(value)
 
     healthy = Adam(Stack(len(PEAKS)), schedule(), column(LIMITS))
     expected, norms = trained(healthy), trained(adam, spoil)
-    others = [replica for replica in REPLICAS if replica != sick]
-    assert not norms[:, sick].isfinite().any()
+    others = [replica for replica in REPLICAS if replica != broken]
+    assert not norms[:, broken].isfinite().any()
     assert torch.equal(norms[:, others], expected[:, others])
     for ours, theirs in zip(adam.parameters, healthy.parameters, strict=True):
         assert torch.equal(ours[others], theirs[others])
-        assert not torch.equal(ours[sick], theirs[sick])
+        assert not torch.equal(ours[broken], theirs[broken])
 
 
 def test_gradients_are_used_once(adam):

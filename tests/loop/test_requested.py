@@ -10,7 +10,8 @@ from plain_step import Recipe
 from toy_state import make_state, variant
 
 from rlexp.loop import requested
-from rlexp.loop.step import collect, train_step
+from rlexp.loop.data import gather_groups
+from rlexp.loop.step import make_experience, train_step
 
 PLAIN = variant(Recipe())
 GREEDY = replace(PLAIN, norm=bind("norm", "remax"))
@@ -38,10 +39,10 @@ def test_greedy_completions_are_sampled_for_those_that_ask(monkeypatch):
     assert sizes == [1]
 
 
-@pytest.mark.parametrize("penalised", PENALISED.values(), ids=PENALISED.keys())
-def test_the_reference_reads_for_those_that_ask(monkeypatch, penalised):
+@pytest.mark.parametrize("penalized", PENALISED.values(), ids=PENALISED.keys())
+def test_the_reference_reads_for_those_that_ask(monkeypatch, penalized):
     sizes = spied(monkeypatch, "log_probs_of")
-    train_step(make_state([(PLAIN, 2), (penalised, 2)], [0, 1, 2, 3]), 1, False)
+    train_step(make_state([(PLAIN, 2), (penalized, 2)], [0, 1, 2, 3]), 1, False)
     assert sizes == [2]
 
 
@@ -53,5 +54,5 @@ def test_without_a_penalty_the_reference_does_not_read(monkeypatch):
 
 def test_what_some_ask_for_is_what_they_get_alone():
     mixed, alone = make_state([(PLAIN, 2), (GREEDY, 2)], [0, 1, 2, 3]), make_state([(GREEDY, 2)], [2, 3])
-    ours, theirs = (collect(runs, 1).experience.advantages for runs in (mixed, alone))
+    ours, theirs = (make_experience(runs, 1, gather_groups(runs, 1)).advantages for runs in (mixed, alone))
     assert ours[2:].any() and ours[2:].equal(theirs) and not theirs[0].equal(theirs[1])

@@ -9,7 +9,7 @@ import torch
 from step_fixtures import MODELS, RECIPES, trained
 from toy_state import Toy, make_state, variant
 
-from rlexp.sweep.run import HEALTH
+from rlexp.sweep.events import HEALTH
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -43,15 +43,15 @@ def test_a_run_is_bit_identical_alone_and_beside_other_variants(model):
             assert torch.equal(ours[replica], theirs[0])
 
 
-@pytest.mark.parametrize("sick", [0, 3])
-def test_a_replica_of_nan_leaves_the_others_unchanged(sick):
+@pytest.mark.parametrize("broken", [0, 3])
+def test_a_replica_of_nan_leaves_the_others_unchanged(broken):
     healthy, infected = mixed_fleet(), mixed_fleet()
     with torch.no_grad():
         for parameter in infected.policy.parameters():
-            parameter[sick] = math.nan
+            parameter[broken] = math.nan
     expected, metrics = trained(healthy), trained(infected)
-    others = [replica for replica in range(len(SEEDS)) if replica != sick]
-    assert not all(metrics[name][:, sick].isfinite().any() for name in HEALTH)
+    others = [replica for replica in range(len(SEEDS)) if replica != broken]
+    assert not all(metrics[name][:, broken].isfinite().any() for name in HEALTH)
     for name, values in expected.items():
         torch.testing.assert_close(metrics[name][:, others], values[:, others], rtol=0, atol=0, equal_nan=True)
     for ours, theirs in zip(infected.policy.parameters(), healthy.policy.parameters(), strict=True):

@@ -86,7 +86,9 @@ def test_the_teacher_is_the_last_policy_of_its_run(taught, monkeypatch, name):
         *COMMON, f"teacher={name}", f"teacher.run={taught}", "teacher.coef=2", "temperature=1.5", "norm=none"
     )
     seen, real = [], step.update
-    monkeypatch.setattr(step, "update", lambda state, part, *more: seen.append(part) or real(state, part, *more))
+    monkeypatch.setattr(
+        step, "update", lambda state, policy, part, *more: seen.append(part) or real(state, policy, part, *more)
+    )
     state = build([config, compose(*COMMON, "seed=1")])
     policy = build([compose(*COMMON)]).policy
     saved = checkpoint.load(taught)["networks"]["policy"]["parameters"]

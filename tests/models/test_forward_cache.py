@@ -33,17 +33,17 @@ def ending_at(last, task):
 
 
 def recorded(task, dtype, pick=inverse_cdf):
-    """Return a policy, a rollout, its temperatures and its cache, NaN where nothing was written."""
+    """Return a policy, a rollout, its temperatures, and the policy that recorded it, NaN where nothing was written."""
     policy = shaken(policy_of("transformer", SEEDS, task)).to(dtype)
     noise = uniforms(SEEDS, Purpose.SAMPLING, 3, (PROMPTS, GROUP, task.cap)).to(dtype)
     prompts, temperature = prompts_of(task, SEEDS, PROMPTS), torch.tensor([0.7, 1.3], dtype=dtype)
-    forward_cache = policy.forward_cache(prompts, GROUP)
-    for block in forward_cache.blocks:
+    recording = policy.recorded(prompts, GROUP)
+    for block in recording.cache.blocks:
         for tensor in (block.attention.query, block.attention.key, block.attention.value, *block.activations):
             tensor.fill_(torch.nan)
-    forward_cache.logits.fill_(torch.nan)
-    rollout = sample(policy, task, prompts, noise, temperature, pick, forward_cache)
-    return policy, rollout, temperature, forward_cache
+    recording.cache.logits.fill_(torch.nan)
+    rollout = sample(recording, task, prompts, noise, temperature, pick)
+    return policy, rollout, temperature, recording
 
 
 def slopes(policy, log_probs, mask):
@@ -68,8 +68,8 @@ def fields(value, hint=None):
 @pytest.mark.parametrize("flat", [False, True])
 def test_all_fields_have_the_shapes_of_their_annotations(task, flat):
     """Sizes with the same name are equal through the whole cache."""
-    *_, forward_cache = recorded(task, torch.float64)
-    forward_cache = forward_cache.flatten_tokens() if flat else forward_cache
+    *_, recording = recorded(task, torch.float64)
+    forward_cache = recording.cache.flatten_tokens() if flat else recording.cache
     with jaxtyped("context"):
         checked = [is_bearable(tensor, hint) for tensor, hint in fields(forward_cache)]
         assert all(checked) and len(checked) == 4 + 10 * len(forward_cache.blocks)
@@ -78,11 +78,11 @@ def test_all_fields_have_the_shapes_of_their_annotations(task, flat):
 @every_task
 @pytest.mark.parametrize("prompts", [slice(None), slice(0, 2), slice(3, 4)], ids=["all", "first", "last"])
 def test_with_the_cache_gradients_are_those_of_the_whole_pass(task, prompts):
-    policy, rollout, temperature, forward_cache = recorded(task, torch.float64)
+    policy, rollout, temperature, recording = recorded(task, torch.float64)
     part = [tensor[:, prompts] for tensor in (rollout.prompts, rollout.completions)]
     mask = rollout.mask[:, prompts]
-    forward_cache = forward_cache.slice_prompts(prompts)
-    log_probs = [policy.log_probs(*part, temperature, forward_cache=each).log_probs for each in (None, forward_cache)]
+    recording = recording.slice_prompts(prompts)
+    log_probs = [each.log_probs(*part, temperature).log_probs for each in (policy, recording)]
     assert task.end < 0 or (mask.sum(-1).unique().numel() > 1 and not mask.all())
     assert_close(log_probs[1][mask], log_probs[0][mask], **CLOSE)
     expected, actual = (slopes(policy, each, mask) for each in log_probs)
@@ -92,12 +92,12 @@ def test_with_the_cache_gradients_are_those_of_the_whole_pass(task, prompts):
 
 @pytest.mark.parametrize("last", [0, 2], ids=["at once", "early"])
 def test_what_was_not_decoded_is_nothing(last):
-    """All completions end early, or with their first token: the rest of the forward_cache is zero."""
+    """All completions end early, or with their first token: the rest of the cache is zero."""
     task = TASKS["padded"]
-    policy, rollout, temperature, forward_cache = recorded(task, torch.float64, ending_at(last, task))
+    policy, rollout, temperature, recording = recorded(task, torch.float64, ending_at(last, task))
     assert rollout.finished.all() and not rollout.mask[..., last + 1 :].any()
     part = rollout.prompts, rollout.completions
-    log_probs = [policy.log_probs(*part, temperature, forward_cache=t).log_probs for t in (None, forward_cache)]
+    log_probs = [each.log_probs(*part, temperature).log_probs for each in (policy, recording)]
     expected, actual = (slopes(policy, each, rollout.mask) for each in log_probs)
     assert_close(actual, expected, **CLOSE)
 
@@ -109,18 +109,18 @@ WIDE = dict(width=42, layers=2, heads=3, feedforward=75)
 @pytest.mark.bits
 @pytest.mark.parametrize("prompts", [slice(None), slice(0, 3)], ids=["all", "some"])
 @pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.slow  # each model in stacks of all sizes
 def test_a_replica_has_the_same_bits_alone_and_in_a_stack(count, prompts, threads):  # noqa: F811
     """Alone on one thread: with more, MKL splits the one product of a stack of one, which changes its last bit."""
 
     def trained(seeds):
         policy, task = policy_of("transformer", seeds, TASKS["padded"], **WIDE), TASKS["padded"]
         noise, questions = uniforms(seeds, Purpose.SAMPLING, 3, (7, 5, task.cap)), prompts_of(task, seeds, 7)
-        temperature, forward_cache = torch.ones(len(seeds)), policy.forward_cache(questions, 5)
-        rollout = sample(policy, task, questions, noise, temperature, forward_cache=forward_cache)
+        temperature, recording = torch.ones(len(seeds)), policy.recorded(questions, 5)
+        rollout = sample(recording, task, questions, noise, temperature)
         part = Rollout(*(tensor[:, prompts] for tensor in rollout))
-        log_probs = policy.log_probs(
-            part.prompts, part.completions, temperature, forward_cache=forward_cache.slice_prompts(prompts)
-        ).log_probs
+        recording = recording.slice_prompts(prompts)
+        log_probs = recording.log_probs(part.prompts, part.completions, temperature).log_probs
         loss = (log_probs * uniforms(seeds, Purpose.SAMPLING, 2, log_probs.shape[1:])).where(part.mask, 0.0).sum()
         return [*rollout, *torch.autograd.grad(loss, list(policy.parameters()))]
 
@@ -134,8 +134,8 @@ def test_a_replica_has_the_same_bits_alone_and_in_a_stack(count, prompts, thread
 
 @every_task
 def test_with_the_cache_the_policy_has_the_log_probs_that_sampled_to_the_bit(task):
-    policy, rollout, temperature, forward_cache = recorded(task, torch.float32)
-    again = policy.log_probs(rollout.prompts, rollout.completions, temperature, forward_cache=forward_cache).log_probs
+    policy, rollout, temperature, recording = recorded(task, torch.float32)
+    again = recording.log_probs(rollout.prompts, rollout.completions, temperature).log_probs
     assert torch.equal(again[rollout.mask], rollout.old_log_probs[rollout.mask])
 
 
@@ -147,7 +147,7 @@ def test_a_step_with_caches_is_the_step_without(monkeypatch):
         runs = mixed(**MODELS["transformer"])
         runs.policy.double()
         if not forward_caches:
-            monkeypatch.setattr(runs.policy, "forward_cache", lambda *sizes: None, raising=False)
+            monkeypatch.setattr(runs.policy, "recorded", lambda *sizes: runs.policy, raising=False)
         return train_step(runs, 1, True), list(runs.policy.parameters())
 
     (row, weights), (expected, plain) = trained(True), trained(False)

@@ -221,6 +221,7 @@ def trained(name: str, seeds, task, knobs, prompts: int, group: int) -> list[tor
     [("padded", {}, 1, 1), ("padded", {}, 3, 5), ("fixed", {}, 4, 2), ("padded", WIDE, 7, 5)],
     ids=["one", "odd", "fixed", "threaded"],
 )
+@pytest.mark.slow  # each model in stacks of all sizes
 def test_a_replica_has_the_same_bits_alone_and_in_a_stack(name, task, knobs, prompts, group, threads):  # noqa: F811
     """Alone on one thread: with more, MKL splits the one product of a stack of one, which changes its last bit."""
     sizes = TASKS[task], knobs.get(name, {}), prompts, group

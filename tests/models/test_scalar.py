@@ -124,6 +124,7 @@ def regressed(name, seeds, knobs, prompts, group):
 @pytest.mark.bits
 @every_judge
 @pytest.mark.parametrize(("knobs", "prompts", "group"), [({}, 1, 1), ({}, 3, 5), (WIDE, 7, 5)])
+@pytest.mark.slow  # each model in stacks of all sizes
 def test_a_replica_has_the_same_bits_alone_and_in_a_stack(name, knobs, prompts, group, threads):  # noqa: F811
     """Alone on one thread: with more, MKL splits the one product of a stack of one, which changes its last bit."""
     sizes, seeds = (knobs.get(name, {}), prompts, group), (5, 2, 7, 2, 0)

@@ -87,16 +87,15 @@ def test_both_sample_the_same_tokens_and_learn_the_same_from_them(task, prompts,
     fused, plain = twins(task)
     questions = prompts_of(task, SEEDS, PROMPTS)
     noise = uniforms(SEEDS, Purpose.SAMPLING, 3, (PROMPTS, GROUP, task.cap)).double()
-    cache = fused.forward_cache(questions, GROUP) if cached else None
-    rollout = sample(fused, task, questions, noise, TEMPERATURE, forward_cache=cache)
+    policy = fused.recorded(questions, GROUP) if cached else fused
+    rollout = sample(policy, task, questions, noise, TEMPERATURE)
     wanted = sample(plain, task, questions, noise, TEMPERATURE)
     for name in ("prompts", "completions", "mask", "finished"):
         assert torch.equal(getattr(rollout, name), getattr(wanted, name))
     assert_close(rollout.old_log_probs, wanted.old_log_probs, **SAME)
     part = Rollout(*(tensor[:, prompts] for tensor in rollout))
     given = part.prompts, part.completions, TEMPERATURE
-    cache = cache and cache.slice_prompts(prompts)
-    actual = fused.log_probs(*given, entropies=True, forward_cache=cache)
+    actual = policy.slice_prompts(prompts).log_probs(*given, entropies=True)
     expected = plain.log_probs(*given, entropies=True)
     for values, target in zip(actual, expected, strict=True):
         values, target = values.where(part.mask, 0.0), target.where(part.mask, 0.0)

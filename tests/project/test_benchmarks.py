@@ -15,7 +15,7 @@ import torch
 from benchmarks.parts import common
 from benchmarks.parts.common import number, shown
 
-pytestmark = pytest.mark.slow  # whole runs
+pytestmark = pytest.mark.rare  # whole runs
 
 ONCE = {
     "throughput": "--repetitions 1 --steps 1 --most 1",

@@ -7,16 +7,15 @@ import re
 
 import pytest
 import yaml
+from study_configs import written
 
-from benchmarks.claims.__main__ import chosen, stored, words
-from benchmarks.claims.figure import drawn, towards
-from benchmarks.claims.outcome import checks, findings, outcome
+from benchmarks.claims.__main__ import chosen, stored, verdicts_of
+from benchmarks.claims.figure import drawn, signed_effect
+from benchmarks.claims.outcome import findings, outcome
 from benchmarks.claims.page import BEGIN, END, page, short_table, verdict_table, with_table
 from benchmarks.claims.texts import HOME, Claim, read_claims, studies_of
 from benchmarks.claims.train import StudyFailed, in_one, rows_hash, share_starts
 from benchmarks.parts.common import ROOT
-from rlexp.config.compose import composed, plain
-from rlexp.config.study import Study
 
 CLAIMS = read_claims()
 WORDS = {"title": "t", "says": "s", "source": "x", "read": "full", "mechanism": "m", "limits": "l"}
@@ -112,16 +111,16 @@ def test_a_claim_of_which_nothing_is_reproduced_does_not_hold_in_part():
 def test_controls_and_identities_are_no_claims():
     given = record("c01", verdict("reproduced"), verdict("not reproduced", control=True))
     given["verdicts"].append(verdict("reproduced") | {"direction": "identical"})
-    assert word(given) == "reproduced" and len(checks([given])) == 2
+    assert word(given) == "reproduced" and len(findings([given], checks=True)) == 2
 
 
 def test_a_difference_is_drawn_towards_its_claim():
     sizes = {"estimate": -0.06, "low": -0.09, "high": -0.03, "minimum_effect": 0.03}
-    assert towards(verdict("x") | sizes) == pytest.approx((-2, -3, -1))
-    assert towards(verdict("x") | sizes | {"direction": "lower"}) == pytest.approx((2, 1, 3))
-    assert towards(verdict("x") | sizes | {"minimum_effect": 0}) is None
-    assert towards(verdict("x") | sizes | {"high": "inf"}) is None
-    assert towards(verdict("x") | sizes | {"direction": "above"}) is None
+    assert signed_effect(verdict("x") | sizes) == pytest.approx((-2, -3, -1))
+    assert signed_effect(verdict("x") | sizes | {"direction": "lower"}) == pytest.approx((2, 1, 3))
+    assert signed_effect(verdict("x") | sizes | {"minimum_effect": 0}) is None
+    assert signed_effect(verdict("x") | sizes | {"high": "inf"}) is None
+    assert signed_effect(verdict("x") | sizes | {"direction": "above"}) is None
     words = ("reproduced", "not judged")
     assert [each.word for each, _ in drawn(findings([record("c", *(verdict(word) | sizes for word in words))]))] == [
         "reproduced"
@@ -179,13 +178,11 @@ def test_starts_are_shared_and_the_clock_is_no_part_of_the_rows(tmp_path):
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def test_a_record_says_what_all_runs_share_of_what_the_study_would_compare_apart(tmp_path):
-    (tmp_path / "run").mkdir()
+def test_a_record_says_what_all_runs_share_of_what_the_study_would_compare_apart():
     study = {"within": ["start.accuracy", "start.entropy", "group_size"]}
     config = {"start": {"accuracy": 0.2, "entropy": 0.0}, "group_size": 16, "study": study}
-    (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(config))
-    assert in_one(tmp_path, [""]) == {"start.accuracy": "0.2", "start.entropy": "0", "group_size": "16"}
-    assert in_one(tmp_path, ["start.accuracy=0.2", "start.accuracy=0.6"]) == {"start.entropy": "0", "group_size": "16"}
+    assert in_one(config, [""]) == {"start.accuracy": "0.2", "start.entropy": "0", "group_size": "16"}
+    assert in_one(config, ["start.accuracy=0.2", "start.accuracy=0.6"]) == {"start.entropy": "0", "group_size": "16"}
 
 
 def test_every_claim_of_the_issue_is_there_and_every_record_is_of_a_claim():
@@ -193,14 +190,13 @@ def test_every_claim_of_the_issue_is_there_and_every_record_is_of_a_claim():
     assert set(stored()) <= set(studies_of(CLAIMS))
 
 
-@pytest.mark.slow  # a compose each
 @pytest.mark.parametrize("name", sorted(stored()))
 def test_a_record_is_of_the_study_as_it_is_written(name):
     """A study whose text was changed after it ran has to run again, or to be kept under its old name."""
     found = stored()[name]
-    study = Study.model_validate(plain(composed(f"study={name}"))["study"])  # some need the sweep to be a config
+    study = written(name)
     assert found["study_hash"] == study.hash
-    assert words(found) or found["no_verdict"]
+    assert verdicts_of(found) or found["no_verdict"]
     if name.endswith("_more"):  # what was left open, of twenty seeds that were never used
         first = stored()[name.removesuffix("_more")]
         left_open = {each.key for each in findings([first]) if each.word == "underpowered"}

@@ -12,7 +12,7 @@ from small_runs import SHORT, SMALL, rows, values
 from rlexp.axes.clip.preference import dpo, ipo
 from rlexp.axes.entropy_control import adaptive
 from rlexp.config.schema import read
-from rlexp.core.facts import facts_of
+from rlexp.core.facts import ControlFacts, LossFacts, facts_of
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
 
@@ -70,8 +70,12 @@ def lines(request, command, tmp_path):  # noqa: F811
     return request.param, [json.loads(line) for line in text.splitlines()]
 
 
-def test_the_keys_of_every_line_are_those_documented_for_it(lines):
-    chosen, rows = lines
+def test_keys_and_numbers_of_every_line_are_those_of_the_page(lines):
+    keys_are_those_documented(*lines)
+    numbers_are_what_the_page_says(lines[1])
+
+
+def keys_are_those_documented(chosen, rows):
     components = COMPONENTS.get(chosen, COMPONENTS["task=sort"])
     run, rollout, updates, evaluation = (keys(s, components) for s in ("Run", "Rollout", "Updates", "Evaluation"))
     updates |= keys("Critic") if chosen == CRITIC else set()
@@ -87,9 +91,9 @@ def test_the_keys_of_every_line_are_those_documented_for_it(lines):
 
 CHOICES = {
     "default": (),
-    "clip=dpo": set(facts_of(dpo).measures),
-    "clip=ipo": set(facts_of(ipo).measures),
-    "entropy_control=adaptive": set(facts_of(adaptive).measures),
+    "clip=dpo": set(facts_of(dpo, LossFacts).metrics),
+    "clip=ipo": set(facts_of(ipo, LossFacts).metrics),
+    "entropy_control=adaptive": set(facts_of(adaptive, ControlFacts).metrics),
     "kl_stop=0.1": {"kl/stopped"},
     "log_ratio_bound=1e-6": {"ratio/bounded"},
     "data=stale": {"data/age"},
@@ -114,9 +118,8 @@ def test_the_keys_of_choices_are_those_documented(tmp_path):
     assert set().union(*CHOICES.values()) == keys("Choices")
 
 
-def test_the_numbers_are_what_the_page_says_of_them(lines):
+def numbers_are_what_the_page_says(rows):
     """What can be checked from the file alone; the formulas themselves are checked in test_metrics."""
-    _, rows = lines
     for row in rows[1:]:
         assert row["loss/total"] == pytest.approx(
             row["loss/policy"] + row["loss/kl"] + row["loss/entropy"], abs=ROUNDING

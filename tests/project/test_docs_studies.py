@@ -14,8 +14,8 @@ from command import command  # noqa: F401 (a fixture)
 from benchmarks.claims.texts import read_claims
 from benchmarks.parts.transfer_table import transfer_table
 from benchmarks.readme import STUDIED, STUDIES, TRANSFERRED, TRANSFERS
+from rlexp.config.choices import text_of
 from rlexp.launch import hooks
-from rlexp.worked import DOCUMENTS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "studies.md"
@@ -34,7 +34,7 @@ def typed(page: Path) -> list[str]:
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_has_its_table_and_figure(name):
     table = (STUDIED / f"{name}.txt").read_text(encoding="utf-8")
-    study = yaml.safe_load((ROOT / "conf" / "study" / f"{name}.yaml").read_text(encoding="utf-8"))["study"]
+    study = yaml.safe_load(text_of("study", name))["study"]
     assert RESULTS[name]["command"] == f"python -m rlexp.train study={name}" and RESULTS[name]["scores"]
     assert " ".join(study["question"].split()) in " ".join(table.split())
     text = PAGE.read_text(encoding="utf-8")
@@ -81,7 +81,7 @@ def test_a_page_names_tests_and_files_that_exist(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.slow  # whole sweeps are composed
+@pytest.mark.rare  # whole sweeps are composed
 @pytest.mark.parametrize("line", sorted({line for page in [PAGE, *TOUR] for line in typed(page)}))
 def test_what_a_page_trains_passes_all_checks(command, monkeypatch, line):  # noqa: F811
     checked = hooks.check_or_exit
@@ -106,7 +106,3 @@ def test_the_page_of_transfer_has_the_table_of_what_was_found():
         assert f"transfer/{name}_both.svg" in page and f"transfer/{name}_both.txt" in page
         for each in (name, f"{name}_llama"):
             assert results[each]["command"] == f"python -m rlexp.train study={each}" and results[each]["scores"]
-
-
-def test_the_tour_has_a_page_for_each_document():
-    assert {page.stem for page in TOUR} == {"README", *DOCUMENTS}

@@ -33,26 +33,46 @@ def run_from_root(script: str, path: Path) -> str:
 def test_the_wheel_holds_code_configs_and_plugin(installed):
     for file in (
         "rlexp/train.py",
-        "analysis/compare.py",
-        "analysis/report/templates/report.html",
-        "analysis/report/comparison.schema.json",
+        "rlexp/export/trl.yaml",
+        "rlexp/analysis/compare.py",
+        "rlexp/analysis/report/templates/report.html",
+        "rlexp/analysis/report/comparison.schema.json",
         "hydra_plugins/rlexp_launcher/fused.py",
+        "rlexp/tour/rl_chapter.py",
     ):
         assert (installed / file).is_file()
     shipped = {path.relative_to(installed / "rlexp/conf") for path in (installed / "rlexp/conf").rglob("*.yaml")}
     assert shipped == {path.relative_to(ROOT / "conf") for path in (ROOT / "conf").rglob("*.yaml")}
-    assert not (installed / "tests").exists() and not (installed / "hydra_plugins/__init__.py").exists()
+    assert {path.name for path in installed.iterdir() if path.suffix != ".dist-info"} == {"rlexp", "hydra_plugins"}
+    assert not (installed / "hydra_plugins/__init__.py").exists() and not (installed / "rlexp/analysis.py").exists()
     entry_points = next(installed.glob("*.dist-info/entry_points.txt")).read_text()
     assert "rlexp = rlexp.__main__:main" in entry_points
+
+
+def test_the_numbers_of_the_documents_are_in_the_wheel(installed):
+    script = "sys.argv = ['rlexp', 'worked', 'rl_chapter']\nfrom rlexp.__main__ import main\nmain()"
+    assert "GAE with gamma 0.99 and lambda 0.95" in run_from_root(script, installed)
 
 
 @pytest.mark.parametrize("place", ["wheel", "checkout"])
 def test_the_configs_are_found_from_any_folder(installed, place):
     path, conf = (installed, installed / "rlexp/conf") if place == "wheel" else (ROOT, ROOT / "conf")
     script = "sys.argv = ['rlexp', '--cfg', 'hydra', '--package', 'hydra.launcher']\nimport rlexp.train\n"
-    out = run_from_root(script + "print(rlexp.config.compose.CONF)\nrlexp.train.main()", path)
-    assert out.splitlines()[0] == str(conf)
+    script += "from rlexp.config.compose import CONF, composed\n"
+    script += "print(CONF, composed('study=c05_dynamic_sgd').study.name)\n"
+    out = run_from_root(script + "rlexp.train.main()", path)
+    assert out.splitlines()[0] == f"{conf} c05_dynamic_sgd"
     assert "_target_: hydra_plugins.rlexp_launcher.fused.FusedLauncher" in out
+
+
+@pytest.mark.parametrize("kind", ["wheel", "checkout"])
+def test_the_analysis_is_a_package_of_rlexp(installed, kind):
+    place = installed if kind == "wheel" else ROOT  # an editable install leads to the checkout
+    only = f"import site; place = sys.path.pop(0); sys.path.remove({str(ROOT)!r}); site.addsitedir(place)"
+    script = "import rlexp.analysis.compare; print(rlexp.analysis.compare.__file__, rlexp.analysis.load.__module__)"
+    out = run_from_root(f"{only}\n{script}", place)
+    folder = installed / "rlexp/analysis" if kind == "wheel" else ROOT / "analysis"
+    assert out.split() == [str(folder / "compare.py"), "rlexp.analysis.data.load"]
 
 
 def test_every_dependency_is_pinned():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rlexp.core.errors import ConfigError
-from rlexp.launch.checks import keep_for_itself
+from rlexp.launch.checks import acquire_lock
 from rlexp.record.disk import lock
 
 HOLD = """
@@ -111,7 +111,7 @@ def test_a_file_system_that_fails_at_locks_is_named_with_what_to_do(tmp_path, mo
     with pytest.raises(lock.Unlockable) as failed, lock.locked(tmp_path):
         pass
     with pytest.raises(ConfigError) as refused:
-        keep_for_itself(tmp_path)
+        acquire_lock(tmp_path)
     assert str(failed.value) == str(refused.value) == line
     assert not lock.is_held(tmp_path) and lock.is_held(tmp_path, unsure=True)
     opened = [os.path.realpath(path) for path in Path("/proc/self/fd").iterdir()]

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from rlexp.record.progress import Progress, QuietConsole, duration, stderr, swapped_streams
-from rlexp.record.standings import short_labels
+from rlexp.record.standings import Standings
 
 
 class Clock:
@@ -79,12 +79,12 @@ def test_many_variants_are_cut_to_the_best():
     rewards = [math.nan, *map(float, range(1, 20))]
     with shown:
         shown.update(10, [True] * 20, rewards)
-    assert text().endswith("reward 19 19.00 18 18.00 17 17.00 16 16.00 15 15.00 14 14.00 and 14 more\n")
+    assert text().endswith(f"reward {' '.join(f'lr={rate} {rate}.00' for rate in range(19, 13, -1))} and 14 more\n")
     console = Console(file=io.StringIO(), width=80)
     console.print(shown.display)
     bar, _, *table = [line.split() for line in console.file.getvalue().splitlines()]
     assert (bar[0], bar[2], bar[-1]) == ("rlexp", "10/10", "left")
-    assert table == [[str(value), "1/1", f"{value}.00"] for value in range(19, 7, -1)] + [["and", "8", "more"]]
+    assert table == [[f"lr={value}", "1/1", f"{value}.00"] for value in range(19, 7, -1)] + [["and", "8", "more"]]
 
 
 def test_nothing_logged_yet_and_nothing_alive_can_be_shown():
@@ -165,13 +165,13 @@ def test_log_handlers_get_their_streams_back():
         (["default", "norm=local"], ["default", "local"]),
         (["lr=1,norm=a", "lr=1,norm=b"], ["a", "b"]),
         (["norm=a,clip=x", "norm=b,clip=y"], ["norm=a,clip=x", "norm=b,clip=y"]),
-        (["eval.ks=[1,2]", "eval.ks=[1,4]"], ["[1,2]", "[1,4]"]),
+        (["eval.ks=[1,2]", "eval.ks=[1,4]"], ["eval.ks=[1,2]", "eval.ks=[1,4]"]),
         (["lr=1", "lr=1,norm=b"], ["default", "b"]),
         (["default"], ["default"]),
     ],
 )
 def test_labels_say_what_differs(variants, labels):
-    assert short_labels(variants) == dict(zip(variants, labels, strict=True))
+    assert Standings(variants).labels == dict(zip(variants, labels, strict=True))
 
 
 def test_durations_read_well():

@@ -6,9 +6,9 @@ import subprocess
 import pytest
 
 from rlexp.record import provenance
-from rlexp.record.disk.durable import Damaged, Unreadable
 from rlexp.record.files import Recorder
 from rlexp.record.provenance import LONGEST_DIFF, checkout, files_hash, history
+from rlexp.runfolder.files import Damaged, Unreadable
 
 NOT_TRACKED = {"commit": None, "dirty": None, "diff": None}
 NAMES = ("user.name", "user.email")

@@ -7,8 +7,9 @@ from small_runs import SHORT, SMALL, rows
 
 from rlexp.config.compose import CONF, compose
 from rlexp.record import samples
-from rlexp.sweep import engine
+from rlexp.sweep import training
 from rlexp.sweep.engine import train_jobs
+from rlexp.sweep.events import Cadence
 from rlexp.sweep.job import Job
 from rlexp.tasks import TASKS
 
@@ -61,8 +62,7 @@ def test_they_are_the_rollout_of_the_next_step_with_the_variants_own_advantages(
 
 
 def test_training_gives_the_same_bits_without_them(tmp_path, monkeypatch, whole):
-    monkeypatch.setattr(engine, "moments", lambda steps: set())
-    monkeypatch.setattr(engine, "write_samples", lambda *_: None)
+    monkeypatch.setattr(Cadence, "samples", lambda self, step: False)
     train_jobs(without := jobs(tmp_path / "without"))
     for one, other in zip(whole, without, strict=True):
         assert rows(one.folder) == rows(other.folder)
@@ -70,7 +70,7 @@ def test_training_gives_the_same_bits_without_them(tmp_path, monkeypatch, whole)
 
 @pytest.mark.parametrize("number", [1, 3, 4, 6])
 def test_a_resumed_run_writes_each_line_once(tmp_path, monkeypatch, whole, number):
-    step, train_step = number, engine.train_step
+    step, train_step = number, training.train_step
 
     def stopping(state, now, measure):
         if now == step:
@@ -78,12 +78,12 @@ def test_a_resumed_run_writes_each_line_once(tmp_path, monkeypatch, whole, numbe
         return train_step(state, now, measure)
 
     parts = jobs(tmp_path / "parts")
-    monkeypatch.setattr(engine, "train_step", stopping)
+    monkeypatch.setattr(training, "train_step", stopping)
     with pytest.raises(KeyboardInterrupt):
         train_jobs(parts)
     with (parts[0].folder / "samples.jsonl").open("a") as file:
         file.write('{"step": 0, "prom')  # as a killed process leaves it
-    monkeypatch.setattr(engine, "train_step", train_step)
+    monkeypatch.setattr(training, "train_step", train_step)
     train_jobs(parts)
     for one, other in zip(parts, whole, strict=True):
         assert written(one) == written(other)

@@ -15,11 +15,12 @@ from rlexp import api
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from rlexp.record import checkpoint
-from rlexp.record.disk.durable import Damaged, digest
-from rlexp.record.disk.rows import holds
-from rlexp.record.disk.seals import packed, read_state, sealed_json
+from rlexp.record.disk.rows import matches
+from rlexp.record.disk.states import read_state, serialize
 from rlexp.record.policies import load_policy
-from rlexp.record.resume import complaint, outcome
+from rlexp.record.resume import inspect
+from rlexp.runfolder.checksums import archive_with_checksum, json_with_checksum
+from rlexp.runfolder.files import Damaged
 
 TINY = [*SHORT, *SMALL, "model=gru", "model.hidden=6", "norm=center"]
 
@@ -29,11 +30,6 @@ class Evil:
         return os.mkdir, ("owned",)
 
 
-def sealed(archive: bytes) -> bytes:
-    comment = f"rlexp checksum {digest(archive)}".encode()
-    return archive[:-2] + len(comment).to_bytes(2, "little") + comment
-
-
 def saved(value, **options) -> bytes:
     buffer = BytesIO()
     torch.save(value, buffer, **options)
@@ -41,11 +37,11 @@ def saved(value, **options) -> bytes:
 
 
 HOSTILE = {
-    "sealed": sealed(saved({"networks": Evil(), "step": 1})),
-    "unsealed": saved({"networks": Evil(), "step": 1}),
+    "checksum": archive_with_checksum(saved({"networks": Evil(), "step": 1})),
+    "no checksum": saved({"networks": Evil(), "step": 1}),
     "older": saved({"networks": Evil()}, _use_new_zipfile_serialization=False),
     "pickle": pickle.dumps(Evil()),
-    "key": sealed(saved({Evil(): 1})),
+    "key": archive_with_checksum(saved({Evil(): 1})),
 }
 
 
@@ -68,7 +64,7 @@ def test_a_pickle_in_a_checkpoint_is_not_run(tmp_path, monkeypatch, content):
 def test_neither_who_resumes_nor_who_loads_a_policy_runs_it(run, tmp_path):
     whole = rows(run)
     for name in (checkpoint.LATEST, checkpoint.PREVIOUS):
-        (run / name).write_bytes(HOSTILE["sealed"])
+        (run / name).write_bytes(HOSTILE["checksum"])
     with pytest.raises(ConfigError, match="has no checkpoint.pt that can be read|is damaged"):
         load_policy(run)
     with pytest.raises(ConfigError, match="teacher.run=.*checkpoint.pt is damaged"):
@@ -82,15 +78,17 @@ def test_neither_who_resumes_nor_who_loads_a_policy_runs_it(run, tmp_path):
 @pytest.mark.parametrize("extent", [None, 5, {}, {"bytes": "x"}, {"bytes": -1}, {"bytes": 0, "digest": []}])
 def test_a_summary_that_names_other_files_is_damaged(tmp_path, name, extent):
     text = '{"status": "completed", "score": 1.0, "format": 2, "files": {%s: %s}\n}\n'
-    (tmp_path / "summary.json").write_bytes(sealed_json(text % (json.dumps(name), json.dumps(extent))))
-    found = complaint(tmp_path)
-    assert isinstance(found, Damaged) and "\x1b" not in str(found) and outcome(tmp_path, "auto") is None
-    assert not holds(tmp_path / name, extent)
+    (tmp_path / "summary.json").write_bytes(json_with_checksum(text % (json.dumps(name), json.dumps(extent))))
+    (tmp_path / "config.yaml").write_text("steps: 1\n")
+    status = inspect(tmp_path, {"steps": 1, "resume": "auto"})
+    (found,) = status.damaged
+    assert status.kind == "resumable" and isinstance(found, Damaged) and "\x1b" not in str(found)
+    assert not matches(tmp_path / name, extent)
 
 
 def test_a_state_is_of_tensors_and_plain_values(tmp_path):
-    (tmp_path / "x.pt").write_bytes(packed({"a": torch.ones(2), "b": [1, "x", None]}))
+    (tmp_path / "x.pt").write_bytes(serialize({"a": torch.ones(2), "b": [1, "x", None]}))
     assert read_state(tmp_path / "x.pt")["b"] == [1, "x", None]
     with pytest.raises(RunFailed):
-        (tmp_path / "x.pt").write_bytes(packed({"a": Evil}))
+        (tmp_path / "x.pt").write_bytes(serialize({"a": Evil}))
         read_state(tmp_path / "x.pt")

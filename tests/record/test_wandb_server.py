@@ -72,7 +72,7 @@ def test_a_sweep_is_on_the_server_as_it_is_on_the_disk(server, shell, tmp_path):
         assert run.config["code"] == summary["code"][0]
         assert (run.summary["score"], run.summary["status"], run.exit_code) == (summary["score"], "completed", 0)
         check_rows(run, folder)
-    assert "http" in shell("analysis.workspace", "out", "--push")
+    assert "http" in shell("rlexp.analysis.workspace", "out", "--push")
     assert [(view["entityName"], view["displayName"]) for view in server.views] == [(ENTITY, "out")]
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from speedruns import tiny  # noqa: F401 (a fixture)
 
-from rlexp.speedrun import records
+from rlexp.speedrun import race
 from rlexp.speedrun.__main__ import main
-from rlexp.speedrun.records import build, machine
+from rlexp.speedrun.race import build, machine
 
 # apart enough for any ten seeds (1,000 draws out of 120 were tried): which are drawn depends on the commit
 FAST, SLOW = "lr=5.0", "lr=0.2"
@@ -131,17 +131,17 @@ def test_a_wrong_question_ends_in_a_line(run, words, line):
 
 def test_what_others_could_not_train_sets_no_record(monkeypatch):
     code = {"commit": "c0", "dirty": True}
-    monkeypatch.setattr(records.provenance, "code", lambda: code)
-    with pytest.raises(records.RunFailed, match="the code is not as committed"):
-        records.check_repeatable()
+    monkeypatch.setattr(race.provenance, "code", lambda: code)
+    with pytest.raises(race.RunFailed, match="the code is not as committed"):
+        race.check_repeatable()
     code |= {"commit": None}
-    with pytest.raises(records.RunFailed, match="in a git checkout"):
-        records.check_repeatable()
+    with pytest.raises(race.RunFailed, match="in a git checkout"):
+        race.check_repeatable()
     code |= {"commit": "c0", "dirty": False}
-    records.check_repeatable()
+    race.check_repeatable()
     monkeypatch.setenv("MKL_ENABLE_INSTRUCTIONS", "AVX2")
-    with pytest.raises(records.RunFailed, match="with the usual settings; MKL_ENABLE_INSTRUCTIONS=AVX2 is set"):
-        records.check_repeatable()
+    with pytest.raises(race.RunFailed, match="with the usual settings; MKL_ENABLE_INSTRUCTIONS=AVX2 is set"):
+        race.check_repeatable()
 
 
 def test_without_words_it_prints_the_worlds(run):

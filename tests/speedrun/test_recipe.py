@@ -3,9 +3,8 @@
 import pytest
 
 from rlexp.core.errors import ConfigError
-from rlexp.speedrun.recipe import FIXED, read_recipe
-from rlexp.speedrun.seeds import SEEDS, draw_seeds
-from rlexp.speedrun.worlds import WORLDS, find_world
+from rlexp.speedrun.recipe import FIXED, WORLDS, find_world, read_recipe
+from rlexp.speedrun.records import SEEDS, draw_seeds
 
 SORT = WORLDS["sort"]
 

@@ -9,9 +9,9 @@ from speedruns import TINY, drawn, invented, tiny  # noqa: F401 (a fixture)
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from rlexp.speedrun import page
+from rlexp.speedrun.race import recipe_of
+from rlexp.speedrun.recipe import WORLDS
 from rlexp.speedrun.records import FOLDER, find_record, records_of, write
-from rlexp.speedrun.verify import recipe_of
-from rlexp.speedrun.worlds import WORLDS
 
 COMMITTED = [record for world in WORLDS.values() for record in records_of(world, FOLDER)]
 
@@ -97,7 +97,7 @@ def test_a_record_before_another_cannot_be_changed(tmp_path, pair):
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("[", "not JSON"), ("[]", "of format 1"), ('{"format": 2}', "of format 1"), ('{"format": 1}', "after is missing")],
+    [("[", "not JSON"), ("[]", "of format 1"), ('{"format": 2}', "of format 1"), ('{"format": 1}', "is missing")],
 )
 def test_a_file_that_is_no_record_is_refused(tmp_path, text, line):
     (tmp_path / "tiny-1.json").write_text(text)
@@ -146,9 +146,9 @@ def test_the_page_has_the_records():
 
 @pytest.mark.parametrize("record", COMMITTED, ids=lambda record: record.name)
 def test_a_record_can_still_be_trained(record):
-    """A default that has changed changes a world: its old value belongs into ``rlexp/speedrun/worlds.py``."""
+    """A default that has changed changes a world: its old value belongs into ``rlexp/speedrun/recipe.py``."""
     assert recipe_of(record).changes == record.changes
 
 
 def test_some_record_has_beaten_another():
-    assert [record for record in COMMITTED if record.verdict.beats and record.verdict.p is not None]
+    assert [record for record in COMMITTED if record.comparison.beats and record.comparison.p is not None]

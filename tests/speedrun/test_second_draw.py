@@ -11,14 +11,10 @@ import pytest
 from speedruns import LATER, TINY, drawn, invented, numbers, recipe_of_tiny, tiny  # noqa: F401 (a fixture)
 
 from rlexp.core.exits import RunFailed
-from rlexp.speedrun import page, records
+from rlexp.speedrun import page
 from rlexp.speedrun.__main__ import main
-from rlexp.speedrun.race import Race
-from rlexp.speedrun.records import records_of, standing, write
-from rlexp.speedrun.seeds import draw_seeds
-from rlexp.speedrun.submission import draw_again
-from rlexp.speedrun.verdict import judge
-from rlexp.speedrun.verify import recipe_of
+from rlexp.speedrun.race import Trained, build, check_committed, draw_again, recipe_of
+from rlexp.speedrun.records import compare, current_record, draw_seeds, records_of, write
 
 WORSE = [300] * 10
 
@@ -27,15 +23,15 @@ def chance(recipe, seeds, folder=None, threads=None):
     """Completions that no recipe has an effect on."""
     texts = [f"{recipe.changes} {seed}" for seed in seeds]
     completions = [int(hashlib.sha256(text.encode()).hexdigest(), 16) % 1000 for text in texts]
-    return Race(completions, ["0"] * len(seeds))
+    return Trained(completions, ["0"] * len(seeds))
 
 
 @pytest.fixture
 def first(tiny, monkeypatch, tmp_path):
     """A confirmed record in a folder, in a world in which nothing but chance decides."""
-    monkeypatch.setattr("rlexp.speedrun.submission.race", chance)
-    monkeypatch.setattr("rlexp.speedrun.submission.token_hex", lambda _: "a text that nobody could know")
-    for module in ("recipe", "verify"):  # read once, so that the tests are fast
+    monkeypatch.setattr("rlexp.speedrun.race.train", chance)
+    monkeypatch.setattr("rlexp.speedrun.race.token_hex", lambda _: "a text that nobody could know")
+    for module in ("recipe", "race"):  # read once, so that the tests are fast
         monkeypatch.setattr(f"rlexp.speedrun.{module}.read_recipe", lambda _, words: recipe_of_tiny(*words))
     monkeypatch.chdir(tmp_path)
     record = drawn(invented("lr=0.1"))
@@ -50,7 +46,7 @@ def lucky_knob(record):
     for turn in range(5000):
         changes = recipe.changes | {"advantage_clip": 1000.0 + turn}
         seeds = draw_seeds("tiny", changes, record.mark)
-        if judge(*(chance(each, seeds).completions for each in (recipe._replace(changes=changes), before))).beats:
+        if compare(*(chance(each, seeds).completions for each in (recipe._replace(changes=changes), before))).beats:
             return f"advantage_clip={1000.0 + turn}"
     raise AssertionError("never lucky")
 
@@ -59,12 +55,12 @@ def test_a_knob_that_does_nothing_turned_until_it_is_lucky_makes_no_record(first
     knob = lucky_knob(first)
     assert main(["tiny", "lr=0.2", knob, "--record", "--records", "records"]) == 0
     known = records_of(TINY, Path("records"))
-    assert known[-1].p < 0.01 and standing(known).name == "tiny-1"
+    assert known[-1].p < 0.01 and current_record(known).name == "tiny-1"
     shown = "\n".join(page.table(TINY, known))
     assert shown.index("| tiny-1 |") < shown.index("Not confirmed, and so no records") < shown.index("| tiny-2 |")
     assert main(["--confirm", "tiny-2", "--by", "somebody", "--records", "records"]) == 10
     assert "is not shown to beat tiny-1 on 1 second draw: p = " in capsys.readouterr().out
-    assert standing(records_of(TINY, Path("records"))).name == "tiny-1"
+    assert current_record(records_of(TINY, Path("records"))).name == "tiny-1"
     with pytest.raises(SystemExit):
         main(["tiny", knob, "lr=0.2", "--records", "records"])
     assert f"{knob} lr=0.2: is the recipe of tiny-2" in capsys.readouterr().err
@@ -95,7 +91,7 @@ def test_a_recipe_that_is_no_better_is_confirmed_once_in_a_hundred_times_however
         ranks = np.sign(part) * (np.abs(part).argsort(axis=1).argsort(axis=1) + 1)
         far = ranks.sum(axis=1) > 2 * (seeds * (seeds + 1) * (2 * seeds + 1) / 6) ** 0.5  # others are at p > .04
         for trial in np.flatnonzero(far):
-            found[trial, draw] = judge([0] * seeds, part[trial].tolist(), draw + 1).beats
+            found[trial, draw] = compare([0] * seeds, part[trial].tolist(), draw + 1).beats
     ever = np.logical_or.accumulate(found, axis=1).mean(axis=0)
     error = 3 * (0.01 / trials) ** 0.5  # three standard errors of a share of .01
     assert abs(ever[0] - 5 / 1024) < error and ever[0] < ever[-1] < 0.01 + error
@@ -103,19 +99,19 @@ def test_a_recipe_that_is_no_better_is_confirmed_once_in_a_hundred_times_however
 
 def test_all_second_draws_count_and_each_makes_the_next_stricter(first):
     good = drawn(invented("lr=0.2", known=[first]))
-    assert good.verdict == (True, pytest.approx(2 / 1024))
+    assert good.comparison == (True, pytest.approx(2 / 1024))
     mixed = drawn(good, completions=WORSE)
-    assert not mixed.verdict.beats and mixed.second[0] == [100] * 10 + WORSE
+    assert not mixed.comparison.beats and mixed.second[0] == [100] * 10 + WORSE
     again = drawn(good)
-    assert again.verdict == (True, pytest.approx(2 * 2 / 2**20))
+    assert again.comparison == (True, pytest.approx(2 * 2 / 2**20))
     slight = [number - 1 for number in LATER[:9]] + [LATER[9] + 1]
-    assert judge(slight, LATER).p * 2 == pytest.approx(judge(slight, LATER, 2).p)
+    assert compare(slight, LATER).p * 2 == pytest.approx(compare(slight, LATER, 2).p)
 
 
 def test_a_draw_counts_from_when_its_seeds_are_known_and_none_can_be_taken_away(first):
     good = drawn(invented("lr=0.2", known=[first]))
     begun = draw_again(good, "somebody")
-    assert not begun.verdict.beats and standing([first, begun]) is first
+    assert not begun.comparison.beats and current_record([first, begun]) is first
     folder = Path("records")
     write(drawn(drawn(good, WORSE)), folder)
     values = json.loads((folder / "tiny-2.json").read_text())
@@ -130,18 +126,18 @@ def test_a_draw_that_was_interrupted_goes_on_with_its_seeds(first, monkeypatch, 
     def killed(*_):
         raise RunFailed("killed")
 
-    monkeypatch.setattr("rlexp.speedrun.submission.race", killed)
+    monkeypatch.setattr("rlexp.speedrun.race.train", killed)
     command = ["--confirm", "tiny-2", "--by", "somebody", "--records", "records"]
     with pytest.raises(SystemExit):
         main(command)
     (begun,) = records_of(TINY, Path("records"))[-1].draws
     assert begun.completions == [] and begun.entropy and begun.by == "somebody"
-    monkeypatch.setattr("rlexp.speedrun.submission.race", chance)
-    monkeypatch.setattr("rlexp.speedrun.submission.token_hex", lambda _: "other chance")
+    monkeypatch.setattr("rlexp.speedrun.race.train", chance)
+    monkeypatch.setattr("rlexp.speedrun.race.token_hex", lambda _: "other chance")
     main(command)
     (ended,) = records_of(TINY, Path("records"))[-1].draws
     assert asdict(ended) | {"completions": [], "rows": []} != asdict(begun) and ended.seeds == begun.seeds
-    assert ended.build == records.build() and "on 1 second draw" in capsys.readouterr().out
+    assert ended.build == build() and "on 1 second draw" in capsys.readouterr().out
 
 
 def test_what_is_not_committed_yet_takes_no_second_draw(tmp_path):
@@ -153,9 +149,9 @@ def test_what_is_not_committed_yet_takes_no_second_draw(tmp_path):
     git("init")
     for step in (["add", "."], ["commit", "-m", "a"]):
         with pytest.raises(RunFailed, match="tiny-1.json: is not as committed; a second draw comes after"):
-            records.check_committed(file)
+            check_committed(file)
         git(*step)
-    records.check_committed(file)
+    check_committed(file)
     file.write_text(file.read_text().replace("2026", "2025"))
     with pytest.raises(RunFailed, match="is not as committed"):
-        records.check_committed(file)
+        check_committed(file)

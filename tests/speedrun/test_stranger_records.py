@@ -7,9 +7,8 @@ from speedruns import TINY, invented
 
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
-from rlexp.speedrun.recipe import read_recipe
+from rlexp.speedrun.recipe import WORLDS, read_recipe
 from rlexp.speedrun.records import records_of, write
-from rlexp.speedrun.worlds import WORLDS
 
 
 @pytest.mark.parametrize(

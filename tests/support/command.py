@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-import analysis.compare
+import rlexp.analysis.compare
 from rlexp import train
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -44,7 +44,7 @@ def command(tmp_path, monkeypatch, capsys):
 @pytest.fixture
 def no_comparison(monkeypatch):
     """Let sweeps end without the seconds of a table and a page."""
-    monkeypatch.setattr(analysis.compare, "report", lambda folder, **_: None)
+    monkeypatch.setattr(rlexp.analysis.compare, "report", lambda folder, **_: None)
 
 
 def only_sweep(folder: Path) -> Path:

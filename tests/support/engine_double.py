@@ -2,7 +2,7 @@
 
 import pytest
 
-import analysis.compare
+import rlexp.analysis.compare
 from rlexp.backends import dispatch
 from rlexp.sweep import cost, engine
 
@@ -20,7 +20,7 @@ def engine_of(monkeypatch):
         monkeypatch.setattr(engine, "train_jobs", train_jobs)
         monkeypatch.setattr(dispatch, "train_jobs", train_jobs)
         monkeypatch.setattr(cost, "workers_that_pay", lambda jobs, most, cores: 1)  # another process has no double
-        monkeypatch.setattr(analysis.compare, "report", lambda folder, **_: print("the table"))
+        monkeypatch.setattr(rlexp.analysis.compare, "report", lambda folder, **_: print("the table"))
         return batches
 
     return use

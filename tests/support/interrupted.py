@@ -1,9 +1,11 @@
 """Runs of a few steps with checkpoints, and what stops them in the middle."""
 
+from functools import partial
+
 import pytest
 from small_runs import SHORT, SMALL, compose
 
-from rlexp.sweep import engine
+from rlexp.sweep import training
 from rlexp.sweep.job import Job
 
 LONG = [*SHORT, *SMALL, "steps=12", "eval.every=4", "log_every=2", "checkpoint_every=3"]
@@ -21,16 +23,17 @@ def jobs(folder, *overrides, variants=("local", "running"), seeds=(0, 1)):
 
 @pytest.fixture
 def stop_at(monkeypatch):
-    """Make the engine raise at the start of a step, once."""
-    step = engine.train_step
+    """Return a function that makes the engine raise at the start of a step, once."""
+    return partial(stop_engine, monkeypatch)
 
-    def install(number):
-        def stopping(state, now, measure):
-            if now == number:
-                monkeypatch.setattr(engine, "train_step", step)
-                raise KeyboardInterrupt
-            return step(state, now, measure)
 
-        monkeypatch.setattr(engine, "train_step", stopping)
+def stop_engine(patch, number):
+    step = training.train_step
 
-    return install
+    def stopping(state, now, measure):
+        if now == number:
+            patch.setattr(training, "train_step", step)
+            raise KeyboardInterrupt
+        return step(state, now, measure)
+
+    patch.setattr(training, "train_step", stopping)

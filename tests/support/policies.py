@@ -81,7 +81,7 @@ class Fixed(StackedPolicy):
     def at(self, t: int, prompts: int, group: int) -> Tensor:
         return self.fixed[:, None, None, t].expand(-1, prompts, group, -1)
 
-    def prefill(self, prompts: Tensor, group: int, forward_cache=None):
+    def prefill(self, prompts: Tensor, group: int):
         self.decoded = 0
         return self.at(0, prompts.shape[1], group), 1
 
@@ -89,7 +89,7 @@ class Fixed(StackedPolicy):
         self.decoded += 1
         return self.at(state, *tokens.shape[1:]), state + 1
 
-    def logits(self, prompts: Tensor, completions: Tensor, forward_cache=None) -> Tensor:
+    def logits(self, prompts: Tensor, completions: Tensor) -> Tensor:
         return self.fixed[:, None, None].expand(-1, *completions.shape[1:3], -1, -1)
 
     def head_parameters(self) -> list[nn.Parameter]:
@@ -107,7 +107,7 @@ class Sorter(StackedPolicy):
         right = nn.functional.one_hot(script[..., t], self.task.vocabulary)
         return right * self.margins.view(-1, 1, 1, 1)
 
-    def prefill(self, prompts: Tensor, group: int, forward_cache=None):
+    def prefill(self, prompts: Tensor, group: int):
         self.asked.append(prompts)
         script = torch.full((*prompts.shape[:2], self.task.cap), self.task.end)
         for index in torch.cartesian_prod(*map(torch.arange, prompts.shape[:2])).tolist():
@@ -120,7 +120,7 @@ class Sorter(StackedPolicy):
         script, t = state
         return self.at(script, t), (script, t + 1)
 
-    def logits(self, prompts: Tensor, completions: Tensor, forward_cache=None) -> Tensor:
+    def logits(self, prompts: Tensor, completions: Tensor) -> Tensor:
         raise AssertionError("it only samples")
 
     def head_parameters(self) -> list[nn.Parameter]:

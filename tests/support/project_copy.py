@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +37,18 @@ class Copy:
         text = file.read_text(encoding="utf-8")
         assert old in text
         file.write_text(text.replace(old, new), encoding="utf-8")
+
+    @contextmanager
+    def replaced(self, path: str, *pairs: tuple[str, str]) -> Iterator[None]:
+        """Context in which texts of a file are others."""
+        file = self.folder / path
+        before = file.read_text(encoding="utf-8")
+        try:
+            for old, new in pairs:
+                self.replace(path, old, new)
+            yield
+        finally:
+            file.write_text(before, encoding="utf-8")
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
         """Run a module of the copy by its name."""

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from rlexp.config.compose import CONF, composed, plain
 from rlexp.config.compose import compose as composed_anew
 from rlexp.config.schema import Config, read
+from rlexp.runfolder.rows import without_clock
 
 SHORT = ["steps=2", "log_every=1", "eval.every=2", "eval.prompts=6", "eval.samples=2", "eval.ks=[1,2]", "logger=none"]
 # What a choice cannot do without, or would take long without.
@@ -89,4 +90,4 @@ def values(*overrides: str) -> dict:
 def rows(folder):
     """Every metric of a run's file as it stands there, times aside."""
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [{key: value for key, value in json.loads(line).items() if not key.startswith("time/")} for line in lines]
+    return [without_clock(json.loads(line)) for line in lines]

@@ -2,6 +2,8 @@
 
 import json
 
+from rlexp.runfolder.rows import without_clock
+
 
 def rows(folder):
     return [json.loads(line) for line in (folder / "jobs.jsonl").read_text().splitlines()]
@@ -10,4 +12,4 @@ def rows(folder):
 def untimed(path):
     """Read a run's metrics without what no two runs share."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
+    return [without_clock(line) for line in lines]

@@ -9,7 +9,7 @@ from policies import preference_task, sort_task
 from pydantic import TypeAdapter
 
 from rlexp.core.registry import bind_choice, schema
-from rlexp.tasks import TASKS, World
+from rlexp.tasks import TASKS, TabularTask
 from rlexp.tasks.bandit import Bandit
 from rlexp.tasks.categorical import Categorical
 from rlexp.tasks.difficulty_mix import BUCKETS, DifficultyMix
@@ -104,5 +104,5 @@ CHOICES = {
 } | {f"conf/{stem}": shipped(values) for stem, values in FILES.items() if values["name"] in TASKS}
 every_task = pytest.mark.parametrize(("name", "task"), CHOICES.values(), ids=CHOICES.keys())
 every_sort = pytest.mark.parametrize("task", [task for name, task in CHOICES.values() if name == "sort"])
-WORLDS = {key: task for key, (_, task) in CHOICES.items() if isinstance(task, World)}
+WORLDS = {key: task for key, (_, task) in CHOICES.items() if isinstance(task, TabularTask)}
 every_world = pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())

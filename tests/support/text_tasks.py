@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from rlexp.core.registry import schema
 from rlexp.core.streams import generator
 from rlexp.language import LANGUAGE_MODELS
-from rlexp.language.text_task import Example, Verdict
+from rlexp.language.text_task import Example, Score
 from rlexp.language.warm_up import STARTS
 
 LARGEST = 6  # digits from 0 on
@@ -35,10 +35,10 @@ class CopyDigits:
                 found.append(Example("".join(map(str, digits)) + "=", digits))
         return found
 
-    def judge(self, examples, texts, finished):
+    def score(self, examples, texts, finished):
         rows = zip(examples, texts, finished, strict=True)
         right = [done and text == "".join(map(str, example.entry)) for example, text, done in rows]
-        return [Verdict({"exact": float(each)}, each) for each in right]
+        return [Score({"exact": float(each)}, each) for each in right]
 
     def solution(self, example):
         return "".join(map(str, example.entry)) if self.solved else None

@@ -22,7 +22,7 @@ from rlexp.config.compose import compose
 from rlexp.core.streams import Purpose
 from rlexp.language.generation import stream_seed
 from rlexp.language.llama import Llama, build
-from rlexp.language.text_task import Example, Verdict
+from rlexp.language.text_task import Example, Score
 from rlexp.sweep.build import variant
 
 SHUFFLE = grpo_trainer.shuffle_sequence_dict  # before it is replaced
@@ -50,8 +50,8 @@ class Odd:
     def wrong_solution(self, example):
         return "0"
 
-    def judge(self, examples, texts, finished):
-        return [Verdict({"odd": reward_of(text)}, reward_of(text) > 0.5) for text in texts]
+    def score(self, examples, texts, finished):
+        return [Score({"odd": reward_of(text)}, reward_of(text) > 0.5) for text in texts]
 
 
 class Own(GRPOTrainer):
@@ -83,12 +83,12 @@ def trainer(
 ):
     """TRL's trainer with arguments of its own, or ours without any; TRL's completions ``shuffled`` if asked for."""
     config = compose(*COMMON, *overrides)
-    processes = settings.processes()
-    parts = settings.cut(config, processes).accumulated * processes
+    processes = settings.world_size()
+    parts = settings.micro_batches(config, processes).accumulated * processes
     group = config.group_size.completions
     objective = Objective(variant(config), Odd.weights, config.seed, group, config.minibatches, parts)
     out = Path(tempfile.mkdtemp())
-    arguments = settings.grpo_config(config, out, processes, [1.0], objective.asks_for("ref_log_probs"))
+    arguments = settings.grpo_config(config, out, processes, [1.0], objective.requires("ref_log_probs"))
     tokenizer = AutoTokenizer.from_pretrained(model_folder(), padding_side="left")
     shared = {
         "model": AutoModelForCausalLM.from_pretrained(model_folder(), dtype=dtype),

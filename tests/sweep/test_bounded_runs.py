@@ -10,8 +10,8 @@ from rlexp.config.schema import load, read
 from rlexp.core.errors import ConfigError
 from rlexp.loop.metrics import BOUNDED
 from rlexp.record.disk.identity import MEANT, config_hash
-from rlexp.record.files import CONFIG_FILE, SUMMARY_FILE
-from rlexp.record.resume import refusal
+from rlexp.record.resume import inspect
+from rlexp.runfolder.files import CONFIG_FILE, SUMMARY_FILE
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
 
@@ -52,8 +52,9 @@ def test_a_folder_without_the_key_goes_on(tmp_path):
     (one.folder / SUMMARY_FILE).unlink()
     assert load(one.folder / CONFIG_FILE) == one.config
     plain = one.config.model_dump(mode="json")
-    assert refusal(plain, one.folder) is None
-    assert "log_ratio_bound" in refusal(plain | {"log_ratio_bound": None}, one.folder)
+    assert inspect(one.folder, plain).kind == "resumable"
+    other = inspect(one.folder, plain | {"log_ratio_bound": None})
+    assert other.kind == "foreign" and "log_ratio_bound" in str(other.result)
     (score,) = train_jobs([one])
     assert isinstance(score, float) and numbers(one) == before
 

@@ -4,14 +4,16 @@ import json
 import shutil
 
 import pytest
-from interrupted import jobs, stop_at  # noqa: F401 (a fixture)
+from interrupted import jobs, stop_engine
 from small_runs import rows
 
 from rlexp.core.exits import RunFailed
-from rlexp.record import checkpoint, provenance, resume
+from rlexp.record import checkpoint, provenance
 from rlexp.record.disk import durable
-from rlexp.record.disk.seals import packed, read_state, sealed_json
-from rlexp.record.files import dumps
+from rlexp.record.disk.states import read_state, serialize
+from rlexp.record.files import dump_json
+from rlexp.record.resume import inspect
+from rlexp.runfolder.checksums import json_with_checksum
 from rlexp.sweep.engine import train_jobs
 
 pytestmark = pytest.mark.slow
@@ -24,14 +26,32 @@ def whole(tmp_path_factory):
     return found, train_jobs(found)
 
 
-@pytest.fixture
-def stopped(tmp_path, stop_at):  # noqa: F811
+@pytest.fixture(scope="module")
+def half(tmp_path_factory):
     """Return the same runs, stopped with checkpoints at steps 3 and 6."""
-    found = jobs(tmp_path, variants=["local"])
-    stop_at(8)
-    with pytest.raises(KeyboardInterrupt):
-        train_jobs(found)
+    found = jobs(tmp_path_factory.mktemp("half"), variants=["local"])
+    with pytest.MonkeyPatch.context() as patch:
+        stop_engine(patch, 8)
+        with pytest.raises(KeyboardInterrupt):
+            train_jobs(found)
     return found
+
+
+@pytest.fixture
+def stopped(tmp_path, half):
+    """Return them in a folder of a test's own."""
+    return copied(half, tmp_path)
+
+
+def copied(runs, folder):
+    found = jobs(folder, variants=["local"])
+    for one, other in zip(runs, found, strict=True):
+        shutil.copytree(one.folder, other.folder, dirs_exist_ok=True)
+    return found
+
+
+def status(job):
+    return inspect(job.folder, job.config.model_dump(mode="json")).kind
 
 
 def lose_last_row_before(step, path):
@@ -70,7 +90,7 @@ def test_the_run_goes_back_to_its_last_good_state(whole, stopped, caplog, what):
     for one, other in zip(expected, stopped, strict=True):
         assert rows(one.folder) == rows(other.folder)
         assert (one.folder / "samples.jsonl").read_text() == (other.folder / "samples.jsonl").read_text()
-        assert resume.complaint(other.folder) is None
+        assert status(other) == "finished"
     then = f"the run goes on after step {step}" if step else "the run begins again"
     lines = [line for line in caplog.messages if str(stopped[0].folder) in line]
     assert bool(named) == bool(lines) and all(named in line and line.endswith(then) for line in lines)
@@ -80,14 +100,12 @@ def test_the_run_goes_back_to_its_last_good_state(whole, stopped, caplog, what):
 @pytest.mark.parametrize("what", [what for what in DAMAGES if what not in ("an empty summary", "half a summary")])
 def test_a_finished_run_whose_files_were_changed_is_mended(tmp_path, whole, caplog, what):
     expected, scores = whole
-    found = jobs(tmp_path, variants=["local"])
-    for one, other in zip(expected, found, strict=True):
-        shutil.copytree(one.folder, other.folder, dirs_exist_ok=True)
+    found = copied(expected, tmp_path)
     act, named, _ = DAMAGES[what]
     act(found[0].folder)
     assert train_jobs(found) == scores
     assert all(rows(one.folder) == rows(other.folder) for one, other in zip(expected, found, strict=True))
-    assert resume.complaint(found[0].folder) is None
+    assert status(found[0]) == "finished"
     files = [named] if named else ["config.yaml", "metrics.jsonl", "samples.jsonl"]
     assert what == "a bad checkpoint" or any(file in line for file in files for line in caplog.messages)
 
@@ -131,7 +149,7 @@ def older(folder):
     """Leave a folder as the release before checksums did."""
     for name in (checkpoint.LATEST, checkpoint.PREVIOUS):
         saved = read_state(folder / name)
-        raw = packed({key: value for key, value in saved.items() if key not in ("identity", "files")})
+        raw = serialize({key: value for key, value in saved.items() if key not in ("identity", "files")})
         (folder / name).write_bytes(raw[: -len("rlexp checksum ") - 34] + bytes(2))
     config = (folder / "config.yaml").read_text().splitlines(keepends=True)
     (folder / "config.yaml").write_text("".join(config[1:-1]))
@@ -162,8 +180,8 @@ def test_a_folder_of_which_nothing_says_whose_it_is_is_left_alone(stopped):
 
 def test_a_later_format_is_refused_and_left_alone(stopped):
     path = stopped[0].folder / "summary.json"
-    text = dumps({"status": "completed", "score": 1.0, "format": 3, "versions": {"rlexp": "0.9"}}, indent=2)
-    path.write_bytes(sealed_json(text + "\n"))
+    text = dump_json({"status": "completed", "score": 1.0, "format": 3, "versions": {"rlexp": "0.9"}}, indent=2)
+    path.write_bytes(json_with_checksum(text + "\n"))
     before = {file: file.read_bytes() for file in stopped[0].folder.iterdir()}
     failed, score = train_jobs(stopped)
     assert "has format 3" in str(failed) and "rlexp 0.9 reads it" in str(failed) and isinstance(score, float)
@@ -173,7 +191,7 @@ def test_a_later_format_is_refused_and_left_alone(stopped):
 def test_a_failed_run_goes_on_from_its_checkpoint_on_request(whole, stopped, tmp_path):
     path = stopped[0].folder / "summary.json"
     facts = {"status": "failed", "reason": "no space left", "format": 2}
-    path.write_bytes(sealed_json(dumps(facts, indent=2) + "\n"))
+    path.write_bytes(json_with_checksum(dump_json(facts, indent=2) + "\n"))
     assert "resume=failed" in str(train_jobs(stopped)[0])
     asked = jobs(tmp_path, "resume=failed", variants=["local"])
     (asked[0].folder / "log").touch()

@@ -9,7 +9,7 @@ import torch
 from small_runs import ABSENT, BESIDE, SHORT, SMALL, compose, rows, with_choice
 
 from rlexp.config.compose import CONF
-from rlexp.sweep import engine
+from rlexp.sweep import training
 from rlexp.sweep.build import bucket_key
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
@@ -171,14 +171,14 @@ def test_a_run_that_diverges_ends_alone(tmp_path):
 @pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt(), "interrupted"), (OSError("disk full"), "failed")])
 def test_what_stops_the_batch_is_in_every_summary(tmp_path, monkeypatch, error, status):
     jobs = [job(tmp_path, *SMALL, seed=seed) for seed in (0, 1)]
-    step = engine.train_step
+    step = training.train_step
 
     def stop(state, number, measure):
         if number == 2:
             raise error
         return step(state, number, measure)
 
-    monkeypatch.setattr(engine, "train_step", stop)
+    monkeypatch.setattr(training, "train_step", stop)
     with pytest.raises(KeyboardInterrupt) if status == "interrupted" else nullcontext():
         assert train_jobs(jobs) == [error, error]
     for each in jobs:

@@ -9,7 +9,9 @@ from small_runs import SHORT, SMALL, compose, values
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
 from rlexp.sweep import starts as begin
-from rlexp.sweep.engine import Job, build, train_jobs
+from rlexp.sweep.build import build
+from rlexp.sweep.engine import train_jobs
+from rlexp.sweep.job import Job
 
 TASK = ["task=token_preference", "task.vocabulary=9", "task.prompt_length=3", "task.cap=6", "task.low=3", "model=gru"]
 START = ["start=sft", "start.accuracy=0.8", "start.lr=3e-3", "start.prompts=16", "start.every=2", "start.checked=64"]

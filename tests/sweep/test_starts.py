@@ -8,9 +8,11 @@ import pytest
 import torch
 from small_runs import SHORT, SMALL, compose, rows
 
-from rlexp.sweep import engine
 from rlexp.sweep import starts as begin
-from rlexp.sweep.engine import Job, build, train_jobs
+from rlexp.sweep import training
+from rlexp.sweep.build import build
+from rlexp.sweep.engine import train_jobs
+from rlexp.sweep.job import Job
 
 WARM = ["start.accuracy=0.6", "start.lr=3e-3", "start.prompts=16", "start.every=2", "start.checked=64"]
 TASK = ["task=token_preference", "task.vocabulary=9", "task.prompt_length=3", "task.cap=6", "task.low=3", "model=gru"]
@@ -150,18 +152,18 @@ def test_runs_from_different_starts_give_the_same_bits_alone_together_and_resume
     for one, other in zip(alone, together, strict=True):
         train_jobs([one])
         assert rows(one.folder) == rows(other.folder), one.name
-    parts, step = list(jobs(tmp_path / "parts", "checkpoint_every=1", starts=tmp_path / "starts")), engine.train_step
+    parts, step = list(jobs(tmp_path / "parts", "checkpoint_every=1", starts=tmp_path / "starts")), training.train_step
 
     def stopping(state, now, measure):
         if now == 2:
             raise KeyboardInterrupt
         return step(state, now, measure)
 
-    monkeypatch.setattr(engine, "train_step", stopping)
+    monkeypatch.setattr(training, "train_step", stopping)
     with pytest.raises(KeyboardInterrupt):
         train_jobs(parts)
-    monkeypatch.setattr(engine, "train_step", step)
-    monkeypatch.setattr(engine, "apply_starts", lambda *_: pytest.fail("a run that goes on has begun"))
+    monkeypatch.setattr(training, "train_step", step)
+    monkeypatch.setattr(training, "apply_starts", lambda *_: pytest.fail("a run that goes on has begun"))
     assert train_jobs(parts) == scores
     assert all(rows(one.folder) == rows(other.folder) for one, other in zip(parts, together, strict=True))
 

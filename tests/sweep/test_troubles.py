@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+from contextlib import ExitStack
 
 import pytest
 from interrupted import jobs
@@ -13,7 +14,7 @@ from small_runs import rows
 from rlexp.core.exits import RunFailed
 from rlexp.record import checkpoint
 from rlexp.record.files import Recorder
-from rlexp.sweep import engine, opening
+from rlexp.sweep import preflight, training
 from rlexp.sweep.engine import train_jobs
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -29,16 +30,16 @@ def undisturbed(tmp_path_factory):
 @pytest.fixture
 def at_step(monkeypatch):
     """Return a function that does something before a step, once."""
-    step = engine.train_step
+    step = training.train_step
 
     def install(number, action):
         def disturbed(state, now, measure):
             if now == number:
-                monkeypatch.setattr(engine, "train_step", step)
+                monkeypatch.setattr(training, "train_step", step)
                 action()
             return step(state, now, measure)
 
-        monkeypatch.setattr(engine, "train_step", disturbed)
+        monkeypatch.setattr(training, "train_step", disturbed)
 
     return install
 
@@ -130,7 +131,7 @@ def test_a_summary_that_cannot_be_written_is_a_failure(tmp_path, monkeypatch, un
 )
 def test_too_little_memory_halves_the_batch_and_changes_no_bit(tmp_path, monkeypatch, caplog, error):
     whole, parts = (jobs(tmp_path / name, seeds=(0, 1)) for name in ("whole", "parts"))
-    scores, step, sizes = train_jobs(whole), engine.train_step, []
+    scores, step, sizes = train_jobs(whole), training.train_step, []
 
     def small(state, now, measure):
         sizes.append(len(state.seeds))
@@ -138,7 +139,7 @@ def test_too_little_memory_halves_the_batch_and_changes_no_bit(tmp_path, monkeyp
             raise error
         return step(state, now, measure)
 
-    monkeypatch.setattr(engine, "train_step", small)
+    monkeypatch.setattr(training, "train_step", small)
     assert train_jobs(parts) == scores
     assert [*dict.fromkeys(sizes)] == [4, 2, 1]
     assert "4 runs do not fit into memory at once: they are trained as two batches" in caplog.messages
@@ -168,8 +169,9 @@ def test_a_ctrl_c_in_the_last_step_lets_the_run_complete_and_nothing_else_begin(
 
 
 def test_what_has_diverged_begins_again_and_nothing_else(tmp_path):
-    (job,) = jobs(tmp_path, variants=["local"], seeds=[0])
+    (job,) = jobs(tmp_path, "resume=failed", variants=["local"], seeds=[0])
     train_jobs([job])
     for fate, step in (("failed", 12), ("diverged", -1), ("interrupted", 12)):
         (job.folder / "summary.json").write_text(json.dumps({"status": fate, "reason": "x"}))
-        assert opening.checkpoint_of(job)["step"] == step
+        with ExitStack() as locks:
+            assert preflight.state_or_result(job, locks)["step"] == step

@@ -91,7 +91,7 @@ def copied(tmp_path):
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_a_class_an_entry_and_a_yaml_are_a_task(copied, tmp_path):
     """It learns in every model's loop, with a start, and has the same bits alone and in a batch."""
     common = ["task=echo", *SHORT, *SMALL, "steps=3", "start=sft", "start.accuracy=0.05"]
@@ -104,6 +104,7 @@ def test_a_class_an_entry_and_a_yaml_are_a_task(copied, tmp_path):
     assert json.loads((together / "samples.jsonl").read_text().splitlines()[0])["completion"].count(" ") == 2
 
 
+@pytest.mark.rare
 def test_its_knobs_are_checked(copied):
     wrong = copied("rlexp.train", "task=echo", "task.vocabulary=1", *SHORT)
     assert wrong.returncode == 2 and wrong.stderr == "task.vocabulary=1: must be at least 2\n"

@@ -1,1 +1,1 @@
-"""What runs keep beside their metrics."""
+"""Files of runs beside their metrics."""

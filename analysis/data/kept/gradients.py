@@ -1,23 +1,23 @@
-"""What a policy loss makes of a token's gradient, as each run has computed it (summary.json, `gradient`)."""
+"""The weight that a policy loss gives a token's gradient, as each run computed it (summary.json, `gradient`)."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis.data.load import SweepData
-from analysis.data.read import read_object
-from analysis.data.runs import SUMMARY_FILE
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.read import read_object
+from rlexp.runfolder.files import SUMMARY_FILE
 
 
 class Gradient(NamedTuple):
-    """What A · ∇log π is multiplied by, at ratios of the new to the old probability of a token; arrays `[ratios]`."""
+    """Weights of A · ∇log π at ratios of the new to the old probability of a token; arrays `[ratios]`."""
 
     ratios: np.ndarray
     lines: dict[str, tuple[np.ndarray, np.ndarray]]
     """The weights where A > 0 and where A < 0, by name of a line; the name is empty if there is only one."""
     note: str
-    """What a reader must know beside it; may be empty."""
+    """For the reader; may be empty."""
 
 
 def variant_gradients(data: SweepData) -> dict[str, Gradient]:

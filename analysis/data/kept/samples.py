@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.data.load import SweepData
-from analysis.data.read import read_lines
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.read import read_lines
+from rlexp.runfolder.files import SAMPLES_FILE
 
-SAMPLES_FILE = "samples.jsonl"
 Records = list[dict[str, Any]]
 
 

@@ -1,1 +1,1 @@
-"""What number stands for a run: what can be asked, and how each is computed."""
+"""The number of a run: the choices, and how each is computed."""

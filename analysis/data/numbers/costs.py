@@ -1,40 +1,34 @@
 """Numbers of runs at equal budgets, and what it cost them to reach a target."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
-from analysis.data.direction import better_direction
-from analysis.data.errors import AnalysisError, NothingLeft
-from analysis.data.load import SweepData
-from analysis.data.numbers.asked import BUDGETS, Budget, Target
-from analysis.data.numbers.late import RunValues, late_means, late_rule
-from analysis.data.read import read_yaml
+from rlexp.analysis.data.direction import better_direction
+from rlexp.analysis.data.errors import AnalysisError, NothingLeft
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.numbers.late import RunValues, late_means, late_rule
+from rlexp.analysis.data.numbers.metric_spec import BUDGETS, Budget, Target
+from rlexp.analysis.data.read import read_config
 
 UNITS = {"time": "s"}
 
 
 def cumulative_cost(data: SweepData, kind: str) -> pd.Series:
-    """What each row's run had spent by then, in the unit of a budget; NaN where it does not say."""
+    """Cumulative cost of a run at each row, in the unit of a budget; NaN where it does not say."""
     column = BUDGETS[kind]
     if column not in data.metrics:
         raise AnalysisError(f"no run logged '{column}', so nothing can be compared at equal {kind}")
     amounts = data.metrics[column].astype(float)
-    return amounts * data.metrics["name"].map(_updates_a_step(data)) if kind == "updates" else amounts
-
-
-def _updates_a_step(data: SweepData) -> dict[str, float]:
-    """Optimizer updates in a training step: inner_steps · minibatches of the run's configuration."""
-    updates = {}
+    if kind != "updates":
+        return amounts
+    updates_per_step = {}
     for name, folder in zip(data.runs["name"], data.runs["folder"], strict=True):
-        config = read_yaml(Path(folder) / "config.yaml")
-        config = config if isinstance(config, dict) else {}
+        config = read_config(folder)
         try:
-            updates[name] = float(config["inner_steps"]) * float(config["minibatches"])
+            updates_per_step[name] = float(config["inner_steps"]) * float(config["minibatches"])
         except (KeyError, TypeError, ValueError):
-            updates[name] = np.nan
-    return updates
+            updates_per_step[name] = np.nan
+    return amounts * data.metrics["name"].map(updates_per_step)
 
 
 def values_at_budget(data: SweepData, metric: str | None, at: Budget) -> RunValues:
@@ -49,13 +43,15 @@ def values_at_budget(data: SweepData, metric: str | None, at: Budget) -> RunValu
     rows = data.metrics[(amounts <= amount).to_numpy()]
     enough = totals.index[totals >= amount]
     if at.amount is not None and not len(enough):
-        raise NothingLeft(f"no completed run spent {_amount(amount, at.kind)}; the most is {_most(totals, at.kind)}")
+        most = _amount(float(totals.max()), at.kind) if totals.notna().any() else "not on record"
+        raise NothingLeft(f"no completed run spent {_amount(amount, at.kind)}; the most is {most}")
     values = _late_scores(data, rows) if metric is None else late_means(data, metric, rows)
     least = "as much as every completed run spent" if at.amount is None else "as asked"
     remarks = [f"At equal {at.kind}: the rows up to {_amount(amount, at.kind)}, {least}."]
     short = totals.index.difference(enough)
     if len(short):
-        remarks.append(f"Left out, as they spent less: {_listed(short)}.")
+        more = f" and {len(short) - 10} more" if len(short) > 10 else ""
+        remarks.append(f"Left out, as they spent less: {', '.join(short[:10])}{more}.")
     if at.kind == "time":
         remarks.append("Runs that trained as one batch share one clock: their times do not tell the arms apart.")
     values = values[values.index.isin(enough)]
@@ -91,7 +87,8 @@ def values_at_target(data: SweepData, metric: str | None, at: Budget | None, tar
         highest = rows.loc[rows["name"].isin(completed["name"]), target.metric].max()
         reached = f"the highest is {highest:.3g}" if np.isfinite(highest) else "none has logged it"
         raise NothingLeft(f"no completed run reaches {condition}; {reached}")
-    listed = _by_arm(data, never)
+    counts = never["variant"].value_counts()  # `local 2, hybrid 1`
+    listed = ", ".join(f"{data.labels[arm]} {counts[arm]}" for arm in data.variants if arm in counts)
     taken = f"{metric or kind} at {condition}", "taken where this is first so"
     if metric:
         said = f"Left out, as they never reached it (differences are then of the seeds that did): {listed}."
@@ -101,19 +98,5 @@ def values_at_target(data: SweepData, metric: str | None, at: Budget | None, tar
     return RunValues(values, *taken, [said] if listed else [], "lower", ranked=True)
 
 
-def _by_arm(data: SweepData, runs: pd.DataFrame) -> str:
-    """`local 2, hybrid 1`: how many of the runs each arm has."""
-    counts = runs["variant"].value_counts()
-    return ", ".join(f"{data.labels[arm]} {counts[arm]}" for arm in data.variants if arm in counts)
-
-
 def _amount(amount: float, kind: str) -> str:
     return f"{amount:,.6g} {UNITS.get(kind, kind)}"
-
-
-def _most(totals: pd.Series, kind: str) -> str:
-    return _amount(float(totals.max()), kind) if totals.notna().any() else "not on record"
-
-
-def _listed(names: pd.Index) -> str:
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

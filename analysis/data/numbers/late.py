@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
-from analysis.data.direction import Direction
-from analysis.data.errors import AnalysisError
-from analysis.data.load import SweepData
-from analysis.data.numbers.asked import OF_WHOLE_RUNS
+from rlexp.analysis.data.direction import Direction
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.numbers.metric_spec import OF_WHOLE_RUNS
+from rlexp.runfolder.rows import late_count
 
 IDENTITY = ("name", "variant", "seed", "step")
 
@@ -21,15 +21,15 @@ class RunValues(NamedTuple):
     """Indexed by the runs' names; NaN, or no row, where a run has none."""
     metric: str
     aggregation: str
-    """How it was computed from a run's rows."""
+    """Its computation from a run's rows, in words."""
     remarks: Sequence[str] = ()
-    """What else a reader must know."""
+    """Further notes for the reader."""
     better: Direction = None
-    """Which end of the metric is better; None where neither is."""
+    """The better end of the metric; None where neither is."""
     ranked: bool = False
     """Whether a number may be infinite, as the cost of what a run never reaches: differences are then ranked."""
     statuses: Sequence[str] = ("completed",)
-    """Of which runs there are numbers."""
+    """The statuses of runs that have a number."""
     is_score: bool = False
     """Whether they are the scores in the runs' summaries, which have a floor."""
 
@@ -59,7 +59,7 @@ def resolve_metric(data: SweepData, name: str) -> str:
 
 
 def late_rule(data: SweepData) -> str:
-    """What `late_means` computes, in words."""
+    """Describe `late_means` in words."""
     return f"mean over the last {100 * data.score_share:g} % of its evaluations"
 
 
@@ -69,7 +69,6 @@ def late_means(data: SweepData, metric: str, rows: pd.DataFrame | None = None) -
     rows = data.metrics if rows is None else rows
     present = rows[["name", metric]].dropna()
     groups = present.groupby("name", sort=False)[metric]
-    from_the_end = groups.cumcount(ascending=False)
-    count = np.ceil((data.score_share * groups.transform("size")).round(9)).clip(lower=1)  # 0.07 · 100 > 7 in floats
-    late = from_the_end < count
+    counts = {name: late_count(n, data.score_share) for name, n in groups.size().items()}
+    late = groups.cumcount(ascending=False) < present["name"].map(counts)
     return present[late].groupby("name")[metric].mean()

@@ -5,12 +5,12 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from analysis.data.direction import better_direction, direction_sign
-from analysis.data.errors import NothingLeft
-from analysis.data.load import SweepData
-from analysis.data.numbers.asked import ASYMPTOTE, OF_WHOLE_RUNS
-from analysis.data.numbers.curve_fits import Fit, saturation
-from analysis.data.numbers.late import RunValues, resolve_metric
+from rlexp.analysis.data.direction import better_direction, direction_sign
+from rlexp.analysis.data.errors import NothingLeft
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.numbers.curve_fits import Fit, saturation
+from rlexp.analysis.data.numbers.late import RunValues, resolve_metric
+from rlexp.analysis.data.numbers.metric_spec import ASYMPTOTE, OF_WHOLE_RUNS
 
 ENDED = ("completed", "failed", "diverged")
 
@@ -28,7 +28,14 @@ def fitted_values(data: SweepData, metric: str) -> RunValues:
     """
     fitted = curve_metric(data)
     better = better_direction(fitted, data.score_metric)
-    fits = _fits(data, fitted, direction_sign(better) if better else 0)
+    completed = data.runs.loc[data.runs["status"] == "completed", "name"]
+    rows = data.metrics.loc[data.metrics["name"].isin(completed), ["name", "step", fitted]].dropna()
+    curves = {name: group.sort_values("step") for name, group in rows.groupby("name", sort=False)}
+    fits = {}
+    for name in completed:
+        curve = curves.get(name, rows.iloc[:0])
+        sign = direction_sign(better) if better else 0
+        fits[name] = saturation(curve["step"].to_numpy(), curve[fitted].to_numpy(), sign)
     if metric == ASYMPTOTE:
         numbers, how = {name: fit.asymptote for name, fit in fits.items()}, "where the curve ends"
     else:
@@ -42,18 +49,6 @@ def fitted_values(data: SweepData, metric: str) -> RunValues:
         remarks.append(f"Left out of {metric}: {missing} of {len(values)} runs{_reasons(fits, values)}.")
     how = f"{how}, of a saturating exponential through the run's {fitted}"
     return RunValues(values, metric, how, remarks, better)
-
-
-def _fits(data: SweepData, metric: str, sign: int) -> dict[str, Fit]:
-    completed = data.runs.loc[data.runs["status"] == "completed", "name"]
-    rows = data.metrics.loc[data.metrics["name"].isin(completed), ["name", "step", metric]].dropna()
-    curves = {name: group.sort_values("step") for name, group in rows.groupby("name", sort=False)}
-    empty = rows.iloc[:0]
-    return {
-        name: saturation(curve["step"].to_numpy(), curve[metric].to_numpy(), sign)
-        for name in completed
-        for curve in [curves.get(name, empty)]
-    }
 
 
 def _reasons(fits: dict[str, Fit], values: pd.Series) -> str:

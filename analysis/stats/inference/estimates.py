@@ -50,7 +50,7 @@ class WinRate(NamedTuple):
     high: float
 
 
-def iqm(scores: Array) -> Array:
+def iqm(scores: Array) -> Array | np.float64:
     """Interquartile mean `[..., n] → [...]`: the mean without the ⌊n/4⌋ lowest and ⌊n/4⌋ highest; NaN are left out.
 
     Source: Agarwal et al. 2021; equals `scipy.stats.trim_mean(x, 0.25)`. For n ≤ 3 nothing is cut: it is the mean.
@@ -75,15 +75,12 @@ def iqm_interval(scores: Array, confidence: float = 0.95, resamples: int = 10_00
     counts = (~np.isnan(ordered)).sum(-1)
     ends = np.full((len(ordered), 2), np.nan)
     for n in set(counts.tolist()) - {0, 1}:
-        ends[counts == n] = _bootstrap_quantiles(_capped(ordered[counts == n, :n]), confidence, resamples, seed)
+        rows = ordered[counts == n, :n]
+        rows = np.where(np.isposinf(rows), BEYOND, rows)  # so that sums have no NaN
+        ends[counts == n] = _bootstrap_quantiles(rows, confidence, resamples, seed)
     ends[ends > LARGEST] = np.inf
     low, high = np.moveaxis(ends.reshape(*scores.shape[:-1], 2), -1, 0)
     return Interval(low, high)
-
-
-def _capped(scores: Array) -> Array:
-    """The scores with a number beyond all others for what is infinite, so that sums have no NaN."""
-    return np.where(np.isposinf(scores), BEYOND, scores)
 
 
 def _bootstrap_quantiles(ordered: Array, confidence: float, resamples: int, seed: int) -> Array:
@@ -172,15 +169,11 @@ def median_difference(differences: Array, confidence: float = 0.95) -> Differenc
     if n == 0:
         return Difference(*np.full(5, np.nan))
     sd = ordered.std(ddof=1) if n > 1 and np.isfinite(ordered).all() else np.nan
-    beyond = int(_outer(n, (1 - confidence) / 2))
+    # the largest k with P(fewer than k of n coin tosses are heads) ≤ half of what is left; 0 if there is none
+    beyond = int((bdtr(np.arange(n), n, 0.5) <= (1 - confidence) / 2).sum())
     low, high = (ordered[beyond - 1], ordered[n - beyond]) if beyond else (np.nan, np.nan)
     middle = _middle(ordered[(n - 1) // 2], ordered[n // 2])
     return Difference(np.float64(middle), low, high, np.float64(sd), np.float64(np.nan))
-
-
-def _outer(n: int, tail: float) -> int:
-    """The largest k with P(fewer than k of n coin tosses are heads) ≤ tail; 0 if there is none."""
-    return int((bdtr(np.arange(n), n, 0.5) <= tail).sum())
 
 
 def _middle(low: float, high: float) -> float:

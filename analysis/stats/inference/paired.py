@@ -1,4 +1,4 @@
-"""How paired differences are summed up and tested: by their mean, or where some are infinite by their ranks.
+"""Summaries and tests of paired differences: by their mean, or where some are infinite by their ranks.
 
                  usually                        ranked
 sums up          mean, paired t interval        median, interval of the sign test
@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.stats.inference.estimates import Difference, mean_difference, median_difference
-from analysis.stats.inference.sequential import anytime_p, confidence_sequence
-from analysis.stats.inference.significance import ALPHA, sign_flip_p, signed_ranks
+from rlexp.analysis.stats.inference.estimates import Difference, mean_difference, median_difference
+from rlexp.analysis.stats.inference.sequential import anytime_p, confidence_sequence
+from rlexp.analysis.stats.inference.significance import ALPHA, sign_flip_p, signed_ranks
 
 Array = np.ndarray
 
 
-class Paired(NamedTuple):
-    """Which way."""
+class PairedTest(NamedTuple):
+    """A summary and a test of paired differences."""
 
     sequential: bool = False
     """Whether seeds were added until something was decided."""
@@ -34,26 +34,26 @@ class Paired(NamedTuple):
             return anytime_p(np.sign(differences) if self.ranked else differences)
         return sign_flip_p(signed_ranks(differences) if self.ranked else differences)
 
-    def location(self, differences: Array) -> Difference:
+    def estimate(self, differences: Array) -> Difference:
         """Mean (median) of paired differences `[n]`, with its 95 % interval."""
-        if self.ranked:
-            found = median_difference(differences)
-            return found._replace(low=np.float64(np.nan), high=np.float64(np.nan)) if self.sequential else found
-        found = mean_difference(differences)
-        if self.sequential:
-            low, high = confidence_sequence(differences)
-            return found._replace(low=low, high=high)
-        return found
+        found = median_difference(differences) if self.ranked else mean_difference(differences)
+        if not self.sequential:
+            return found
+        low, high = (np.float64(np.nan),) * 2 if self.ranked else confidence_sequence(differences)
+        return found._replace(low=low, high=high)
 
-    def points_to(self, differences: Array) -> float:
+    def side(self, differences: Array) -> float:
         """Above 0 if the differences `[n]` are on the whole, below 0 if they are below; 0 for none."""
         if not differences.size:
             return 0.0
         return float(signed_ranks(differences).sum() if self.ranked else differences.mean())
 
-    def above(self, differences: Array, family: int) -> bool:
+    def is_above(self, differences: Array, family: int) -> bool:
         """Whether the differences `[n]` are shown to be above 0, by a p that is corrected for so many."""
-        return bool(self.points_to(differences) > 0 and family * self.p(differences) < ALPHA)
+        return bool(self.side(differences) > 0 and family * self.p(differences) < ALPHA)
+
+
+MEAN_TEST = PairedTest()
 
 
 def subtract(first: Array, second: Array) -> Array:

@@ -1,12 +1,12 @@
-"""What a number of seeds can show: the power of the paired test, and the smallest effect that it finds."""
+"""Power of the paired test by the number of seeds, and the smallest effect that it finds."""
 
 from functools import cache
 
 import numpy as np
 from scipy.special import nctdtr, stdtrit
 
-from analysis.stats.inference.sequential import log_evidence
-from analysis.stats.inference.significance import ALPHA, seeds_for_p
+from rlexp.analysis.stats.inference.sequential import log_evidence
+from rlexp.analysis.stats.inference.significance import ALPHA, seeds_for_p
 
 MOST = 1000  # seeds that anybody would run
 

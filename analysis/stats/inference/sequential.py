@@ -13,8 +13,8 @@ of half a standard deviation counts as one seed. The m that are not rejected, on
 sequence. Source: Ramdas, Ruf, Larsson and Koolen (arXiv 2009.03167) for bets on signs; the θ are our own choice.
 
 Waudby-Smith and Ramdas (arXiv 2010.09686) bet on bounded differences, which need not be symmetric (`hedged_capital`).
-A difference of two shares lies in [−1, 1], and with so wide a range one seed says little: `python -m analysis.coverage`
-counts how many either takes.
+A difference of two shares lies in [−1, 1], and with so wide a range one seed says little: `python -m
+rlexp.analysis.coverage` counts how many either takes.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ from math import ceil, log2
 
 import numpy as np
 
-from analysis.stats.inference.estimates import Interval
-from analysis.stats.inference.significance import ALPHA
+from rlexp.analysis.stats.inference.estimates import Interval
+from rlexp.analysis.stats.inference.significance import ALPHA
 
 Array = np.ndarray
 
@@ -74,7 +74,9 @@ def _low(differences: Array, alpha: float) -> float:
     low, high = differences.min() - 3 * width, differences.max()
     for _ in range(3):  # each time closer around the first that is not rejected
         centres = np.linspace(low, high, GRID)
-        kept = ~_rejected(differences, centres, alpha)
+        x = differences[None, :] - centres[:, None]
+        largest = np.maximum(log_evidence(x).max(-1), log_evidence(-x).max(-1))
+        kept = ~(largest >= np.log(2 / alpha))
         if not kept.any():
             return float(high)
         first = int(kept.argmax())
@@ -84,19 +86,13 @@ def _low(differences: Array, alpha: float) -> float:
     return float(low)
 
 
-def _rejected(differences: Array, centres: Array, alpha: float) -> Array:
-    x = differences[None, :] - centres[:, None]
-    largest = np.maximum(log_evidence(x).max(-1), log_evidence(-x).max(-1))
-    return largest >= np.log(2 / alpha)
-
-
 def decision(differences: Array, margin: float, alpha: float = ALPHA) -> str:
-    """What the differences `[n]` have shown: `equal` (smaller than the margin), `higher`, `lower`, or `open`."""
-    return said_by(confidence_sequence(differences, alpha), margin)
+    """The decision by the differences `[n]`: `equal` (smaller than the margin), `higher`, `lower`, or `open`."""
+    return decide(confidence_sequence(differences, alpha), margin)
 
 
-def said_by(interval: Interval, margin: float) -> str:
-    """What an interval of the difference says by this margin."""
+def decide(interval: Interval, margin: float) -> str:
+    """The decision by an interval of the difference and this margin."""
     low, high = interval
     if low > -margin and high < margin:
         return "equal"
@@ -108,7 +104,7 @@ def fewest_seeds(alpha: float = ALPHA) -> int:
     return ceil(log2(2 / alpha))
 
 
-def looks(most: int, alpha: float = ALPHA) -> Iterator[int]:
+def look_schedule(most: int, alpha: float = ALPHA) -> Iterator[int]:
     """Seeds after each turn, at most so many: as many as can decide anything, then a quarter more each time."""
     n = fewest_seeds(alpha)
     while n < most:

@@ -36,15 +36,10 @@ def sign_flip_p(differences: Array, seed: int = 0) -> float:
         return float((np.abs(_sign_flips(n) @ differences) >= observed).mean())
     sizes = np.abs(differences[differences != 0])
     if sizes.size and (sizes == sizes[0]).all():
-        return _coin_p(int((differences > 0).sum()), sizes.size)
+        heads = int((differences > 0).sum())  # a two-sided test of coin tosses (McNemar 1947, exact)
+        return float(min(1.0, 2 * bdtr(min(heads, sizes.size - heads), sizes.size, 0.5)))
     flips = np.random.default_rng(seed).choice([-1.0, 1.0], size=(RANDOM_FLIPS, n))
     return float((1 + (np.abs(flips @ differences) >= observed).sum()) / (1 + RANDOM_FLIPS))
-
-
-def _coin_p(heads: int, n: int) -> float:
-    """The same of differences of one size: a two-sided test of n coin tosses (McNemar 1947, exact)."""
-    least = min(heads, n - heads)
-    return float(min(1.0, 2 * bdtr(least, n, 0.5)))
 
 
 def signed_ranks(differences: Array) -> Array:

@@ -1,1 +1,1 @@
-"""What became of a study's expectations: read, tested, and judged by one rule."""
+"""Verdicts on a study's expectations: read, tested, and decided by one rule."""

@@ -1,4 +1,4 @@
-"""What a study is judged on: the numbers of its runs by whatever it asks, and one family of tests over all of them."""
+"""The evidence of a study's verdicts: scores by every metric asked for, and one family of tests over all of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -6,37 +6,38 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.data.errors import AnalysisError
-from analysis.data.load import SweepData
-from analysis.data.numbers.asked import Asked
-from analysis.data.numbers.late import RunValues
-from analysis.data.run_values import values_per_run
-from analysis.stats.comparison import Comparison, apply_holm, seed_table
-from analysis.stats.inference.paired import Paired, subtract
-from analysis.stats.inference.significance import holm
-from analysis.stats.verdicts.claims import Claim, Place, Study, further_tests, table_test
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.numbers.metric_spec import MetricSpec
+from rlexp.analysis.data.run_values import values_per_run
+from rlexp.analysis.stats.comparison import Comparison, apply_holm, seed_table
+from rlexp.analysis.stats.inference.paired import PairedTest, subtract
+from rlexp.analysis.stats.inference.significance import holm
+from rlexp.analysis.stats.verdicts.hypotheses import Hypothesis, Side, StudySpec, difference_key, further_tests
 
 
-class Numbers(NamedTuple):
+class StratumScores(NamedTuple):
     """One number of every run in one stratum."""
 
     scores: pd.DataFrame
     """Seed × arm."""
     metric: str
-    """What it is, in words."""
-    way: Paired
-    """How its differences are tested."""
+    """The number, in words."""
+    test: PairedTest
     remarks: tuple[str, ...] = ()
 
 
-class Evidence(NamedTuple):
-    """What a study is judged on."""
+Scores = Mapping[tuple[MetricSpec, str], StratumScores | str]
+"""By metric and stratum; a text says why there are none."""
 
-    study: Study
-    numbers: Mapping[tuple[Asked, str], Numbers | str]
-    """By what is asked and by stratum; a text says why there are none."""
+
+class Evidence(NamedTuple):
+    """The evidence of a study's verdicts."""
+
+    study: StudySpec
+    scores: Scores
     p_holm: Mapping[object, float]
-    """Of every difference that is in a table or claimed, by `Claim.tested`."""
+    """Of every difference that is in a table or a hypothesis, by `difference_key`."""
     family: int
     """Over how many differences p is corrected."""
     parts: Mapping[str, SweepData]
@@ -44,97 +45,79 @@ class Evidence(NamedTuple):
 
     @property
     def remarks(self) -> Iterator[str]:
-        """What a reader must know of numbers that are in no table."""
-        for (asked, stratum), numbers in self.numbers.items():
-            if asked != self.study.own and isinstance(numbers, Numbers):
+        """Notes on the numbers that are in no table."""
+        for (spec, stratum), found in self.scores.items():
+            if spec != self.study.own_spec and isinstance(found, StratumScores):
                 where = f", {stratum}" if stratum else ""
-                yield from (f"Of the claims on {numbers.metric}{where}: {remark}" for remark in numbers.remarks)
+                yield from (f"Of the claims on {found.metric}{where}: {remark}" for remark in found.remarks)
 
 
-class Compared(NamedTuple):
+class StudyTables(NamedTuple):
     """A study's runs as its tables show them."""
 
-    study: Study
+    study: StudySpec
     runs: Mapping[str, SweepData]
-    """Of each stratum, those of its table."""
+    """The runs in the table of each stratum."""
     missing: Mapping[str, str]
-    """Why a stratum has no table."""
+    """The reason why a stratum has no table."""
     comparisons: Sequence[Comparison]
 
 
-def with_claims(compared: Compared, parts: Mapping[str, SweepData]) -> tuple[list[Comparison], Evidence]:
-    """The comparisons with p corrected over the differences that a study claims too, and what it is judged on."""
-    study, comparisons = compared.study, compared.comparisons
-    numbers = {(asked, stratum): _numbers(compared, asked, stratum) for asked, stratum in _wanted(study)}
-    p = {
-        table_test(study.own, Place(variant, each.stratum), Place(each.baseline, each.stratum)): each.table.at[
-            variant, "p"
-        ]
-        for each in comparisons
-        for variant in each.others
-    }
-    further = {
-        test: way.p(differences)
-        for test, claim in further_tests(study, comparisons[0].baseline).items()
-        for differences, way in [differences_or_none(claim, numbers)]
-    }
-    further = {test: value for test, value in further.items() if test not in p}
+def gather_evidence(tables: StudyTables, parts: Mapping[str, SweepData]) -> tuple[list[Comparison], Evidence]:
+    """Correct the p of the comparisons over the differences of hypotheses too; return both."""
+    study, comparisons = tables.study, tables.comparisons
+    wanted = [(study.own_spec, stratum) for stratum in study.strata]
+    wanted += [(each.spec, side.stratum) for each in study.all_hypotheses() for side in each.sides]
+    scores = {(spec, stratum): _stratum_scores(tables, spec, stratum) for spec, stratum in dict.fromkeys(wanted)}
+    p = {}
+    for each in comparisons:
+        for variant in each.others:
+            sides = Side(variant, each.stratum), Side(each.baseline, each.stratum)
+            p[difference_key(study.own_spec, sides)] = each.table.at[variant, "p"]
+    further = {}
+    for key, hypothesis in further_tests(study, comparisons[0].baseline).items():
+        if key not in p:
+            try:
+                differences, test = differences_of(hypothesis, scores)
+                further[key] = test.p(differences)
+            except AnalysisError:
+                further[key] = np.nan
     corrected = apply_holm(comparisons, list(further.values()))
     p |= further
     p_holm = dict(zip(p, holm(np.array(list(p.values()), dtype=float)), strict=True))
-    return corrected, Evidence(study, numbers, p_holm, corrected[0].family, parts)
+    return corrected, Evidence(study, scores, p_holm, corrected[0].family, parts)
 
 
-def _wanted(study: Study) -> list[tuple[Asked, str]]:
-    """What is asked, and in which strata; first of all runs."""
-    own = [(study.own, stratum) for stratum in study.strata]
-    claimed = [(claim.asked, place.stratum) for claim in study.all_claims() for place in claim.places]
-    return list(dict.fromkeys([*own, *claimed]))
-
-
-def _numbers(compared: Compared, asked: Asked, stratum: str) -> Numbers | str:
-    if asked == compared.study.own:
-        found = {each.stratum: each for each in compared.comparisons}.get(stratum)
-        return Numbers(found.scores, found.metric, found.way) if found else compared.missing[stratum]
-    runs = compared.runs[stratum]
+def _stratum_scores(tables: StudyTables, spec: MetricSpec, stratum: str) -> StratumScores | str:
+    if spec == tables.study.own_spec:
+        found = {each.stratum: each for each in tables.comparisons}.get(stratum)
+        return StratumScores(found.scores, found.metric, found.paired_test) if found else tables.missing[stratum]
+    runs = tables.runs[stratum]
     try:
-        run_values = values_per_run(runs, *asked)
+        values = values_per_run(runs, *spec)
     except AnalysisError as error:
         return str(error)
-    way = Paired(compared.comparisons[0].sequential, run_values.ranked)
-    return Numbers(seed_table(runs, run_values), metric_text(run_values, asked), way, tuple(run_values.remarks))
+    metric = values.metric
+    if spec.at and not spec.matched:
+        metric += f" at {'equal' if spec.at.amount is None else f'{spec.at.amount:g}'} {spec.at.kind}"
+    test = PairedTest(tables.comparisons[0].sequential, values.ranked)
+    return StratumScores(seed_table(runs, values), metric, test, tuple(values.remarks))
 
 
-def metric_text(run_values: RunValues, asked: Asked) -> str:
-    """What a number is, with the budget that it was taken at: `eval/greedy_accuracy at equal tokens`."""
-    if asked.at is None or asked.matched:
-        return run_values.metric
-    amount = "equal" if asked.at.amount is None else f"{asked.at.amount:g}"
-    return f"{run_values.metric} at {amount} {asked.at.kind}"
-
-
-def differences_of(claim: Claim, numbers: Mapping[tuple[Asked, str], Numbers | str]) -> tuple[np.ndarray, Paired]:
-    """The paired differences `[n]` of a claim, on the seeds that all its places have, and how they are tested."""
-    found = [numbers_of(claim, place, numbers) for place in claim.places]
-    columns = [each.scores[place.arm] for each, place in zip(found, claim.places, strict=True)]
+def differences_of(hypothesis: Hypothesis, scores: Scores) -> tuple[np.ndarray, PairedTest]:
+    """The paired differences `[n]` of a hypothesis, on the seeds that all its sides have, and their test."""
+    columns = [scores_of(hypothesis, side, scores) for side in hypothesis.sides]
     table = pd.concat(columns, axis=1, keys=range(len(columns))).to_numpy(dtype=float)
     differences = subtract(table[:, 0], table[:, 1])
     if len(columns) == 4:
         differences = subtract(differences, subtract(table[:, 2], table[:, 3]))
-    return differences[~np.isnan(table).any(-1)], found[0].way
+    found = scores[hypothesis.spec, hypothesis.sides[0].stratum]
+    return differences[~np.isnan(table).any(-1)], found.test
 
 
-def differences_or_none(claim: Claim, numbers: Mapping[tuple[Asked, str], Numbers | str]) -> tuple[np.ndarray, Paired]:
-    """The same, none where a stratum has no numbers."""
-    try:
-        return differences_of(claim, numbers)
-    except AnalysisError:
-        return np.zeros(0), Paired()
-
-
-def numbers_of(claim: Claim, place: Place, numbers: Mapping[tuple[Asked, str], Numbers | str]) -> Numbers:
-    """The numbers of a claim at a place; AnalysisError, with the reason, if there are none."""
-    found = numbers[claim.asked, place.stratum]
+def scores_of(hypothesis: Hypothesis, side: Side, scores: Scores) -> pd.Series:
+    """The scores of one side of a hypothesis, by seed; AnalysisError, with the reason, if there are none."""
+    found = scores[hypothesis.spec, side.stratum]
     if isinstance(found, str):
         raise AnalysisError(found)
-    return found
+    return found.scores[side.arm]

@@ -1,4 +1,4 @@
-"""The rule by which a study's expectations, written down before it ran, are judged.
+"""The rule by which a study's expectations, written down before it ran, get their verdicts.
 
 There is one rule of evidence, here and in every table: a difference is there if its p (Holm) is below 0.05, sign flips
 corrected over all differences of the tables and of the study. Intervals show size and decide nothing. With the mean
@@ -37,39 +37,38 @@ is in the unit of the cost; a difference that is infinite stays so, whatever is 
 
 import numpy as np
 
-from analysis.stats.inference.paired import Paired
-from analysis.stats.inference.significance import ALPHA
-from analysis.stats.verdicts.claims import LEVELS, TESTED
+from rlexp.analysis.stats.inference.paired import MEAN_TEST, PairedTest
+from rlexp.analysis.stats.inference.significance import ALPHA
+from rlexp.analysis.stats.verdicts.hypotheses import LEVELS, TESTED
 
 DIRECTIONS = (*TESTED, *LEVELS, "flips", "identical")
 REPRODUCED, REVERSED, EQUAL, NOT_REPRODUCED = "reproduced", "reversed", "practically equal", "not reproduced"
 UNDERPOWERED, NOT_JUDGED = "underpowered", "not judged"
 OUTCOMES = (REPRODUCED, REVERSED, EQUAL, NOT_REPRODUCED, UNDERPOWERED, NOT_JUDGED)
-USUAL = Paired()
 
 
-def judge_difference(
-    direction: str, differences: np.ndarray, minimum: float, p_holm: float, family: int, way: Paired = USUAL
+def difference_verdict(
+    direction: str, differences: np.ndarray, minimum: float, p_holm: float, family: int, test: PairedTest = MEAN_TEST
 ) -> str:
     """The verdict on higher, lower or equal for paired differences `[n]`, by the rule above."""
     if direction == "lower":
-        return judge_difference("higher", -differences, minimum, p_holm, family, way)
-    size, side = float(way.location(differences).mean), way.points_to(differences)
-    there = p_holm < ALPHA
-    smaller, larger = (way.above(each, family) for each in (minimum - differences, differences + minimum))
+        return difference_verdict("higher", -differences, minimum, p_holm, family, test)
+    size, side = float(test.estimate(differences).mean), test.side(differences)
+    significant = p_holm < ALPHA
+    smaller, larger = (test.is_above(each, family) for each in (minimum - differences, differences + minimum))
     if direction == "equal":
-        rules = {REPRODUCED: smaller and larger, NOT_REPRODUCED: there and abs(size) >= minimum}
+        rules = {REPRODUCED: smaller and larger, NOT_REPRODUCED: significant and abs(size) >= minimum}
     else:
         rules = {
-            REPRODUCED: there and side > 0 and size >= minimum,
-            REVERSED: there and side < 0 and size <= -minimum,
+            REPRODUCED: significant and side > 0 and size >= minimum,
+            REVERSED: significant and side < 0 and size <= -minimum,
             EQUAL: smaller and larger,
             NOT_REPRODUCED: smaller,
         }
     return next((verdict for verdict, holds in rules.items() if holds), UNDERPOWERED)
 
 
-def judge_level(direction: str, scores: np.ndarray, value: float) -> str:
+def level_verdict(direction: str, scores: np.ndarray, value: float) -> str:
     """The verdict on below or above for the scores `[n]` of all seeds, NaN where a run has none."""
     missing = np.isnan(scores)
     holds = scores < value if direction == "below" else scores > value

@@ -9,19 +9,18 @@ from __future__ import annotations
 from pydantic import FiniteFloat
 from torch import Tensor
 
-from rlexp.axes.clip.token import never_below, ppo, unclipped
-from rlexp.core.facts import Curves, facts, ordered
+from rlexp.axes.clip.token import ppo, unclipped
+from rlexp.core.facts import Curves, LossFacts, ordered
 from rlexp.core.masked import count, masked_mean
 from rlexp.core.types import FiniteNonNegative, NonNegative, PerReplica, PerToken, Positive, TokenMask
 
 ALL = (-1, -2, -3)
 
 
-@facts(
+@LossFacts(
     idle_on_policy=False,  # it leaves tokens out whatever their ratio
     problems=(ordered("lb", "ub"),),
-    remarks=(never_below,),
-    draws=Curves("clip_cov: of tokens that are not drawn."),
+    curves=Curves("clip_cov: of tokens that are not drawn."),
     breaks=("policy gradient", "alone"),
 )
 def clip_cov(
@@ -50,7 +49,7 @@ def clip_cov(
     return bounded.masked_fill(eligible & among_smallest(uniforms.where(eligible, 1.0), mask, share), 0.0)
 
 
-@facts(draws=Curves("kl_cov: of tokens that are not drawn."), breaks=("no advantage", "alone"))
+@LossFacts(curves=Curves("kl_cov: of tokens that are not drawn."), breaks=("no advantage", "alone"))
 def kl_cov(
     log_probs: PerToken,
     old_log_probs: PerToken,

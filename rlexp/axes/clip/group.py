@@ -8,46 +8,23 @@ differ from token to token the mean of the completion is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from torch import Tensor
 
-from rlexp.core.facts import facts
+from rlexp.core.facts import LossFacts
 from rlexp.core.masked import GROUP, count, masked_extreme, masked_mean, masked_sum
 from rlexp.core.types import CompletionMask, PerToken, Positive, TokenMask
 
 TIME = (-1,)
 
 
-def alone(key: str, node: Any, config: Any) -> Iterator[str]:
-    """A group of one, whose loss is constant."""
-    if config.group_size.completions == 1:
-        yield (
-            f"{key}={node.name}: compares the completions of a group, and group_size.completions=1 leaves it one; "
-            "take at least 2"
-        )
-
-
-def weighed_as_one(key: str, node: Any, config: Any) -> Iterator[str]:
-    """Weights of tokens on a loss that no token has by itself."""
-    if config.mismatch.name != "none":
-        yield (
-            f"{key}={node.name} mismatch={config.mismatch.name}: the loss is the group's, which the mean of the "
-            "weights multiplies; no completion is weighed against another"
-        )
-
-
-OF_A_GROUP = dict(
+OF_A_GROUP = LossFacts(
     unit="completion",
     idle_on_policy=False,
     breaks=("policy gradient", "no advantage", "alone"),
-    problems=(alone,),
-    remarks=(weighed_as_one,),
 )
 
 
-@facts(**OF_A_GROUP)
+@OF_A_GROUP
 def gvpo(
     log_probs: PerToken,
     old_log_probs: PerToken,
@@ -69,7 +46,7 @@ def gvpo(
     return on_every_token(variance_of_group(residuals.squeeze(-1), counted) / 2, counted, mask)
 
 
-@facts(**OF_A_GROUP)
+@OF_A_GROUP
 def tpo(
     log_probs: PerToken,
     old_log_probs: PerToken,
@@ -83,7 +60,7 @@ def tpo(
 
     p and p_old are the probabilities of the completions, Π_t π and Π_t π_old, each over its sum in the group; q stays
     what it is through the inner steps. The gradient in a completion's log-probability is p − q, 0 once the target is
-    reached. Advantages are to be standardised rewards: ``norm=local``, there with ddof 0. Source: TPO (arXiv
+    reached. Advantages are to be standardized rewards: ``norm=local``, there with ddof 0. Source: TPO (arXiv
     2604.06159, eq. 1-3) and its code, JeanKaddour/tpo 73473b9 of 2026-04-18, with 1.
     """
     counted = completions_that_count(mask, keep)
@@ -92,7 +69,7 @@ def tpo(
     return on_every_token(-masked_sum(target * log_shares(scores, counted), counted, GROUP), counted, mask)
 
 
-@facts(**OF_A_GROUP)
+@OF_A_GROUP
 def real(
     log_probs: PerToken,
     old_log_probs: PerToken,

@@ -10,31 +10,20 @@ be of any age.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from annotated_types import Ge, Lt
 from torch import Tensor
 
-from rlexp.core.facts import facts
+from rlexp.core.facts import LossFacts
 from rlexp.core.masked import GROUP, count, masked_extreme, masked_mean, masked_sum
 from rlexp.core.types import CompletionMask, PerCompletion, PerReplica, PerToken, Positive, TokenMask
 
 Smoothing = Annotated[float, Ge(0), Lt(0.5)]
 Pairs = Literal["all", "best_worst"]
 OF_A_GROUP, TIME, EVERYWHERE = (-1, -2), (-1,), (-1, -2, -3)
-BREAKS = ("policy gradient", "no advantage", "alone")
-
-
-def nobody_to_prefer(key: str, node: Any, config: Any) -> Iterator[str]:
-    """Groups of one."""
-    if config.group_size.completions == 1:
-        yield (
-            f"{key}={node.name}: prefers a completion to others of its group, and group_size.completions=1 leaves it "
-            "none; take at least 2"
-        )
 
 
 def margins(log_probs: PerToken, ref_log_probs: PerToken, mask: TokenMask) -> Tensor:
@@ -115,16 +104,15 @@ def groups_with_pairs(rewards: PerCompletion, keep: CompletionMask, mask: TokenM
     return ranked(rewards, keep, mask, pairs).any(-1).any(-1).to(rewards.dtype).mean(-1)
 
 
-SHARED = dict(
+OF_PAIRS = LossFacts(
     unit="completion",
     idle_on_policy=False,
-    breaks=BREAKS,
-    problems=(nobody_to_prefer,),
-    measures={"pairs/margin": margin, "pairs/accuracy": accuracy, "pairs/groups": groups_with_pairs},
+    breaks=("policy gradient", "no advantage", "alone"),
+    metrics={"pairs/margin": margin, "pairs/accuracy": accuracy, "pairs/groups": groups_with_pairs},
 )
 
 
-@facts(**SHARED)
+@OF_PAIRS
 def dpo(
     log_probs: PerToken,
     ref_log_probs: PerToken,
@@ -148,7 +136,7 @@ def dpo(
     return mean_over_pairs(losses, ranked(rewards, keep, mask, pairs), mask)
 
 
-@facts(**SHARED)
+@OF_PAIRS
 def ipo(
     log_probs: PerToken,
     ref_log_probs: PerToken,

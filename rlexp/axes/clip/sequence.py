@@ -1,6 +1,6 @@
 """Policy losses with one ratio, or one decision, a completion; the interface is in ``clip``.
 
-ρ̄ = exp(mean_t log ρ) over the tokens that count, the length-normalised ratio of the completion. A loss that is the
+ρ̄ = exp(mean_t log ρ) over the tokens that count, the length-normalized ratio of the completion. A loss that is the
 same for all tokens of a completion weighs every completion the same with ``agg=sequence``; with a mean or sum over
 tokens it weighs long completions more, with ``agg=sequence_sum`` on purpose (LUSPO).
 """
@@ -11,16 +11,16 @@ import math
 
 from torch import full_like, minimum
 
-from rlexp.axes.clip.token import never_below, ppo
+from rlexp.axes.clip.token import ppo
 from rlexp.axes.ratio import bounded_exp
-from rlexp.core.facts import facts
+from rlexp.core.facts import LossFacts
 from rlexp.core.masked import masked_mean, masked_sum
 from rlexp.core.types import FiniteNonNegative, NonNegative, PerReplica, PerToken, Positive, TokenMask
 
 TIME = (-1,)
 
 
-@facts(unit="completion", remarks=(never_below,))
+@LossFacts(unit="completion")
 def gspo(
     log_probs: PerToken,
     old_log_probs: PerToken,
@@ -41,7 +41,7 @@ def gspo(
     return -minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
 
 
-@facts(unit="completion", remarks=(never_below,))
+@LossFacts(unit="completion")
 def gspo_token(
     log_probs: PerToken,
     old_log_probs: PerToken,
@@ -63,7 +63,7 @@ def gspo_token(
     return -minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
 
 
-@facts(unit="completion")
+@LossFacts(unit="completion")
 def gmpo(
     log_probs: PerToken,
     old_log_probs: PerToken,
@@ -111,7 +111,6 @@ def vespo(
     return -weights * advantages * log_probs
 
 
-@facts(remarks=(never_below,))
 def opsm(
     log_probs: PerToken,
     old_log_probs: PerToken,

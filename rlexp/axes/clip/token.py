@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from torch import full_like, minimum
 
 from rlexp.axes.ratio import bounded_exp
-from rlexp.core.errors import format_value
 from rlexp.core.exact import sigmoid
-from rlexp.core.facts import Curves, facts
+from rlexp.core.facts import Curves, LossFacts
 from rlexp.core.types import AboveOne, FiniteNonNegative, NonNegative, PerReplica, PerToken, Positive, TokenMask
 
 
-def never_below(key: str, node: Any, config: Any) -> Iterator[str]:
-    """A lower bound of the ratio that no ratio is below."""
-    if node.low >= 1:
-        bound = f"1 − {format_value(node.low)}"
-        yield f"{key}.low={format_value(node.low)}: no ratio is below {bound}, so nothing is clipped on that side"
-
-
-@facts(idle_on_policy=False)
+@LossFacts(idle_on_policy=False)
 def naive(log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask) -> PerToken:
     """ℓ = −A · log π: vanilla policy gradient, no correction for reused rollouts (Williams, 1992).
 
@@ -41,7 +30,6 @@ def unclipped(
     return -bounded_exp(log_probs - old_log_probs, log_ratio_bound) * advantages
 
 
-@facts(remarks=(never_below,))
 def ppo(
     log_probs: PerToken,
     old_log_probs: PerToken,
@@ -62,7 +50,7 @@ def ppo(
     return -minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
 
 
-@facts(draws=Curves("scheduled: at the start and at the end.", {"start": 0.0, "end": 1.0}), remarks=(never_below,))
+@LossFacts(curves=Curves("scheduled: at the start and at the end.", {"start": 0.0, "end": 1.0}))
 def scheduled(
     log_probs: PerToken,
     old_log_probs: PerToken,
@@ -85,7 +73,6 @@ def scheduled(
     return -minimum(ratio * advantages, ratio.clamp(full_like(upper, 1 - low), upper) * advantages)
 
 
-@facts(remarks=(never_below,))
 def dual(
     log_probs: PerToken,
     old_log_probs: PerToken,
@@ -106,13 +93,6 @@ def dual(
     return minimum(losses, -c * advantages).where(advantages < 0, losses)
 
 
-def cut_off(key: str, node: Any, config: Any) -> Iterator[str]:
-    """A bound for A < 0 below that for A > 0."""
-    if node.delta < 1 + node.high:
-        yield f"{key}.delta={format_value(node.delta)}: must be at least 1 + {key}.high, which it would cut off"
-
-
-@facts(problems=(cut_off,), remarks=(never_below,))
 def two_sided(
     log_probs: PerToken,
     old_log_probs: PerToken,

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from torch import Tensor, arange
 
 from rlexp.axes.clip.token import unclipped
 from rlexp.axes.ratio import bounded
-from rlexp.core.facts import Curves, facts
+from rlexp.core.facts import Curves, LossFacts
 from rlexp.core.types import FiniteNonNegative, NonNegative, PerReplica, PerToken, TokenMask
 
 
-def corrected_twice(key: str, node: Any, config: Any) -> Iterator[str]:
-    """A ratio to the sampler, and a correction of the same difference."""
-    if config.mismatch.name != "none":
-        yield (
-            f"{key}={node.name} mismatch={config.mismatch.name}: its ratio is to the sampler already, which would be "
-            "corrected twice; take mismatch=none"
-        )
-
-
-@facts(draws=Curves("ipo_prime_rl: of a token whose probability was 0.1."), problems=(corrected_twice,))
+@LossFacts(curves=Curves("ipo_prime_rl: of a token whose probability was 0.1."))
 def ipo_prime_rl(
     log_probs: PerToken,
     sampler_log_probs: PerToken,
@@ -44,7 +32,7 @@ def ipo_prime_rl(
     return unclipped(log_probs, sampler_log_probs, advantages, mask, log_ratio_bound).where(moved <= eps, 0.0)
 
 
-@facts(breaks=("alone",))
+@LossFacts(breaks=("alone",))
 def m2po(
     log_probs: PerToken,
     old_log_probs: PerToken,
@@ -68,7 +56,7 @@ def m2po(
     return unclipped(log_probs, old_log_probs, advantages, mask, log_ratio_bound).where(keep, 0.0)
 
 
-@facts(breaks=("alone",))
+@LossFacts(breaks=("alone",))
 def m2po_clipped(
     log_probs: PerToken,
     old_log_probs: PerToken,

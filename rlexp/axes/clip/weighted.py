@@ -9,14 +9,14 @@ from torch import Tensor
 
 from rlexp.axes.ratio import bounded_exp
 from rlexp.core.exact import sigmoid
-from rlexp.core.facts import Curves, facts, ordered
+from rlexp.core.facts import Curves, LossFacts, ordered
 from rlexp.core.types import FiniteNonNegative, NonNegative, PerReplica, PerToken, Positive, TokenMask
 
 OF_A_RARE_TOKEN = Curves("dppo: of a token whose probability was 0.1.")
 OF_A_DELIGHTFUL_TOKEN = Curves("delightful: of a token whose probability was 0.1.")
 
 
-@facts(problems=(ordered("lower", "upper"),))
+@LossFacts(problems=(ordered("lower", "upper"),))
 def cispo(
     log_probs: PerToken,
     old_log_probs: PerToken,
@@ -55,7 +55,7 @@ def topr(
     return -weights * advantages * log_probs
 
 
-@facts(draws=OF_A_RARE_TOKEN)
+@LossFacts(curves=OF_A_RARE_TOKEN)
 def dppo_tv(
     log_probs: PerToken,
     old_log_probs: PerToken,
@@ -78,7 +78,7 @@ def dppo_tv(
     return bounded_weight(log_probs, old_log_probs, advantages, keep, upper, log_ratio_bound)
 
 
-@facts(draws=OF_A_RARE_TOKEN)
+@LossFacts(curves=OF_A_RARE_TOKEN)
 def dppo_kl(
     log_probs: PerToken,
     old_log_probs: PerToken,
@@ -115,7 +115,7 @@ def bounded_weight(
     return (-weights * advantages * log_probs).where(keep, 0.0)
 
 
-@facts(breaks=("no advantage",))
+@LossFacts(breaks=("no advantage",))
 def dro(
     log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask, *, beta: FiniteNonNegative
 ) -> PerToken:
@@ -127,7 +127,7 @@ def dro(
     return -advantages * log_probs + beta / 2 * (log_probs - old_log_probs).square()
 
 
-@facts(breaks=("policy gradient",), idle_on_policy=False, draws=OF_A_DELIGHTFUL_TOKEN)
+@LossFacts(breaks=("policy gradient",), idle_on_policy=False, curves=OF_A_DELIGHTFUL_TOKEN)
 def delightful(
     log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask, *, eta: Positive
 ) -> PerToken:

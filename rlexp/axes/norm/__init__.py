@@ -1,11 +1,11 @@
 """Rewards to advantages: ``norm(rewards, keep, …, *, knobs)``, ``[*R P G]``, or ``[*R P G T]`` where tokens differ.
 
 ``keep`` says which completions enter the statistics; what a function returns for the others is not used
-(``loop.step.weigh`` gives them advantage 0). ``rewards`` are those after shaping and KL in the reward. A norm that
-needs the parts asks for ``outcomes`` and ``token_penalties`` instead, never beside: rewards = outcomes − Σ_t
+(``loop.step.compute_advantages`` gives them advantage 0). ``rewards`` are those after shaping and KL in the reward. A
+norm that needs the parts asks for ``outcomes`` and ``token_penalties`` instead, never beside: rewards = outcomes − Σ_t
 token_penalties.
 
-Shared rule of all that centre: a group (for ``global`` and ``center_batch``: a batch) of equal rewards, a group of one
+Shared rule of all that center: a group (for ``global`` and ``center_batch``: a batch) of equal rewards, a group of one
 included, gives exactly zero. ``ddof`` is the divisor correction of the deviation: 1 as in ``torch.std``, TRL, verl,
 OpenRLHF; 0 as in open-instruct. ``eps`` is added to the deviation.
 

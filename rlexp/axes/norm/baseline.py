@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from pydantic import FiniteFloat
 from torch import Tensor, eye
 
-from rlexp.axes.norm.statistics import deviation_of_penalties
 from rlexp.axes.norm.token import gradient_energy
-from rlexp.core.errors import format_value
-from rlexp.core.facts import facts
+from rlexp.core.facts import NormFacts
 from rlexp.core.masked import (
     BATCH,
     GROUP,
@@ -26,7 +21,7 @@ from rlexp.core.masked import (
 from rlexp.core.types import CompletionMask, Ddof, Level, PerCompletion, PerPrompt, PerToken, Positive, TokenMask
 
 
-@facts(compares="group", laws=("linear",))
+@NormFacts(compares="group", laws=("linear",))
 def opo(rewards: PerCompletion, keep: CompletionMask, lengths: PerCompletion) -> PerCompletion:
     """A = r − Σ length · r / Σ length over the group: the baseline of least variance if every token adds the same.
 
@@ -35,7 +30,7 @@ def opo(rewards: PerCompletion, keep: CompletionMask, lengths: PerCompletion) ->
     return minus_weighted_mean(rewards, lengths, keep)
 
 
-@facts(compares="group", laws=("linear",))
+@NormFacts(compares="group", laws=("linear",))
 def optimal(
     rewards: PerCompletion,
     keep: CompletionMask,
@@ -59,7 +54,7 @@ def minus_weighted_mean(rewards: Tensor, weights: Tensor, keep: Tensor) -> Tenso
     return (rewards - baseline).masked_fill(is_constant(rewards, keep, GROUP), 0.0)
 
 
-@facts(laws=("linear",))
+@NormFacts(laws=("linear",))
 def remax(rewards: PerCompletion, greedy_rewards: PerPrompt) -> PerCompletion:
     """A = r − reward of the policy's greedy completion of the same prompt, ``[*R P 1]``.
 
@@ -71,7 +66,7 @@ def remax(rewards: PerCompletion, greedy_rewards: PerPrompt) -> PerCompletion:
     return rewards - greedy_rewards
 
 
-@facts(compares="group", laws=("scale",), remarks=(deviation_of_penalties,))
+@NormFacts(compares="group", laws=("scale",))
 def quantile(rewards: PerCompletion, keep: CompletionMask, *, level: Level, eps: Positive, ddof: Ddof) -> PerCompletion:
     """A = (r − Q) / (std_group + eps), Q the smallest reward that a share ``level`` of the group does not exceed.
 
@@ -88,7 +83,7 @@ def quantile(rewards: PerCompletion, keep: CompletionMask, *, level: Level, eps:
     return advantages.masked_fill(is_constant(rewards, keep, GROUP), 0.0)
 
 
-@facts(compares="group", laws=("linear", "zero sum"))
+@NormFacts(compares="group", laws=("linear", "zero sum"))
 def gpg(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     """A = α · (r − mean_group), α = completions / completions of groups whose rewards differ.
 
@@ -100,18 +95,7 @@ def gpg(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     return alpha * centred(rewards, keep, GROUP)
 
 
-def negative_rewards(key: str, node: Any, config: Any) -> Iterator[str]:
-    """Rewards that a division by their mean is not made for."""
-    lowest, _ = config.reward_range
-    if lowest < 0:
-        yield (
-            f"{key}={node.name}: divides by the mean reward of a group, but rewards of task={config.task.name} "
-            f"reward={config.reward.name} go down to {format_value(lowest)}; where the mean is not positive advantages "
-            "are 0"
-        )
-
-
-@facts(compares="group", laws=("scale", "zero sum"), breaks=("shift", "group shift"), remarks=(negative_rewards,))
+@NormFacts(compares="group", laws=("scale", "zero sum"), breaks=("shift", "group shift"))
 def maxrl(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     """A = (r − mean_group) / mean_group, 0 where the mean is not positive; for rewards ≥ 0.
 
@@ -122,7 +106,7 @@ def maxrl(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     return (centred(rewards, keep, GROUP) / mean).where(mean > 0, 0.0)
 
 
-@facts(laws=("group shift",))
+@NormFacts(laws=("group shift",))
 def asymre(rewards: PerCompletion, keep: CompletionMask, *, shift: FiniteFloat) -> PerCompletion:
     """A = r − (mean_group + shift): with a shift below 0 what is good counts for more than what is bad.
 
@@ -133,7 +117,7 @@ def asymre(rewards: PerCompletion, keep: CompletionMask, *, shift: FiniteFloat) 
     return centred(rewards, keep, GROUP) - shift
 
 
-@facts(compares="batch")
+@NormFacts(compares="batch")
 def shrinkage(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive) -> PerCompletion:
     """A = r − (1 − λ) · mean of the others in the group − λ · mean of the other groups' means.
 

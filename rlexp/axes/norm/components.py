@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rlexp.axes.norm.statistics import deviation_of_penalties, global_, local
-from rlexp.core.facts import facts
+from rlexp.axes.norm.statistics import global_, local
+from rlexp.core.facts import NormFacts
 from rlexp.core.types import CompletionMask, Ddof, PerCompletion, PerComponent, Positive, Weights
 
 
-@facts(compares="group", laws=("zero sum",), breaks=("equal group",), remarks=(deviation_of_penalties,))
+@NormFacts(compares="group", laws=("zero sum",), breaks=("equal group",))
 def gdpo(
     components: PerComponent,
     weights: Weights,

@@ -15,14 +15,11 @@ places before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from torch import Tensor
 from torch.nn.functional import pad
 
 from rlexp.axes.norm.token import TOKENS, returns_to_go
-from rlexp.core.facts import facts
+from rlexp.core.facts import NormFacts
 from rlexp.core.masked import centred, masked_std
 from rlexp.core.types import (
     CompletionMask,
@@ -35,13 +32,7 @@ from rlexp.core.types import (
 )
 
 
-def without_critic(key: str, node: Any, config: Any) -> Iterator[str]:
-    """Values of nobody."""
-    if config.critic.name == "none":
-        yield f"{key}={node.name}: asks for values, and critic=none has none; choose critic=value"
-
-
-@facts(laws=("linear",), problems=(without_critic,))
+@NormFacts(laws=("linear",))
 def gae(
     token_rewards: PerToken,
     values: PerPlaceOfCompletion,
@@ -62,7 +53,7 @@ def gae(
     return returns_to_go(errors, gamma * lam)
 
 
-@facts(laws=("scale", "zero token sum"), problems=(without_critic,))
+@NormFacts(laws=("scale", "zero token sum"))
 def gae_whitened(
     token_rewards: PerToken,
     values: PerPlaceOfCompletion,
@@ -87,7 +78,7 @@ def gae_whitened(
     return centred(advantages, counted, TOKENS) / (masked_std(advantages, counted, TOKENS, ddof) + eps)
 
 
-@facts(laws=("linear",), problems=(without_critic,))
+@NormFacts(laws=("linear",))
 def value_baseline(token_rewards: PerToken, values: PerPlaceOfCompletion, *, gamma: Discount) -> PerToken:
     """A_t = G_t − V_t, G_t = Σ_{k ≥ t} gamma^(k − t) · r_k the reward to go.
 
@@ -107,12 +98,18 @@ def gae_returns(
     lam: Discount,
     bootstrap: Discount,
 ) -> PerToken:
-    """Return A_t + V_t with A_t as in ``gae``: the λ-return."""
+    """Return A_t + V_t with A_t as in ``gae``: the λ-return.
+
+    Source: the λ-return (Sutton and Barto, 2018, §12.1); verl ``compute_gae_advantage_return``.
+    """
     return gae(token_rewards, values, mask, finished, gamma=gamma, lam=lam, bootstrap=bootstrap) + values[..., :-1]
 
 
 def rewards_to_go(token_rewards: PerToken, *, gamma: Discount) -> PerToken:
-    """Return G_t."""
+    """Return G_t = Σ_{k ≥ t} gamma^(k − t) · r_k, the reward to go.
+
+    Source: the return of REINFORCE with a learned baseline (Sutton and Barto, 2018, §13.4).
+    """
     return returns_to_go(token_rewards, gamma)
 
 

@@ -1,4 +1,4 @@
-"""Norms that say how much of each completion is imitated: weights from 0 up, ``[*R P G]``; not centred.
+"""Norms that say how much of each completion is imitated: weights from 0 up, ``[*R P G]``; not centered.
 
 They are meant for ``clip=naive``, whose loss is then a weighted cross-entropy on completions of the policy's own, or of
 whoever wrote them (``data``). To imitate all that is correct is ``norm=psr``.
@@ -6,35 +6,23 @@ whoever wrote them (``data``). To imitate all that is correct is ``norm=psr``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from torch import inf
 
 from rlexp.axes.norm.statistics import local
-from rlexp.core.facts import facts
+from rlexp.core.facts import NormFacts
 from rlexp.core.masked import GROUP, count, masked_extreme
 from rlexp.core.types import CompletionMask, Ddof, Level, PerCompletion, Positive
 
 
-def nothing_to_choose(key: str, node: Any, config: Any) -> Iterator[str]:
-    """Groups of one."""
-    if config.group_size.completions == 1:
-        yield (
-            f"{key}={node.name}: chooses among the completions of a group, and group_size.completions=1 leaves it no "
-            "choice; take at least 2"
-        )
-
-
-@facts(laws=("group shift", "scale"), problems=(nothing_to_choose,))
+@NormFacts(laws=("group shift", "scale"))
 def rwr(
     rewards: PerCompletion, keep: CompletionMask, *, beta: Positive, share: Level, eps: Positive, ddof: Ddof
 ) -> PerCompletion:
     """A = exp(z / beta) / Σ exp(z / beta) over the ``share`` of the group with the largest rewards, else 0.
 
     z is ``local``, so that beta has no unit. The share is max(1, ⌊share · n⌋) of n completions, and whatever has the
-    same reward as the last of them. Source: reward-weighted regression (Peters and Schaal, 2007, with raw rewards);
-    document S4, ``RewardWeightedRegression``, whose share can be 0 of n, which is an error there.
+    same reward as the last of them. Source: reward-weighted regression (Peters and Schaal, 2007, with raw rewards).
+    ``RewardWeightedRegression`` of a textbook chapter (S4 in docs/coverage.md) can take a share of 0 of n, an error.
     """
     scores = local(rewards, keep, eps=eps, ddof=ddof)
     most = (share * count(keep, GROUP, rewards.dtype) + 1e-6).floor().clamp(min=1).long()  # .1 · 30 is below 3
@@ -44,7 +32,7 @@ def rwr(
     return powers / powers.sum(-1, keepdim=True).clamp(min=1)  # the largest is 1, unless there is none
 
 
-@facts(laws=("group shift", "scale"), problems=(nothing_to_choose,))
+@NormFacts(laws=("group shift", "scale"))
 def best_of_n(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     """A = 1 for the group's largest reward, else 0; n of them that are equal have 1/n each.
 

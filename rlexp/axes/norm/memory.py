@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import inf
-from typing import Any
 
 from pydantic import FiniteFloat
 from torch import Tensor, stack
 from torch.nn.functional import one_hot
 
-from rlexp.core.exact import sum_over
-from rlexp.core.facts import facts
+from rlexp.core.exact import sum_keepdim
+from rlexp.core.facts import NormFacts
 from rlexp.core.masked import (
     BATCH,
     GROUP,
@@ -37,7 +35,7 @@ from rlexp.core.types import (
 )
 
 
-@facts(laws=("scale",))
+@NormFacts(laws=("scale",))
 def running(
     rewards: PerCompletion, keep: CompletionMask, reward_moments: Remembered, *, eps: Positive, ddof: Ddof
 ) -> PerCompletion:
@@ -81,7 +79,7 @@ def combine_moments(reward_moments: Remembered, rewards: PerCompletion, keep: Co
     )
 
 
-@facts(laws=("linear",))
+@NormFacts(laws=("linear",))
 def ema(rewards: PerCompletion, reward_average: PerReplica, *, decay: Discount) -> PerCompletion:
     """A = r − average, the average of the run's earlier rewards; it starts at 0 and moves after the step.
 
@@ -99,24 +97,15 @@ def zero_average() -> float:
 def move_average(
     reward_average: PerReplica, rewards: PerCompletion, keep: CompletionMask, *, decay: Discount
 ) -> PerReplica:
-    """Return decay · average + (1 − decay) · mean of the step; the average where no completion counts."""
+    """Return decay · average + (1 − decay) · mean of the step; the average where no completion counts.
+
+    Source: the moving-average baseline of ``ema`` (Williams, 1992).
+    """
     moved = decay * reward_average + (1 - decay) * squeeze_batch(masked_mean(rewards, keep, BATCH))
     return moved.where(keep.any(-1).any(-1), reward_average)
 
 
-def without_prompt_set(key: str, node: Any, config: Any) -> Iterator[str]:
-    """Values of prompts that hardly ever come again, or of others than those that do."""
-    size = getattr(config.task, "prompt_set", None)
-    if size is None:
-        yield (
-            f"{key}={node.name}: remembers the value of each prompt, so they must come again: take task=sort or "
-            "token_preference with task.prompt_set=64 or the like"
-        )
-    elif size != node.prompts:
-        yield f"{key}.prompts={node.prompts}: must be task.prompt_set={size}"
-
-
-@facts(compares="batch", laws=("scale", "zero batch sum"), breaks=("equal",), problems=(without_prompt_set,))
+@NormFacts(compares="batch", laws=("scale", "zero batch sum"), breaks=("equal",))
 def spo(
     rewards: PerCompletion,
     keep: CompletionMask,
@@ -145,7 +134,7 @@ def spo(
 
 
 def prior_values(*, prompts: Size | None, prior: FiniteFloat, weight: Positive) -> list[list[float]]:
-    """Return value and weight of prompts of which nothing is known."""
+    """Return ``prior`` and ``weight`` for each prompt: its value and weight before any reward is known."""
     return [[prior, weight]] * prompts
 
 
@@ -157,11 +146,14 @@ def move_values(
     *,
     decay: Discount,
 ) -> PerKnownPrompt:
-    """Return values and weights after a step; those of prompts that have no completion in it that counts stay."""
+    """Return values and weights after a step: v ← v + (mean of the step − v) / (decay · weight + 1), and that weight.
+
+    Those of prompts that have no completion in the step that counts stay. Source: SPO (arXiv 2509.13232), as ``spo``.
+    """
     known = one_hot(prompt_numbers, prompt_values.shape[-2]).to(rewards.dtype)
     counted = count(keep, GROUP, rewards.dtype) * known
     earned = masked_sum(rewards, keep, GROUP) * known
-    number, total = (sum_over(each, (-2,)).squeeze(-2) for each in (counted, earned))
+    number, total = (sum_keepdim(each, (-2,)).squeeze(-2) for each in (counted, earned))
     value, weight = prompt_values.unbind(-1)
     more = decay * weight + 1
     moved = stack([value + (total / number.clamp(min=1) - value) / more, more], -1)

@@ -6,12 +6,9 @@ nor KL in the reward.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from torch import Tensor, full_like, ones_like
 
-from rlexp.core.facts import facts
+from rlexp.core.facts import NormFacts
 from rlexp.core.masked import GROUP, count, masked_extreme, masked_std
 from rlexp.core.types import CompletionMask, Ddof, FiniteNonNegative, PerCompletion, Positive, PositiveInt
 
@@ -24,7 +21,7 @@ def best(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     return rewards.where(rewards == masked_extreme(rewards, keep, GROUP, 1), 0.0)
 
 
-@facts(compares="group", laws=("scale",))
+@NormFacts(compares="group", laws=("scale",))
 def grpo_passk(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof: Ddof) -> PerCompletion:
     """A = (r_best − r_second) / (std_group + eps) for the one best completion, 0 for all others and on a tie.
 
@@ -38,14 +35,7 @@ def grpo_passk(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, d
     return ((top - second) / (masked_std(rewards, keep, GROUP, ddof) + eps)).where(alone, 0.0)
 
 
-def too_few_completions(key: str, node: Any, config: Any) -> Iterator[str]:
-    """Sets that are larger than the group."""
-    completions = config.group_size.completions
-    if node.k > completions:
-        yield f"{key}.k={node.k}: must be at most group_size.completions={completions}"
-
-
-@facts(compares="group", problems=(too_few_completions,))
+@NormFacts(compares="group")
 def pass_at_k(correct: PerCompletion, keep: CompletionMask, *, k: PositiveInt) -> PerCompletion:
     """Mean of (pass − p) / √(p (1 − p)) over all sets of k completions of the group that hold this one.
 

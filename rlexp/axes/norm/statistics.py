@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from rlexp.core.errors import format_value
-from rlexp.core.facts import facts
+from rlexp.core.facts import NormFacts
 from rlexp.core.masked import BATCH, GROUP, centred, count, is_constant, masked_std
 from rlexp.core.types import CompletionMask, Ddof, PerCompletion, Positive
 
 
-def deviation_of_penalties(key: str, node: Any, config: Any) -> Iterator[str]:
-    """KL in the reward of a norm that divides by the deviation of the group."""
-    if config.kl.place == "reward" and config.kl.coef > 0:
-        yield (
-            f"{key}={node.name} kl.place=reward: where only the penalties differ in a group, dividing by their "
-            f"deviation takes kl.coef={format_value(config.kl.coef)} out; norm=hybrid and kl.place=loss do not"
-        )
-
-
-@facts(laws=("linear",))
+@NormFacts(laws=("linear",))
 def none(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     """A = r: plain REINFORCE without a baseline (Williams, 1992)."""
     return rewards
 
 
-@facts(compares="group", laws=("linear", "zero sum"))
+@NormFacts(compares="group", laws=("linear", "zero sum"))
 def center(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     """A = r − mean_group.
 
@@ -36,7 +23,7 @@ def center(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     return centred(rewards, keep, GROUP)
 
 
-@facts(compares="batch", laws=("linear", "zero batch sum"))
+@NormFacts(compares="batch", laws=("linear", "zero batch sum"))
 def center_batch(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     """A = r − mean_batch: one baseline for all prompts of the step.
 
@@ -45,7 +32,7 @@ def center_batch(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     return centred(rewards, keep, BATCH)
 
 
-@facts(compares="group", laws=("scale", "zero sum"), remarks=(deviation_of_penalties,))
+@NormFacts(compares="group", laws=("scale", "zero sum"))
 def local(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof: Ddof) -> PerCompletion:
     """A = (r − mean_group) / (std_group + eps).
 
@@ -55,7 +42,7 @@ def local(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof: 
     return centred(rewards, keep, GROUP) / (masked_std(rewards, keep, GROUP, ddof) + eps)
 
 
-@facts(compares="batch", laws=("scale", "zero batch sum"))
+@NormFacts(compares="batch", laws=("scale", "zero batch sum"))
 def global_(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof: Ddof) -> PerCompletion:
     """A = (r − mean_batch) / (std_batch + eps), statistics over all completions of the run's step.
 
@@ -64,7 +51,7 @@ def global_(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof
     return centred(rewards, keep, BATCH) / (masked_std(rewards, keep, BATCH, ddof) + eps)
 
 
-@facts(compares="group", laws=("scale", "zero sum"), breaks=("group shift",))
+@NormFacts(compares="group", laws=("scale", "zero sum"), breaks=("group shift",))
 def hybrid(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof: Ddof) -> PerCompletion:
     """A = (r − mean_group) / (std_batch + eps), the deviation over the raw rewards of the batch.
 
@@ -74,7 +61,7 @@ def hybrid(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof:
     return centred(rewards, keep, GROUP) / (masked_std(rewards, keep, BATCH, ddof) + eps)
 
 
-@facts(compares="group", laws=("scale", "zero sum"))
+@NormFacts(compares="group", laws=("scale", "zero sum"))
 def hybrid_centered(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof: Ddof) -> PerCompletion:
     """A = (r − mean_group) / (std_batch + eps), the deviation over the centred rewards of the batch.
 
@@ -86,7 +73,7 @@ def hybrid_centered(rewards: PerCompletion, keep: CompletionMask, *, eps: Positi
     return deviations / (masked_std(deviations, keep, BATCH, ddof) + eps)
 
 
-@facts(compares="group", laws=("scale",), breaks=("group shift", "faint"), remarks=(deviation_of_penalties,))
+@NormFacts(compares="group", laws=("scale",), breaks=("group shift", "faint"))
 def batch_mean_group_std(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof: Ddof) -> PerCompletion:
     """A = (r − mean_batch) / (std_group + eps).
 
@@ -98,7 +85,7 @@ def batch_mean_group_std(rewards: PerCompletion, keep: CompletionMask, *, eps: P
     return advantages.masked_fill(is_constant(rewards, keep, GROUP), 0.0)
 
 
-@facts(compares="group", laws=("linear", "zero sum"))
+@NormFacts(compares="group", laws=("linear", "zero sum"))
 def rloo(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     """A = r − mean of the other completions of the group = n/(n − 1) · (r − mean_group).
 

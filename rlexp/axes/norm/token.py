@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import Tensor, stack
 
-from rlexp.core.facts import facts
+from rlexp.core.facts import NormFacts
 from rlexp.core.masked import GROUP, at_last_token, centred, is_constant, masked_std, masked_sum
 from rlexp.core.types import CompletionMask, Ddof, Discount, PerCompletion, PerToken, Positive, TokenMask
 
@@ -17,7 +17,7 @@ TOKENS, SAME_STEP = (-1, -2, -3), (-2,)
 SMALLEST_ENERGY = 1e-12
 
 
-@facts(laws=("linear",))
+@NormFacts(laws=("linear",))
 def reinforce(outcomes: PerCompletion, token_penalties: PerToken, mask: TokenMask, *, gamma: Discount) -> PerToken:
     """A_t = G_t = Σ_{k ≥ t} gamma^(k − t) · r_k, r_k the token rewards.
 
@@ -27,7 +27,7 @@ def reinforce(outcomes: PerCompletion, token_penalties: PerToken, mask: TokenMas
     return returns_to_go(token_rewards(outcomes, token_penalties, mask), gamma)
 
 
-@facts(compares="tokens", laws=("scale", "zero token sum"))
+@NormFacts(compares="tokens", laws=("scale", "zero token sum"))
 def reinforce_pp(
     outcomes: PerCompletion,
     token_penalties: PerToken,
@@ -49,7 +49,7 @@ def reinforce_pp(
     return centred(returns, counted, TOKENS) / (masked_std(returns, counted, TOKENS, ddof) + eps)
 
 
-@facts(compares="group", laws=("scale", "zero token sum"), breaks=("equal group",))
+@NormFacts(compares="group", laws=("scale", "zero token sum"), breaks=("equal group",))
 def reinforce_pp_baseline(
     outcomes: PerCompletion,
     token_penalties: PerToken,
@@ -69,7 +69,7 @@ def reinforce_pp_baseline(
     return reinforce_pp(centred(outcomes, keep, GROUP), token_penalties, mask, keep, gamma=gamma, eps=eps, ddof=ddof)
 
 
-@facts(compares="group", laws=("linear",))
+@NormFacts(compares="group", laws=("linear",))
 def optimal_token(
     outcomes: PerCompletion,
     token_penalties: PerToken,

@@ -7,7 +7,7 @@ number of rollouts averages out. A bias is shared by all votes on a completion: 
 
 from __future__ import annotations
 
-from typing import Any
+from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -23,24 +23,16 @@ from rlexp.axes.reward.voting import (
     verdict,
     vote,
 )
-from rlexp.core.facts import facts
+from rlexp.core.facts import RewardFacts
 from rlexp.core.types import PerCompletion, PositiveInt
 
 TERNARY, BINARY = (-1.0, 0.0, 1.0), (-1.0, 1.0)
 BOUNDS = (-1.0, 1.0)
+OF_VOTES = RewardFacts(bounds=BOUNDS, calls=attrgetter("votes"))
+OF_JUDGES = RewardFacts(bounds=BOUNDS, calls=lambda settings: len(settings.accuracies))
 
 
-def votes_of(node: Any) -> int:
-    """As often as it votes."""
-    return node.votes
-
-
-def judges_of(node: Any) -> int:
-    """Each judge once."""
-    return len(node.accuracies)
-
-
-@facts(bounds=BOUNDS, calls=votes_of)
+@OF_VOTES
 def prm(
     quality: PerCompletion, vote_draws: PerVote, *, accuracy: Probability, votes: Votes, ties: Ties
 ) -> PerCompletion:
@@ -51,7 +43,7 @@ def prm(
     return plurality(quality, vote_draws, [accuracy] * votes, [1.0] * votes, TERNARY, ties)
 
 
-@facts(bounds=BOUNDS, calls=votes_of)
+@OF_VOTES
 def prm_binary(
     correct: PerCompletion, vote_draws: PerVote, *, accuracy: Probability, votes: Votes, ties: Ties
 ) -> PerCompletion:
@@ -62,7 +54,7 @@ def prm_binary(
     return plurality(2 * correct - 1, vote_draws, [accuracy] * votes, [1.0] * votes, BINARY, ties)
 
 
-@facts(bounds=BOUNDS, calls=votes_of)
+@OF_VOTES
 def prm_persistent(
     quality: PerCompletion, vote_hashes: PerVote, *, accuracy: Probability, votes: Votes, ties: Ties
 ) -> PerCompletion:
@@ -73,7 +65,7 @@ def prm_persistent(
     return plurality(quality, vote_hashes, [accuracy] * votes, [1.0] * votes, TERNARY, ties)
 
 
-@facts(bounds=BOUNDS, calls=votes_of)
+@OF_VOTES
 def prm_length(
     quality: PerCompletion,
     vote_draws: PerVote,
@@ -93,7 +85,7 @@ def prm_length(
     return taken_in(judged, vote_draws, bias * (lengths / cap).clamp(max=1))
 
 
-@facts(bounds=BOUNDS, calls=votes_of)
+@OF_VOTES
 def prm_position(
     quality: PerCompletion,
     vote_draws: PerVote,
@@ -114,7 +106,7 @@ def prm_position(
     return taken_in(judged, vote_draws, bias * (1 - places))
 
 
-@facts(bounds=BOUNDS, calls=judges_of)
+@OF_JUDGES
 def prm_weighted(quality: PerCompletion, vote_draws: PerVote, *, accuracies: Accuracies, ties: Ties) -> PerCompletion:
     """One vote each of judges of different accuracies, weighted by log(2a / (1 − a)): the likeliest quality.
 
@@ -124,7 +116,7 @@ def prm_weighted(quality: PerCompletion, vote_draws: PerVote, *, accuracies: Acc
     return plurality(quality, vote_draws, accuracies, weights, TERNARY, ties)
 
 
-@facts(bounds=BOUNDS, calls=judges_of)
+@OF_JUDGES
 def prm_weighted_binary(
     correct: PerCompletion, vote_draws: PerVote, *, accuracies: Accuracies, ties: Ties
 ) -> PerCompletion:

@@ -7,37 +7,20 @@ its first pairs and divided by their deviation: what the pairs of Bradley and Te
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from rlexp.core.facts import facts
+from rlexp.core.facts import RewardFacts
 from rlexp.core.types import FiniteNonNegative, PerCompletion
 
-UNBOUNDED = (-math.inf, math.inf)
 PerModel = Float[Tensor, "*replica prompts group models"]
+OF_MODELS = RewardFacts(
+    bounds=(-math.inf, math.inf), calls=lambda settings: settings.model.members if settings.model else 0
+)
 
 
-def models_of(node: Any) -> int:
-    """Each model once."""
-    return node.model.members if node.model else 0
-
-
-def other_than_one(key: str, node: Any, config: Any) -> Iterator[str]:
-    """More models than are listened to."""
-    if node.model and node.model.members > 1:
-        yield f"{key}.model.members={node.model.members}: {key}={node.name} has one model; take {key}=ensemble_mean"
-
-
-def fewer_than_two(key: str, node: Any, config: Any) -> Iterator[str]:
-    """An ensemble of one."""
-    if node.model and node.model.members < 2:
-        yield f"{key}.model.members={node.model.members}: {key}={node.name} needs at least 2; take {key}=learned"
-
-
-@facts(bounds=UNBOUNDED, calls=models_of, problems=(other_than_one,))
+@OF_MODELS
 def learned(proxies: PerModel) -> PerCompletion:
     """r_φ(prompt, completion), a network's number after the last token.
 
@@ -46,23 +29,23 @@ def learned(proxies: PerModel) -> PerCompletion:
     return proxies[..., 0]
 
 
-@facts(bounds=UNBOUNDED, calls=models_of, problems=(fewer_than_two,))
+@OF_MODELS
 def ensemble_mean(proxies: PerModel) -> PerCompletion:
-    """Mean over the models. Source: reward model ensembles (arXiv 2310.02743, mean optimisation)."""
+    """Mean over the models. Source: reward model ensembles (arXiv 2310.02743, mean optimization)."""
     return moments(proxies)[0]
 
 
-@facts(bounds=UNBOUNDED, calls=models_of, problems=(fewer_than_two,))
+@OF_MODELS
 def ensemble_minimum(proxies: PerModel) -> PerCompletion:
-    """The smallest number of any model. Source: worst-case optimisation (arXiv 2310.02743)."""
+    """The smallest number of any model. Source: worst-case optimization (arXiv 2310.02743)."""
     return proxies.amin(-1)
 
 
-@facts(bounds=UNBOUNDED, calls=models_of, problems=(fewer_than_two,))
+@OF_MODELS
 def ensemble_bound(proxies: PerModel, *, k: FiniteNonNegative) -> PerCompletion:
     """Mean − k · deviation over the models (n − 1): a lower confidence bound.
 
-    Source: uncertainty-weighted optimisation (arXiv 2310.02743) takes off the variance; here the deviation, which has
+    Source: uncertainty-weighted optimization (arXiv 2310.02743) takes off the variance; here the deviation, which has
     the unit of the reward.
     """
     mean, deviation = moments(proxies)

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import torch
 
 from rlexp.config.schema import Config
+from rlexp.core.pass_at_k import pass_at_k
 from rlexp.core.streams import Purpose
-from rlexp.language.generation import Sampled, sample, stream_seed
-from rlexp.language.text_task import Example, TextTask
-from rlexp.loop.evaluation import pass_at_k
+from rlexp.language.generation import sample, stream_seed
+from rlexp.language.text_task import TextTask
 from rlexp.tasks import total_reward
 
 
-class Judged(NamedTuple):
+class Evaluated(NamedTuple):
     """What is known of one prompt: was the greedy completion right, how many samples were, their rewards, lengths."""
 
     greedy: bool
@@ -34,7 +34,7 @@ def evaluate(
     step: int,
     prompt_of: Callable[[str], Any],
     share: slice = slice(None),
-    gather: Callable[[list[Judged]], list[Judged]] = list,
+    gather: Callable[[list[Evaluated]], list[Evaluated]] = list,
 ) -> dict[str, float]:
     """Judge the model on held-out prompts, which stay the same through a run.
 
@@ -48,27 +48,24 @@ def evaluate(
     noise = stream_seed(config.seed, Purpose.EVALUATION_SAMPLING, step, share.start or 0)
     complete = partial(sample, model, tokenizer, prompts, max_completion_length=length, seed=noise)
     best, drawn = complete(1, temperature=None), complete(asked.samples, temperature=config.temperature)
-    judged = [judge(task, *each) for each in zip(questions, best, drawn, strict=True)]
-    return averages(gather(judged), asked.samples, asked.ks)
+    evaluated = []
+    for question, greedy, sampled in zip(questions, best, drawn, strict=True):
+        rows = [*greedy, *sampled]
+        first, *scores = task.score([question] * len(rows), [row.text for row in rows], [row.finished for row in rows])
+        components = {name: torch.tensor([[[score.components[name] for score in scores]]]) for name in task.weights}
+        rewards = total_reward(components, task.weights).flatten().tolist()
+        hits = sum(score.correct for score in scores)
+        evaluated.append(Evaluated(first.correct, hits, rewards, [len(row.tokens) for row in sampled]))
+    return averages(gather(evaluated), asked.samples, asked.ks)
 
 
-def judge(task: TextTask, question: Example, best: Sequence[Sampled], drawn: Sequence[Sampled]) -> Judged:
-    """Judge the completions of one prompt."""
-    texts = [*best, *drawn]
-    verdicts = task.judge([question] * len(texts), [each.text for each in texts], [each.finished for each in texts])
-    components = {name: torch.tensor([[[v.components[name] for v in verdicts[1:]]]]) for name in task.weights}
-    rewards = total_reward(components, task.weights).flatten().tolist()
-    hits = sum(verdict.correct for verdict in verdicts[1:])
-    return Judged(verdicts[0].correct, hits, rewards, [len(each.tokens) for each in drawn])
-
-
-def averages(judged: Sequence[Judged], samples: int, ks: Sequence[int]) -> dict[str, float]:
+def averages(evaluated: Sequence[Evaluated], samples: int, ks: Sequence[int]) -> dict[str, float]:
     """Average over prompts; pass@k as ``loop.evaluation.pass_at_k`` has it."""
-    rewards = torch.tensor([each.rewards for each in judged])
+    rewards = torch.tensor([each.rewards for each in evaluated])
     row = {
-        "eval/greedy_accuracy": fmean(each.greedy for each in judged),
-        "eval/sampled_accuracy": fmean(each.hits / samples for each in judged),
+        "eval/greedy_accuracy": fmean(each.greedy for each in evaluated),
+        "eval/sampled_accuracy": fmean(each.hits / samples for each in evaluated),
         "eval/reward": rewards.nanmean(-1).nanmean().item(),
-        "eval/length": fmean(fmean(each.lengths) for each in judged),
+        "eval/length": fmean(fmean(each.lengths) for each in evaluated),
     }
-    return row | {f"eval/pass@{k}": fmean(pass_at_k(k, each.hits, samples) for each in judged) for k in ks}
+    return row | {f"eval/pass@{k}": fmean(pass_at_k(k, each.hits, samples) for each in evaluated) for k in ks}

@@ -18,10 +18,11 @@ from rlexp.core.memory import initial_memory
 from rlexp.core.registry import requested_names
 from rlexp.core.streams import Purpose, hashed_uniforms, uniforms
 from rlexp.loop.metrics import Row, own_metrics, update_metrics
+from rlexp.loop.requested import TOKENS
 from rlexp.loop.rewards import Rewards
 from rlexp.loop.rollout import Rollout
-from rlexp.loop.state import Experience
-from rlexp.loop.step import TOKENS, loss_terms, update_memory, weigh
+from rlexp.loop.state import Experience, update_memory
+from rlexp.loop.step import compute_advantages, loss_terms
 from rlexp.loop.variant import Variant
 from rlexp.tasks import total_reward
 
@@ -29,7 +30,7 @@ ON_ROWS = ("mask", "advantages", "rewards", "keep")
 
 
 class Scored(NamedTuple):
-    """All completions of a step: what was sampled ``[1 P G T]``, what it earns, and what else somebody asks for."""
+    """All completions of a step: what was sampled ``[1 P G T]``, what it earns, and what else is needed of it."""
 
     rollout: Rollout
     rewards: Rewards
@@ -40,11 +41,6 @@ class Scored(NamedTuple):
 def grouped(rows: Tensor, group: int) -> Tensor:
     """``[B, ...] -> [1 P G ...]``."""
     return rows.unflatten(0, (-1, group)).unsqueeze(0)
-
-
-def ungrouped(tensor: Tensor) -> Tensor:
-    """``[1 P G ...] -> [B, ...]``."""
-    return tensor.squeeze(0).flatten(0, 1)
 
 
 def rewards_of(components: Mapping[str, Tensor], correct: Tensor, weights: Mapping[str, float]) -> Rewards:
@@ -72,43 +68,44 @@ class Objective:
         self.memory = self.memory or initial_memory([(self.variant, 1)])
 
     @property
-    def asks_for_old(self) -> bool:
-        """Whether somebody asks for the log-probabilities of the policy that sampled before its first update."""
+    def requires_old_log_probs(self) -> bool:
+        """Whether the log-probabilities of the policy that sampled are needed before its first update."""
         variant = self.variant
         before_the_loss = (variant.shaping, variant.filter_loss, variant.filter_statistics, variant.norm)
-        before_the_loss += tuple(variant.memories.values())
-        return bool(variant.kl_in_reward) or any("old_log_probs" in names_of(each) for each in before_the_loss)
+        before_the_loss += tuple(memory.update for memory in variant.memories.values())
+        asked = (requested_names(function) for function in before_the_loss)
+        return bool(variant.kl_in_reward) or any("old_log_probs" in names for names in asked)
 
-    def asks_for(self, name: str) -> bool:
-        """Whether some function of the variant asks for a tensor."""
+    def requires(self, name: str) -> bool:
+        """Whether some function of the variant needs a tensor."""
         return name in self.variant.requested
 
-    def weigh(self, scored: Scored, step: int) -> Experience:
+    def compute_advantages(self, scored: Scored, step: int) -> Experience:
         """Return what the completions of a step are worth."""
-        return weigh(self.variant, scored.rollout, scored.rewards.total, self.offered(scored, step))
+        return compute_advantages(self.variant, scored.rollout, scored.rewards.total, self.offered(scored, step))
 
     def offered(self, scored: Scored, step: int) -> dict[str, Tensor]:
-        """Return the tensors by name that are offered between reward and advantage, those that nobody asks for left."""
+        """Return the tensors by name that are offered between reward and advantage, of those that are asked for."""
         rollout, rewards = scored.rollout, scored.rewards
         device, dtype = rollout.old_log_probs.device, rollout.old_log_probs.dtype
         names = [name for name, weight in self.weights.items() if weight]
-        numbers = torch.tensor([[self.weights[name] for name in names]], dtype=dtype, device=device)
+        weights = torch.tensor([[self.weights[name] for name in names]], dtype=dtype, device=device)
         shape = rollout.mask.shape[1:3]
-        makers = {
+        inputs = {
             "components": lambda: torch.stack([rewards.components[name] for name in names], -1),
-            "weights": lambda: numbers,
+            "weights": lambda: weights,
             "correct": lambda: rewards.correct.to(dtype),
             "entropies": lambda: scored.entropies,
             "drawn": lambda: uniforms([self.seed], Purpose.VERDICTS, step, shape, device),
             "hashed": lambda: hashed_uniforms([self.seed], Purpose.PERSISTENT_VERDICTS, *rollout.pairs),
         }
-        wanted = {name: make() for name, make in makers.items() if self.asks_for(name)}
-        nobody = torch.zeros_like(rollout.prompts[..., 0])
-        return self.memory | wanted | {"ref_log_probs": scored.ref_log_probs, "prompt_numbers": nobody}
+        wanted = {name: make() for name, make in inputs.items() if self.requires(name)}
+        numbers = torch.zeros_like(rollout.prompts[..., 0])  # no prompt is known to come again
+        return self.memory | wanted | {"ref_log_probs": scored.ref_log_probs, "prompt_numbers": numbers}
 
     def rows_of(self, experience: Experience) -> dict[str, Tensor]:
         """Return what the updates need of a step beside what TRL keeps itself, as rows ``[B, ...]``."""
-        return {name: ungrouped(getattr(experience, name)) for name in ON_ROWS}
+        return {name: getattr(experience, name).squeeze(0).flatten(0, 1) for name in ON_ROWS}
 
     def mean_tokens(self, experience: Experience) -> Tensor:
         """Tokens that count in a step, over the number of pieces that it is cut into, ``[1]``: see ``agg.token``."""
@@ -168,8 +165,3 @@ class Objective:
     def remember(self, experience: Experience) -> None:
         """Move the memories after a step."""
         self.memory.update(update_memory(self.variant, self.memory, experience))
-
-
-def names_of(function: object) -> tuple[str, ...]:
-    """Return the tensors that a function, or the update of a memory, asks for."""
-    return requested_names(getattr(function, "update", function))

@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from rlexp.core.exits import INTERRUPTED, RunFailed
-from rlexp.record.resume import outcome
+from rlexp.record.resume import inspect
 from rlexp.sweep.interrupt import Interrupt
 from rlexp.sweep.job import Job
 
@@ -34,16 +34,16 @@ def rank() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
-def launched(job: Job, saved: Mapping[str, Any]) -> float | Exception:
+def train_in_processes(job: Job, saved: Mapping[str, Any]) -> float | Exception:
     """Train a job from its saved state in processes of its own; return its score, or the error that ended it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "job.pickle")
         path.write_bytes(pickle.dumps((job, dict(saved))))
         with Interrupt() as interrupt:
-            code = exit_code(command(job.config, path), interrupt)
+            code = exit_code(launch_command(job.config, path), interrupt)
         if interrupt.requested:
             raise KeyboardInterrupt
-    ended = outcome(job.folder, job.config.resume)
+    ended = inspect(job.folder, job.config.model_dump(mode="json")).result
     if ended is not None:
         return ended
     if code == INTERRUPTED:
@@ -51,17 +51,19 @@ def launched(job: Job, saved: Mapping[str, Any]) -> float | Exception:
     return RunFailed(f"its processes ended with exit code {code} (see {job.folder / 'train.log'})")
 
 
-def exit_code(words: Sequence[str], interrupt: Interrupt) -> int:
+def exit_code(command: Sequence[str], interrupt: Interrupt) -> int:
     """Run a command that starts processes which train; hand a signal to each of these once, and wait for them to save.
 
-    They are a group of their own, to which a terminal sends nothing: a second signal would end them unsaved.
+    They are a group of their own, to which a terminal sends nothing: a second signal would end them unsaved. They
+    import what this process has imported.
     """
-    process, told = subprocess.Popen(words, env=environment(os.environ), process_group=0), set()
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process, signaled = subprocess.Popen(command, env=variables, process_group=0), set()
     try:
         while process.poll() is None:
             for trainer in trainers(process.pid) if interrupt.requested else []:
-                if trainer.pid not in told:
-                    told.add(trainer.pid)
+                if trainer.pid not in signaled:
+                    signaled.add(trainer.pid)
                     trainer.terminate()
             time.sleep(SECONDS_BETWEEN_LOOKS)
     except BaseException:
@@ -80,23 +82,14 @@ def trainers(launcher: int) -> list[psutil.Process]:
     return found
 
 
-def command(config: Any, path: Path) -> list[str]:
+def launch_command(config: Any, path: Path) -> list[str]:
     """Return the command that trains the job in a file: in so many processes, or as a file of Accelerate says."""
     wanted = config.backend.accelerate
-    alone = ["--num_processes", str(wanted), "--main_process_port", str(free_port())]
-    how = ["--quiet", *(["--config_file", wanted] if isinstance(wanted, str) else alone)]
-    if config.device == "cpu":
-        how += ["--cpu"]
-    return [sys.executable, "-m", "accelerate.commands.launch", *how, "--module", CHILD, str(path)]
-
-
-def free_port() -> int:
-    """Return a port that nobody listens at: several runs may train side by side on a machine."""
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        return opened.getsockname()[1]
-
-
-def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the processes: they import what this one has imported."""
-    return {**variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    if isinstance(wanted, str):
+        how = ["--config_file", wanted]
+    else:
+        with socket.socket() as opened:  # of several runs side by side on a machine each needs a port of its own
+            opened.bind(("127.0.0.1", 0))
+            how = ["--num_processes", str(wanted), "--main_process_port", str(opened.getsockname()[1])]
+    how += ["--cpu"] if config.device == "cpu" else []
+    return [sys.executable, "-m", "accelerate.commands.launch", "--quiet", *how, "--module", CHILD, str(path)]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from rlexp.backends.trl.objective import Objective, Scored
 from rlexp.core.masked import masked_mean
@@ -25,7 +24,7 @@ def step_row(
 ) -> dict[str, float]:
     """Return the metrics of a step of which ``rows`` are those of its micro-batches.
 
-    Of what TRL computes anyway: the KL to the reference where somebody asks for its log-probabilities, and never the
+    Of what TRL computes anyway: the KL to the reference where its log-probabilities are needed, and never the
     exact one, which needs whole distributions; entropy and KL are those of the policy in each update, which in the
     first one is the policy that sampled.
     """
@@ -42,18 +41,12 @@ def step_row(
         | metrics.penalty_metrics(objective.variant, objective.memory)
     )
     updates = [{name: values for name, values in each.items() if not name.startswith("sum/")} for each in rows]
-    row |= metrics.over_updates(updates) | token_means(rows)
+    row |= metrics.over_updates(updates)
+    sums = {name: sum(each[name] for each in rows) for name in rows[0] if name.startswith("sum/")}
+    for short, name in SUMS.items():
+        if f"sum/{short}" in sums:
+            row[name] = sums[f"sum/{short}"] / sums["sum/tokens"]
     return metrics.written({name: values.item() for name, values in row.items()})
-
-
-def token_means(rows: Sequence[Mapping[str, Tensor]]) -> Row:
-    """Means over the tokens of all micro-batches."""
-    tokens = sum(row["sum/tokens"] for row in rows)
-    return {
-        name: sum(row[f"sum/{short}"] for row in rows) / tokens
-        for short, name in SUMS.items()
-        if f"sum/{short}" in rows[0]
-    }
 
 
 def text_samples(

@@ -1,7 +1,7 @@
 """TRL's checkpoints in the folder of a run: which is the last one that is whole, and what belongs to it.
 
 ``checkpoint.pt`` is what it is for every run (``record.checkpoint``): the step, what the variant remembers, how the
-rows began; here without networks. In their place it names the folder that TRL wrote the model, the optimiser and the
+rows began; here without networks. In their place it names the folder that TRL wrote the model, the optimizer and the
 states of random numbers to, with a digest of each file. It is written last: a folder without it does not count.
 """
 
@@ -12,17 +12,18 @@ import logging
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback
 
 from rlexp.record import checkpoint
-from rlexp.record.disk.seals import read_state
-from rlexp.record.disk.troubles import unwritable
+from rlexp.record.disk.states import read_state
+from rlexp.sweep.events import Checkpoint
 from rlexp.sweep.job import Job
-from rlexp.sweep.opening import checkpoint_of
-from rlexp.sweep.run import Run
+from rlexp.sweep.preflight import state_or_result
+from rlexp.sweep.recording import Recording
 
 LOG = logging.getLogger(__name__)
 REFERENCE = "reference"  # in a checkpoint's folder, where the reference moves
@@ -31,35 +32,32 @@ REFERENCE = "reference"  # in a checkpoint's folder, where the reference moves
 class Saver(TrainerCallback):
     """Finishes what TRL has saved; ``counts`` are the step, and how much has been sampled by then."""
 
-    def __init__(self, folder: Path, run: Run | None, trainer: Any):
-        self.folder, self.run, self.trainer, self.counts = folder, run, trainer, {}
+    def __init__(self, folder: Path, recording: Recording | None, trainer: Any):
+        self.folder, self.recording, self.trainer, self.counts = folder, recording, trainer, {}
         trainer.add_callback(self)
 
     def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Name the folder in the run's checkpoint, and remove those that no checkpoint names."""
-        if self.run is None:
+        """Name the folder in the run's checkpoint, and remove those that neither of its two checkpoints names."""
+        if self.recording is None:
             return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if self.trainer.reference_moves:
             self.trainer.accelerator.unwrap_model(self.trainer.ref_model).save_pretrained(folder / REFERENCE)
-        saved = {**self.counts, "networks": {}, "memory": memory_of(self.trainer), "model": described(folder)}
-        (error,) = checkpoint.save([(self.run.recorder, saved)])
-        if error is not None:
-            self.run.fail(unwritable(error, self.folder / checkpoint.LATEST))
+        memory = {name: values.detach().clone().cpu() for name, values in self.trainer.objective.memory.items()}
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        digests = {str(path.relative_to(folder)): digest_of(path) for path in files}
+        model = {"folder": folder.name, "files": digests}
+        saved = {**self.counts, "networks": {}, "memory": memory, "model": model}
+        self.recording.take(Checkpoint(0, saved["step"], saved))
+        self.recording.save()
+        if not self.recording.active:
             control.should_training_stop = True
             return
-        remove_others(self.folder, folder.parent)
-
-
-def memory_of(trainer: Any) -> dict[str, Any]:
-    """Return what the variant remembers, as it can be saved."""
-    return {name: values.detach().clone().cpu() for name, values in trainer.objective.memory.items()}
-
-
-def described(folder: Path) -> dict[str, Any]:
-    """Return the name of a folder and the digests of its files."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {"folder": folder.name, "files": {str(path.relative_to(folder)): digest_of(path) for path in files}}
+        states = [read_state(self.folder / name) for name in (checkpoint.LATEST, checkpoint.PREVIOUS)]
+        named = {state["model"]["folder"] for state in states if state}
+        for other in folder.parent.glob("checkpoint-*"):
+            if other.name not in named:
+                shutil.rmtree(other, ignore_errors=True)
 
 
 def digest_of(path: Path) -> str:
@@ -68,23 +66,14 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-def remove_others(run: Path, models: Path) -> None:
-    """Remove TRL's folders that neither of the run's two checkpoints names."""
-    states = [read_state(run / name) for name in (checkpoint.LATEST, checkpoint.PREVIOUS)]
-    named = {state["model"]["folder"] for state in states if state}
-    for folder in models.glob("checkpoint-*"):
-        if folder.name not in named:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def whole_state(job: Job) -> dict[str, Any] | Exception:
-    """Return the last saved state of a job whose model is whole, that of a fresh one, or an error.
+def whole_state(job: Job, locks: ExitStack) -> dict[str, Any] | float | Exception:
+    """Lock the folder of a job; return the last saved state whose model is whole, or why it is not trained.
 
     A state whose model is damaged gives way to the one before it.
     """
     while True:
-        saved = checkpoint_of(job)
-        if isinstance(saved, Exception) or "model" not in saved:
+        saved = state_or_result(job, locks)
+        if not isinstance(saved, dict) or "model" not in saved:
             return saved
         damaged = damage(job.folder / "model" / saved["model"]["folder"], saved["model"]["files"])
         if damaged is None:

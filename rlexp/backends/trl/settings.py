@@ -1,4 +1,4 @@
-"""A run's config as TRL's: ``GRPOConfig``, optimiser, and how a step is cut into micro-batches."""
+"""A run's config as TRL's: ``GRPOConfig``, optimizer, and how a step is cut into micro-batches."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from rlexp.language.backend import OPTIMIZERS
 PRECISIONS = {"float32": {}, "bf16": {"bf16": True}, "fp16": {"fp16": True}}
 
 
-class Cut(NamedTuple):
+class MicroBatches(NamedTuple):
     """How a step's groups are cut: ``groups`` in a micro-batch, ``accumulated`` of these in an update, on a process."""
 
     groups: int
     accumulated: int
 
 
-def processes() -> int:
-    """How many processes train this run together, as ``accelerate launch`` says."""
+def world_size() -> int:
+    """Return how many processes train this run together, as ``accelerate launch`` says."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def cut(config: Config, processes: int) -> Cut:
+def micro_batches(config: Config, processes: int) -> MicroBatches:
     """Cut a minibatch for so many processes; RunFailed where whole groups do not fit."""
     prompts, minibatches = config.group_size.prompts, config.minibatches
     each, rest = divmod(prompts, minibatches * processes)
@@ -40,12 +40,12 @@ def cut(config: Config, processes: int) -> Cut:
     groups = config.backend.micro_batch or each
     if each % groups:
         raise RunFailed(f"backend.micro_batch={groups}: must divide the {each} groups of a minibatch on a process")
-    return Cut(groups, each // groups)
+    return MicroBatches(groups, each // groups)
 
 
 def grpo_config(config: Config, folder: Path, processes: int, weights: list[float], reference: bool) -> GRPOConfig:
     """Return TRL's settings of a run: what the axes do not say. A ``beta`` that is not 0 has it read the reference."""
-    groups, accumulated = cut(config, processes)
+    groups, accumulated = micro_batches(config, processes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # Transformers has another name for checkpointing than TRL
         return GRPOConfig(

@@ -51,7 +51,7 @@ class AxesTrainer(GRPOTrainer):
     ):
         self.objective, self.task, self.examples = objective, task, examples
         self.schedule, self.measures, self.on_step = schedule, measures, on_step
-        super().__init__(reward_funcs=[named(name) for name in task.weights], **settings)
+        super().__init__(reward_funcs=[reward_component(name) for name in task.weights], **settings)
         self.optimizer_cls_and_kwargs = optimizer
         self.updates = self.num_iterations * self.objective.minibatches
         self.rows: list[Row] = []
@@ -85,25 +85,25 @@ class AxesTrainer(GRPOTrainer):
         step, rank = self.rollout_step, self.accelerator.process_index
         torch.manual_seed(stream_seed(self.objective.seed, Purpose.SAMPLING, step, rank))
         batch = super()._generate_and_score_completions(inputs)
-        batch |= self.before_the_first_update(batch)
-        self.scored = self.all_completions(batch)
-        self.experience = self.objective.weigh(self.scored, step)
+        batch |= self.read_sampling_policy(batch)
+        self.scored = self.gather_completions(batch)
+        self.experience = self.objective.compute_advantages(self.scored, step)
         self.mean_tokens = self.objective.mean_tokens(self.experience)
         self.rows = []
         mine = slice(rank * len(inputs), (rank + 1) * len(inputs))
         return batch | {f"axes/{name}": rows[mine] for name, rows in self.objective.rows_of(self.experience).items()}
 
-    def before_the_first_update(self, batch: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Read the completions with the policy that sampled them, where somebody asks for that and TRL has not."""
-        entropies = self.objective.asks_for("entropies")
-        if not entropies and ("old_per_token_logps" in batch or not self.objective.asks_for_old):
+    def read_sampling_policy(self, batch: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Read the completions with the policy that sampled them, where that is needed and TRL has not."""
+        entropies = self.objective.requires("entropies")
+        if not entropies and ("old_per_token_logps" in batch or not self.objective.requires_old_log_probs):
             return {}
         with torch.no_grad():
             size = self.args.per_device_train_batch_size
-            log_probs, found = self.read(self.model, batch, entropies, batch_size=size)
+            log_probs, found = self.log_probs_of(self.model, batch, entropies, batch_size=size)
         return {"old_per_token_logps": log_probs} | ({"entropies": found} if entropies else {})
 
-    def read(self, model: Any, batch: Mapping[str, Any], entropies: bool, **options: Any) -> tuple[Tensor, Any]:
+    def log_probs_of(self, model: Any, batch: Mapping[str, Any], entropies: bool, **options: Any) -> tuple[Tensor, Any]:
         """Return the log-probabilities of the completions' tokens, and their entropies if asked for, ``[B, T]``."""
         ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
         present = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
@@ -113,7 +113,7 @@ class AxesTrainer(GRPOTrainer):
         )
         return found[0], found[1]
 
-    def all_completions(self, batch: Mapping[str, Any]) -> Scored:
+    def gather_completions(self, batch: Mapping[str, Any]) -> Scored:
         """Return the completions of all processes, ``[1 P G ...]``."""
         tokens = {name: self.gather_rows(batch[name]) for name in PER_TOKEN if name in batch}
         shaped = {name: grouped(rows, self.num_generations) for name, rows in tokens.items()}
@@ -148,8 +148,8 @@ class AxesTrainer(GRPOTrainer):
         examples = [self.examples[row["number"]] for row in inputs]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
         finished = [ids[-1] in self.ends for ids in completion_ids_list]
-        verdicts = self.task.judge(examples, texts, finished)
-        rows = [[*(verdict.components[name] for name in self.task.weights), verdict.correct] for verdict in verdicts]
+        scores = self.task.score(examples, texts, finished)
+        rows = [[*(score.components[name] for name in self.task.weights), score.correct] for score in scores]
         earned = torch.tensor(rows, dtype=torch.float32, device=self.accelerator.device)
         self.earned = self.accelerator.gather(earned)
         return self.earned[:, :-1]
@@ -158,16 +158,16 @@ class AxesTrainer(GRPOTrainer):
         """Return the loss of a micro-batch, over the number of those that are accumulated."""
         measuring = self.measures(self.rollout_step)
         entropies = measuring or self.objective.variant.has_bonus
-        log_probs, found = self.read(model, inputs, entropies)
+        log_probs, found = self.log_probs_of(model, inputs, entropies)
         part = self.objective.part(inputs, log_probs)
         progress = torch.full_like(self.mean_tokens, self.state.global_step / self.state.max_steps)
         tensors = {"mean_tokens": self.mean_tokens, "progress": progress}
         loss, row = self.objective.loss(log_probs, found, part, tensors, measuring)
         if measuring:
-            self.rows.append(row | self.of_policy(found, log_probs, inputs))
+            self.rows.append(row | self.token_sums(found, log_probs, inputs))
         return loss / self.current_gradient_accumulation_steps
 
-    def of_policy(self, entropies: Tensor, log_probs: Tensor, inputs: Mapping[str, Any]) -> Row:
+    def token_sums(self, entropies: Tensor, log_probs: Tensor, inputs: Mapping[str, Any]) -> Row:
         """Sums over the tokens of a micro-batch of what metrics average: entropy, log-ratio to the reference."""
         mask = inputs["completion_mask"].bool()
         sums = {"entropy": entropies.detach(), "tokens": torch.ones_like(log_probs)}
@@ -196,7 +196,7 @@ class AxesTrainer(GRPOTrainer):
 
     @torch.no_grad()
     def move_reference(self, step: int) -> None:
-        """Let the reference follow the policy, as ``loop.step.update_reference`` does."""
+        """Let the reference follow the policy, as ``loop.reference.update_reference`` does."""
         follow = self.objective.variant.reference
         if not self.reference_moves:
             return
@@ -208,7 +208,7 @@ class AxesTrainer(GRPOTrainer):
         """The run's folder says what the run is."""
 
 
-def named(name: str) -> Callable[..., list[float]]:
+def reward_component(name: str) -> Callable[..., list[float]]:
     """Return a function by which TRL names a component of the reward; ``_calculate_rewards`` judges all at once."""
 
     def component(**columns: Any) -> list[float]:

@@ -14,9 +14,8 @@ from pydantic import FiniteFloat
 
 from rlexp.core.streams import Purpose, generator
 from rlexp.core.types import FiniteNonNegative
-from rlexp.language.text_task import Example, Verdict
+from rlexp.language.text_task import Example, Score, is_held_out
 from rlexp.language.texts.answers import MATCHES, altered, last_number, last_number_text, unboxed
-from rlexp.language.texts.held_out import is_held_out
 from rlexp.language.texts.reward_function import imported, rewards
 from rlexp.tasks.scoring import check_weights
 
@@ -136,7 +135,7 @@ class JsonLines:
         places = (divmod(place, len(side)) for place in range(step * count, (step + 1) * count))
         return [side[order(seed, purpose, epoch, len(side))[place]] for epoch, place in places]
 
-    def judge(self, examples: Sequence[Example], texts: Sequence[str], finished: Sequence[bool]) -> list[Verdict]:
+    def score(self, examples: Sequence[Example], texts: Sequence[str], finished: Sequence[bool]) -> list[Score]:
         """Judge one completion for each example."""
         given = [NAN] * len(texts)
         if self.reward is not None and texts:
@@ -144,9 +143,9 @@ class JsonLines:
             given = rewards(self.reward, [example.prompt for example in examples], texts, columns)
         matched = map(self.matched, examples, texts, finished)
         if self.match == "none":
-            return [Verdict({"match": NAN, "reward": reward}, reward >= self.reward_high) for reward in given]
+            return [Score({"match": NAN, "reward": reward}, reward >= self.reward_high) for reward in given]
         return [
-            Verdict({"match": float(right), "reward": reward}, right)
+            Score({"match": float(right), "reward": reward}, right)
             for right, reward in zip(matched, given, strict=True)
         ]
 

@@ -20,9 +20,8 @@ from rlexp.core.errors import format_value
 from rlexp.core.exits import RunFailed
 from rlexp.core.streams import Purpose, generator
 from rlexp.core.types import FiniteNonNegative
-from rlexp.language.text_task import Example, Verdict
+from rlexp.language.text_task import Example, Score, is_held_out
 from rlexp.language.texts.answers import altered
-from rlexp.language.texts.held_out import is_held_out
 from rlexp.tasks.scoring import check_weights
 
 MISSING_EXTRA = "needs the extra reasoning: pip install 'rlexp[reasoning]'"
@@ -92,12 +91,12 @@ class ReasoningGym:
             Example(prompt, {"seed": seed, "index": index, "answer": answer}) for prompt, seed, index, answer in drawn
         ]
 
-    def judge(self, examples: Sequence[Example], texts: Sequence[str], finished: Sequence[bool]) -> list[Verdict]:
+    def score(self, examples: Sequence[Example], texts: Sequence[str], finished: Sequence[bool]) -> list[Score]:
         """Judge one completion for each example by the data set's ``score_answer``."""
-        scores = map(self.score, examples, texts, finished)
-        return [Verdict({"exact": float(score >= 1), "score": score}, score >= 1) for score in scores]
+        scores = map(self.score_answer, examples, texts, finished)
+        return [Score({"exact": float(score >= 1), "score": score}, score >= 1) for score in scores]
 
-    def score(self, example: Example, text: str, finished: bool) -> float:
+    def score_answer(self, example: Example, text: str, finished: bool) -> float:
         """Return the score of a completion in [0, 1]; a verifier that fails on what it reads gives 0."""
         *_, tagged = [None, *TAGGED.findall(text)]
         if tagged is None and not finished:
@@ -112,12 +111,12 @@ class ReasoningGym:
     def solution(self, example: Example) -> str | None:
         """Return the data set's answer; None where it has none, or none that its verifier takes for right."""
         answer = example.entry["answer"]
-        return answer if isinstance(answer, str) and self.score(example, answer, True) >= 1 else None
+        return answer if isinstance(answer, str) and self.score_answer(example, answer, True) >= 1 else None
 
     def wrong_solution(self, example: Example) -> str | None:
         """Return the answer with its last digit or letter altered; None where that is not wrong."""
         other = altered(self.solution(example) or "")
-        return other if other is not None and self.score(example, other, True) < 1 else None
+        return other if other is not None and self.score_answer(example, other, True) < 1 else None
 
 
 def known() -> dict[str, tuple[type, type]]:
@@ -134,17 +133,11 @@ def known() -> dict[str, tuple[type, type]]:
 def dataset_of(name: str, settings: str, seed: int) -> Any:
     """Return the data set of a seed. Lists become tuples where the settings have tuples by default."""
     dataset, config = known()[name]
-    tuples = {field.name for field in fields(config) if isinstance(default_of(field), tuple)}
+    made = ((f.name, f.default if f.default_factory is MISSING else f.default_factory()) for f in fields(config))
+    tuples = {name for name, default in made if isinstance(default, tuple)}
     given = json.loads(settings).items()
     plain = {key: tuple(each) if key in tuples and isinstance(each, list) else each for key, each in given}
     return dataset(config=config(**plain, seed=seed, size=ITEMS))
-
-
-def default_of(field: Any) -> Any:
-    """Return the default of a field of a dataclass, None if it has none."""
-    if field.default_factory is not MISSING:
-        return field.default_factory()
-    return None if field.default is MISSING else field.default
 
 
 @lru_cache(maxsize=4096)

@@ -33,12 +33,15 @@ def imported(path: str) -> Callable:
     module, colon, name = path.partition(":")
     if not (module and colon and name):
         raise ValueError(f"reward={path}: must be written as package.module:function")
+    sys.path.append(os.getcwd())
     try:
-        function = getattr(import_from_here(module), name)
+        function = getattr(importlib.import_module(module), name)
     except AttributeError:
         raise ValueError(f"reward={path}: {module} has no {name}") from None
     except Exception as error:  # whatever the module of a user raises
         raise ValueError(f"reward={path}: cannot be imported: {describe_error(error)}") from None
+    finally:
+        sys.path.pop()
     if not callable(function):
         raise ValueError(f"reward={path}: is no function")
     if isinstance(function, type):
@@ -60,15 +63,6 @@ def layers(function: Any) -> Iterator[Any]:
         inner = type(function).__call__
     if inner is not None:
         yield from layers(inner)
-
-
-def import_from_here(module: str) -> Any:
-    """Import a module by its name, from the present folder if it is nowhere else."""
-    sys.path.append(os.getcwd())
-    try:
-        return importlib.import_module(module)
-    finally:
-        sys.path.pop()
 
 
 def rewards(

@@ -13,7 +13,7 @@ from rlexp.launch.studies.questions import named_problems, question_problems
 from rlexp.sweep.job import Job
 
 if TYPE_CHECKING:
-    from analysis.stats.verdicts.claims import Study as WrittenStudy
+    from rlexp.analysis.stats.verdicts.hypotheses import StudySpec
 
 
 def study_problems(jobs: Sequence[Job], design: Design) -> Iterator[str]:
@@ -47,9 +47,9 @@ def claim_problems(study: Study, configs: Sequence[Config]) -> Iterator[str]:
         yield from unclear or named_problems(key, expectation, configs)
 
 
-def name_problems(written: WrittenStudy, study: Study, design: Design) -> Iterator[str]:
+def name_problems(written: StudySpec, study: Study, design: Design) -> Iterator[str]:
     """Say which claims name no variant, by the rule of the analysis: some of its overrides will do."""
-    from analysis.data.errors import AnalysisError
+    from rlexp.analysis.data.errors import AnalysisError
 
     wrong = False
     for key, name in study.variant_names():
@@ -62,12 +62,12 @@ def name_problems(written: WrittenStudy, study: Study, design: Design) -> Iterat
         wrong = True
     for place, expectation in enumerate(() if wrong else written.written["expect"]):
         try:
-            written.claims(expectation)
+            written.hypotheses(expectation)
         except AnalysisError as error:
             yield f"study.expect[{place}]: {error}"
 
 
-def expectation_problems(written: WrittenStudy, study: Study) -> Iterator[str]:
+def expectation_problems(written: StudySpec, study: Study) -> Iterator[str]:
     """Say which claims could come out only one way."""
     for place, expectation in enumerate(study.expect):
         if isinstance(expectation, Difference) and expectation.direction == "equal":
@@ -75,9 +75,9 @@ def expectation_problems(written: WrittenStudy, study: Study) -> Iterator[str]:
                 yield f"study.expect[{place}].minimum_effect: is missing; equal means that the difference is smaller"
 
 
-def seed_problems(written: WrittenStudy, study: Study, jobs: Sequence[Job], design: Design) -> Iterator[str]:
+def seed_problems(written: StudySpec, study: Study, jobs: Sequence[Job], design: Design) -> Iterator[str]:
     """Say that a study, as it is written, has too few seeds for any of its differences to be shown."""
-    from analysis.stats.verdicts.claims import further_tests
+    from rlexp.analysis.stats.verdicts.hypotheses import further_tests
 
     seeds = {job.config.seed for job in jobs}
     left, choosing = len(seeds - study.choosing(seeds)), bool(study.best_of)

@@ -10,7 +10,7 @@ from rlexp.config.schema import Config
 from rlexp.sweep.job import Job
 
 if TYPE_CHECKING:
-    from analysis.stats.verdicts.claims import Study as WrittenStudy
+    from rlexp.analysis.stats.verdicts.hypotheses import StudySpec
 
 
 class Design(NamedTuple):
@@ -28,21 +28,22 @@ class Design(NamedTuple):
     @property
     def claimable(self) -> list[str]:
         """What a study can call its variants: arms, with their stratum where there are several."""
-        from analysis.data.variants import variant_in_stratum
+        from rlexp.analysis.data.variants import variant_in_stratum
 
         return [variant_in_stratum(arm, stratum) for stratum, arm in product(self.strata, self.arms)]
 
-    def written_study(self, config: Config) -> WrittenStudy:
+    def written_study(self, config: Config) -> StudySpec:
         """Return the study of a config as the analysis will read it."""
-        from analysis.stats.verdicts.claims import Study as WrittenStudy
+        from rlexp.analysis.stats.verdicts.hypotheses import StudySpec
 
         labels = {arm: arm for arm in self.arms}
-        return WrittenStudy(config.study.model_dump(mode="json"), labels, self.strata, config.score.metric)
+        return StudySpec(config.study.model_dump(mode="json"), labels, self.strata, config.score.metric)
 
 
 def design_of(jobs: Sequence[Job], grid: Sequence[str] | None = None, within: Sequence[str] | None = None) -> Design:
     """Return how the analysis will compare these jobs, with the best point of a grid for each arm, within strata."""
-    from analysis.data.variants import arms_and_strata, split_overrides, varying_keys
+    from rlexp.analysis.data.variants import arms_and_strata
+    from rlexp.runfolder.variants import split_overrides, varying_keys
 
     variants = list(dict.fromkeys(job.variant for job in jobs))
     varying = varying_keys({variant: split_overrides(variant) for variant in variants})
@@ -54,7 +55,8 @@ def design_of(jobs: Sequence[Job], grid: Sequence[str] | None = None, within: Se
 
 def names_arm(name: str, arms: Sequence[str]) -> bool:
     """Whether the analysis finds the arm that a baseline names; overrides that make no arms do no harm."""
-    from analysis.data.variants import is_variant, parse_override, split_overrides
+    from rlexp.analysis.data.variants import is_variant
+    from rlexp.runfolder.variants import parse_override, split_overrides
 
     labels = {arm: arm for arm in arms}
     axes = {parse_override(part)[0] for arm in arms for part in split_overrides(arm)}
@@ -64,7 +66,7 @@ def names_arm(name: str, arms: Sequence[str]) -> bool:
 
 def no_variant(key: str, name: str, variants: Sequence[str]) -> str:
     """Say that a name means no variant, and which there are."""
-    from analysis.data.variants import short_labels, split_overrides
+    from rlexp.runfolder.variants import short_labels, split_overrides
 
     axis, labels = short_labels({variant: split_overrides(variant) for variant in variants})
     names = [label if axis == "variant" or "=" in label else f"{axis}={label}" for label in labels.values()]
@@ -73,7 +75,7 @@ def no_variant(key: str, name: str, variants: Sequence[str]) -> str:
 
 def reachable(seeds: int, differences: int, choosing: bool = False) -> str | None:
     """Say how many seeds it takes; None if so many are enough."""
-    from analysis.stats.inference.significance import ALPHA, reachable_p, seeds_for_p, seeds_with_choice
+    from rlexp.analysis.stats.inference.significance import ALPHA, reachable_p, seeds_for_p, seeds_with_choice
 
     smallest = reachable_p(seeds, differences)
     if smallest <= ALPHA:

@@ -13,16 +13,22 @@ EVALUATED = ("eval/", "curve/")  # how the metrics begin of which all are known 
 
 def question_problems(key: str, asking: Study | Expectation) -> Iterator[str]:
     """Say what a study, or an expectation, asks for that is no number of a run."""
-    from analysis.data.errors import AnalysisError
-    from analysis.data.numbers.asked import Asked, budget_of, contradiction, option, target_of
+    from rlexp.analysis.data.errors import AnalysisError
+    from rlexp.analysis.data.numbers.metric_spec import (
+        MetricSpec,
+        contradiction,
+        parse_budget,
+        parse_option,
+        parse_target,
+    )
 
     try:
-        at = option(f"{key}.at=", getattr(asking, "at", None), budget_of)
-        matched = option(f"{key}.matched=", getattr(asking, "matched", None), target_of)
+        at = parse_option(f"{key}.at=", getattr(asking, "at", None), parse_budget)
+        matched = parse_option(f"{key}.matched=", getattr(asking, "matched", None), parse_target)
     except AnalysisError as error:
         yield str(error)
         return
-    if problem := contradiction(Asked(getattr(asking, "metric", None), at, matched)):
+    if problem := contradiction(MetricSpec(getattr(asking, "metric", None), at, matched)):
         yield f"{key}: {problem}"
 
 
@@ -32,7 +38,7 @@ def named_problems(key: str, asking: Study | Expectation, configs: Iterable[Conf
     Metrics of evaluations are known, and what is computed from them. Any other name must be written in full, as
     policy/entropy. A part of the name of an evaluated metric will do, but for what a study compares.
     """
-    from analysis.data.numbers.asked import OF_WHOLE_RUNS
+    from rlexp.analysis.data.numbers.metric_spec import OF_WHOLE_RUNS
 
     metric, matched = (getattr(asking, name, None) for name in ("metric", "matched"))
     target = matched and matched.rpartition("=")[0]

@@ -21,7 +21,7 @@ from pydantic import FiniteFloat
 from torch import Tensor, nn
 
 from rlexp.core.blocks import map_tensors
-from rlexp.core.exact import sum_over
+from rlexp.core.exact import sum_keepdim
 from rlexp.core.registry import bind_choice, schema
 from rlexp.core.streams import Purpose
 from rlexp.core.types import FiniteNonNegative, NonNegativeInt, PerCompletion, Positive, PositiveInt, Size
@@ -35,7 +35,7 @@ from rlexp.tasks import Task
 
 Probability = Annotated[float, Ge(0), Le(1)]
 Sizes = schema(MODELS) | None
-STEEPEST = 1.0  # norm to which a gradient is clipped
+MAX_GRAD_NORM = 1.0  # norm to which a gradient is clipped
 AT_ONCE = 256  # pairs that are read at once where no gradient is needed
 SMALLEST = 1e-6  # deviation by which the numbers of a model are divided at least
 
@@ -127,7 +127,7 @@ def train_judges(state: TrainState) -> list[str]:
                 )
         remember(state, pairs, member, 0)
         fit(judge.network, pairs, training, training.updates, place)
-        standardise(judge, pairs)
+        standardize(judge, pairs)
     return problems
 
 
@@ -145,7 +145,7 @@ def refresh_judges(state: TrainState, step: int) -> None:
         pairs = Pairs(*(state.memory[f"pairs_{name}"][:, member] for name in Pairs._fields))
         known = map_tensors(lambda values: values[:, : done + training.refresh_pairs], pairs)
         fit(judge.network, known, training, training.refresh_updates, place)
-        standardise(judge, map_tensors(lambda values: values[:, : training.pairs], pairs))
+        standardize(judge, map_tensors(lambda values: values[:, : training.pairs], pairs))
 
 
 def remember(state: TrainState, pairs: Pairs, member: int, done: int) -> None:
@@ -166,14 +166,14 @@ def fit(network: nn.Module, pairs: Pairs, training: BradleyTerry, updates: int, 
     """Make so many updates of a network, each on pairs that are drawn with replacement from the valid ones."""
     order, count = valid_order(pairs), pairs.valid.sum(1, keepdim=True)
     one = torch.ones(len(place.seeds), device=order.device)
-    adam = Adam(network, Schedule(training.lr * one, one, one, updates), STEEPEST * one)
+    adam = Adam(network, Schedule(training.lr * one, one, one, updates), MAX_GRAD_NORM * one)
     draws = place.uniforms(Purpose.PAIR_BATCHES, 0, updates, training.batch).to(order.device)
     with torch.enable_grad():
         for numbers in draws.unbind(1):
             chosen = order.gather(1, (numbers * count).long().minimum(count - 1).clamp(min=0))
             part = rows_of(pairs, chosen)
             losses = pair_losses(last_value(network, part.prompts, part.completions, part.mask))
-            (sum_over(losses, (-1,)) / training.batch).sum().backward()
+            (sum_keepdim(losses, (-1,)) / training.batch).sum().backward()
             adam.step()
 
 
@@ -183,15 +183,15 @@ def pair_losses(rewards: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def standardise(judge: Judge, pairs: Pairs) -> None:
+def standardize(judge: Judge, pairs: Pairs) -> None:
     """Give the numbers of a model mean 0 and deviation 1 over the completions of pairs."""
     judge.offset.zero_()
     judge.scale.fill_(1.0)
     rewards = read(judge, pairs)
     number = rewards.shape[1] * rewards.shape[2]
-    mean = sum_over(rewards, (-1, -2)) / number
+    mean = sum_keepdim(rewards, (-1, -2)) / number
     judge.offset.copy_(mean.flatten())
-    judge.scale.copy_((sum_over((rewards - mean).square(), (-1, -2)) / number).sqrt().clamp(min=SMALLEST).flatten())
+    judge.scale.copy_((sum_keepdim((rewards - mean).square(), (-1, -2)) / number).sqrt().clamp(min=SMALLEST).flatten())
 
 
 @torch.no_grad()

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from rlexp.axes.reward.learned import moments
-from rlexp.core.blocks import OfSome
-from rlexp.core.exact import sum_over
+from rlexp.core.blocks import Masked
+from rlexp.core.exact import sum_keepdim
 from rlexp.core.streams import Purpose
 from rlexp.core.types import (
     CompletionMask,
@@ -23,7 +23,7 @@ from rlexp.core.types import (
 )
 from rlexp.loop.dynamic_sampling import Groups
 from rlexp.loop.metrics import Row, mean, summary
-from rlexp.loop.replicas import select_replicas
+from rlexp.loop.replicas import take_replicas
 from rlexp.loop.rewards import score_with
 from rlexp.loop.rollout import Rollout, sample
 from rlexp.loop.state import TrainState
@@ -95,7 +95,7 @@ def win_rate(state: TrainState, questions: Prompts, gold: PerCompletion) -> Tens
     """
     judged = state.judged.nonzero().squeeze(-1)
     noise = state.uniforms(Purpose.EVALUATION_REFERENCE, 0, *gold.shape[1:], state.task.cap)
-    reference = select_replicas(state.reference, judged)
+    reference = take_replicas(state.reference, judged)
     samples = sample(reference, state.task, questions[judged], noise[judged], state.temperature[judged])
     theirs = score_with(state.task, samples).total
     gap = gold[judged].unsqueeze(-1) - theirs.unsqueeze(-2)
@@ -105,7 +105,7 @@ def win_rate(state: TrainState, questions: Prompts, gold: PerCompletion) -> Tens
 
 def of_judged(state: TrainState, row: Row) -> Row:
     """Return numbers that only runs have that somebody else than the task judges."""
-    return {name: OfSome(values, state.judged) for name, values in row.items()}
+    return {name: Masked(values, state.judged) for name, values in row.items()}
 
 
 def agreement(rewards: Tensor, gold: Tensor) -> Tensor:
@@ -116,4 +116,5 @@ def agreement(rewards: Tensor, gold: Tensor) -> Tensor:
     of_gold, of_rewards = (each.unsqueeze(-1) - each.unsqueeze(-2) for each in (gold, rewards))
     differs = of_gold > 0  # each pair once, none with a NaN
     right = (of_rewards > 0).to(rewards.dtype) + 0.5 * (of_rewards == 0)
-    return (sum_over(right.where(differs, 0.0), PAIRS) / sum_over(differs.to(rewards.dtype), PAIRS)).squeeze(PAIRS)
+    number = sum_keepdim(differs.to(rewards.dtype), PAIRS)
+    return (sum_keepdim(right.where(differs, 0.0), PAIRS) / number).squeeze(PAIRS)

@@ -13,25 +13,18 @@ from torch import Tensor
 
 from rlexp.core.exact import baddbmm, bmm, matmul, softmax_, softmax_backward_
 from rlexp.models.shapes import Rows
+from rlexp.models.transformer import shapes as s
 from rlexp.models.transformer.cache import AttentionCache, BlockCache, KeyValue
-from rlexp.models.transformer.shapes import (
-    AttentionWeights,
-    ByHead,
-    CausalBias,
-    PaddingBias,
-    PromptByHead,
-    Weight,
-)
 
-BARRED = -1e9
+MASKED = -1e9
 
 
-def attention_bias(barred: Tensor) -> Tensor:
-    """Return what is added to scores so that keys are not attended to where ``barred``.
+def attention_bias(masked: Tensor) -> Tensor:
+    """Return what is added to scores so that keys are not attended to where ``masked``.
 
-    Finite, so that a padding position, from which everything is barred, holds no NaN.
+    Finite, so that a padding position, from which everything is masked, holds no NaN.
     """
-    return torch.zeros(barred.shape, device=barred.device).masked_fill_(barred, BARRED)
+    return torch.zeros(masked.shape, device=masked.device).masked_fill_(masked, MASKED)
 
 
 def split_heads(rows: Rows, shape: Sequence[int], heads: int) -> Tensor:
@@ -39,12 +32,7 @@ def split_heads(rows: Rows, shape: Sequence[int], heads: int) -> Tensor:
     return rows.view(len(rows), *shape, 3, heads, -1).permute(4, 0, 2, 5, 3, 1, 6)
 
 
-def merge_heads(values: ByHead) -> Rows:
-    """``[R, P, H, G, T, D] -> [R, T·P·G, H·D]``."""
-    return values.permute(0, 4, 1, 3, 2, 5).flatten(4).flatten(1, 3)
-
-
-def split_keys(weights: AttentionWeights, prompt_key: PromptByHead) -> tuple[Tensor, Tensor]:
+def split_keys(weights: s.AttentionWeights, prompt_key: s.PromptByHead) -> tuple[Tensor, Tensor]:
     """Split what belongs to all keys into that of the prompt's L and that of a completion's own T."""
     length = prompt_key.shape[-2]
     return weights[..., :length], weights[..., length:]
@@ -61,14 +49,14 @@ def group_outer(left: Tensor, right: Tensor) -> Tensor:
 
 
 def attend(
-    query: ByHead,
-    key: ByHead,
-    value: ByHead,
-    prompt_key: PromptByHead,
-    prompt_value: PromptByHead,
-    padding_bias: PaddingBias,
-    causal_bias: CausalBias,
-) -> tuple[ByHead, AttentionWeights]:
+    query: s.ByHead,
+    key: s.ByHead,
+    value: s.ByHead,
+    prompt_key: s.PromptByHead,
+    prompt_value: s.PromptByHead,
+    padding_bias: s.PaddingBias,
+    causal_bias: s.CausalBias,
+) -> tuple[s.ByHead, s.AttentionWeights]:
     """softmax(query · keys) · values over the keys of the prompt and a completion's own, and the weights.
 
     The query is scaled already. Source: Vaswani et al. (arXiv 1706.03762, eq. 1).
@@ -82,7 +70,7 @@ def attend(
 class DecodingAttention:
     """Attention of a block that decodes: keys and values of its prompts, and room for those of its completions."""
 
-    def __init__(self, prompts: KeyValue, padding_bias: PaddingBias, cache: AttentionCache):
+    def __init__(self, prompts: KeyValue, padding_bias: s.PaddingBias, cache: AttentionCache):
         self.cache, self.shape = cache, cache.key.shape[:4]
         self.prompt_key, self.prompt_value = prompts.key.flatten(0, 2).transpose(1, 2), prompts.value.flatten(0, 2)
         bias = padding_bias.to(prompts.key).squeeze(3)
@@ -115,11 +103,11 @@ class Attention(torch.autograd.Function):
     def forward(
         ctx,
         x: Rows,
-        weight: Weight,
-        prompt_key: PromptByHead,
-        prompt_value: PromptByHead,
-        padding_bias: PaddingBias,
-        causal_bias: CausalBias,
+        weight: s.Weight,
+        prompt_key: s.PromptByHead,
+        prompt_value: s.PromptByHead,
+        padding_bias: s.PaddingBias,
+        causal_bias: s.CausalBias,
         shape: Sequence[int],
         cache: BlockCache | None,
     ) -> Rows:
@@ -132,7 +120,7 @@ class Attention(torch.autograd.Function):
             qkv = split_heads(bmm(x, weight), shape, prompt_key.shape[2]).contiguous()
             query, key, value = qkv.unbind(0)
             attended, weights = attend(query, key, value, prompt_key, prompt_value, padding_bias, causal_bias)
-            attended = merge_heads(attended)
+            attended = attended.permute(0, 4, 1, 3, 2, 5).flatten(4).flatten(1, 3)  # [R, T·P·G, H·D]
         else:
             query, key, value, weights = cache.attention
             attended = cache.activations.attended

@@ -6,33 +6,47 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rlexp.core.exact import Product, Softmax, baddbmm, bmm, matmul
 from rlexp.models.layers import Init, Projection, layer_norm
 from rlexp.models.shapes import Rows
+from rlexp.models.transformer import shapes as s
 from rlexp.models.transformer.attention import Attention, DecodingAttention
 from rlexp.models.transformer.cache import BlockCache, KeyValue, TokenActivations
-from rlexp.models.transformer.feedforward import FeedForward
-from rlexp.models.transformer.shapes import (
-    CausalBias,
-    DownWeight,
-    PaddingBias,
-    PlaceRows,
-    PromptBias,
-    PromptRows,
-    UpWeight,
-    Weight,
-)
 
 
 class BlockWeights(NamedTuple):
     """What a block multiplies with while it decodes; ``qkv`` scales the queries."""
 
-    qkv: Weight
-    out: Weight
-    up: UpWeight
-    down: DownWeight
+    qkv: s.Weight
+    out: s.Weight
+    up: s.UpWeight
+    down: s.DownWeight
+
+
+class FeedForward(torch.autograd.Function):
+    """x + relu(y U) D for y = norm(x), with a gradient that masks in place; a cache may hold both results."""
+
+    @staticmethod
+    def forward(ctx, x: Rows, y: Rows, up: s.UpWeight, down: s.DownWeight, cache: TokenActivations | None) -> Rows:
+        """``[R, N, W], [R, N, W], [R, W, F], [R, F, W] -> [R, N, W]``."""
+        if cache is None:
+            hidden = bmm(y, up).relu_()
+            output = baddbmm(x, hidden, down)
+        else:
+            hidden, output = cache.hidden, cache.output
+        ctx.save_for_backward(y, up, down, hidden)
+        return output
+
+    @staticmethod
+    def backward(ctx, upstream: Rows) -> tuple[Tensor | None, ...]:
+        """Return the gradients in x, y and both weights."""
+        y, up, down, hidden = ctx.saved_tensors
+        for_hidden = bmm(upstream, down.transpose(1, 2))
+        torch.ops.aten.threshold_backward.grad_input(for_hidden, hidden, 0, grad_input=for_hidden)
+        for_y = bmm(for_hidden, up.transpose(1, 2))
+        return upstream, for_y, bmm(y.transpose(1, 2), for_hidden), bmm(hidden.transpose(1, 2), upstream), None
 
 
 class Block(nn.Module):
@@ -44,12 +58,12 @@ class Block(nn.Module):
         self.qkv, self.out = Projection(init, width, 3 * width), Projection(init, width, width)
         self.up, self.down = Projection(init, width, feedforward), Projection(init, feedforward, width)
 
-    def qkv_weight(self) -> Weight:
+    def qkv_weight(self) -> s.Weight:
         """Return what makes queries, keys and values ``[R, W, 3W]``, the queries with the scale of their products."""
         query, rest = self.qkv.weight.tensor_split((self.out.weight.shape[1],), -1)
         return torch.cat([query * (query.shape[-1] / self.heads) ** -0.5, rest], -1)
 
-    def read_prompts(self, x: PromptRows, bias: PromptBias, places: slice) -> tuple[PlaceRows, KeyValue]:
+    def read_prompts(self, x: s.PromptRows, bias: s.PromptBias, places: slice) -> tuple[s.PlaceRows, KeyValue]:
         """Let prompts attend to themselves; return the outputs at ``places``, and all keys and values."""
         qkv = Product.apply(layer_norm(x).flatten(1, 2), self.qkv_weight(), None, None)
         by_head = qkv.view(*x.shape[:-1], 3, self.heads, -1).movedim((-3, -2), (0, 3))
@@ -63,8 +77,8 @@ class Block(nn.Module):
         self,
         x: Rows,
         prompts: KeyValue,
-        padding_bias: PaddingBias,
-        causal_bias: CausalBias,
+        padding_bias: s.PaddingBias,
+        causal_bias: s.CausalBias,
         shape: Sequence[int],
         cache: BlockCache | None,
     ) -> Rows:

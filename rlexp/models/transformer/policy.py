@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from rlexp.core.exact import bmm
-from rlexp.core.types import Completions, Depth, NextToken, NextTokens, PerVocabulary, Prompts, Size
+from rlexp.core.types import Completions, Depth, NextToken, NextTokens, PerVocabulary, Prompts, ReplicaIndices, Size
 from rlexp.models.layers import Embedding, Init, Projection, layer_norm
-from rlexp.models.policy import StackedPolicy
+from rlexp.models.policy import FromLogits, StackedPolicy
+from rlexp.models.transformer import shapes as s
 from rlexp.models.transformer.attention import DecodingAttention, attention_bias
 from rlexp.models.transformer.block import Block, BlockWeights, decode_block
 from rlexp.models.transformer.cache import (
@@ -22,7 +23,6 @@ from rlexp.models.transformer.cache import (
     TokenActivations,
     TransformerCache,
 )
-from rlexp.models.transformer.shapes import PositionRows, PromptLengths
 from rlexp.tasks.task import Task
 
 
@@ -35,7 +35,7 @@ class DecodingState(NamedTuple):
 
     weights: list[BlockWeights]
     attention: list[DecodingAttention]
-    positions: Sequence[PositionRows]
+    positions: Sequence[s.PositionRows]
     count: int
     tokens: list[DecodedToken] | None
 
@@ -77,53 +77,51 @@ class Transformer(StackedPolicy):
         padding_bias = attention_bias(~present[:, :, None, None, None, :])
         return PromptCache(x[..., -1, :], blocks, padding_bias, order[..., -1])
 
-    def empty_attention(self, prompts: int, group: int) -> list[AttentionCache]:
-        """Return room for queries, keys and values of every block, for so many completions of so many prompts."""
+    def allocate_attention(self, prompts: int, group: int) -> list[AttentionCache]:
+        """Return empty caches of queries, keys and values, one a block, for so many completions of so many prompts."""
         like, width = self.tokens.weight, self.tokens.weight.shape[-1]
         shapes = [(len(like), prompts, block.heads, group, self.cap - 1, width // block.heads) for block in self.blocks]
         return [AttentionCache(*(like.new_empty(shape) for _ in range(3))) for shape in shapes]
 
     @torch.enable_grad()
-    def forward_cache(self, prompts: Prompts, group: int) -> TransformerCache:
-        """Read prompts; return them with room for what is computed while they are completed."""
+    def recorded(self, prompts: Prompts, group: int) -> RecordedTransformer:
+        """Read prompts; return the policy with room for what is computed while they are completed."""
         replicas, count, length = prompts.shape
         tokens, empty = (replicas, self.cap - 1, count, group), self.tokens.weight.new_empty
         blocks = []
-        for block, attention in zip(self.blocks, self.empty_attention(count, group), strict=True):
+        for block, attention in zip(self.blocks, self.allocate_attention(count, group), strict=True):
             width, hidden = block.up.weight.shape[1:]
             sizes = dict(attended=width, middle=width, hidden=hidden, output=width)
             activations = TokenActivations(**{name: empty(*tokens, size) for name, size in sizes.items()})
             weights = attention.key.new_zeros(*attention.key.shape[:-1], length + self.cap - 1)
             blocks.append(BlockCache(attention._replace(weights=weights), activations))
-        return TransformerCache(self.read_prompts(prompts), blocks, empty(*tokens, self.head.weight.shape[-1]))
+        logits = empty(*tokens, self.head.weight.shape[-1])
+        return RecordedTransformer(self, TransformerCache(self.read_prompts(prompts), blocks, logits))
 
-    def prefill(
-        self, prompts: Prompts, group: int, forward_cache: TransformerCache | None = None
+    def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, DecodingState]:
+        """Return the logits of the first completion token and the state of every completion."""
+        return self.begin(self.read_prompts(prompts), group, self.allocate_attention(prompts.shape[1], group), None)
+
+    def begin(
+        self, prompts: PromptCache, group: int, caches: Sequence[AttentionCache], tokens: list[DecodedToken] | None
     ) -> tuple[NextToken, DecodingState]:
-        """Return the logits of the first completion token and the state of every completion.
-
-        ``forward_cache`` is that of these prompts, if there is one; decoding from the state writes attention to it.
-        """
-        if forward_cache is None:
-            cache, caches = self.read_prompts(prompts), self.empty_attention(prompts.shape[1], group)
-        else:
-            cache, caches = forward_cache.prompts, [block.attention for block in forward_cache.blocks]
-        pairs = zip(cache.blocks, caches, strict=True)
+        """``prefill`` of prompts that were read; decoding from the state writes attention to ``caches``."""
+        pairs = zip(prompts.blocks, caches, strict=True)
         state = DecodingState(
             weights=[block.weights() for block in self.blocks],
-            attention=[DecodingAttention(key_value, cache.padding_bias, room) for key_value, room in pairs],
-            positions=self.positions_after(cache.lengths, self.cap - 1).unsqueeze(3).unbind(1),
+            attention=[DecodingAttention(key_value, prompts.padding_bias, cache) for key_value, cache in pairs],
+            positions=self.positions_after(prompts.lengths, self.cap - 1).unsqueeze(3).unbind(1),
             count=0,
-            tokens=None if forward_cache is None else [],
+            tokens=tokens,
         )
-        return self.head(layer_norm(cache.outputs)).unsqueeze(2).expand(-1, -1, group, -1), state
+        return self.head(layer_norm(prompts.outputs)).unsqueeze(2).expand(-1, -1, group, -1), state
 
-    def positions_after(self, lengths: PromptLengths, count: int) -> Tensor:
+    def positions_after(self, lengths: s.PromptLengths, count: int) -> Tensor:
         """Return the embedded positions of the first tokens after prompts, ``[R, P] -> [R, T, P, W]``."""
         return self.positions(lengths.unsqueeze(1) + torch.arange(count, device=lengths.device).unsqueeze(-1))
 
     def decode(self, tokens: NextTokens, state: DecodingState) -> tuple[NextToken, DecodingState]:
-        """Return the logits after ``tokens`` and the new state, which shares its room with the old."""
+        """Return the logits after ``tokens`` and the new state, which shares its caches with the old."""
         blocks = []
         x = (self.tokens(tokens) + state.positions[state.count]).flatten(1, 2)
         for weights, attention in zip(state.weights, state.attention, strict=True):
@@ -133,32 +131,63 @@ class Transformer(StackedPolicy):
         decoded = None if state.tokens is None else [*state.tokens, DecodedToken(blocks, logits)]
         return logits.view(*tokens.shape, -1), state._replace(count=state.count + 1, tokens=decoded)
 
-    def logits(
-        self, prompts: Prompts, completions: Completions, forward_cache: TransformerCache | None = None
-    ) -> PerVocabulary:
-        """Return the logits of every completion token.
+    def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
+        """Return the logits of every completion token."""
+        return self.logits_after(self.read_prompts(prompts), completions)
 
-        ``forward_cache`` is what sampling the completions has left, with the weights as they are now.
-        """
-        cache = self.read_prompts(prompts) if forward_cache is None else forward_cache.prompts
-        first = self.head(layer_norm(cache.outputs))[:, None, :, None].expand(-1, -1, -1, completions.shape[2], -1)
+    def logits_after(
+        self, prompts: PromptCache, completions: Completions, cache: TransformerCache | None = None
+    ) -> PerVocabulary:
+        """``logits`` after prompts that were read; ``cache`` is what sampling has left, with these weights."""
+        first = self.head(layer_norm(prompts.outputs))[:, None, :, None].expand(-1, -1, -1, completions.shape[2], -1)
         tokens = completions[..., :-1].movedim(-1, 1)
         if not tokens.shape[1]:
             return first.movedim(1, 3)
-        if forward_cache is not None and not torch.is_grad_enabled():
-            return torch.cat([first, forward_cache.logits], 1).movedim(1, 3)
-        rest = self.later_logits(tokens, cache, forward_cache and forward_cache.flatten_tokens())
-        return torch.cat([first, rest], 1).movedim(1, 3)
-
-    def later_logits(self, tokens: Tensor, prompts: PromptCache, cache: TransformerCache | None) -> Tensor:
-        """Return the logits after tokens of completions, ``[R, T, P, G] -> [R, T, P, G, V]``."""
+        if cache is not None and not torch.is_grad_enabled():
+            return torch.cat([first, cache.logits], 1).movedim(1, 3)
+        flat = cache and cache.flatten_tokens()
         shape = tokens.shape[1:]
         x = (self.tokens(tokens) + self.positions_after(prompts.lengths, shape[0]).unsqueeze(3)).flatten(1, 3)
         causal_bias = attention_bias(later_than(tokens[0, :, 0, 0]))
-        caches = [None] * len(self.blocks) if cache is None else cache.blocks
-        for block, key_value, block_cache in zip(self.blocks, prompts.blocks, caches, strict=True):
+        block_caches = flat.blocks if flat else [None] * len(self.blocks)
+        for block, key_value, block_cache in zip(self.blocks, prompts.blocks, block_caches, strict=True):
             x = block.read_completions(x, key_value, prompts.padding_bias, causal_bias, shape, block_cache)
-        return self.head(layer_norm(x), result=cache and cache.logits).view(*tokens.shape, -1)
+        rest = self.head(layer_norm(x), result=flat and flat.logits).view(*tokens.shape, -1)
+        return torch.cat([first, rest], 1).movedim(1, 3)
+
+
+class RecordedTransformer(FromLogits):
+    """A transformer for one rollout: what sampling it computes is in ``cache``, and is not computed again."""
+
+    def __init__(self, network: Transformer, cache: TransformerCache):
+        self.network, self.cache = network, cache
+
+    def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, DecodingState]:
+        """Begin to complete the prompts of the cache."""
+        return self.network.begin(self.cache.prompts, group, [block.attention for block in self.cache.blocks], [])
+
+    def decode(self, tokens: NextTokens, state: DecodingState) -> tuple[NextToken, DecodingState]:
+        """See ``RolloutPolicy``."""
+        return self.network.decode(tokens, state)
+
+    def record(self, state: DecodingState) -> None:
+        """Take in all tokens that were decoded."""
+        self.cache.record(state.tokens)
+
+    def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
+        """Return the logits of the completions that were recorded."""
+        return self.network.logits_after(self.cache.prompts, completions, self.cache)
+
+    def slice_prompts(self, prompts: slice) -> RecordedTransformer:
+        """Return the part of some prompts."""
+        return RecordedTransformer(self.network, self.cache.slice_prompts(prompts))
+
+    def replace_replicas(
+        self, replicas: ReplicaIndices, other: RecordedTransformer, prompts: Prompts
+    ) -> RecordedTransformer:
+        """Overwrite what ``replicas`` have left with all of ``other``; read all ``prompts`` anew."""
+        self.cache.replace_replicas(replicas, other.cache)
+        return RecordedTransformer(self.network, self.cache._replace(prompts=self.network.read_prompts(prompts)))
 
 
 def later_than(tokens: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ PlaceRows = Float[Tensor, "replica prompts places width"]
 PromptRow = Float[Tensor, "replica prompts width"]
 PositionRows = Float[Tensor, "replica prompts 1 width"]
 
-# Added to scores: 0, or a number that no score outweighs where a key is barred.
+# Added to scores: 0, or a number that no score outweighs where a key is masked.
 PromptBias = Float[Tensor, "replica prompts 1 length length"]
 PaddingBias = Float[Tensor, "replica prompts 1 1 1 length"]
 CausalBias = Float[Tensor, "time time"]

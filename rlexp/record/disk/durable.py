@@ -1,52 +1,16 @@
-"""Bytes to the disk and back: replaced whole or not at all, synced, and "cannot be read" told from "is not there"."""
+"""Bytes to the disk: replaced whole or not at all, and synced."""
 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import blake2b
 from pathlib import Path
 from secrets import token_hex
-
-from rlexp.core.exits import RunFailed, printable
 
 AT_ONCE = 32  # files that are synced side by side: a disk takes them together, one by one each waits for the last
 DRAFT = ".tmp"
 NEVER_FOLLOWED = getattr(os, "O_NOFOLLOW", 0)
-NEVER_WAITING = getattr(os, "O_NONBLOCK", 0)
-
-
-class Damaged(RunFailed):
-    """A file, at ``path``, that does not hold what was written to it."""
-
-    def __init__(self, path: Path, what: str = "is damaged"):
-        super().__init__(printable(f"{path} {what}"))
-        self.path = path
-
-
-class Unreadable(RunFailed):
-    """A file that is there and that the system does not let us read: it may be whole."""
-
-
-def digest(content: bytes, size: int = 16) -> str:
-    """Return the checksum of bytes in hexadecimal digits, two for each of its own bytes."""
-    return blake2b(content, digest_size=size).hexdigest()
-
-
-def content(path: Path) -> bytes | None:
-    """Return the bytes of a file, None if there is none; Unreadable for what is there and cannot be read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | NEVER_WAITING)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Unreadable(f"{path} is no file; move it away")
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # the last for a name with a null byte
-        return None
-    except OSError as error:
-        raise Unreadable(f"{path} cannot be read: {error.strerror or error}; mend that, then start again") from error
 
 
 def replace(path: Path, text: str | bytes) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rlexp import __version__
 from rlexp.record import provenance
-from rlexp.record.disk.durable import digest
-from rlexp.record.disk.seals import FORMAT
-from rlexp.record.naming import WITHOUT_EFFECT
+from rlexp.runfolder.files import FORMAT, digest
+from rlexp.runfolder.variants import WITHOUT_EFFECT, flatten
 
 Identity = dict[str, Any]
 # What configs mean that were saved before there were these keys. A run without a bound has others only beyond it.
@@ -25,7 +24,7 @@ def identity(config: Mapping[str, Any]) -> Identity:
 
 def config_hash(config: Mapping[str, Any]) -> str:
     """Return a hash of the part of a config that results depend on; a key that is null counts as one that is absent."""
-    known = {key: value for key, value in leaves(with_effect(config)) if value is not None}
+    known = {key: value for key, value in flatten(with_effect(config)) if value is not None}
     return digest(json.dumps(known, sort_keys=True).encode())
 
 
@@ -34,15 +33,6 @@ def with_effect(config: Mapping[str, Any]) -> dict[str, Any]:
     known = {key: value for key, value in config.items() if key not in WITHOUT_EFFECT | {"study", "format"}}
     known |= {key: "none" for key in MEANT if key in known and known[key] is None}  # null counts as absent
     return {key: value for key, value in known.items() if key not in MEANT or value != MEANT[key]}
-
-
-def leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """`{"a": {"b": 1}}` → `("a.b", 1)`."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from leaves(value, f"{path}{key}.")
-        else:
-            yield f"{path}{key}", value
 
 
 def foreign(theirs: Mapping[str, Any] | None, config: Mapping[str, Any]) -> str | None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 
 from rlexp.core.exits import RunFailed
-from rlexp.record.disk.durable import content, digest, replace_unsynced, sync
-
-Extent = Mapping[str, int | str]  # bytes, digest: of a file's beginning
+from rlexp.record.disk.durable import replace_unsynced, sync
+from rlexp.runfolder.files import Extent, begins_with, content
 
 
 class Rows:
@@ -75,12 +73,6 @@ def write_all(descriptor: int, added: bytes, size: int) -> None:
         raise
 
 
-def holds(path: Path, extent: object, whole: bool = False) -> bool:
-    """Whether a file begins with what was written (and ends there, if that was the ``whole``); Unreadable.
-
-    No file holds what is no extent, as a damaged file may have it.
-    """
-    if not isinstance(extent, Mapping) or type(extent.get("bytes")) is not int or extent["bytes"] < 0:
-        return False
-    found, size = content(path) or b"", extent["bytes"]
-    return (len(found) == size or (len(found) > size and not whole)) and digest(found[:size]) == extent.get("digest")
+def matches(path: Path, extent: object, whole: bool = False) -> bool:
+    """Whether a file begins with what was written (and ends there, if that was the ``whole``); Unreadable."""
+    return begins_with(content(path) or b"", extent, whole)

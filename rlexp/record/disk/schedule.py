@@ -1,4 +1,4 @@
-"""Which rows a run logs, by its config: to see whether any is missing where nothing else says so."""
+"""Whether the rows of a run are those that its config asks for, where nothing else says how many there must be."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlexp.record.disk.durable import Damaged, content
-from rlexp.record.files import METRICS_FILE, SAMPLES_FILE, step_in
-
-
-def logged_steps(config: Mapping[str, Any], until: int) -> list[int]:
-    """Return the steps up to ``until`` after which a run writes a row."""
-    steps, often = config["steps"], (config["log_every"], config["eval"]["every"])
-    return [step for step in range(until + 1) if step == steps or any(step % every == 0 for every in often)]
+from rlexp.runfolder.files import METRICS_FILE, SAMPLES_FILE, Damaged, content
+from rlexp.runfolder.rows import logged_steps, step_in
 
 
 def rows_problem(folder: Path, config: Mapping[str, Any], until: int) -> Damaged | None:

@@ -4,10 +4,10 @@ import pytest
 import yaml
 from analysis_fixtures import METRIC, random_scores, write_sweep
 
-from analysis import load
-from analysis.stats.answer import Question, answer
-from analysis.stats.comparison import compare
-from analysis.stats.curves import learning_curves
+from rlexp.analysis import load
+from rlexp.analysis.stats.answer import Question, answer
+from rlexp.analysis.stats.comparison import compare
+from rlexp.analysis.stats.curves import learning_curves
 
 
 def configured(folder, scores, **settings):

@@ -5,8 +5,8 @@ import json
 import pytest
 from analysis_fixtures import write_sweep
 
-from analysis.data.load import load
-from analysis.stats.answer import Question, answer
+from rlexp.analysis.data.load import load
+from rlexp.analysis.stats.answer import Question, answer
 
 A, B = "aaaaaaaa11111111", "bbbbbbbb22222222"
 COMMIT = "c0ffee00c0ffee00"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from analysis_fixtures import METRIC, write_sweep
 
-from analysis import load
+from rlexp.analysis import load
 
 
 @pytest.fixture

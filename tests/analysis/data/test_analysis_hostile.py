@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from analysis_fixtures import write_sweep
 
-from analysis import compare, load
-from analysis.data.errors import AnalysisError, ends_in_a_line
-from analysis.data.read import read_lines, read_object, read_yaml
-from analysis.report.__main__ import main as report
+from rlexp.analysis import compare, load
+from rlexp.analysis.data.errors import AnalysisError, ends_in_a_line
+from rlexp.analysis.data.read import read_lines, read_object, read_yaml
+from rlexp.analysis.report.__main__ import main as report
 
 SCORES = {"norm=local": [0.5, 0.6, 0.7], "norm=global": [0.6, 0.7, 0.8]}
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"
@@ -141,8 +141,8 @@ def test_what_nobody_has_foreseen_is_a_line(capsys, monkeypatch):
     assert others == ["error: one", "two"]
 
 
-COMMANDS = ["analysis.report {}", "analysis.compare {}", "analysis.compare {} --json", "rlexp.export to=trl"]
-COMMANDS += ["rlexp.config.explain_choice clip", "rlexp report {}", "rlexp export to=trl"]
+COMMANDS = ["rlexp.analysis.report {}", "rlexp.analysis.compare {}", "rlexp.analysis.compare {} --json"]
+COMMANDS += ["rlexp.export to=trl", "rlexp.config.explain_choice clip", "rlexp report {}", "rlexp export to=trl"]
 
 
 @pytest.mark.slow

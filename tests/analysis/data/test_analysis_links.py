@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from analysis_fixtures import write_sweep
 
-from analysis import compare, load, transfer, watch
-from analysis.report import write_report
-from analysis.report.__main__ import main as report
+from rlexp.analysis import compare, load, transfer, watch
+from rlexp.analysis.report.__main__ import main as report
+from rlexp.analysis.report.page import write_report
 
 SCORES = {"norm=local": [0.5, 0.6, 0.7], "norm=global": [0.6, 0.7, 0.8]}
 SECRET = "a secret of mine"

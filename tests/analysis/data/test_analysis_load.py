@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from analysis_fixtures import METRIC, write_sweep
 
-from analysis import load
-from analysis.data.errors import AnalysisError
-from analysis.data.variants import resolve_variant, short_labels, split_overrides
+from rlexp.analysis import load
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.variants import resolve_variant
+from rlexp.runfolder.variants import short_labels, split_overrides
 
 ROOT = Path(__file__).parents[3]
 
@@ -169,9 +170,9 @@ def test_a_variant_is_found_by_name_label_or_part():
 @pytest.mark.slow
 def test_importing_is_light_and_independent_of_the_training_code():
     code = """
-import sys, analysis
+import sys, rlexp.analysis
 first = [name for name in ("numpy", "pandas", "matplotlib") if name in sys.modules]
-import analysis.compare
-print(first, [name for name in ("rlexp", "torch", "wandb", "matplotlib") if name in sys.modules])
+import rlexp.analysis.compare
+print(first, [name for name in ("torch", "hydra", "wandb", "matplotlib") if name in sys.modules])
 """
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True).strip() == "[] []"

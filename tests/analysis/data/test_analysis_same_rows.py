@@ -7,8 +7,8 @@ from analysis_fixtures import write_sweep
 from command import command, no_comparison  # noqa: F401 (fixtures)
 from small_runs import SHORT
 
-from analysis import load
-from analysis.data.same_rows import first_unlike, twins
+from rlexp.analysis import load
+from rlexp.analysis.data.same_rows import first_unlike, twins
 
 SCORES = {f"norm={norm},lr={rate}": [0.5, 0.6] for norm in "ab" for rate in "12"}
 

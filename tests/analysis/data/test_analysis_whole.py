@@ -7,12 +7,12 @@ import pytest
 from analysis_fixtures import write_lines, write_run, write_sweep
 from interrupted import jobs
 
-from analysis import compare as command
-from analysis.data.disk import seals
-from analysis.data.load import load
-from analysis.report.reproduce import run_command
-from analysis.stats.answer import Question, answer
-from rlexp.record.disk import seals as written
+from rlexp.analysis import compare as command
+from rlexp.analysis.data import damage
+from rlexp.analysis.data.load import load
+from rlexp.analysis.report.reproduce import run_command
+from rlexp.analysis.stats.answer import Question, answer
+from rlexp.runfolder.checksums import json_with_checksum, line_with_checksum, yaml_with_checksum
 from rlexp.sweep.engine import train_jobs
 
 CONFIG = "seed: 0\nsteps: 10\nlog_every: 1\neval:\n  every: 2\nstudy: null\n"
@@ -69,17 +69,17 @@ def test_a_later_format_names_who_reads_it(sweep):
     path = sweep / "local0" / "summary.json"
     facts = json.loads(path.read_text()) | {"format": 3}
     del facts["checksum"]
-    path.write_bytes(written.sealed_json(json.dumps(facts, indent=2) + "\n"))
+    path.write_bytes(json_with_checksum(json.dumps(facts, indent=2) + "\n"))
     (problem,) = load(sweep).problems
     assert problem.reason == "damaged: summary.json has format 3: the rlexp that wrote it reads it, or a later one"
 
 
-def test_both_sides_have_one_idea_of_a_seal():
-    assert (seals.FORMAT, seals.SUMMARY_SEAL.pattern) == (written.FORMAT, written.JSON_SEAL.pattern)
+def test_a_configuration_is_whole_by_its_checksum_or_of_before_there_were_any():
     text = "format: 2\nlr: 0.1\n"
-    assert seals.is_whole(written.sealed_yaml(text), {"format": 2})
-    assert not seals.is_whole(written.sealed_yaml(text).replace(b"0.1\n", b"0.2\n"), {"format": 2})
-    assert seals.is_whole(b"lr: 0.1\n", {"lr": 0.1}) and not seals.is_whole(text.encode(), {"format": 2})
+    assert damage.is_whole(yaml_with_checksum(text), {"format": 2})
+    assert not damage.is_whole(yaml_with_checksum(text).replace(b"0.1\n", b"0.2\n"), {"format": 2})
+    assert not damage.is_whole(yaml_with_checksum(text.replace("2", "3")), {"format": 3})
+    assert damage.is_whole(b"lr: 0.1\n", {"lr": 0.1}) and not damage.is_whole(text.encode(), {"format": 2})
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_what_is_wrong_with_the_index_is_said(tmp_path, change, said):
     sweep = write_sweep(tmp_path, {"norm=b": [0.5], "norm=a": [0.6]}, steps=10)
     path = sweep / "jobs.jsonl"
     rows = [json.loads(line) for line in lines(path)]
-    path.write_text("".join(written.sealed_line(row, len(rows)) for row in rows))
+    path.write_text("".join(line_with_checksum(row, len(rows)) for row in rows))
     assert load(sweep).problems == [] and load(sweep).variants == ["norm=b", "norm=a"]
     path.write_text(change(path.read_text()))
     data = load(sweep)

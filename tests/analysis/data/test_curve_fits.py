@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from analysis_fixtures import METRIC, write_sweep
 from scipy.optimize import curve_fit
-from study_sweeps import judged, numbers_of, study_sweep, write_curve
+from study_sweeps import answered, numbers_of, study_sweep, write_curve
 
-from analysis import load
-from analysis.data.errors import NothingLeft
-from analysis.data.numbers.curve_fits import saturation
-from analysis.data.run_values import values_per_run
+from rlexp.analysis import load
+from rlexp.analysis.data.errors import NothingLeft
+from rlexp.analysis.data.numbers.curve_fits import saturation
+from rlexp.analysis.data.run_values import values_per_run
 
 STEPS = np.arange(0, 61, 3.0)
 
@@ -77,7 +77,7 @@ def test_speed_and_asymptote_are_two_answers(tmp_path):
             values = curve(0.1, asymptote + 0.002 * (seed - 4), half, noise=0.005, seed=seed)
             write_curve(folder / f"{name},seed={seed}", STEPS, values)
     write_curve(folder / "norm=c,seed=8", STEPS, np.full(STEPS.size, 0.1))
-    found = judged(folder)
+    found = answered(folder)
     assert [each.verdict for each in found.verdicts] == ["reproduced"] * 3
     faster, equal, lower = found.verdicts
     assert faster.estimate == pytest.approx(1.0, abs=0.1) and lower.n == 8
@@ -85,7 +85,7 @@ def test_speed_and_asymptote_are_two_answers(tmp_path):
     note = "Of the claims on curve/asymptote: Left out of curve/asymptote: 1 of 27 runs: 1 no rise."
     assert note in found.notes
     assert numbers_of(folder, "norm=a", metric="curve/speed")[4] == pytest.approx(-np.log2(10), abs=0.1)
-    asked = judged(folder, metric="curve/asymptote").comparisons[0]
+    asked = answered(folder, metric="curve/asymptote").comparisons[0]
     assert asked.better == "higher" and asked.metric == "curve/asymptote"
 
 

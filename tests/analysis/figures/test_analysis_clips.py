@@ -7,10 +7,10 @@ import pytest
 from figure_checks import check
 from report_fixtures import CASES, figure_inputs, ppo_gradient, write_report_sweep
 
-from analysis.data.kept.gradients import Gradient, parse_gradient, variant_gradients
-from analysis.data.load import load
-from analysis.figures.inputs import NoData
-from analysis.figures.objective import clips
+from rlexp.analysis.data.kept.gradients import Gradient, parse_gradient, variant_gradients
+from rlexp.analysis.data.load import load
+from rlexp.analysis.figures import clips
+from rlexp.analysis.figures.inputs import NoData
 
 RATIOS = np.geomspace(0.3, 6, 100)
 
@@ -52,9 +52,9 @@ def test_what_is_drawn_is_what_the_summaries_hold(tmp_path):
     expected = ppo_gradient(0.2, 0.28)["lines"][""]
     for axes, sign in zip(drawing.figure.axes, ("positive", "negative"), strict=True):
         found = {line.get_color() for line in axes.lines if line.get_ydata().tolist() == expected[sign]}
-        assert inputs.colours["norm=global"] in found  # the only variant with this choice
-    assert clips.choice_colours(inputs.configs, inputs.colours, clips.choices(inputs.configs, inputs.gradients)) == {
-        "ppo,low=0.2,high=0.28": inputs.colours["norm=global"]  # two variants share the other
+        assert inputs.colors["norm=global"] in found  # the only variant with this choice
+    assert clips.choice_colors(inputs.configs, inputs.colors, clips.choices(inputs.configs, inputs.gradients)) == {
+        "ppo,low=0.2,high=0.28": inputs.colors["norm=global"]  # two variants share the other
     }
 
 

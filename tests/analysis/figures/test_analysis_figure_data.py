@@ -1,14 +1,14 @@
-"""What figures are drawn from: heat maps, group sizes, profiles and frontiers against plain loops."""
+"""The numbers of figures: heat maps, group sizes, profiles and frontiers against plain loops."""
 
 import numpy as np
 import pytest
 from report_fixtures import CASES, figure_inputs, write_case, write_report_sweep
 
-from analysis.data.load import load
-from analysis.figures import frontier, heatmap, profiles, scaling
-from analysis.figures.inputs import NoData
-from analysis.stats.answer import Question, answer
-from analysis.stats.comparison import compare
+from rlexp.analysis.data.load import load
+from rlexp.analysis.figures import frontier, heatmap, profiles, scaling
+from rlexp.analysis.figures.inputs import NoData
+from rlexp.analysis.stats.answer import Question, answer
+from rlexp.analysis.stats.comparison import compare
 
 
 def test_heat_map_is_exactly_zero_at_the_baseline_and_interactions_are_differences_of_differences(tmp_path):
@@ -23,7 +23,7 @@ def test_heat_map_is_exactly_zero_at_the_baseline_and_interactions_are_differenc
         y = {(a, b): scores.loc[seed, f"norm={a},clip={b}"] for a in ("none", "global") for b in ("d", "b")}
         by_hand.append((y["none", "d"] - y["none", "b"]) - (y["global", "d"] - y["global", "b"]))
     assert cells.loc["none", "d"] == pytest.approx(np.mean(by_hand))
-    texts_shown = [t.get_text() for t in heatmap.heat_map(comparison, found).axes[0].texts]
+    texts_shown = [t.get_text() for t in heatmap.heat_map(comparison, found).figure.axes[0].texts]
     assert texts_shown[cells.columns.get_loc("b") + 2 * cells.index.get_loc("global")] == "0.000"
 
 
@@ -57,7 +57,7 @@ def test_profile_is_the_share_of_runs_above_each_threshold_over_tasks(tmp_path):
         assert (np.diff(line.iqm) <= 0).all() and (line.low <= line.high).all()
 
 
-def test_frontier_pairs_each_run_with_its_own_kl_and_keeps_who_is_not_beaten(tmp_path):
+def test_frontier_pairs_each_run_with_its_own_kl_and_keeps_the_pareto_front(tmp_path):
     found = figure_inputs(write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 4))
     crosses = frontier.frontier_points(found.data, found.comparison, "kl/ref_exact")
     rows = found.data.metrics[found.data.metrics["name"] == "norm=global,seed=2"].tail(5)  # a tenth of 41, rounded up

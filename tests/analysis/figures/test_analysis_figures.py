@@ -10,15 +10,15 @@ from matplotlib.collections import PatchCollection, PathCollection
 from matplotlib.colors import to_hex
 from report_fixtures import CASES, figure_inputs, write_flat_sweep, write_report_sweep
 
-from analysis.data.load import load
-from analysis.figures.forest import effects_figure, scores_figure
-from analysis.figures.gallery import gallery
-from analysis.figures.labels import most_different
-from analysis.figures.style import BASELINE, COLOURS, TICK, save_figure, variant_colours
-from analysis.report.files import write_files
-from analysis.stats.answer import Question, answer
-from analysis.stats.comparison import compare
-from analysis.stats.curves import POINTS, learning_curves
+from rlexp.analysis.data.load import load
+from rlexp.analysis.figures.forest import effects_drawing, scores_drawing
+from rlexp.analysis.figures.gallery import gallery
+from rlexp.analysis.figures.labels import most_different
+from rlexp.analysis.figures.style import BASELINE, COLORS, TICK, save_figure, variant_colors
+from rlexp.analysis.report.files import write_files
+from rlexp.analysis.stats.answer import Question, answer
+from rlexp.analysis.stats.comparison import compare
+from rlexp.analysis.stats.curves import POINTS, learning_curves
 
 TOGETHER = {f"norm={i}": list(np.random.default_rng(i).normal(0.8, 0.001, 6)) for i in range(7)}
 
@@ -32,8 +32,8 @@ def test_nothing_overlaps_where_seven_lines_end_together(tmp_path):
 def test_of_many_variants_the_farthest_get_a_panel(tmp_path):
     scores = {f"norm={i}": [0.5 + 0.01 * abs(i - 10)] for i in range(30)}
     comparison = compare(load(write_sweep(tmp_path / "sweep", scores, 4)))
-    shown, said = most_different(comparison, comparison.table.index)
-    assert "24 of 29 variants" in said and len(shown) == 24 and "norm=0" not in shown
+    shown, note = most_different(comparison, comparison.table.index)
+    assert "24 of 29 variants" in note and len(shown) == 24 and "norm=0" not in shown
     assert {f"norm={i}" for i in (7, 8, 9, 10, 11, 12, 13)} <= set(shown)  # farthest from the first, which has 0.6
 
 
@@ -44,7 +44,7 @@ def test_filled_means_significant(tmp_path):
     comparison = compare(
         load(write_sweep(tmp_path, {"norm=a": scores, "norm=same": nearly, "norm=better": better}, 10))
     )
-    (axes,) = effects_figure(comparison, variant_colours(list(comparison.table.index), "norm=a")).axes
+    (axes,) = effects_drawing(comparison, variant_colors(list(comparison.table.index), "norm=a")).figure.axes
     dots = [line for line in axes.lines if line.get_marker() == "o"]
     filled = [to_hex(dot.get_markerfacecolor()) != "#ffffff" for dot in dots]
     assert [text.get_text() for text in axes.texts[:2]] == ["better", "same"] and filled == [True, False]
@@ -64,30 +64,30 @@ def test_bands_need_three_runs_and_lines_are_the_pointwise_iqm(tmp_path):
 
 def test_figures_are_saved_as_three_formats_with_text_as_text(tmp_path):
     comparison = compare(load(write_sweep(tmp_path, random_scores(["norm=a", "norm=$x$"], 4), 10)))
-    svg, pdf, png = save_figure(effects_figure(comparison, {"norm=$x$": "red"}), tmp_path / "effects")
+    svg, pdf, png = save_figure(effects_drawing(comparison, {"norm=$x$": "red"}).figure, tmp_path / "effects")
     assert ">$x$</text>" in svg.read_text()
     assert pdf.read_bytes().startswith(b"%PDF") and png.read_bytes()[1:4] == b"PNG"
 
 
-def test_twenty_variants_have_twenty_colours_and_the_baseline_is_grey():
-    colours = variant_colours(list("abcdefghijklmnopqrst"), baseline="c")
-    assert colours["c"] == BASELINE and len(set(colours.values())) == 20
-    assert len(variant_colours(list(map(str, range(50))), baseline="0")) == 50
+def test_twenty_variants_have_twenty_colors_and_the_baseline_is_grey():
+    colors = variant_colors(list("abcdefghijklmnopqrst"), baseline="c")
+    assert colors["c"] == BASELINE and len(set(colors.values())) == 20
+    assert len(variant_colors(list(map(str, range(50))), baseline="0")) == 50
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 9])
-def test_a_variant_has_one_colour_in_all_figures_and_no_other_has_it(tmp_path, count):
+def test_a_variant_has_one_color_in_all_figures_and_no_other_has_it(tmp_path, count):
     inputs = figure_inputs(write_report_sweep(tmp_path / "sweep", [f"norm={name}" for name in "abcdefghi"[:count]], 3))
-    assert set(inputs.comparison.table.index) == set(inputs.colours)
+    assert set(inputs.comparison.table.index) == set(inputs.colors)
     drawn, _ = gallery(inputs)
-    palette = {colour.lower() for colour in COLOURS}
+    palette = {color.lower() for color in COLORS}
     for each in drawn:
         found = {to_hex(line.get_color()) for axes in each.figure.axes for line in axes.lines} & palette
-        assert found <= {inputs.colours[variant].lower() for variant in inputs.data.variants}
+        assert found <= {inputs.colors[variant].lower() for variant in inputs.data.variants}
     panels = {name: axes for each in drawn if each.name == "lengths" for name, axes in _panels(each.figure).items()}
     assert {name: {to_hex(line.get_color()) for line in axes.lines} for name, axes in panels.items()} == {
-        inputs.data.labels[variant]: {colour.lower()} for variant, colour in inputs.colours.items()
+        inputs.data.labels[variant]: {color.lower()} for variant, color in inputs.colors.items()
     }
 
 
@@ -128,7 +128,7 @@ def test_curves_are_thinned_to_what_a_figure_shows(tmp_path):
 
 def test_every_seed_is_a_dot_at_its_score_and_boxes_need_five(tmp_path):
     scores = random_scores(["norm=a", "norm=b"], 6) | {"norm=c": [0.5, 0.6, 0.7]}
-    figure = scores_figure(*_with_colours(compare(load(write_sweep(tmp_path, scores, 10)))))
+    figure = scores_drawing(*_with_colors(compare(load(write_sweep(tmp_path, scores, 10))))).figure
     (axes,) = figure.axes
     figure.draw_without_rendering()
     swarms = [collection for collection in axes.collections if isinstance(collection, PathCollection)]
@@ -137,8 +137,8 @@ def test_every_seed_is_a_dot_at_its_score_and_boxes_need_five(tmp_path):
     assert len([each for each in axes.collections if isinstance(each, PatchCollection)]) == 2  # boxes
 
 
-def _with_colours(comparison):
-    return comparison, variant_colours(list(comparison.table.index), comparison.baseline)
+def _with_colors(comparison):
+    return comparison, variant_colors(list(comparison.table.index), comparison.baseline)
 
 
 def test_the_theme_is_one_and_leaves_the_process_alone(tmp_path):

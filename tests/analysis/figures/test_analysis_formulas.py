@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from figure_checks import check
 
-from analysis.figures import formulas
+from rlexp.analysis.figures import formulas
 
 
 @pytest.mark.parametrize("name", formulas.FIGURES)
@@ -43,8 +43,8 @@ def test_formulas_are_those_of_the_training_code():
 
 def test_advantages_of_the_worked_example():
     rewards = np.array([[1.0, -1.0, 1.0, 0.0], [0.5, 0.5, 0.5, 0.5]])
-    np.testing.assert_allclose(formulas.normalised(rewards)[0], [0.7833, -1.3056, 0.7833, -0.2611], atol=1e-4)
-    assert (formulas.normalised(rewards)[1] == 0).all()
+    np.testing.assert_allclose(formulas.normalized(rewards)[0], [0.7833, -1.3056, 0.7833, -0.2611], atol=1e-4)
+    assert (formulas.normalized(rewards)[1] == 0).all()
 
 
 def test_the_five_figures_of_formulas_are_one_command(tmp_path):
@@ -57,4 +57,4 @@ def test_the_pages_count_and_list_the_figures_of_formulas():
     report, tour = (" ".join(page.read_text("utf-8").split()) for page in pages)
     listed = re.search(r"draws the five figures of formulas [^:]*: ([^.]*)\.", report)[1]
     assert len(formulas.FIGURES) == len(listed.split(", ")) == 5
-    assert "The figure is one of five that `python -m analysis.figures.formulas docs/tour/figures` draws" in tour
+    assert "The figure is one of five that `python -m rlexp.analysis.figures.formulas docs/tour/figures` draws" in tour

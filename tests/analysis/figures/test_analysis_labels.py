@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from analysis.figures.labels import shift_inside, spread_labels, wrap_label, wrap_labels
+from rlexp.analysis.figures.labels import spread_labels, wrap_label, wrap_labels
 
 
 def test_spread_labels_keep_order_and_distance():
     wanted, heights = np.array([3.0, 1.0, 1.1, 1.05]), np.array([1.0, 0.5, 0.5, 1.0])
-    centres = spread_labels(wanted, heights)
+    centers = spread_labels(wanted, heights, -np.inf, np.inf)
     order = np.argsort(wanted)
-    gaps = np.diff(centres[order]) - (heights[order][1:] + heights[order][:-1]) / 2
-    assert (gaps > -1e-9).all() and centres[0] == 3.0
-    np.testing.assert_allclose((centres - wanted)[1:].mean(), 0, atol=1e-9)
-    inside = shift_inside(centres, heights, 0.5, 4.0)
+    gaps = np.diff(centers[order]) - (heights[order][1:] + heights[order][:-1]) / 2
+    assert (gaps > -1e-9).all() and centers[0] == 3.0
+    np.testing.assert_allclose((centers - wanted)[1:].mean(), 0, atol=1e-9)
+    inside = spread_labels(wanted, heights, 0.5, 4.0)
     assert (inside - heights / 2 > 0.5 - 1e-9).all() and (inside + heights / 2 < 4.0 + 1e-9).all()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from report_fixtures import CASES, figure_inputs, write_report_sweep
 
-from analysis.stats import votes
+from rlexp.analysis.stats import votes
 
 
 def test_a_vote_is_the_most_common_answer_of_all_choices_of_completions():

@@ -96,7 +96,7 @@ def test_nothing_is_wider_than_a_telephone_but_tables_that_scroll(browser, repor
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_a_wide_screen_has_three_figures_beside_each_other_and_one_colour_for_a_variant(browser, reports):
+def test_a_wide_screen_has_three_figures_beside_each_other_and_one_color_for_a_variant(browser, reports):
     for scheme in ("light", "dark"):
         look(browser, reports("3 variants").path, 1280, scheme)
         places = "return [...document.querySelectorAll('figure')].map(each => each.getBoundingClientRect().left)"

@@ -1,4 +1,4 @@
-"""The command line of analysis.compare: its options, its files, its exit codes."""
+"""The command line of rlexp.analysis.compare: its options, its files, its exit codes."""
 
 import json
 import shutil
@@ -10,9 +10,9 @@ import pytest
 from analysis_fixtures import METRIC, random_scores, write_sweep
 from compare_command import no_figures, run  # noqa: F401 (a fixture that applies itself)
 
-from analysis.compare import main, parse
-from analysis.data.run_values import Budget, Target
-from analysis.report.tables import TextTable, latex
+from rlexp.analysis.compare import main, parse
+from rlexp.analysis.data.run_values import Budget, Target
+from rlexp.analysis.report.tables import TextTable, latex
 
 SQUARE = [f"norm={norm},clip={clip}" for norm in ("local", "hybrid") for clip in ("symmetric", "higher")]
 

@@ -12,9 +12,10 @@ from report_fixtures import ALL_CASES, CASES, SCRIPT, Page, fail, reports, write
 from small_runs import SHORT
 from wandb_files import finished, no_account  # noqa: F401 (a fixture that applies itself)
 
-from analysis.figures.gallery import MAKERS
-from analysis.report import details, write_report
-from analysis.report.__main__ import main
+from rlexp.analysis.figures.gallery import MAKERS
+from rlexp.analysis.report import details
+from rlexp.analysis.report.__main__ import main
+from rlexp.analysis.report.page import write_report
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -28,7 +29,7 @@ def page_of(folder, **choices):
 @pytest.fixture
 def no_figures(monkeypatch):
     """Drawing takes most of the time of a page."""
-    monkeypatch.setattr("analysis.figures.gallery.MAKERS", {})
+    monkeypatch.setattr("rlexp.analysis.figures.gallery.MAKERS", {})
 
 
 @pytest.mark.parametrize("case", SOME_SLOW)
@@ -159,7 +160,8 @@ def test_of_many_runs_the_odd_ones_come_first_and_the_page_stays_small(tmp_path,
 
 
 def test_the_command_line_says_where_the_page_is_and_what_is_missing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("analysis.figures.gallery.MAKERS", {name: MAKERS[name] for name in ("entropy", "heatmap")})
+    few = {name: MAKERS[name] for name in ("entropy", "heatmap")}
+    monkeypatch.setattr("rlexp.analysis.figures.gallery.MAKERS", few)
     folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 3)
     assert main([str(folder), "--figures", str(tmp_path / "figures")]) == 0
     out = capsys.readouterr().out.splitlines()

@@ -10,9 +10,9 @@ from compare_command import no_figures, run  # noqa: F401 (a fixture that applie
 from jsonschema import Draft202012Validator
 from study_sweeps import arriving, study_sweep
 
-import analysis.report
+from rlexp.analysis import report
 
-SCHEMA = json.loads((Path(analysis.report.__file__).parent / "comparison.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((Path(report.__file__).parent / "comparison.schema.json").read_text(encoding="utf-8"))
 TASKS = [f"task={task},norm={norm}" for task in ("sort", "copy") for norm in "ab"]
 SQUARE = [f"norm={norm},clip={clip}" for norm in "ab" for clip in "cd"]
 NORMS = ["norm=a", "norm=b"]

@@ -10,10 +10,10 @@ from analysis_fixtures import write_lines, write_sweep
 from report_fixtures import write_flat_sweep
 from rich.console import Console
 
-from analysis.data.load import load
-from analysis.report.summary import Summary, summarise
-from analysis.report.terminal import print_answer, print_files
-from analysis.stats.answer import Question, answer
+from rlexp.analysis.data.load import load
+from rlexp.analysis.report.summary import Summary, summarize
+from rlexp.analysis.report.terminal import print_answer, print_files
+from rlexp.analysis.stats.answer import Question, answer
 
 RNG = np.random.default_rng(0)
 LOCAL = (0.6 + RNG.normal(0, 0.02, 10)).round(4)
@@ -23,7 +23,7 @@ SAME = LOCAL + RNG.normal(0, 0.02, 10).round(4)
 
 def summary_of(folder: Path, **question) -> Summary:
     data = load(folder)
-    return summarise(data, answer(data, Question(**question)))
+    return summarize(data, answer(data, Question(**question)))
 
 
 def test_a_clear_win_is_named_with_its_size_and_the_rest_is_not_called_equal(tmp_path):

@@ -8,11 +8,11 @@ import pytest
 from analysis_fixtures import random_scores, write_sweep
 from rich.console import Console
 
-from analysis import load
-from analysis.report.tables import TextTable, latex, markdown
-from analysis.report.terminal import fit_to_width, print_answer
-from analysis.stats.answer import Question, answer
-from analysis.stats.formatting import decimal_places, format_number
+from rlexp.analysis import load
+from rlexp.analysis.report.tables import TextTable, latex, markdown
+from rlexp.analysis.report.terminal import fit_to_width, print_answer
+from rlexp.analysis.stats.answer import Question, answer
+from rlexp.analysis.stats.formatting import decimal_places, format_number
 
 NAMES = ["norm=local", "norm=global", "norm=hybrid"]
 

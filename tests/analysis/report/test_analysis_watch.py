@@ -7,7 +7,7 @@ import pytest
 from analysis_fixtures import METRIC, random_scores, write_sweep
 from rich.console import Console
 
-from analysis.watch import main, partial_data, render, watch
+from rlexp.analysis.watch import main, partial_data, render, watch
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from analysis_fixtures import random_scores, write_sweep
 from report_fixtures import CASES, write_report_sweep
 from wandb_files import finished, no_account  # noqa: F401 (a fixture that applies itself)
 
-from analysis.data.load import load
-from analysis.report import write_report
-from analysis.report.aggregate import log_aggregate, mirrored, tables
-from analysis.report.workspace import SECTIONS
-from analysis.stats.answer import Question, answer
-from analysis.workspace import main
+from rlexp.analysis.data.load import load
+from rlexp.analysis.report.aggregate import log_aggregate, mirrored, tables
+from rlexp.analysis.report.page import write_report
+from rlexp.analysis.report.workspace import SECTIONS
+from rlexp.analysis.stats.answer import Question, answer
+from rlexp.analysis.workspace import main
 
 pytestmark = pytest.mark.slow  # whole runs
 

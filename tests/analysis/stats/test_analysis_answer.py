@@ -8,12 +8,12 @@ from analysis_fixtures import CLIPS, METRIC, NORMS, normal_scores, runs_of, squa
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from analysis import load
-from analysis.data.errors import AnalysisError
-from analysis.data.run_values import Budget, Target
-from analysis.stats.answer import Question, answer
-from analysis.stats.comparison import compare
-from analysis.stats.interactions import axis_grid, interactions, pivot_axes
+from rlexp.analysis import load
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.run_values import Budget, Target
+from rlexp.analysis.stats.answer import Question, answer
+from rlexp.analysis.stats.comparison import compare
+from rlexp.analysis.stats.interactions import axis_grid, interactions, pivot_axes
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from analysis_fixtures import CLIPS, METRIC, NORMS, normal_scores, runs_of, square, two_axes, write_lines, write_sweep  # noqa: F401 (fixtures)
 
-from analysis import load
-from analysis.data.run_values import Budget, Target, late_means, resolve_metric, values_per_run
-from analysis.stats.answer import Question, answer
-from analysis.stats.ranking import ranking_flips
+from rlexp.analysis import load
+from rlexp.analysis.data.run_values import Budget, Target, late_means, resolve_metric, values_per_run
+from rlexp.analysis.stats.answer import Question, answer
+from rlexp.analysis.stats.ranking import ranking_flips
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 

@@ -13,11 +13,11 @@ from analysis_fixtures import METRIC, random_scores, write_sweep
 from rich.console import Console
 from scipy import stats
 
-from analysis import load
-from analysis.compare import main, report
-from analysis.data.errors import AnalysisError
-from analysis.stats.comparison import compare
-from analysis.stats.notes import comparison_notes
+from rlexp.analysis import load
+from rlexp.analysis.compare import main, report
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.stats.comparison import compare
+from rlexp.analysis.stats.notes import comparison_notes
 
 ROOT = Path(__file__).parents[3]
 NAMES = ["norm=local", "norm=global", "norm=hybrid"]
@@ -31,7 +31,7 @@ def sweep(tmp_path) -> Path:
 @pytest.fixture
 def no_figures(monkeypatch) -> None:
     """Drawing takes most of the time of a report."""
-    monkeypatch.setattr("analysis.report.files._write_figures", lambda *_: [])
+    monkeypatch.setattr("rlexp.analysis.report.files._write_figures", lambda *_: [])
 
 
 def printed(folder, width: int = 200, **options) -> tuple[str, object]:
@@ -117,7 +117,7 @@ def test_few_seeds_are_said_to_be_few(tmp_path):
 
 
 def table_rows(result, header: str) -> list[list[str]]:
-    from analysis.report.tables import comparison_table, select_columns
+    from rlexp.analysis.report.tables import comparison_table, select_columns
 
     return select_columns(comparison_table(result.comparison), [header]).rows
 
@@ -176,7 +176,7 @@ def test_a_failed_run_is_listed_and_the_rest_is_used(sweep):
 
 @pytest.mark.slow
 def test_command_line(sweep, tmp_path):
-    command = [sys.executable, "-m", "analysis.compare"]
+    command = [sys.executable, "-m", "rlexp.analysis.compare"]
     options = ["--baseline", "norm=global", "--metric", "eval/reward", "--out", str(tmp_path / "out")]
     done = subprocess.run([*command, str(sweep), *options], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and "eval/reward" in done.stdout and done.stderr == ""

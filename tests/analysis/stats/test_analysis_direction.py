@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from analysis_fixtures import METRIC, write_lines, write_sweep
 
-from analysis import load
-from analysis.data.direction import better_direction
-from analysis.data.errors import AnalysisError
-from analysis.data.run_values import Budget, Target
-from analysis.figures.forest import effects_figure
-from analysis.figures.style import variant_colours
-from analysis.report.tables import comparison_table
-from analysis.stats.answer import Question, answer
+from rlexp.analysis import load
+from rlexp.analysis.data.direction import better_direction
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.run_values import Budget, Target
+from rlexp.analysis.figures.forest import effects_drawing
+from rlexp.analysis.figures.style import variant_colors
+from rlexp.analysis.report.tables import comparison_table
+from rlexp.analysis.stats.answer import Question, answer
 
 LOW, HIGH = [0.1, 0.2, 0.3, 0.4, 0.9], [0.5, 0.6, 0.3, 0.8, 0.7]  # lower on three seeds, equal on one
 
@@ -83,7 +83,7 @@ def test_the_best_comes_first(tmp_path, metric, order):
             path = folder / f"{variant},seed={seed}" / "metrics.jsonl"
             write_lines(path, [{"step": 1, METRIC: value, "kl/ref_exact": value}])
     found = answer(load(folder), Question(metric=metric))
-    (axes,) = effects_figure(found.comparisons[0], variant_colours(list(values), "norm=a")).axes
+    (axes,) = effects_drawing(found.comparisons[0], variant_colors(list(values), "norm=a")).figure.axes
     assert [text.get_text() for text in axes.texts[:2]] == order
     others = 0 if metric == METRIC else 1 / 3  # of one seed alone: b is highest on all three, a lowest on two
     assert found.flips[0].loc[1, "other_first"] == pytest.approx(others)

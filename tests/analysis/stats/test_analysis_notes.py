@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from analysis_fixtures import random_scores, write_sweep
 
-from analysis import load
-from analysis.report.tables import comparison_table, select_columns
-from analysis.stats.answer import Question, answer
-from analysis.stats.formatting import format_size
-from analysis.stats.inference.power import minimum_detectable_effect
+from rlexp.analysis import load
+from rlexp.analysis.report.tables import comparison_table, select_columns
+from rlexp.analysis.stats.answer import Question, answer
+from rlexp.analysis.stats.formatting import format_size
+from rlexp.analysis.stats.inference.power import minimum_detectable_effect
 
 
 def found(folder, scores):

@@ -10,11 +10,11 @@ import pytest
 import yaml
 from analysis_fixtures import write_sweep
 
-from analysis import coverage, load
-from analysis.report.as_json import answer_json
-from analysis.report.tables import comparison_table
-from analysis.stats.answer import Question, answer
-from analysis.stats.inference.sequential import (
+from rlexp.analysis import coverage, load
+from rlexp.analysis.report.as_json import answer_json
+from rlexp.analysis.report.tables import comparison_table
+from rlexp.analysis.stats.answer import Question, answer
+from rlexp.analysis.stats.inference.sequential import (
     anytime_p,
     confidence_sequence,
     decision,

@@ -7,7 +7,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.proportion import proportion_confint
 
-from analysis.stats.inference import estimates, power, significance
+from rlexp.analysis.stats.inference import estimates, power, significance
 
 SIZES = [2, 3, 4, 5, 8, 10, 17]
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}

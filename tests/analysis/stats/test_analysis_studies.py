@@ -4,9 +4,9 @@ import numpy as np
 import yaml
 from analysis_fixtures import random_scores, write_sweep
 
-from analysis import load
-from analysis.stats.answer import Question, answer
-from analysis.stats.inference.power import seeds_for_effect
+from rlexp.analysis import load
+from rlexp.analysis.stats.answer import Question, answer
+from rlexp.analysis.stats.inference.power import seeds_for_effect
 
 NAMES = ["norm=a", "norm=b"]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from analysis_fixtures import write_sweep
 
-from analysis import load, transfer
-from analysis.stats.answer import Question, answer
-from analysis.stats.transfer import Found, agreement, transfer_frame
-from analysis.stats.transfer import transfer as set_side_by_side
+from rlexp.analysis import load, transfer
+from rlexp.analysis.stats.answer import Question, answer
+from rlexp.analysis.stats.transfer import Effect, agreement, transfer_frame
+from rlexp.analysis.stats.transfer import transfer as set_side_by_side
 
 EVEN = np.linspace(-1, 1, 10)
 BASE = 0.5 + 0.05 * EVEN
@@ -47,7 +47,7 @@ def both(tmp_path, first, second, margin=None, **question):
     ],
 )
 def test_what_two_findings_say_of_each_other(first, second, said):
-    found = [Found(0.0, 0.0, 0.0, 1.0, 10, says) for says in (first, second)]
+    found = [Effect(0.0, 0.0, 0.0, 1.0, 10, says) for says in (first, second)]
     assert agreement(found, ("toy", "real")) == said
 
 

@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 from analysis_fixtures import random_scores, write_run, write_sweep
 from rich.console import Console
-from study_sweeps import judged, study_sweep
+from study_sweeps import answered, study_sweep
 
-from analysis import load
-from analysis.compare import report
-from analysis.stats.answer import Question, answer
-from analysis.stats.inference.significance import holm, sign_flip_p
-from analysis.stats.verdicts.rule import judge_difference, judge_level
+from rlexp.analysis import load
+from rlexp.analysis.compare import report
+from rlexp.analysis.stats.answer import Question, answer
+from rlexp.analysis.stats.inference.significance import holm, sign_flip_p
+from rlexp.analysis.stats.verdicts.rule import difference_verdict, level_verdict
 
 NAMES = ["norm=a", "norm=b", "norm=c", "norm=d"]
 EVEN = np.linspace(-1, 1, 10)  # of ten seeds around a mean
@@ -47,7 +47,7 @@ EVEN = np.linspace(-1, 1, 10)  # of ten seeds around a mean
 )
 def test_the_rule_for_differences(direction, mean, spread, minimum, verdict):
     differences = mean + spread * EVEN
-    assert judge_difference(direction, differences, minimum, sign_flip_p(differences), 1) == verdict
+    assert difference_verdict(direction, differences, minimum, sign_flip_p(differences), 1) == verdict
 
 
 @pytest.mark.parametrize("direction", ["higher", "lower", "equal"])
@@ -55,14 +55,14 @@ def test_the_rule_for_differences(direction, mean, spread, minimum, verdict):
 def test_too_few_seeds_for_a_small_p_are_underpowered_whatever_they_say(direction, n):
     differences = np.full(n, 0.5)
     p = sign_flip_p(differences)
-    assert {judge_difference(direction, differences, least, p, 1) for least in (0.1, 9.0)} == {"underpowered"}
+    assert {difference_verdict(direction, differences, least, p, 1) for least in (0.1, 9.0)} == {"underpowered"}
 
 
 def test_differences_that_count_for_more_need_a_smaller_p():
     differences = 0.2 + 0.1 * EVEN[:6]  # p is 2/64
-    assert judge_difference("higher", differences, 0.0, sign_flip_p(differences), 1) == "reproduced"
-    assert judge_difference("equal", differences, 0.5, sign_flip_p(differences), 1) == "reproduced"
-    assert judge_difference("equal", differences, 0.5, 2 * sign_flip_p(differences), 2) == "underpowered"
+    assert difference_verdict("higher", differences, 0.0, sign_flip_p(differences), 1) == "reproduced"
+    assert difference_verdict("equal", differences, 0.5, sign_flip_p(differences), 1) == "reproduced"
+    assert difference_verdict("equal", differences, 0.5, 2 * sign_flip_p(differences), 2) == "underpowered"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_differences_that_count_for_more_need_a_smaller_p():
     ],
 )
 def test_the_rule_for_levels(direction, scores, verdict):
-    assert judge_level(direction, np.array(scores, dtype=float), 5.0) == verdict
+    assert level_verdict(direction, np.array(scores, dtype=float), 5.0) == verdict
 
 
 def test_an_expectation_is_judged_on_paired_seeds_of_its_own_two_variants(tmp_path):
@@ -88,7 +88,7 @@ def test_an_expectation_is_judged_on_paired_seeds_of_its_own_two_variants(tmp_pa
         {"variant": "norm=b", "direction": "higher"},
         {"variant": "norm=a", "versus": "b", "direction": "higher", "minimum_effect": 0.2},
     ]
-    first, second = judged(study_sweep(tmp_path, scores, expect)).verdicts
+    first, second = answered(study_sweep(tmp_path, scores, expect)).verdicts
     assert (first.verdict, first.n, first.minimum_effect) == ("reproduced", 8, 0.05)
     assert first.estimate == pytest.approx(0.5) and second.verdict == "reversed"
 
@@ -105,7 +105,7 @@ def test_an_expectation_is_judged_on_paired_seeds_of_its_own_two_variants(tmp_pa
 )
 def test_a_malformed_expectation_is_not_judged_and_does_not_crash(tmp_path, expectation):
     folder = study_sweep(tmp_path, random_scores(NAMES, 8), [expectation], baseline=None)
-    (verdict,) = judged(folder).verdicts
+    (verdict,) = answered(folder).verdicts
     assert verdict.verdict == "not judged" and verdict.reason
 
 
@@ -117,7 +117,7 @@ def test_tables_and_verdicts_have_one_p_over_all_their_differences(tmp_path):
         {"variant": "norm=c", "versus": "norm=d", "direction": "lower"},
     ]
     scores = random_scores(NAMES, 7, spread=0.02)
-    found = judged(study_sweep(tmp_path, scores, expect))
+    found = answered(study_sweep(tmp_path, scores, expect))
     table = found.comparisons[0].table
     pairs = [("b", "a"), ("c", "a"), ("d", "a"), ("d", "c")]
     p = [sign_flip_p(np.array(scores[f"norm={x}"]) - scores[f"norm={y}"]) for x, y in pairs]
@@ -133,7 +133,7 @@ def test_no_verdict_contradicts_the_table(tmp_path):
     noise = 0.3 * np.linspace(-1, 1, 7) ** 3
     scores = {"norm=a": np.zeros(7), "norm=b": difference, "norm=c": noise, "norm=d": -noise, "norm=e": 2 * noise}
     expect = [{"variant": "norm=b", "versus": "norm=a", "direction": "higher"}]
-    found = judged(study_sweep(tmp_path, scores, expect))
+    found = answered(study_sweep(tmp_path, scores, expect))
     row = found.comparisons[0].table.loc["norm=b"]
     assert row["difference_low"] > 0 and row["p_holm"] > 0.05
     assert found.verdicts[0].verdict == "underpowered"
@@ -154,27 +154,27 @@ def test_a_changed_study_says_so_and_gives_no_verdict(tmp_path, overrides, reaso
     folder = study_sweep(tmp_path, random_scores(NAMES, 8), expect, overrides or ())
     if overrides is None:
         (folder / "multirun.yaml").unlink()
-    found = judged(folder)
+    found = answered(folder)
     assert found.verdicts == [] and found.notes[0].startswith(f"No verdict on study x: {reason}")
 
 
 def test_what_changes_no_result_leaves_a_study_as_it_was(tmp_path):
     overrides = ["study=x", "logger=none", "threads=2", "logger.mode=online", "resume=failed"]
     expect = [{"variant": "norm=b", "direction": "higher"}]
-    assert judged(study_sweep(tmp_path, random_scores(NAMES, 8), expect, overrides)).verdicts
+    assert answered(study_sweep(tmp_path, random_scores(NAMES, 8), expect, overrides)).verdicts
 
 
 def test_no_verdict_on_other_runs_another_question_or_a_study_that_is_not_done(tmp_path):
     expect = [{"variant": "norm=b", "direction": "higher"}]
     folder = study_sweep(tmp_path / "x", random_scores(NAMES, 8), expect)
-    assert "another question" in judged(folder, where=["seed=0,1,2,3,4,5,6"]).no_verdict
+    assert "another question" in answered(folder, where=["seed=0,1,2,3,4,5,6"]).no_verdict
     other = write_sweep(tmp_path / "y", random_scores(NAMES, 8), 10)
     assert "runs beside its own" in answer(load([folder, other]), Question()).no_verdict
     summary = folder / "norm=c,seed=0/summary.json"
     summary.write_text(json.dumps(json.loads(summary.read_text()) | {"status": "interrupted"}))
-    assert "1 of its 32 runs have not ended" in judged(folder).no_verdict
+    assert "1 of its 32 runs have not ended" in answered(folder).no_verdict
     write_run(folder, "norm=c,seed=9", "norm=c", 9, 0.5)
-    assert "runs beside its own" in judged(folder).no_verdict
+    assert "runs beside its own" in answered(folder).no_verdict
 
 
 def test_a_study_that_tunes_is_judged_at_the_best_points_on_the_other_seeds(tmp_path):
@@ -188,7 +188,7 @@ def test_a_study_that_tunes_is_judged_at_the_best_points_on_the_other_seeds(tmp_
         "norm=b,lr=2": np.concatenate([high, low]) + even,
     }
     expect = [{"variant": "norm=b", "direction": "lower"}]
-    found = judged(study_sweep(tmp_path, scores, expect, best_of=["lr"]))
+    found = answered(study_sweep(tmp_path, scores, expect, best_of=["lr"]))
     (verdict,) = found.verdicts
     assert (verdict.verdict, verdict.n) == ("reproduced", 7) and verdict.estimate == pytest.approx(-0.4)
     assert list(found.comparisons[0].table.index) == ["norm=a", "norm=b"]

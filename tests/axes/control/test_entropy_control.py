@@ -18,8 +18,9 @@ from rlexp.config.schema import read
 from rlexp.core import memory
 from rlexp.core.errors import ConfigError
 from rlexp.core.registry import bind_choice
+from rlexp.loop.data import gather_groups
 from rlexp.loop.metrics import of_others
-from rlexp.loop.step import collect, train_step
+from rlexp.loop.step import make_experience, train_step
 
 KNOBS = dict(target=0.9, delta=0.25, least=0.1, most=0.5)
 
@@ -104,7 +105,7 @@ def test_advantages_are_bounded_after_the_norm_and_only_in_runs_that_ask():
     plain = variant(Recipe())
     bounded = replace(plain, advantage_clip=0.3)
     state = make_state([(plain, 1), (bounded, 1)], [0, 0])
-    free, clipped = collect(state, 1).experience.advantages
+    free, clipped = make_experience(state, 1, gather_groups(state, 1)).advantages
     assert free.abs().max() > 0.3
     torch.testing.assert_close(clipped, free.clamp(-0.3, 0.3), rtol=0, atol=0)
 

@@ -1,7 +1,7 @@
 """Where the source documents are wrong: the right value, under the item number (1B-n) of the list of their errors.
 
-1B-2b (float residue) is in ``test_norm_laws.py``, 1B-5 and 1B-6 (which KL) in ``test_kl_laws.py``, 1B-17 (−inf in
-the padding) in ``test_axes_laws.py``.
+1B-2b (float residue) is a law of norms (``rlexp.testing``), 1B-5 and 1B-6 (which KL) are in ``test_kl_laws.py``,
+1B-17 (−inf in the padding) in ``test_objective.py``.
 """
 
 from __future__ import annotations

@@ -4,28 +4,28 @@ import random
 
 import pytest
 
-from analysis.data import runs as analysis_runs
+from rlexp.analysis.data import runs as analysis_runs
 from rlexp.record import resume
 from tests.faults import damage
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_no_damage_changes_a_number_in_silence():
     found = damage.campaign(number=6, seed=3)
     assert found["findings"] == [] and found["counts"]["same"] > 6
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_a_damaged_list_of_code_is_never_carried_on_in_silence():
     found = damage.campaign(number=8, seed=1, only="code.jsonl")
     assert found["findings"] == [] and found["counts"]["named"] > 1
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_a_lie_is_found(monkeypatch):
     """Without the checksums of rows, a lost line is compared, and gone on with."""
     monkeypatch.setattr(analysis_runs, "run_damage", lambda *_: None)
-    monkeypatch.setattr(resume, "holds", lambda *_, **__: True)
+    monkeypatch.setattr(resume, "matches", lambda *_, **__: True)
     monkeypatch.setattr(
         damage, "files_of", lambda folder: sorted(p.relative_to(folder) for p in folder.glob("*/m*.jsonl"))
     )

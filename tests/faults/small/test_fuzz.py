@@ -8,7 +8,7 @@ import pytest
 from tests.faults import fuzz, in_process
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_no_input_ends_in_a_traceback(tmp_path):
     command = [sys.executable, "-m", "tests.faults.fuzz", "--number", "80", "--commands", "2", "--seed", "7"]
     done = subprocess.run([*command, "--results", str(tmp_path)], capture_output=True, text=True, cwd=fuzz.ROOT)

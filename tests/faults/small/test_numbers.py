@@ -3,10 +3,11 @@
 import pytest
 import torch
 
+from rlexp.axes.clip.token import naive
 from tests.faults import numbers
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_no_function_loses_a_number():
     checked, found, known = numbers.look()
     assert checked > 2000 and found == []
@@ -28,7 +29,7 @@ class Rounded(Squared):
 
 
 def found(kind, scene):
-    return [*numbers.findings(kind("clip", "wrong", "wrong", {}), scene, numbers.SCENES[scene]())]
+    return [*numbers.findings(kind("clip", "wrong", "wrong", {}, naive), scene, numbers.SCENES[scene]())]
 
 
 def test_a_loss_that_overflows_is_found():

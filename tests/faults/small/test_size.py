@@ -7,7 +7,7 @@ import pytest
 from tests.faults import size
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_ten_runs_are_resumed_and_compared(tmp_path):
     found, wrong = size.look(10, 80, "none", tmp_path)
     assert wrong == [] and found["statuses"] == {"completed": 10}

@@ -5,7 +5,7 @@ import pytest
 from tests.faults import surroundings
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_runs_are_the_same_whatever_is_around_them(tmp_path):
     found = surroundings.look(["LANG=C", "no .hydra"], tmp_path)
     assert all(scene["wrong"] == [] for scene in found.values()) and len(found) == 2

@@ -11,7 +11,7 @@ import pytest
 from tests.faults.forked import phase_of
 from tests.faults.kills import differences
 
-pytestmark = pytest.mark.slow  # dozens of runs
+pytestmark = pytest.mark.rare  # dozens of runs
 ROOT = Path(__file__).parents[3]
 
 

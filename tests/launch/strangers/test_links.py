@@ -10,13 +10,14 @@ from small_runs import SHORT, SMALL
 
 from rlexp import api
 from rlexp.core.errors import ConfigError
-from rlexp.record.disk.links import link_out
+from rlexp.runfolder.links import link_out
 
 TINY = [*SHORT, *SMALL, "model=gru", "model.hidden=6", "norm=center"]
 WRITTEN = ["train.log", ".hydra", ".hydra/config.yaml", "metrics.jsonl", "checkpoint.pt", "model", "wandb"]
 WRITTEN_TO = [("train.log", "file"), ("train.log", "not/there"), ("train.log", "../file")]
 
 
+@pytest.mark.slow  # much is composed
 @pytest.mark.parametrize("name, target", [*((name, "folder") for name in WRITTEN), *WRITTEN_TO])
 def test_a_run_does_not_write_through_a_link(command, tmp_path, name, target):  # noqa: F811
     (tmp_path / "file").write_text("mine\n")

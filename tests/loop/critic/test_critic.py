@@ -20,9 +20,10 @@ from rlexp.axes import norm
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
 from rlexp.loop.critic import squared_errors, train_critic
+from rlexp.loop.data import gather_groups
 from rlexp.loop.optimizer import Adam, Schedule
 from rlexp.loop.state import Critic, Network
-from rlexp.loop.step import collect, train_step
+from rlexp.loop.step import make_experience, train_step
 from rlexp.models import GRU, scalar
 from rlexp.models.layers import Init
 from rlexp.record import checkpoint
@@ -40,7 +41,7 @@ ROUNDED = dict(rtol=1e-5, atol=1e-6, check_dtype=False)
 
 
 class Recorder(Adam):
-    """An optimiser that keeps every gradient and moves nothing."""
+    """An optimizer that keeps every gradient and moves nothing."""
 
     def __init__(self, module):
         none, one = torch.zeros(len(SEEDS)).double(), torch.ones(len(SEEDS)).double()
@@ -98,7 +99,7 @@ def test_the_errors_are_those_of_a_loop_in_value_and_gradient(clip):
 def test_an_update_is_the_mean_error_of_the_tokens_that_count(recipe):
     """½ · coef · Σ / n a minibatch, with the values after the critic has moved away from those of the rollout."""
     state = with_critic(recipe=recipe, minibatches=2)
-    experience, module = collect(state, 1).experience, state.networks["critic"].module
+    experience, module = make_experience(state, 1, gather_groups(state, 1)), state.networks["critic"].module
     with torch.no_grad():
         for parameter in module.parameters():
             parameter += 0.05
@@ -123,7 +124,7 @@ def test_an_update_is_the_mean_error_of_the_tokens_that_count(recipe):
 
 def test_metrics_of_values():
     state = with_critic()
-    experience = collect(state, 1).experience
+    experience = make_experience(state, 1, gather_groups(state, 1))
     row = train_critic(state, experience, True)
     mask = experience.mask & experience.keep.unsqueeze(-1)
     for r in range(len(SEEDS)):
@@ -158,7 +159,8 @@ def test_the_norm_is_given_rewards_where_they_are_due():
     paying, task_judges = Paying(unjudged=2), chosen.reward
     cases = (state.task, task_judges, 0 * paid), (paying, task_judges, paid), (paying, somebody_else, 0 * paid)
     for task, judge, dense in cases:
-        collect(replace(state, task=task, blocks=[(replace(chosen, norm=ask, reward=judge), size)]), 1)
+        runs = replace(state, task=task, blocks=[(replace(chosen, norm=ask, reward=judge), size)])
+        make_experience(runs, 1, gather_groups(runs, 1))
         due = given["token_rewards"] + given["token_penalties"]
         assert_close(due.sum(-1), given["outcomes"], **ROUNDED)
         assert given["token_penalties"].any() and not due[~given["mask"]].any()

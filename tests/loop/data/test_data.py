@@ -10,7 +10,7 @@ import torch
 from plain_step import Recipe
 from toy_state import GROUP, PROMPTS, Toy, make_state, variant
 
-from rlexp.loop.data import Offline, Replay, Stale, empty_buffer, fill, gather_groups, slot
+from rlexp.loop.data import Offline, Replay, Stale, empty_buffer, gather_groups, prefill_buffer, read_slot
 from rlexp.loop.dynamic_sampling import sample_groups
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.step import train_step
@@ -28,7 +28,7 @@ def state_with(data, task=None):
         [(variant(Recipe()), len(SEEDS))], SEEDS, task=task or Toy(), dtype=torch.float32, data=data, minibatches=1
     )
     state = replace(state, buffer=empty_buffer(state))
-    return state, fill(state)
+    return state, prefill_buffer(state)
 
 
 def walk(state):
@@ -140,7 +140,7 @@ def test_replayed_groups_are_from_the_last_steps_beside_new_ones():
 
 def test_a_slot_is_a_copy():
     state, _ = state_with(Stale(age=1))
-    held = slot(state, 1)
+    held = read_slot(state, 1)
     before = held.completions.clone()
     state.buffer.completions.fill_(0)
     assert held.completions.equal(before) and held.completions.is_contiguous()
@@ -148,5 +148,5 @@ def test_a_slot_is_a_copy():
 
 def test_fresh_data_keep_nothing(monkeypatch):
     state = make_state([(variant(Recipe()), 1)], [0], dtype=torch.float32, data=Stale(age=0))
-    assert empty_buffer(state) is None and not fill(state)["tokens"].any()
+    assert empty_buffer(state) is None and not prefill_buffer(state)["tokens"].any()
     assert "data/age" not in train_step(state, 1, measure=True)

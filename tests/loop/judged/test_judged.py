@@ -16,10 +16,11 @@ from toy_state import GROUP, PROMPTS, Toy, make_state, variant
 
 from rlexp.config.compose import compose
 from rlexp.loop import dynamic_sampling
+from rlexp.loop.data import gather_groups
 from rlexp.loop.dynamic_sampling import sample_groups
 from rlexp.loop.judged.metrics import agreement
 from rlexp.loop.rewards import score, score_with
-from rlexp.loop.step import collect, train_step
+from rlexp.loop.step import make_experience, train_step
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
 
@@ -27,7 +28,7 @@ PLAIN = variant(Recipe())
 KNOBS = dict(accuracy=0.7, votes=5, ties="random")
 PRM = replace(PLAIN, reward=bind("reward", "prm", **KNOBS), verdicts=5)
 PERSISTENT = replace(PLAIN, reward=bind("reward", "prm_persistent", **KNOBS), verdicts=5)
-DYNAMIC = dict(refill=bind("filter", "zero_variance"), refill_rounds=4)
+DYNAMIC = dict(filter_refill=bind("filter", "zero_variance"), refill_rounds=4)
 
 
 def both(**options):
@@ -84,7 +85,7 @@ def test_rewards_are_made_once_a_round_and_go_with_their_groups(monkeypatch):
 def test_a_greedy_baseline_is_judged_too():
     remax = {"norm": bind("norm", "remax")}
     state = make_state([(replace(PRM, **remax), 1), (replace(PLAIN, **remax), 1), (PRM, 1)], [0, 0, 0])
-    gap = collect(state, 1).experience
+    gap = make_experience(state, 1, gather_groups(state, 1))
     baseline = (gap.rewards.unsqueeze(-1) - gap.advantages)[:, :, 0, 0]
     assert {*baseline[0].round(decimals=6).tolist()} <= {-1.0, 0.0, 1.0} and not baseline[1].equal(baseline[0])
 

@@ -11,10 +11,10 @@ from axis_choices import CONF
 from omegaconf import OmegaConf
 from small_runs import BESIDE, compose, settings
 
+from benchmarks.parts.yaml_files import chosen
 from rlexp.config.schema import Config, read
-from rlexp.export import openrlhf, trl, verl
 from rlexp.export.rule import PARTS, Exported, export
-from rlexp.export.yaml_files import chosen
+from rlexp.export.tables import FRAMEWORKS
 
 AXES = sorted({part.partition(".")[0] for part in PARTS})
 PRESETS = sorted(f"preset={path.stem}" for path in CONF.glob("preset/*.yaml"))
@@ -22,7 +22,6 @@ CHOICES = sorted(f"{axis}={path.stem}" for axis in AXES for path in CONF.glob(f"
 BUILT_ON_OTHERS = {"start"}  # axes with a YAML that is more than itself
 # The critic that some norms cannot do without, and a norm for it.
 CRITICAL = {choice: beside for choice, beside in BESIDE.items() if choice.startswith(("norm=", "critic="))}
-FRAMEWORKS = {"trl": trl.FRAMEWORK, "verl": verl.FRAMEWORK, "openrlhf": openrlhf.FRAMEWORK}
 
 
 @cache

@@ -8,10 +8,12 @@ import torch
 from axis_choices import bind, memory_shapes
 from torch import Tensor
 
+from rlexp.axes import entropy_control, kl_control
+from rlexp.axes.optimizer import sgd
 from rlexp.axes.reference import frozen
 from rlexp.axes.teacher import none as no_teacher
 from rlexp.loop.rollout import Rollout
-from rlexp.loop.step import loss_terms, weigh
+from rlexp.loop.step import compute_advantages, loss_terms
 from rlexp.loop.variant import Variant
 
 
@@ -23,13 +25,16 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         shaping=bind("shaping", "none"),
         filter_loss=bind("filter", "none"),
         filter_statistics=lambda *_: batch["keep"],
-        refill=bind("filter", "none"),
+        filter_refill=bind("filter", "none"),
         refill_rounds=1,
         norm=chosen["norm"],
         clip=chosen["clip"],
         agg=chosen["agg"],
         kl=chosen["kl"],
+        kl_control=kl_control.fixed,
         reference=frozen,
+        entropy_control=entropy_control.fixed,
+        optimizer=sgd,
         teacher=no_teacher,
         memories={},
         sampler=bind("sampler", "exact"),
@@ -42,7 +47,7 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
     nothing = torch.zeros_like(batch["mask"], dtype=torch.long)
     log_probs = batch["old_log_probs"], batch["sampler_log_probs"]
     rollout = Rollout(nothing[..., 0, :], nothing, log_probs[0], batch["mask"], batch["finished"], log_probs[1])
-    part = weigh(variant, rollout, batch["rewards"], batch)
+    part = compute_advantages(variant, rollout, batch["rewards"], batch)
     factor = torch.ones(batch["mask"].shape[:-3], dtype=batch["log_probs"].dtype)
     known = {name: batch[name] for name in ("mean_tokens", "progress", "uniforms", *memory_shapes())} | {
         "kl_factor": factor

@@ -19,10 +19,3 @@ def batches(draw, prompts=SOME_PROMPTS, kept=SOME_KEPT):
     rewards = draw(st.lists(EIGHTHS, min_size=cells, max_size=cells))
     keep = draw(st.lists(kept, min_size=cells, max_size=cells))
     return torch.tensor(rewards, dtype=torch.float64).view(shape), torch.tensor(keep).view(shape)
-
-
-def fixed_batches(number: int):
-    """Return so many batches of two groups of four rewards, of which most count, always the same."""
-    random = torch.Generator().manual_seed(11)
-    rewards = torch.randint(-40, 41, (number, 2, 4), generator=random).double() / 8
-    return list(zip(rewards, torch.rand(number, 2, 4, generator=random) < 0.8, strict=True))

@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from small_runs import compose
 from torch import Tensor
 
-from rlexp.export.verl import hydra_value
+from rlexp.export.tables import hydra_value
 from rlexp.loop.state import Experience
 from rlexp.loop.step import loss_terms
 from rlexp.sweep.build import variant

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.data.load import SweepData, load
-from analysis.data.variants import split_overrides
+from rlexp.analysis.data.load import SweepData, load
+from rlexp.runfolder.variants import split_overrides
 
 METRIC = "eval/greedy_accuracy"
 NORMS, CLIPS = ("local", "hybrid", "global"), ("symmetric", "higher")

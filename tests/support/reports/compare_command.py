@@ -1,14 +1,14 @@
-"""The command of analysis.compare in the test's own process, without the seconds that its figures take."""
+"""The command of rlexp.analysis.compare in the test's own process, without the seconds that its figures take."""
 
 import pytest
 
-from analysis.compare import main
+from rlexp.analysis.compare import main
 
 
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch):
     """Let nothing be drawn; lines are long enough for every table."""
-    monkeypatch.setattr("analysis.report.files._write_figures", lambda *_: [])
+    monkeypatch.setattr("rlexp.analysis.report.files._write_figures", lambda *_: [])
     monkeypatch.setenv("COLUMNS", "200")
 
 

@@ -10,15 +10,15 @@ import pytest
 import yaml
 from analysis_fixtures import METRIC, random_scores, write_lines, write_sweep
 
-from analysis.data.configs import variant_configs
-from analysis.data.kept.gradients import variant_gradients
-from analysis.data.kept.samples import read_samples
-from analysis.data.load import load
-from analysis.data.variants import split_overrides
-from analysis.figures.inputs import FigureInputs
-from analysis.figures.style import variant_colours
-from analysis.report import write_report
-from analysis.stats.comparison import compare
+from rlexp.analysis.data.configs import variant_configs
+from rlexp.analysis.data.kept.gradients import variant_gradients
+from rlexp.analysis.data.kept.samples import read_samples
+from rlexp.analysis.data.load import load
+from rlexp.analysis.figures.inputs import FigureInputs
+from rlexp.analysis.figures.style import variant_colors
+from rlexp.analysis.report.page import write_report
+from rlexp.analysis.stats.comparison import compare
+from rlexp.runfolder.variants import split_overrides
 
 LONG = [
     "preset=grpo_tcr,clip.high=0.28,group_size=64,task.length_penalty.coefficient=0.001",
@@ -162,7 +162,7 @@ def figure_inputs(folder: Path) -> FigureInputs:
     """What the figures of a sweep without strata are drawn from."""
     data = load(folder)
     read = variant_configs(data.runs), read_samples(data), variant_gradients(data)
-    return FigureInputs(data, compare(data), data, *read, variant_colours(data.variants, data.variants[0]))
+    return FigureInputs(data, compare(data), data, *read, variant_colors(data.variants, data.variants[0]))
 
 
 class Page(HTMLParser):

@@ -9,9 +9,9 @@ import numpy as np
 import yaml
 from analysis_fixtures import METRIC, write_lines, write_sweep
 
-from analysis import load
-from analysis.data.run_values import values_per_run
-from analysis.stats.answer import Answer, Question, answer
+from rlexp.analysis import load
+from rlexp.analysis.data.run_values import values_per_run
+from rlexp.analysis.stats.answer import Answer, Question, answer
 
 
 def study_sweep(
@@ -58,7 +58,7 @@ def change_summary(path: Path, **facts: Any) -> None:
     (path / "summary.json").write_text(json.dumps(summary | facts))
 
 
-def judged(folder: Path, **choices: Any) -> Answer:
+def answered(folder: Path, **choices: Any) -> Answer:
     """The answer to a question about a sweep, its own unless told otherwise."""
     return answer(load(folder), Question(**choices))
 

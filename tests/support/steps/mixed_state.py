@@ -13,9 +13,9 @@ from rlexp.models import GRU, Positional, Transformer
 from rlexp.tasks import Scores
 
 NONE = variant(Recipe())
-DYNAMIC = replace(NONE, refill=bind("filter", "zero_variance"), refill_rounds=4)
+DYNAMIC = replace(NONE, filter_refill=bind("filter", "zero_variance"), refill_rounds=4)
 TWICE = replace(DYNAMIC, refill_rounds=2)
-BAND = replace(NONE, refill=bind("filter", "difficulty", low=0.3, high=0.6), refill_rounds=3)
+BAND = replace(NONE, filter_refill=bind("filter", "difficulty", low=0.3, high=0.6), refill_rounds=3)
 BLOCKS = [(NONE, 1), (DYNAMIC, 3), (TWICE, 2), (BAND, 2), (NONE, 1)]
 MODELS = {
     "gru": dict(model=GRU),

@@ -55,10 +55,10 @@ def seen(monkeypatch):
     """Return what every update is given, and the log-probabilities of the policy at that time."""
     parts, real = [], step.update
 
-    def spy(runs, part, *rest):
+    def spy(runs, policy, part, *rest):
         with torch.no_grad():
             parts.append((part, runs.policy.log_probs(part.prompts, part.completions, runs.temperature).log_probs))
-        return real(runs, part, *rest)
+        return real(runs, policy, part, *rest)
 
     monkeypatch.setattr(step, "update", spy)
     return parts

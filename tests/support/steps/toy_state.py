@@ -11,7 +11,8 @@ import torch
 from axis_choices import Choice, bind
 from plain_step import Plain, PlainNetwork, Recipe
 
-from rlexp.axes import kl_control
+from rlexp.axes import entropy_control, kl_control
+from rlexp.axes.optimizer import sgd
 from rlexp.axes.reference import frozen
 from rlexp.axes.teacher import none as no_teacher
 from rlexp.config.compose import compose
@@ -78,13 +79,16 @@ def variant(recipe: Recipe) -> Variant:
         shaping=bind("shaping", "none"),
         filter_loss=filters[recipe.drop_from_loss],
         filter_statistics=filters[recipe.drop_from_statistics],
-        refill=bind("filter", "none"),
+        filter_refill=bind("filter", "none"),
         refill_rounds=1,
         norm=norm(recipe),
         clip=bind("clip", "ppo", low=recipe.low, high=recipe.high),
         agg=bind("agg", recipe.agg),
         kl=bind("kl", "k1" if recipe.kl_in_reward else "k3"),
+        kl_control=kl_control.fixed,
         reference=frozen,
+        entropy_control=entropy_control.fixed,
+        optimizer=sgd,
         teacher=no_teacher,
         memories=MEMORIES,
         sampler=bind("sampler", "exact"),

@@ -3,9 +3,9 @@
 import pytest
 from analysis_fixtures import random_scores
 from rich.console import Console
-from study_sweeps import judged, study_sweep
+from study_sweeps import answered, study_sweep
 
-from analysis.compare import report
+from rlexp.analysis.compare import report
 
 HIGHER = {"variant": "norm=b", "direction": "higher"}
 EQUAL = {"variant": "norm=c", "direction": "equal", "minimum_effect": 0.5, "control": True}
@@ -16,7 +16,7 @@ def study(folder, expect):
 
 
 def test_a_control_that_holds_lets_the_others_be_judged(tmp_path):
-    control, claim = judged(study(tmp_path, [EQUAL, HIGHER])).verdicts
+    control, claim = answered(study(tmp_path, [EQUAL, HIGHER])).verdicts
     assert (control.verdict, control.control, claim.verdict, claim.control) == ("reproduced", True, "reproduced", False)
 
 
@@ -31,7 +31,7 @@ def test_a_control_that_holds_lets_the_others_be_judged(tmp_path):
     ids=lambda control: control["direction"],
 )
 def test_where_a_control_fails_nothing_else_is_judged(tmp_path, control):
-    first, second, third = judged(study(tmp_path, [HIGHER, control, EQUAL])).verdicts
+    first, second, third = answered(study(tmp_path, [HIGHER, control, EQUAL])).verdicts
     assert first.verdict == "not judged" and second.verdict in ("not reproduced", "not judged")
     assert first.reason == f"the control '{second.claim}' is {second.verdict}"
     assert third.verdict == "reproduced"  # a control of its own

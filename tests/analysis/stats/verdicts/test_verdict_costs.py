@@ -9,17 +9,17 @@ import pytest
 from analysis_fixtures import METRIC
 from rich.console import Console
 from scipy.stats import binomtest, wilcoxon
-from study_sweeps import arriving, judged, study_sweep
+from study_sweeps import answered, arriving, study_sweep
 
-from analysis.compare import report
-from analysis.report import write_report
-from analysis.stats.inference.estimates import iqm_interval, median_difference
-from analysis.stats.inference.paired import Paired, subtract
-from analysis.stats.inference.significance import sign_flip_p, signed_ranks
-from analysis.stats.verdicts.rule import judge_difference
+from rlexp.analysis.compare import report
+from rlexp.analysis.report.page import write_report
+from rlexp.analysis.stats.inference.estimates import iqm_interval, median_difference
+from rlexp.analysis.stats.inference.paired import PairedTest, subtract
+from rlexp.analysis.stats.inference.significance import sign_flip_p, signed_ranks
+from rlexp.analysis.stats.verdicts.rule import difference_verdict
 
 NEVER = np.inf
-RANKED = Paired(ranked=True)
+RANKED = PairedTest(ranked=True)
 COST = {"matched": f"{METRIC}=0.5", "minimum_effect": 2}
 LATE = [20, 21, 22, 23, 24, 25, 26, 27]
 
@@ -48,14 +48,14 @@ def study(folder, arrivals, direction="lower", **further):
     ],
 )
 def test_the_rule_with_runs_that_never_arrive(tmp_path, late, soon, direction, verdict, estimate):
-    (found,) = judged(study(tmp_path, {"norm=a": late, "norm=b": soon}, direction)).verdicts
+    (found,) = answered(study(tmp_path, {"norm=a": late, "norm=b": soon}, direction)).verdicts
     assert (found.verdict, found.n) == (verdict, 8), found.reason
     assert found.estimate == estimate
 
 
 def test_a_verdict_says_plainly_who_never_arrives(tmp_path):
     folder = study(tmp_path, {"norm=a": [10, 11, 12, 13, 14, 15, 16, 17], "norm=b": [NEVER] * 7 + [30]})
-    found = judged(folder)
+    found = answered(folder)
     (verdict,) = found.verdicts
     assert verdict.reason.startswith("median never [+13, never], 1/8 and 8/8 arrive, p (Holm) = ")
     assert verdict.claim == f"norm=b lower than norm=a, by at least 2, in steps at {METRIC} ≥ 0.5"
@@ -64,7 +64,7 @@ def test_a_verdict_says_plainly_who_never_arrives(tmp_path):
 
 
 def test_a_stratum_in_which_none_arrives_is_not_judged(tmp_path):
-    (found,) = judged(study(tmp_path, {"norm=a": [NEVER] * 8, "norm=b": [NEVER] * 8})).verdicts
+    (found,) = answered(study(tmp_path, {"norm=a": [NEVER] * 8, "norm=b": [NEVER] * 8})).verdicts
     assert found.verdict == "not judged" and found.reason.startswith(f"no completed run reaches {METRIC} ≥ 0.5")
 
 
@@ -76,7 +76,7 @@ def test_a_table_of_costs_survives_what_never_arrives(tmp_path):
     }
     folder = study_sweep(tmp_path / "x", {name: np.linspace(0.5, 0.6, 8) for name in arrivals}, [])
     arriving(folder, arrivals)
-    from analysis.data.numbers.asked import Target
+    from rlexp.analysis.data.numbers.metric_spec import Target
 
     with open(tmp_path / "out.txt", "w") as stream:
         found = report(folder, console=Console(file=stream, width=220), matched=Target(METRIC, 0.5))
@@ -112,11 +112,11 @@ def test_ranks_say_which_way_and_the_median_how_far():
     half = np.array([0.0] * 7 + [NEVER, 1, 2, 3, 4, 5, 6])
     p = RANKED.p(half)
     assert (p, median_difference(half).mean) == (2 / 2**7, 0.5)
-    verdicts = {least: judge_difference("higher", half, least, p, 1, RANKED) for least in (0.0, 0.5, 0.6)}
+    verdicts = {least: difference_verdict("higher", half, least, p, 1, RANKED) for least in (0.0, 0.5, 0.6)}
     assert verdicts == {0.0: "reproduced", 0.5: "reproduced", 0.6: "underpowered"}
     less = np.array([0.0] * 8 + [NEVER, 1, 2, 3, 4, 5])  # of which the median is 0
-    assert judge_difference("higher", less, 0.0, RANKED.p(less), 1, RANKED) == "reproduced"
-    assert judge_difference("lower", less, 0.0, RANKED.p(less), 1, RANKED) == "reversed"
+    assert difference_verdict("higher", less, 0.0, RANKED.p(less), 1, RANKED) == "reproduced"
+    assert difference_verdict("lower", less, 0.0, RANKED.p(less), 1, RANKED) == "reversed"
 
 
 def test_of_two_that_never_arrive_the_difference_is_zero():
@@ -153,7 +153,7 @@ def test_the_page_of_a_study_of_costs_says_what_it_cannot_draw(tmp_path):
     scores = {name: np.linspace(0.5, 0.6, 8) for name in arrivals}
     folder = study_sweep(tmp_path, scores, expect, within=["start"], matched=f"{METRIC}=0.5")
     arriving(folder, arrivals)
-    found = judged(folder)
+    found = answered(folder)
     assert found.pooled is None and len(found.verdicts) == 2
     page = write_report(folder).path.read_text(encoding="utf-8")
     assert "is infinite for some runs" in page and "practically equal" not in page

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from study_sweeps import judged, study_sweep
+from study_sweeps import answered, study_sweep
 
-from analysis.data.errors import AnalysisError
-from analysis.stats.verdicts.claims import Place, Study, further_tests
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.stats.verdicts.hypotheses import Side, StudySpec, further_tests
 
 HIGHER = {"variant": "norm=b", "direction": "higher"}
 NOISE = 0.01 * np.linspace(-1, 1, 9)
@@ -17,7 +17,7 @@ def two_starts(folder, expect, effects=(0.3, -0.3), **study):
     for start, effect in zip(("0.2", "0.6"), effects, strict=True):
         scores[f"norm=a,start.accuracy={start}"] = 0.5 + NOISE
         scores[f"norm=b,start.accuracy={start}"] = 0.5 + effect - NOISE
-    return judged(study_sweep(folder, scores, expect, within=["start.accuracy"], **study))
+    return answered(study_sweep(folder, scores, expect, within=["start.accuracy"], **study))
 
 
 def test_one_verdict_in_each_stratum(tmp_path):
@@ -61,7 +61,7 @@ def test_expanded_claims_are_one_family_with_the_tables(tmp_path):
 
 
 STRATA = ["start=0,cap=1", "start=0,cap=2", "start=1,cap=1", "start=1,cap=2"]
-STUDY = Study({"baseline": "norm=a"}, {"norm=a": "a", "norm=b": "b", "default": "default"}, STRATA)
+STUDY = StudySpec({"baseline": "norm=a"}, {"norm=a": "a", "norm=b": "b", "default": "default"}, STRATA)
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ STUDY = Study({"baseline": "norm=a"}, {"norm=a": "a", "norm=b": "b", "default": 
     ],
 )
 def test_a_partial_name_is_expanded_over_the_rest(name, strata):
-    claims = STUDY.claims({"variant": name, "direction": "higher"})
-    assert [claim.stratum for claim in claims] == strata
+    hypotheses = STUDY.hypotheses({"variant": name, "direction": "higher"})
+    assert [each.stratum for each in hypotheses] == strata
     arm = "norm=b" if "b" in name else "default"
-    assert {claim.places[0].arm for claim in claims} == {arm}
-    assert {claim.places[1] for claim in claims} == {Place("norm=a", stratum) for stratum in strata}
+    assert {each.sides[0].arm for each in hypotheses} == {arm}
+    assert {each.sides[1] for each in hypotheses} == {Side("norm=a", stratum) for stratum in strata}
     assert STUDY.names_arm(name)
 
 
@@ -88,16 +88,16 @@ def test_a_partial_name_is_expanded_over_the_rest(name, strata):
 def test_a_typo_is_no_arm(name):
     assert not STUDY.names_arm(name)
     with pytest.raises(AnalysisError):
-        STUDY.claims({"variant": name, "direction": "higher"})
+        STUDY.hypotheses({"variant": name, "direction": "higher"})
 
 
 def test_the_first_name_that_says_it_decides_for_those_that_do_not():
     less = {"variant": "norm=b", "versus": "norm=a,cap=2"}
     expectation = {"variant": "norm=b,start=1,cap=1", "versus": "norm=a,start=0", "direction": "higher", "less": less}
-    (claim,) = STUDY.claims(expectation)
-    assert [place.stratum for place in claim.places] == [STRATA[2], STRATA[0], STRATA[2], STRATA[3]]
+    (hypothesis,) = STUDY.hypotheses(expectation)
+    assert [side.stratum for side in hypothesis.sides] == [STRATA[2], STRATA[0], STRATA[2], STRATA[3]]
     names = ["norm=b,start=1,cap=1", "norm=a,start=0,cap=1", "norm=b,start=1,cap=1", "norm=a,cap=2,start=1"]
-    assert list(claim.names) == names
+    assert list(hypothesis.names) == names
 
 
 def test_the_same_test_is_counted_once_whichever_variant_is_first():

@@ -1,1 +1,0 @@
-"""Figures of what the objective makes of rewards and of probabilities."""

@@ -1,0 +1,205 @@
+"""Verdicts on a study's expectations, by what came out."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.same_rows import first_unlike, twins
+from rlexp.analysis.stats.columns import MIN_SEEDS
+from rlexp.analysis.stats.inference.paired import PairedTest
+from rlexp.analysis.stats.inference.power import seeds_for_effect
+from rlexp.analysis.stats.inference.significance import ALPHA, reachable_p, seeds_for_p
+from rlexp.analysis.stats.ranking import ranking_flips
+from rlexp.analysis.stats.verdicts import rule
+from rlexp.analysis.stats.verdicts.evidence import Evidence, StratumScores, differences_of, scores_of
+from rlexp.analysis.stats.verdicts.hypotheses import INVALID, LEVELS, Hypothesis, difference_key
+
+NAN = float("nan")
+
+
+class Verdict(NamedTuple):
+    """One claim and what became of it.
+
+    `estimate` is a mean difference; of a level the worst seed's score; of flips a share of cases.
+    """
+
+    claim: str
+    """The hypothesis as a sentence."""
+    stratum: str = ""
+    """Empty if there is one stratum, or if the claim is of several."""
+    direction: str = ""
+    metric: str = ""
+    variant: str = ""
+    """As the claim names it, with its stratum."""
+    versus: str = ""
+    n: int = 0
+    estimate: float = NAN
+    """Infinite if one of the two never arrives."""
+    low: float = NAN
+    high: float = NAN
+    minimum_effect: float = NAN
+    verdict: str = rule.NOT_JUDGED
+    reason: str = ""
+    p_holm: float = NAN
+    control: bool = False
+    """Whether it is a control: unless it holds nothing else has a verdict."""
+
+
+def study_verdicts(evidence: Evidence) -> list[Verdict]:
+    """One verdict per expectation and stratum; none but on controls if one of those does not hold."""
+    verdicts = []
+    for expectation in evidence.study.written.get("expect") or []:
+        control = isinstance(expectation, Mapping) and bool(expectation.get("control"))
+        try:
+            direction = expectation["direction"]
+            if direction not in rule.DIRECTIONS:
+                listed = "  ".join(rule.DIRECTIONS)
+                raise AnalysisError(f"direction '{direction}' is unknown; choose one of: {listed}")
+            hypotheses = evidence.study.hypotheses(expectation)
+        except INVALID as error:
+            verdicts.append(Verdict(str(expectation), reason=_why(error), control=control))
+        else:
+            verdicts += [_verdict(each, evidence)._replace(control=control) for each in hypotheses]
+    failed = [verdict for verdict in verdicts if verdict.control and verdict.verdict != rule.REPRODUCED]
+    if not failed:
+        return verdicts
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    reason = f"the control '{failed[0].claim}' is {failed[0].verdict}{more}"
+    return [each if each.control else each._replace(verdict=rule.NOT_JUDGED, reason=reason) for each in verdicts]
+
+
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, AnalysisError) else f"not a valid expectation ({error})"
+
+
+def _verdict(hypothesis: Hypothesis, evidence: Evidence) -> Verdict:
+    names, direction = hypothesis.names, hypothesis.direction
+    found = evidence.scores[hypothesis.spec, hypothesis.sides[0].stratum]
+    metric = found.metric if isinstance(found, StratumScores) else ""
+    versus = names[1] if len(names) > 1 else ""
+    blank = Verdict(" ".join(names), hypothesis.stratum, direction, metric, names[0], versus)
+    try:
+        blank = blank._replace(claim=_sentence(hypothesis, evidence, metric))
+        if direction in LEVELS:
+            return _level(hypothesis, evidence, blank)
+        if direction == "flips":
+            return _flips(hypothesis, evidence, blank)
+        if direction == "identical":
+            return _identical(hypothesis, evidence, blank._replace(metric=""))
+        return _difference(hypothesis, evidence, blank)
+    except INVALID as error:
+        return blank._replace(reason=_why(error))
+
+
+def _sentence(hypothesis: Hypothesis, evidence: Evidence, metric: str) -> str:
+    names, direction, expectation = hypothesis.names, hypothesis.direction, hypothesis.expectation
+    of = f", in {metric}" if metric and hypothesis.spec != evidence.study.own_spec else ""
+    if direction in LEVELS:
+        return f"{names[0]} {direction} {float(expectation['value']):g} on every seed{of}"
+    if direction == "flips":
+        share = f"in at least {100 * float(expectation['value']):g} % of the cases"
+        return f"{names[0]} and {names[1]} change places with {expectation['seeds']} of the seeds, {share}{of}"
+    if direction == "identical":
+        return f"{names[0]} identical to {names[1]}, row by row"
+    minimum = evidence.study.minimum_effect(expectation)
+    bound = f"within ±{minimum:g}" if direction == "equal" else f"by at least {minimum:g}"
+    sides = [f"{names[0]} − {names[1]}", f"{names[2]} − {names[3]}"] if len(names) == 4 else names
+    return f"{sides[0]} {direction} {'to' if direction == 'equal' else 'than'} {sides[1]}, {bound}{of}"
+
+
+def _level(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> Verdict:
+    direction, value = hypothesis.direction, float(hypothesis.expectation["value"])
+    scores = scores_of(hypothesis, hypothesis.sides[0], evidence.scores).to_numpy(dtype=float)
+    present = scores[~np.isnan(scores)]
+    holds = present < value if direction == "below" else present > value
+    worst = (present.max() if direction == "below" else present.min()) if present.size else NAN
+    return blank._replace(
+        n=present.size,
+        estimate=float(worst),
+        verdict=rule.level_verdict(direction, scores, value),
+        reason=f"{holds.sum()}/{scores.size} seeds {direction} {value:g}",
+    )
+
+
+def _flips(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> Verdict:
+    few, value = int(hypothesis.expectation["seeds"]), float(hypothesis.expectation["value"])
+    scores = [scores_of(hypothesis, side, evidence.scores) for side in hypothesis.sides]
+    table = pd.concat(scores, axis=1, keys=range(2)).dropna()
+    shares = ranking_flips(table)["swapped_pairs"]
+    if few not in shares.index:
+        return blank._replace(n=len(table), verdict=rule.UNDERPOWERED, reason=f"there are {len(table)} seeds in all")
+    return blank._replace(
+        n=len(table),
+        estimate=float(shares[few]),
+        verdict=rule.REPRODUCED if shares[few] >= value else rule.NOT_REPRODUCED,
+        reason=f"in {100 * shares[few]:.3g} % of the cases, n = {len(table)}",
+    )
+
+
+def _identical(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> Verdict:
+    first, second = hypothesis.sides
+    pairs = list(twins(evidence.parts[first.stratum], first.arm, second.arm))
+    unlike = list(filter(None, map(first_unlike, pairs)))
+    n = len(pairs)
+    return blank._replace(
+        n=n,
+        verdict=rule.UNDERPOWERED if not pairs else rule.NOT_REPRODUCED if unlike else rule.REPRODUCED,
+        reason="; ".join([f"{n - len(unlike)}/{n} pairs of runs have the same rows", *unlike[:1]]),
+    )
+
+
+def _difference(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> Verdict:
+    differences, test = differences_of(hypothesis, evidence.scores)
+    minimum = evidence.study.minimum_effect(hypothesis.expectation)
+    key = difference_key(hypothesis.spec, hypothesis.sides)
+    p_holm, family, n = evidence.p_holm.get(key, NAN), evidence.family, differences.size
+    estimate = test.estimate(differences)
+    low, high = (float(estimate.low), float(estimate.high)) if n >= MIN_SEEDS else (NAN, NAN)
+    verdict = rule.difference_verdict(hypothesis.direction, differences, minimum, p_holm, family, test)
+    size = f"{_number(estimate.mean)} [{_number(low)}, {_number(high)}]"
+    if test.ranked:
+        scores = [scores_of(hypothesis, side, evidence.scores).dropna() for side in hypothesis.sides]
+        arrived = [f"{int(np.isfinite(each).sum())}/{len(each)}" for each in scores]
+        size = f"median {size}, {' and '.join(arrived)} arrive"
+    reason = f"{size}, p (Holm) = {p_holm:.2g}, n = {n}"
+    smaller = (rule.REPRODUCED,) if hypothesis.direction == "equal" else (rule.EQUAL, rule.NOT_REPRODUCED)
+    if p_holm < ALPHA and verdict in smaller:
+        reason += f"; there is a difference, and it is smaller than {minimum:g}"
+    if verdict == rule.UNDERPOWERED and (needed := _seeds_needed(differences, minimum, family, test)):
+        reason += f"; about {needed} seeds would settle it"
+    elif reachable_p(n, family) > ALPHA:
+        reason += f"; it takes {seeds_for_p(family)} seeds for a p below {ALPHA:g}"
+    return blank._replace(
+        n=n,
+        estimate=float(estimate.mean),
+        low=low,
+        high=high,
+        minimum_effect=minimum,
+        verdict=verdict,
+        reason=reason,
+        p_holm=float(p_holm),
+    )
+
+
+def _number(value: float) -> str:
+    """`+0.12`; of what is infinite which of the two never arrives."""
+    return f"{value:+.3g}" if not np.isinf(value) else "never" if value > 0 else "versus never"
+
+
+def _seeds_needed(differences: np.ndarray, minimum: float, family: int, test: PairedTest) -> int | None:
+    """Seeds that find the minimum effect four times out of five; without one, the difference that there seems to be.
+
+    Where there are as many already, the difference lies near the minimum: those that tell it from that.
+    """
+    n = differences.size
+    if n < MIN_SEEDS or not np.isfinite(differences).all():
+        return None
+    seen, sd = abs(float(test.estimate(differences).mean)), float(differences.std(ddof=1))
+    for effect in (minimum or seen, abs(seen - minimum)):
+        needed = seeds_for_effect(effect, sd, family) if effect > 0 and sd > 0 else None
+        if needed is not None and needed > n:
+            return needed
+    return None

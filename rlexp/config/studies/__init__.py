@@ -1,0 +1,1 @@
+"""Where the studies are written, and how Hydra finds them."""

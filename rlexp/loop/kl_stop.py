@@ -1,0 +1,61 @@
+"""No more updates on a rollout for a run that has moved too far from the policy that sampled it (``kl_stop``).
+
+At each update the distance is measured on its minibatch, before the weights change: the mean over the tokens that
+count of ρ − 1 − log ρ, which estimates KL(π_old‖π) in nats a token. A run beyond its limit is not moved by this update,
+nor by those that follow on the same rollout; its neighbours are, and its schedule goes on. Source: ``target_kl`` of
+CleanRL's and Stable-Baselines3's PPO with this estimator (the latter stops at 1.5 times the number); Spinning Up takes
+−log ρ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from rlexp.core.blocks import map_variants
+from rlexp.core.masked import masked_mean
+from rlexp.core.types import PerReplica, PerToken, TokenMask
+from rlexp.loop.optimizer import Optimizer
+from rlexp.loop.state import Experience, TrainState
+from rlexp.loop.variant import Variant
+
+TOKENS = (-1, -2, -3)
+
+
+def init_stopped(state: TrainState) -> PerReplica | None:
+    """Return 0 for each run: none is stopped before the first update. None where no variant has a limit."""
+    if all(variant.kl_stop is None for variant, _ in state.blocks):
+        return None
+    return torch.zeros_like(state.temperature)
+
+
+@torch.no_grad()
+def update_stopped(state: TrainState, stopped: PerReplica, log_probs: PerToken, part: Experience) -> PerReplica:
+    """Set ``stopped`` to 1 for the runs that are too far away, in place; return a copy of it as it now is."""
+
+    def beyond(variant: Variant, log_probs: PerToken, old_log_probs: PerToken, mask: TokenMask) -> PerReplica:
+        distance = distance_from_old(log_probs, old_log_probs, mask)
+        limit = float("inf") if variant.kl_stop is None else variant.kl_stop
+        return (distance > limit).to(distance.dtype)
+
+    too_far = map_variants(beyond, state.blocks, log_probs, part.old_log_probs, part.mask)
+    return torch.maximum(stopped, too_far.to(stopped.dtype), out=stopped).clone()
+
+
+def distance_from_old(log_probs: PerToken, old_log_probs: PerToken, mask: TokenMask) -> PerReplica:
+    """Mean over the tokens that count of ρ − 1 − log ρ; 0 where none does."""
+    log_ratio = (log_probs - old_log_probs).where(mask, 0.0)
+    return masked_mean(log_ratio.exp() - 1 - log_ratio, mask, TOKENS).squeeze(TOKENS)
+
+
+@contextmanager
+def frozen(optimizer: Optimizer, stopped: PerReplica | None) -> Iterator[None]:
+    """Leave the weights of stopped runs, and what their optimizer knows, as they are, whatever happens meanwhile."""
+    replicas = [] if stopped is None else stopped.nonzero().squeeze(-1).tolist()
+    before = {replica: [row.clone() for row in optimizer.rows(replica)] for replica in replicas}
+    yield
+    for replica, rows in before.items():
+        for row, values in zip(optimizer.rows(replica), rows, strict=True):
+            row.copy_(values)

@@ -1,1 +1,0 @@
-"""What decides whether a run makes the next update on a rollout."""

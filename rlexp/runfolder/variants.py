@@ -1,0 +1,81 @@
+"""Names of variants: overrides joined by commas, and the labels that say what tells them apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+DEFAULT = "default"
+COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[\]{}()]*[\]})])")
+# Keys that change nothing that a run computes: a sweep can be continued with other threads or another logger, and with
+# `resume=failed`, in the folders that it has.
+WITHOUT_EFFECT = {"logger", "threads", "resume", "checkpoint_every", "baseline", "until_decided"}
+
+
+def split_overrides(variant: str) -> list[str]:
+    """The overrides in a variant's name: `"norm=local,task.sizes=[1,2]"` → two."""
+    return [] if variant == DEFAULT else split_commas(variant)
+
+
+def split_commas(text: str) -> list[str]:
+    """The text cut at its commas, but for those in brackets."""
+    return [part for part in COMMA_OUTSIDE_BRACKETS.split(text) if part]
+
+
+def parse_override(override: str) -> tuple[str, str]:
+    """Key and value of one Hydra override, without the `+`, `++` or `~` in front."""
+    key, _, value = override.lstrip("+~").partition("=")
+    return key, value
+
+
+def without_seed(overrides: Iterable[str]) -> list[str]:
+    """The overrides that make the variant: all but the seed."""
+    return [override for override in overrides if parse_override(override)[0] != "seed"]
+
+
+def varying_keys(overrides: Mapping[str, list[str]]) -> list[str]:
+    """Override keys that have not the same value in every variant, in order of appearance."""
+    choices = [dict(map(parse_override, parts)) for parts in overrides.values()]
+    keys = dict.fromkeys(key for choice in choices for key in choice)
+    return [key for key in keys if len({choice.get(key) for choice in choices}) > 1]
+
+
+def short_labels(overrides: Mapping[str, list[str]]) -> tuple[str, dict[str, str]]:
+    """Column header and a label per variant: what varies; a name alone if one key varies, a number with its key."""
+    keys = varying_keys(overrides)
+    choices = {variant: dict(map(parse_override, parts)) for variant, parts in overrides.items()}
+    if len(keys) == 1 and not any(needs_key(choice.get(keys[0], DEFAULT)) for choice in choices.values()):
+        labels = {variant: choice.get(keys[0]) or DEFAULT for variant, choice in choices.items()}
+    else:
+        labels = {variant: joined(choice, keys) or variant for variant, choice in choices.items()}
+    if len(set(labels.values())) < len(labels):
+        labels = {variant: variant for variant in overrides}
+    return (keys[0] if len(keys) == 1 else "variant"), labels
+
+
+def needs_key(value: str) -> bool:
+    """Whether a value says nothing without its key: `4`, `true`, `[1,8]`."""
+    return number(value) is not None or value.lower() in ("true", "false", "null") or value.startswith(("[", "{"))
+
+
+def number(text: str) -> float | None:
+    """The number that a text is: 1e-3 is 0.001; None for any other text."""
+    try:
+        return float(text.strip("'\""))
+    except ValueError:
+        return None
+
+
+def joined(choice: Mapping[str, str], keys: list[str]) -> str:
+    """`norm=local,lr=1`, of those of the keys that are named."""
+    return ",".join(f"{key}={choice[key]}" for key in keys if key in choice)
+
+
+def flatten(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """`{"a": {"b": 1}}` → `("a.b", 1)`."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value

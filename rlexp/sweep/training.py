@@ -1,0 +1,190 @@
+"""Training a batch of runs in memory: an iterator of events. Files, logs and progress are the consumer's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableSet, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rlexp.config.schema import Config
+from rlexp.core import exact
+from rlexp.core.exits import RunFailed
+from rlexp.loop.data import prefill_buffer
+from rlexp.loop.evaluation import evaluate
+from rlexp.loop.judged.bradley_terry import train_judges
+from rlexp.loop.judged.metrics import of_judged
+from rlexp.loop.metrics import Row as Metrics
+from rlexp.loop.metrics import of_others, written
+from rlexp.loop.state import TrainState
+from rlexp.loop.step import train_step
+from rlexp.record import checkpoint
+from rlexp.record.samples import samples
+from rlexp.sweep.build import build
+from rlexp.sweep.events import COUNTED, FRESH, Cadence, Checkpoint, Ended, Event, Row, Samples, Status, Step, divergence
+from rlexp.sweep.starts import apply_starts
+from rlexp.sweep.threads import Threads
+
+
+def never() -> bool:
+    """Do not stop."""
+    return False
+
+
+@contextmanager
+def torch_settings() -> Iterator[None]:
+    """Context after which torch has the number of threads and the precision of products that it had before."""
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)
+
+
+def train_batch(
+    configs: Mapping[int, Config],
+    active: MutableSet[int],
+    states: Mapping[int, Mapping[str, Any]] | None = None,
+    stop: Callable[[], bool] = never,
+    starts: Path | None = None,
+) -> Iterator[Event]:
+    """Train runs as one batch and yield what happens.
+
+    Args:
+        configs: of each run by its number; they share a bucket, and those of one variant stand side by side.
+        active: the runs that train. A run that ends is taken out before its ``Ended``; a consumer that takes one out
+            ends it, without an event.
+        states: from which each run goes on, as a ``Checkpoint`` has them, all of one step; fresh runs without them.
+        stop: asked once a step; once it says yes, all runs are saved and end as interrupted. In the last step they
+            complete.
+        starts: folder in which the weights that runs start from are kept for other runs.
+
+    Yields:
+        First ``Step``. At each step the rows of all runs, then their samples, then their checkpoints, then ``Step``.
+
+    Raises:
+        Whatever goes wrong with the whole batch, as too little memory.
+    """
+    with torch_settings():
+        torch.set_num_threads(1)  # until the steps choose
+        exact.forget()  # each batch tries out its own products
+        saved = [(states or {}).get(run, FRESH) for run in configs]
+        state = build([*configs.values()])
+        counts = {name: torch.tensor([each.get(name, 0) for each in saved]) for name in COUNTED}
+        done = saved[0]["step"]
+        if done >= 0:
+            problems = checkpoint.restore(state, saved)
+        else:
+            problems = begin(state, [*configs.values()], starts)
+            counts |= prefill_buffer(state)
+        batch = Batch(state, configs, active, counts)
+        yield from batch.fail(problems, max(done, 0))
+        if batch.remaining:
+            yield from batch.train(done, stop)
+
+
+def begin(state: TrainState, configs: Sequence[Config], starts: Path | None) -> list[str]:
+    """Put fresh runs at their starts and train their reward models; return what went wrong for each, or ""."""
+    problems = apply_starts(state, configs, starts)
+    if state.judging is None:
+        return problems
+    return [first or second for first, second in zip(problems, train_judges(state), strict=True)]
+
+
+class Batch:
+    """Runs that train together: their state, how much each has sampled, and which of them are still active."""
+
+    def __init__(self, state: TrainState, configs: Mapping[int, Config], active: MutableSet[int], counts: Metrics):
+        self.state, self.runs, self.active, self.counts = state, [*configs], active, counts
+        self.config = next(iter(configs.values()))
+
+    @property
+    def remaining(self) -> tuple[int, ...]:
+        """The runs that have not ended."""
+        return tuple(run for run in self.runs if run in self.active)
+
+    def train(self, done: int, stop: Callable[[], bool]) -> Iterator[Event]:
+        """Train from after step ``done`` to the last one."""
+        state, cadence = self.state, Cadence.of(self.config)
+        threads = Threads(len(self.runs), self.config.threads)
+        held_out = self.config.eval.model_dump(exclude={"every"})
+        yield Step(self.remaining, done)
+        if done < 0:
+            yield from self.rows(0, evaluate(state, 0, **held_out))
+            yield from self.samples(0)
+            yield Step(self.remaining, 0)
+        for step in range(max(done, 0) + 1, cadence.steps + 1):
+            row = threads.run(step, train_step, state, step, cadence.measures(step))
+            for name in COUNTED:
+                self.counts[name] += row.pop(name).cpu()
+            if cadence.measures(step):
+                row |= evaluate(state, step, **held_out) if cadence.evaluates(step) else {}
+                yield from self.rows(step, row)
+            if cadence.samples(step):
+                yield from self.samples(step)
+            stopping = stop()  # asked once: what is asked for from here on is for the next step, which saves
+            if cadence.saves(step) or stopping:
+                yield from self.checkpoints(step)
+            yield Step(self.remaining, step)
+            if not self.remaining:
+                return
+            if stopping and step < cadence.steps:
+                yield from self.fail(["interrupted by the user"] * len(self.runs), step, "interrupted", RuntimeError)
+                return
+        yield from self.fail(unseen_divergence(state), cadence.steps, "diverged", FloatingPointError)
+        for run in self.remaining:
+            yield from self.end(run, cadence.steps, "completed")
+
+    def rows(self, step: int, metrics: Metrics) -> Iterator[Event]:
+        """Yield each run's column of the metrics, without those of other runs; a loss that is no number ends it."""
+        sampled = self.counts | of_judged(self.state, {"verdicts": self.counts["verdicts"]})
+        progress = {f"progress/{name}": count for name, count in sampled.items()}
+        columns = {name: values.tolist() for name, values in (metrics | progress).items()}
+        for replica, (run, others) in enumerate(zip(self.runs, of_others(self.state.blocks), strict=True)):
+            if run in self.active:
+                known = {name: column[replica] for name, column in columns.items() if name not in others}
+                row = Row(run, step, written(known))
+                yield row
+                if error := divergence(row):
+                    yield from self.end(run, step, "diverged", error)
+
+    def samples(self, step: int) -> Iterator[Event]:
+        """Yield a few completions of each run."""
+        for run, completions in zip(self.runs, samples(self.state, step), strict=True):
+            if run in self.active:
+                yield Samples(run, step, completions)
+
+    def checkpoints(self, step: int) -> Iterator[Event]:
+        """Yield the state of each run; one that is not asked for is not copied."""
+        for replica, run in enumerate(self.runs):
+            if run in self.active:
+                sampled = {name: int(count[replica]) for name, count in self.counts.items()}
+                yield Checkpoint(run, step, checkpoint.content(self.state, replica, step, sampled))
+
+    def fail(
+        self, problems: Sequence[str], step: int, status: Status = "failed", kind: type[Exception] = RunFailed
+    ) -> Iterator[Event]:
+        """End the runs that have a problem."""
+        for run, problem in zip(self.runs, problems, strict=True):
+            if problem:
+                yield from self.end(run, step, status, kind(problem))
+
+    def end(self, run: int, step: int, status: Status, error: Exception | None = None) -> Iterator[Event]:
+        """End a run, unless it has ended."""
+        if run in self.active:
+            self.active.discard(run)
+            yield Ended(run, step, status, error)
+
+
+def unseen_divergence(state: TrainState) -> list[str]:
+    """Say for each run which of its networks has weights that are no numbers after the last update, else ""."""
+    problems = [""] * len(state.seeds)
+    for name, network in state.networks.items():
+        trained = network.module.parameters() if network.optimizer is not None else ()
+        for weights in trained:
+            for replica in torch.nonzero(~weights.isfinite().flatten(1).all(1)).flatten().tolist():
+                problems[replica] = f"diverged in the last update: weights of the {name} are not finite"
+    return problems

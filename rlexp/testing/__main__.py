@@ -1,0 +1,113 @@
+"""``rlexp check``: whether functions of yours, or of ours, keep what the loop relies on.
+
+    $ rlexp check my_package      # all that a module, or an installed plugin, registers
+    $ rlexp check norm=local      # one of ours
+
+Exit code 1 where a property does not hold, 2 where there is nothing to check. docs/testing.md says what is checked.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from rlexp.axes import AXES, axis_of
+from rlexp.core.exits import BAD_INPUT, FAILED, exit_with
+from rlexp.core.registered import Registration, registered
+from rlexp.core.registry import knobs
+from rlexp.testing.choices import Choice, bind, resolved, shipped
+from rlexp.testing.examine import Result, examine, examine_task
+
+WIDTH = 26  # of the names of properties
+
+
+def of_module(name: str, registrations: Callable[[], Sequence[Any]] = registered) -> list[Any]:
+    """Import a module, or the plugins of that name, and return what it registers; it has its own ``function``s."""
+    before = {*map(key, registrations())}
+    plugins = [each for each in entry_points(group="rlexp.plugins") if name in (each.name, each.module)]
+    try:
+        for plugin in plugins:
+            loaded = plugin.load()
+            if callable(loaded):
+                loaded()
+        if not plugins:
+            import_module(name)
+    except Exception as error:
+        exit_with(f"{name}: cannot be imported: {type(error).__name__}: {error}", BAD_INPUT, error)
+    roots = {name.partition(".")[0], *(plugin.module.partition(".")[0] for plugin in plugins)}
+    own = [each for each in registrations() if each.function.__module__.partition(".")[0] in roots]
+    found = {key(each): each for each in registrations() if key(each) not in before or each in own}
+    if not found:
+        exit_with(f'{name}: registers nothing; rlexp.register("norm", function) does', BAD_INPUT)
+    return [*found.values()]
+
+
+def key(registration: Any) -> tuple[str, str]:
+    """Return what tells registrations apart."""
+    return registration.group, registration.name
+
+
+def chosen(word: str) -> list[Choice]:
+    """Return what ``norm=local`` names: a choice of ``conf/norm``, or a function of the axis."""
+    axis, _, label = word.partition("=")
+    groups = dict.fromkeys(each.group for each in AXES.values())
+    if axis not in groups:
+        exit_with(f"{word}: no such axis; there are {', '.join(groups)}", BAD_INPUT)
+    found = [choice for choice in shipped(axis) if label in (choice.label, choice.label.partition(".")[0])]
+    if not found and label in axis_of(axis).functions:
+        found = [bind(axis, axis_of(axis).functions[label])]
+    if not found:
+        names = {choice.label.partition(".")[0] for choice in shipped(axis)} | {*axis_of(axis).functions}
+        exit_with(f"{word}: no such choice; there are {', '.join(sorted(names))}", BAD_INPUT)
+    return found
+
+
+def results(word: str, registrations: Callable[[], Sequence[Any]] = registered) -> Iterator[Result]:
+    """Yield what the checks of a word of the command line find."""
+    if "=" in word:
+        for choice in chosen(word):
+            yield from examine(choice)
+        return
+    for each in of_module(word, registrations):
+        group, values = each.group.partition(".")[0], own_values(each)
+        if group == "task":
+            yield from examine_task(each.name, each.function(**values))
+        elif group not in {axis.group for axis in AXES.values()}:
+            yield Result(f"{each.group}={each.name}", "no check", "there is none for this group", hint=True)
+        else:
+            choice = bind(group, each.function, **resolved(group, values))
+            yield from examine(Choice(group, each.name, each.name, choice.knobs, each.function))
+
+
+def own_values(registration: Registration) -> dict[str, Any]:
+    """Return the hyperparameters of what was registered, without what its group adds; none if a YAML has them."""
+    node = registration.values
+    for place in registration.group.split(".")[1:]:
+        node = node.get(place, {})
+    return {key: value for key, value in node.items() if key in knobs(registration.function)}
+
+
+def main(arguments: Sequence[str], registrations: Callable[[], Sequence[Any]] = registered) -> int:
+    """Print a line for each property of each function; return the exit code."""
+    if not arguments or any(word.startswith("-") for word in arguments):
+        asked = bool({"-h", "--help"} & {*arguments})
+        print("usage: rlexp check MODULE|AXIS=CHOICE ...\n\n" + __doc__, file=sys.stdout if asked else sys.stderr)
+        return 0 if asked else BAD_INPUT
+    subject, failed = "", 0
+    for word in arguments:
+        for result in results(word, registrations):
+            if result.choice != subject:
+                subject = result.choice
+                print(subject)
+            failed += bool(result.problem) and not result.hint
+            verdict = "ok" if not result.problem else f"{'hint' if result.hint else 'FAILED'}: {result.problem}"
+            print(f"  {result.property:<{WIDTH}} {verdict}")
+    print("every property holds" if not failed else f"{failed} properties do not hold")
+    return FAILED if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
