@@ -99,7 +99,12 @@ class Config(Settings, Groups):
 def refresh(group: str) -> None:
     """Let the config know a choice of a group that was registered after this module was imported."""
     field = Config.model_fields[group]
-    field.annotation = group_type(group)
+    places = {axis.place: key for key, axis in AXES.items() if axis.group == group and axis.place}
+    for place, key in places.items():  # the node keeps its class: configs that were made before stay equal to new ones
+        field.annotation.model_fields[place].annotation = axis_type(key)
+        field.annotation.model_rebuild(force=True)
+    if not places:
+        field.annotation = group_type(group)
     Config.model_rebuild(force=True)
 
 

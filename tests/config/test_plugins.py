@@ -60,6 +60,10 @@ def untyped(rewards, *, power=2, root=0.5):
     return rewards**power * root
 
 
+def ended(finished):
+    return finished
+
+
 def level(reward_level: PerReplica, rewards: PerCompletion, *, decay: float = 0.5) -> PerReplica:
     return decay * reward_level + (1 - decay) * rewards.mean((-1, -2))
 
@@ -89,9 +93,10 @@ def test_a_registered_function_is_a_choice_for_hydra_for_config_and_for_explain(
         compose("norm=mad", "norm.eps=-1")
 
 
-def test_configs_that_were_made_before_stay_what_they_are(recwarn):
+@pytest.mark.parametrize(("group", "function"), [("norm", untyped), ("filter.loss", ended)])
+def test_configs_that_were_made_before_stay_what_they_are(group, function, recwarn):
     before = rlexp.Config()
-    rlexp.register("norm", mad)
+    rlexp.register(group, function)
     assert before == rlexp.Config() and before.model_dump() == rlexp.Config().model_dump() and not recwarn.list
 
 
@@ -115,7 +120,7 @@ def test_a_function_that_is_defined_anew_replaces_itself_as_in_a_notebook():
 
 
 def test_a_choice_of_a_part_leaves_the_other_parts_and_has_the_settings_of_its_axis():
-    rlexp.register("filter.loss", lambda finished: finished, "ended")
+    rlexp.register("filter.loss", ended)
     assert rlexp.Config(filter="ended").filter.model_dump() == {
         "refill": {"name": "none", "rounds": 1},
         "loss": {"name": "ended"},
