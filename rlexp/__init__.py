@@ -28,7 +28,7 @@ PUBLIC = {
     "ConfigError": "rlexp.core.errors",
     "RunFailed": "rlexp.core.exits",
 }
-MODULES = ("analysis", "api", "functional", "testing", "types", "train", "sweep")  # the last two can be called
+MODULES = ("analysis", "api", "functional", "testing", "train", "sweep")  # the last two can be called
 
 
 def __getattr__(name: str) -> object:

@@ -48,7 +48,7 @@ def register(
     """Make a function (or class) of your own a choice of a config group; ``@rlexp.register("norm")`` does so, too.
 
     An axis function takes tensors by name and position, of those that its axis is offered (``rlexp explain norm`` lists
-    them), and its hyperparameters by keyword, after ``*``. Annotated types such as ``rlexp.types.Positive`` are checked
+    them), and its hyperparameters by keyword, after ``*``. Annotated types such as ``rlexp.core.types.Positive`` are checked
     on the command line; a hyperparameter without an annotation has the type of its default.
 
     Args:
