@@ -48,8 +48,8 @@ def register(
     """Make a function (or class) of your own a choice of a config group; ``@rlexp.register("norm")`` does so, too.
 
     An axis function takes tensors by name and position, of those that its axis is offered (``rlexp explain norm`` lists
-    them), and its hyperparameters by keyword, after ``*``. Annotated types such as ``rlexp.core.types.Positive`` are checked
-    on the command line; a hyperparameter without an annotation has the type of its default.
+    them), and its hyperparameters by keyword, after ``*``. The command line checks types such as
+    ``rlexp.core.types.Positive``; a hyperparameter without an annotation has the type of its default.
 
     Args:
         group: an axis (``norm``, ``clip``, ``filter.loss``, …), ``task``, ``model``, ``start``, ``data``, ``logger``,
