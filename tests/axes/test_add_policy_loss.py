@@ -10,6 +10,11 @@ from small_runs import SHORT, SMALL
 
 pytestmark = pytest.mark.slow
 FUNCTION = '''
+from rlexp.core.masked import masked_mean
+from rlexp.core.memory import Memory
+from rlexp.core.types import Discount
+
+
 def first_size() -> float:
     """Return what the size of advantages is before the first step."""
     return 1.0
@@ -39,10 +44,6 @@ def sized(
 FUNCTIONS["sized"] = sized
 MEMORIES = {"sized": Memory("advantage_size", first_size, follow_size, "moving average of |A|")}
 '''
-IMPORTS = """from rlexp.core.masked import masked_mean
-from rlexp.core.memory import Memory
-from rlexp.core.types import Discount
-"""
 REFERENCE = """
 def clip_sized(log_probs, old_log_probs, advantages, mask, advantage_size, *, bound, decay):
     size = bound * advantage_size
@@ -52,13 +53,11 @@ def clip_sized(log_probs, old_log_probs, advantages, mask, advantage_size, *, bo
 CLIP["sized"] = clip_sized
 """
 YAML = "# bounds that follow the size of advantages\nname: sized\nbound: 0.001\ndecay: 0.5\n"
-BEGIN = "from rlexp.core.text import format_value\n"
 
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory) -> Copy:
     copy = Copy(tmp_path_factory.mktemp("project"))
-    copy.replace("rlexp/axes/clip/token.py", BEGIN, IMPORTS + BEGIN)
     copy.append("rlexp/axes/clip/token.py", FUNCTION)
     copy.append("conf/clip/sized.yaml", YAML)
     copy.append("tests/references/reference_clip.py", REFERENCE)
