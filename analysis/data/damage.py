@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlexp.runfolder import checksums
-from rlexp.runfolder.files import METRICS_FILE, Unreadable, begins_with
+from rlexp.runfolder import files
+from rlexp.runfolder.files import METRICS_FILE, Unreadable, begins_with, is_foreign
 from rlexp.runfolder.files import content as content_of
-from rlexp.runfolder.links import is_foreign
 from rlexp.runfolder.rows import logged_steps
 
 STEP = re.compile(rb'^\{"step": (\d+)[,}]', re.MULTILINE)
@@ -27,24 +26,24 @@ def content(path: Path) -> bytes:
 
 def summary_damage(path: Path, summary: Mapping[str, Any]) -> str | None:
     """Describe the damage of a summary that can be read; None if there is none."""
-    if not checksums.is_whole(content(path), checksums.JSON, summary):
+    if not files.is_whole(content(path), files.JSON, summary):
         return f"{path.name} is damaged"
     found = summary.get("format", 1)
     later = f"{path.name} has format {found!r}: the rlexp that wrote it reads it, or a later one"
-    return None if checksums.is_known(found) else later
+    return None if files.is_known(found) else later
 
 
 def is_whole(raw: bytes, config: Any) -> bool:
     """Whether a configuration is as it was written, and of a format that is known."""
-    known = checksums.is_known(config.get("format", 1)) if isinstance(config, dict) else True
-    return known and checksums.is_whole(raw, checksums.YAML, config)
+    known = files.is_known(config.get("format", 1)) if isinstance(config, dict) else True
+    return known and files.is_whole(raw, files.YAML, config)
 
 
 def run_damage(folder: Path, summary: Mapping[str, Any], config: Mapping[str, Any] | None) -> str | None:
     """Name the first damaged file of a run that has ended, and its damage; None if there is none."""
-    files = summary.get("files")
-    if isinstance(files, dict):
-        changed = (name for name in files if not begins_with(content(folder / name), files[name], whole=True))
+    written = summary.get("files")
+    if isinstance(written, dict):
+        changed = (name for name in written if not begins_with(content(folder / name), written[name], whole=True))
         return next((f"{name} is not what the run wrote" for name in changed), None)
     return _row_damage(folder / METRICS_FILE, config, summary.get("status") == "completed") if config else None
 
@@ -69,7 +68,7 @@ def _row_damage(path: Path, config: Mapping[str, Any], ended: bool) -> str | Non
 def read_index(path: Path) -> tuple[list[dict[str, Any]], str | None]:
     """The rows of a sweep's index that are as they were written, and what is wrong with the others."""
     lines = [line for line in content(path).split(b"\n") if line.strip()]
-    rows = [row for row in map(checksums.row_of, lines) if row is not None]
+    rows = [row for row in map(files.row_of, lines) if row is not None]
     damaged = len(lines) - len(rows)
     if not lines:
         return [], f"{path.name} is empty or cannot be read: its runs are found by looking"

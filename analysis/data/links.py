@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.runfolder.links import leads_out
+from rlexp.runfolder.files import leads_out
 
 
 def inner(folder: str | Path, *names: str) -> Path:

@@ -15,8 +15,7 @@ import orjson
 
 from rlexp.analysis.data.damage import content, is_whole
 from rlexp.analysis.data.errors import printable
-from rlexp.runfolder.files import CONFIG_FILE
-from rlexp.runfolder.links import is_foreign
+from rlexp.runfolder.files import CONFIG_FILE, is_foreign
 
 LARGEST = 1e100  # what is larger is no measurement, and its square no number
 MOST_NODES = 200_000  # of a YAML, its aliases written out: a few lines of them can make billions

@@ -19,8 +19,7 @@ from rlexp.analysis.data.read import (
     read_object,
     read_yaml,
 )
-from rlexp.runfolder.files import INDEX_FILE, METRICS_FILE, MULTIRUN_FILE, SUMMARY_FILE
-from rlexp.runfolder.links import leads_out
+from rlexp.runfolder.files import INDEX_FILE, METRICS_FILE, MULTIRUN_FILE, SUMMARY_FILE, leads_out
 from rlexp.runfolder.variants import DEFAULT, parse_override, split_overrides, without_seed
 
 if TYPE_CHECKING:

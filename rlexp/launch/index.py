@@ -11,8 +11,7 @@ from typing import Any
 
 from rlexp.core.exits import describe_error
 from rlexp.record.disk.durable import replace
-from rlexp.runfolder.checksums import line_with_checksum
-from rlexp.runfolder.files import INDEX_FILE, SUMMARY_FILE
+from rlexp.runfolder.files import INDEX_FILE, SUMMARY_FILE, line_with_checksum
 from rlexp.sweep.job import Job
 
 LOG = logging.getLogger(__name__)

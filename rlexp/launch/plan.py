@@ -21,7 +21,7 @@ from rlexp.launch.hydra_private import CachingConfigLoader, hydra_config, set_ou
 from rlexp.launch.paths import relative
 from rlexp.record.naming import run_name, variant_name
 from rlexp.record.resume import RunStatus, inspect, refusal
-from rlexp.runfolder.links import link_out
+from rlexp.runfolder.files import link_out
 from rlexp.sweep.job import Job, LogSettings
 
 LOG = logging.getLogger(__name__)

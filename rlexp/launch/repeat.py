@@ -25,8 +25,7 @@ from rlexp.launch.logs import logging_to
 from rlexp.launch.paths import relative
 from rlexp.record.files import saved_config
 from rlexp.record.naming import folder_name
-from rlexp.runfolder.files import CONFIG_FILE, SUMMARY_FILE
-from rlexp.runfolder.read import read_json
+from rlexp.runfolder.files import CONFIG_FILE, SUMMARY_FILE, read_json
 from rlexp.runfolder.variants import flatten
 from rlexp.sweep.job import Job, LogSettings
 

@@ -19,7 +19,6 @@ from rlexp.record import provenance
 from rlexp.record.disk.durable import remove_drafts, replace, replace_unsynced, sync
 from rlexp.record.disk.identity import MEANT, identity
 from rlexp.record.disk.rows import Rows
-from rlexp.runfolder.checksums import json_with_checksum, yaml_with_checksum
 from rlexp.runfolder.files import (
     CODE_FILE,
     CONFIG_FILE,
@@ -30,8 +29,11 @@ from rlexp.runfolder.files import (
     Extent,
     content,
     digest,
+    json_with_checksum,
+    read_json,
+    read_yaml,
+    yaml_with_checksum,
 )
-from rlexp.runfolder.read import read_json, read_yaml
 from rlexp.runfolder.rows import step_in
 
 

@@ -31,9 +31,7 @@ import torch
 import rlexp
 from rlexp import __version__
 from rlexp.core.registered import Registration, registered
-from rlexp.runfolder.checksums import line_with_checksum
-from rlexp.runfolder.files import CODE_FILE, Damaged
-from rlexp.runfolder.read import read_lines
+from rlexp.runfolder.files import CODE_FILE, Damaged, line_with_checksum, read_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ("rlexp", "hydra_plugins/rlexp_launcher", "conf")  # below ROOT; an installed one has conf in rlexp

@@ -18,8 +18,7 @@ from rlexp.record.disk.identity import foreign, with_effect
 from rlexp.record.disk.rows import matches
 from rlexp.record.disk.schedule import rows_problem
 from rlexp.record.disk.states import read_state
-from rlexp.runfolder.files import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Damaged
-from rlexp.runfolder.read import OtherFormat, read_json, read_yaml
+from rlexp.runfolder.files import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Damaged, OtherFormat, read_json, read_yaml
 from rlexp.runfolder.variants import flatten
 
 FAILED = ("failed", "diverged")

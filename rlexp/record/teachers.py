@@ -17,8 +17,7 @@ from rlexp.core.registry import requested_names
 from rlexp.record import checkpoint
 from rlexp.record.disk.identity import foreign
 from rlexp.record.disk.states import read_state
-from rlexp.runfolder.files import CONFIG_FILE
-from rlexp.runfolder.read import read_yaml
+from rlexp.runfolder.files import CONFIG_FILE, read_yaml
 
 REWARDED = {"weights", "metric", "floor"}  # what the task of a teacher can have had otherwise
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlexp.runfolder.checksums import json_with_checksum
+from rlexp.runfolder.files import json_with_checksum
 from tests.faults.common import ROOT, options, store
 
 SMALL = ["steps=4", "log_every=2", "eval.every=2", "eval.prompts=8", "eval.samples=2", "eval.ks=[1,2]"]

@@ -15,9 +15,16 @@ from rlexp.record.disk.identity import config_hash, foreign, identity
 from rlexp.record.disk.rows import Rows, matches
 from rlexp.record.disk.states import read_state, serialize
 from rlexp.record.files import dump_json, saved_config, to_yaml
-from rlexp.runfolder.checksums import json_with_checksum, yaml_with_checksum
-from rlexp.runfolder.files import Damaged, Unreadable, content
-from rlexp.runfolder.read import OtherFormat, read_json, read_yaml
+from rlexp.runfolder.files import (
+    Damaged,
+    OtherFormat,
+    Unreadable,
+    content,
+    json_with_checksum,
+    read_json,
+    read_yaml,
+    yaml_with_checksum,
+)
 
 STATE = {"step": 3, "networks": {"policy": {"weight": torch.arange(6.0)}}, "identity": {"seed": 1}}
 SUMMARY = json_with_checksum(dump_json({"status": "completed", "score": 0.5, "format": 2}, indent=2) + "\n")

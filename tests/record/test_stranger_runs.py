@@ -19,8 +19,7 @@ from rlexp.record.disk.rows import matches
 from rlexp.record.disk.states import read_state, serialize
 from rlexp.record.policies import load_policy
 from rlexp.record.resume import inspect
-from rlexp.runfolder.checksums import archive_with_checksum, json_with_checksum
-from rlexp.runfolder.files import Damaged
+from rlexp.runfolder.files import Damaged, archive_with_checksum, json_with_checksum
 
 TINY = [*SHORT, *SMALL, "model=gru", "model.hidden=6", "norm=center"]
 

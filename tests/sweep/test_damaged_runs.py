@@ -13,7 +13,7 @@ from rlexp.record.disk import durable
 from rlexp.record.disk.states import read_state, serialize
 from rlexp.record.files import dump_json
 from rlexp.record.resume import inspect
-from rlexp.runfolder.checksums import json_with_checksum
+from rlexp.runfolder.files import json_with_checksum
 from rlexp.sweep.engine import train_jobs
 
 pytestmark = pytest.mark.slow

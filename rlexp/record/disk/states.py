@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from rlexp.runfolder.checksums import archive_of, archive_with_checksum
-from rlexp.runfolder.files import Damaged, content
+from rlexp.runfolder.files import Damaged, archive_of, archive_with_checksum, content
 
 
 def serialize(state: Mapping[str, Any]) -> bytes:

@@ -12,7 +12,7 @@ from rlexp.analysis.data import damage
 from rlexp.analysis.data.load import load
 from rlexp.analysis.report.reproduce import run_command
 from rlexp.analysis.stats.answer import Question, answer
-from rlexp.runfolder.checksums import json_with_checksum, line_with_checksum, yaml_with_checksum
+from rlexp.runfolder.files import json_with_checksum, line_with_checksum, yaml_with_checksum
 from rlexp.sweep.engine import train_jobs
 
 CONFIG = "seed: 0\nsteps: 10\nlog_every: 1\neval:\n  every: 2\nstudy: null\n"

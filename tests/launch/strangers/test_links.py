@@ -10,7 +10,7 @@ from small_runs import SHORT, SMALL
 
 from rlexp import api
 from rlexp.core.errors import ConfigError
-from rlexp.runfolder.links import link_out
+from rlexp.runfolder.files import link_out
 
 TINY = [*SHORT, *SMALL, "model=gru", "model.hidden=6", "norm=center"]
 WRITTEN = ["train.log", ".hydra", ".hydra/config.yaml", "metrics.jsonl", "checkpoint.pt", "model", "wandb"]
