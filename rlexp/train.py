@@ -29,7 +29,7 @@ from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe
 from rlexp.core.hydra_compat import VERSION_BASE
 from rlexp.core.output import safe_stdio
 from rlexp.launch.hydra_private import check_options
-from rlexp.record.disk.lock import released_at_the_end
+from rlexp.record.lock import released_at_the_end
 from rlexp.record.naming import variant_name
 from rlexp.sweep.interrupt import end_undisturbed, signals_as_ctrl_c
 

@@ -23,7 +23,7 @@ from rlexp.loop.data import DATA
 from rlexp.loop.start import STARTS
 from rlexp.models import MODELS
 from rlexp.models.scalar import cannot_judge
-from rlexp.record import loggers, teachers
+from rlexp.record import loggers, policies
 from rlexp.tasks import TASKS
 
 EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
@@ -48,7 +48,7 @@ def contradictions(config: Any) -> Iterator[str]:
         critic_problems,
         start_problems,
         data_problems,
-        teachers.problems,
+        policies.problems,
         loggers.problems,
     ):
         yield from check(config)

@@ -28,8 +28,8 @@ from rlexp.launch.paths import relative
 from rlexp.launch.plan import folder_problem, plan_jobs, starts_of
 from rlexp.launch.settings import LauncherSettings
 from rlexp.launch.studies.claims import metric_problem
-from rlexp.record.disk import lock
-from rlexp.record.disk.durable import remove_drafts
+from rlexp.record import lock
+from rlexp.record.disk import remove_drafts
 from rlexp.record.naming import key_of
 from rlexp.record.provenance import setting_notes
 from rlexp.record.resume import RunStatus, inspect, refusal

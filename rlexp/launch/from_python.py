@@ -25,7 +25,7 @@ from rlexp.core.output import safe_stdio
 from rlexp.launch.checks import check_run, check_sweep
 from rlexp.launch.hooks import restore_values
 from rlexp.launch.hydra_private import Callbacks, Hydra, JobRuntime, restore_overrides
-from rlexp.record.disk.lock import released_at_the_end
+from rlexp.record.lock import released_at_the_end
 
 QUIET = ("~hydra.callbacks.rlexp", "hydra/hydra_logging=none", "hydra/job_logging=none")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlexp.core.exits import describe_error
-from rlexp.record.disk.durable import replace
+from rlexp.record.disk import replace
 from rlexp.runfolder.files import INDEX_FILE, SUMMARY_FILE, line_with_checksum
 from rlexp.sweep.job import Job
 

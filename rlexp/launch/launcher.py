@@ -20,8 +20,8 @@ from rlexp.launch.paths import relative
 from rlexp.launch.plan import Plan, environment_of, plan_jobs, stages
 from rlexp.launch.settings import LauncherSettings
 from rlexp.launch.worker import job_context
-from rlexp.record.disk import lock
-from rlexp.record.disk.io_errors import unwritable
+from rlexp.record import lock
+from rlexp.record.disk import unwritable
 from rlexp.sweep.buckets import into_batches
 from rlexp.sweep.interrupt import signals_as_ctrl_c
 from rlexp.sweep.job import Batch, Job, Results

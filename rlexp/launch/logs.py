@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rlexp.launch.hydra_private import configure_logging
-from rlexp.record.disk.durable import NEVER_FOLLOWED, replace_unsynced
+from rlexp.record.disk import NEVER_FOLLOWED, replace_unsynced
 from rlexp.runfolder.files import NEVER_WAITING
 from rlexp.sweep.job import Job
 

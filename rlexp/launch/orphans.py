@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rlexp.core.exits import INTERRUPTED
-from rlexp.record.disk import lock
+from rlexp.record import lock
 from rlexp.sweep.job import Batch
 
 SECONDS_TO_SAVE = 10.0  # of who is told to stop; then nothing is waited for

@@ -44,9 +44,9 @@ def train_batch(batch: Batch, *progress: Any) -> Results:
 
 def train_in_worker(batch: Batch, cores: int, *progress: Any) -> Results:
     """Train a batch in a process of its own that may use so many cores; its errors can be pickled."""
-    from rlexp.sweep import machine, threads
+    from rlexp.sweep import machine
 
-    threads.limit(cores)
+    machine.limit_threads(cores)
     machine.allow_open_files()
     with safe_stdio(), parent_watchdog(batch):
         results = train_batch(batch, *progress)

@@ -24,9 +24,7 @@ from torch import Tensor, nn
 
 from rlexp.core.exits import RunFailed
 from rlexp.loop.state import Network, TrainState
-from rlexp.record.disk import durable
-from rlexp.record.disk.durable import AT_ONCE, side_by_side, write_draft
-from rlexp.record.disk.states import read_state, serialize
+from rlexp.record.disk import AT_ONCE, put, read_state, serialize, side_by_side, write_draft
 from rlexp.record.files import Recorder
 from rlexp.runfolder.files import Damaged
 
@@ -37,15 +35,16 @@ Saved = Mapping[str, Any]
 
 def content(state: TrainState, replica: int, step: int, sampled: Mapping[str, int]) -> dict[str, Any]:
     """Return the state of one replica after ``step`` steps, and how much it has sampled, as it is saved."""
-    networks = {name: network for name, network in state.networks.items() if has(network, replica)}
-    saved = {
-        "step": step,
-        **sampled,
-        "networks": {name: saved_network(network, replica) for name, network in networks.items()},
-        "memory": {name: row(tensor, replica) for name, tensor in state.memory.items()},
-    }
+    networks = {}
+    for name, network in networks_of(state, replica).items():
+        saved = {"parameters": rows(dict(network.module.named_parameters()), replica)}
+        if network.optimizer is not None:
+            moments = {name: copied(values) for name, values in network.optimizer.kept_of(replica).items()}
+            saved["optimizer"] = {"updates": network.optimizer.updates, "moments": moments}
+        networks[name] = saved
+    saved = {"step": step, **sampled, "networks": networks, "memory": rows(state.memory, replica)}
     if state.buffer is not None:
-        saved["buffer"] = {name: row(tensor, replica) for name, tensor in state.buffer._asdict().items()}
+        saved["buffer"] = rows(state.buffer._asdict(), replica)
     return saved
 
 
@@ -66,26 +65,17 @@ def writer(recorder: Recorder, saved: Saved) -> Callable[[], None]:
 
     def write() -> None:
         recorder.sync()
-        put(recorder.folder, whole)
+        replace_latest(recorder.folder, whole)
 
     return write
 
 
-def put(folder: Path, whole: bytes) -> None:
+def replace_latest(folder: Path, whole: bytes) -> None:
     """Make bytes the latest checkpoint, and the latest the previous one."""
     draft = write_draft(folder / LATEST, whole)
     if (folder / LATEST).exists():
-        durable.put(folder / LATEST, folder / PREVIOUS)
-    durable.put(draft, folder / LATEST)
-
-
-def saved_network(network: Network, replica: int) -> dict[str, Any]:
-    """Return one replica's parameters by name, and what its optimizer knows."""
-    saved = {"parameters": {name: row(values, replica) for name, values in network.module.named_parameters()}}
-    if network.optimizer is not None:
-        moments = {name: copied(values) for name, values in network.optimizer.kept_of(replica).items()}
-        saved["optimizer"] = {"updates": network.optimizer.updates, "moments": moments}
-    return saved
+        put(folder / LATEST, folder / PREVIOUS)
+    put(draft, folder / LATEST)
 
 
 def load(folder: Path) -> dict[str, Any] | None:
@@ -119,26 +109,22 @@ def restore(state: TrainState, states: Sequence[Saved]) -> list[str]:
 
 def restore_run(state: TrainState, replica: int, saved: Saved) -> None:
     """Put one saved state into a replica; RunFailed, with what differs, if it is of another kind."""
-    networks = {name: network for name, network in state.networks.items() if has(network, replica)}
+    networks = networks_of(state, replica)
     refuse_differences("networks", saved.get("networks", {}).keys(), networks.keys(), "checkpoint")
     for name, network in networks.items():
-        restore_network(network, replica, saved["networks"][name], f"checkpoint: {name}")
+        known, place = saved["networks"][name], f"checkpoint: {name}"
+        load_parameters(network.module, replica, known["parameters"], place)
+        if network.optimizer is not None:
+            kept, moments = network.optimizer.kept_of(replica), known["optimizer"]["moments"]
+            refuse_differences("moments", moments.keys(), kept.keys(), place)
+            copy_rows({name: values.unsqueeze(0) for name, values in kept.items()}, 0, moments, place)
+            network.optimizer.updates = known["optimizer"]["updates"]
     remembered = {name: tensor for name, tensor in state.memory.items() if name in saved["memory"]}
     copy_rows(remembered, replica, saved["memory"], "checkpoint: memory")
     if state.buffer is not None:
         buffer = state.buffer._asdict()
         refuse_differences("columns", saved.get("buffer", {}).keys(), buffer.keys(), "checkpoint: buffer")
         copy_rows(buffer, replica, saved["buffer"], "checkpoint: buffer")
-
-
-def restore_network(network: Network, replica: int, saved: Saved, place: str) -> None:
-    """Put one replica of a network, and what its optimizer knew, back."""
-    load_parameters(network.module, replica, saved["parameters"], place)
-    if network.optimizer is not None:
-        kept, moments = network.optimizer.kept_of(replica), saved["optimizer"]["moments"]
-        refuse_differences("moments", moments.keys(), kept.keys(), place)
-        copy_rows({name: values.unsqueeze(0) for name, values in kept.items()}, 0, moments, place)
-        network.optimizer.updates = saved["optimizer"]["updates"]
 
 
 def load_parameters(module: nn.Module, replica: int, saved: Mapping[str, Tensor], place: str) -> None:
@@ -168,16 +154,19 @@ def refuse_differences(kind: str, there: Iterable[str], here: Iterable[str], pla
         raise RunFailed(f"{place} {' and '.join(lacks + has_others)}")
 
 
-def has(network: Network, replica: int) -> bool:
-    """Whether a replica has this network."""
-    return network.replicas is None or replica in network.replicas
+def networks_of(state: TrainState, replica: int) -> dict[str, Network]:
+    """Return the networks that a replica has."""
+    return {
+        name: network
+        for name, network in state.networks.items()
+        if network.replicas is None or replica in network.replicas
+    }
 
 
-def row(stack: Tensor, replica: int) -> Tensor:
-    """Return a replica's own part of a stack as it can be saved."""
-    return copied(stack[replica])
+def rows(stacks: Mapping[str, Tensor], replica: int) -> dict[str, Tensor]:
+    """Return a replica's own part of stacks as it can be saved."""
+    return {name: copied(stack[replica]) for name, stack in stacks.items()}
 
 
 def copied(values: Tensor) -> Tensor:
-    """Return values as they can be saved."""
     return values.detach().clone().cpu()

@@ -16,9 +16,8 @@ from rlexp import __version__
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from rlexp.record import provenance
-from rlexp.record.disk.durable import remove_drafts, replace, replace_unsynced, sync
-from rlexp.record.disk.identity import MEANT, identity
-from rlexp.record.disk.rows import Rows
+from rlexp.record.disk import Rows, remove_drafts, replace, replace_unsynced, sync
+from rlexp.record.provenance import MEANT, identity
 from rlexp.runfolder.files import (
     CODE_FILE,
     CONFIG_FILE,

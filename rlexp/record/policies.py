@@ -1,19 +1,21 @@
-"""The policy that a run has trained, out of its folder: to sample from, or to take apart."""
+"""The policy that a run has trained, out of its folder: to sample from, or as a teacher or reference of other runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ValidationError, create_model
-from torch import Tensor
+from pydantic import ValidationError, create_model
+from torch import Tensor, nn
 
-from rlexp.core.errors import ConfigError, problem_lines
+from rlexp.axes import teacher
+from rlexp.core.errors import ConfigError, format_value, problem_lines
 from rlexp.core.exits import RunFailed
-from rlexp.core.registry import bind_choice, schema
+from rlexp.core.registry import bind_choice, requested_names, schema
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop.rewards import score_with
 from rlexp.loop.rollout import Rollout, inverse_cdf, most_likely, sample
@@ -21,10 +23,13 @@ from rlexp.models import MODELS
 from rlexp.models.layers import Init
 from rlexp.models.policy import Policy
 from rlexp.record import checkpoint
-from rlexp.record.disk.identity import foreign
+from rlexp.record.disk import read_state
 from rlexp.record.files import saved_config
-from rlexp.runfolder.files import CONFIG_FILE
+from rlexp.record.provenance import foreign
+from rlexp.runfolder.files import CONFIG_FILE, read_yaml
 from rlexp.tasks import TASKS, Task
+
+REWARDED = {"weights", "metric", "floor"}  # what the task of a teacher can have had otherwise
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,8 @@ class TrainedPolicy:
 
     def held_out_prompts(self, number: int = 4, seed: int | None = None) -> Tensor:
         """Return token ids ``[P, L]``: the first prompts of the run's own evaluations, or of another seed's."""
-        numbers = uniforms([self._seed(seed)], Purpose.EVALUATION_PROMPTS, 0, (number, self.task.draws))
+        seed = self.seed if seed is None else seed
+        numbers = uniforms([seed], Purpose.EVALUATION_PROMPTS, 0, (number, self.task.draws))
         return self.task.prompts(numbers, held_out=True)[0]
 
     def rollout(
@@ -54,7 +60,7 @@ class TrainedPolicy:
         """Complete held-out prompts (so many) or these (token ids ``[P, L]``); the same seed gives the same again."""
         prompts = self.held_out_prompts(prompts, seed) if isinstance(prompts, int) else prompts
         shape = (len(prompts), completions, self.task.cap)
-        noise = uniforms([self._seed(seed)], Purpose.EVALUATION_SAMPLING, self.step, shape)
+        noise = uniforms([self.seed if seed is None else seed], Purpose.EVALUATION_SAMPLING, self.step, shape)
         scale = torch.tensor([self.temperature if temperature is None else temperature])
         pick = most_likely if greedy else inverse_cdf
         return sample(self.network, self.task, prompts.unsqueeze(0), noise, scale, pick)
@@ -78,15 +84,17 @@ class TrainedPolicy:
             for g in range(rollout.mask.shape[2])
         ]
 
-    def _seed(self, seed: int | None) -> int:
-        return self.seed if seed is None else seed
-
 
 def load_policy(folder: str | Path) -> TrainedPolicy:
     """Load the last policy of the run in a folder; ConfigError, one line, if it holds none."""
     folder = Path(folder)
     values = saved_config(folder / CONFIG_FILE)
-    settings = checked(values, folder)
+    kinds = {"task": schema(TASKS), "model": schema(MODELS), "seed": int, "temperature": float}
+    kind = create_model("PolicySettings", **{key: (kind, ...) for key, kind in kinds.items()})
+    try:
+        settings = kind.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError([f"{folder / CONFIG_FILE}: {line}" for line in problem_lines(error, values)]) from None
     try:
         saved = checkpoint.load(folder)
     except RunFailed as error:
@@ -101,11 +109,60 @@ def load_policy(folder: str | Path) -> TrainedPolicy:
     return TrainedPolicy(network, task, saved["step"], settings.seed, settings.temperature)
 
 
-def checked(values: Mapping[str, Any], folder: Path) -> BaseModel:
-    """Return what a policy depends on, of a run's whole config; ConfigError if it is one of another version."""
-    kinds = {"task": schema(TASKS), "model": schema(MODELS), "seed": int, "temperature": float}
-    settings = create_model("PolicySettings", **{key: (kind, ...) for key, kind in kinds.items()})
-    try:
-        return settings.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError([f"{folder / CONFIG_FILE}: {line}" for line in problem_lines(error, values)]) from None
+def has_teacher(config: Any) -> bool:
+    """Whether the chosen ``teacher`` asks for a teacher's log-probabilities."""
+    return "teacher_log_probs" in requested_names(teacher.FUNCTIONS[config.teacher.name])
+
+
+def problems(config: Any) -> Iterator[str]:
+    """Say what is wrong with the runs whose last policies a config wants as its teacher and as its reference."""
+    wanted = {"teacher.run": config.teacher.run} if has_teacher(config) else {}
+    wanted |= {"reference.run": config.reference.run} if config.reference.begin == "run" else {}
+    for key, run in wanted.items():
+        folder = Path(run or "")
+        if not run or not (folder / CONFIG_FILE).is_file() or not (folder / checkpoint.LATEST).is_file():
+            there = f"{CONFIG_FILE} and {checkpoint.LATEST}"
+            yield f"{key}={format_value(run)}: must be the folder of a run, with its {there}"
+            continue
+        try:
+            theirs = read_yaml(folder / CONFIG_FILE) or {}
+            wrong = difference(config, theirs)
+            if not wrong and (other := foreign((read_state(folder / checkpoint.LATEST) or {}).get("identity"), theirs)):
+                wrong = f"{checkpoint.LATEST} {other}"
+        except RunFailed as error:
+            wrong = str(error)
+        if wrong:
+            yield f"{key}={run}: {wrong}"
+
+
+def difference(config: Any, theirs: Mapping[str, Any]) -> str | None:
+    """Name the first knob of task and model in which a run differs from one that takes its policy."""
+    for part in ("task", "model"):
+        ours = config.model_dump(mode="json", include={part})[part]
+        there_of = theirs.get(part) if isinstance(theirs.get(part), Mapping) else {}
+        for knob in sorted(ours.keys() - REWARDED, key=lambda knob: (knob != "name", knob)):
+            there, here = format_value(there_of.get(knob)), format_value(ours[knob])
+            if there != here:
+                return f"{part}.{knob} is {there} there and {here} here; must be the same"
+    return None
+
+
+@torch.no_grad()
+def load_teachers(policy: nn.Module, configs: Sequence[Any]) -> nn.Module:
+    """Return a stack of the runs' teachers; the rows of runs without one hold anything."""
+    stack = copy.deepcopy(policy).requires_grad_(False)
+    for replica, config in enumerate(configs):
+        if has_teacher(config):
+            copy_policy(stack, replica, "teacher.run", config.teacher.run)
+    return stack
+
+
+def copy_policy(stack: nn.Module, replica: int, key: str, run: str) -> None:
+    """Copy the last policy of the run in a folder, which a key of the config names, into a row of the stack."""
+    folder = Path(run)
+    saved, theirs = read_state(folder / checkpoint.LATEST), read_yaml(folder / CONFIG_FILE)  # no earlier policy instead
+    if saved is None:
+        raise RunFailed(f"{key}={run}: has no {checkpoint.LATEST}")
+    if other := foreign(saved.get("identity"), theirs or {}):
+        raise RunFailed(f"{key}={run}: {checkpoint.LATEST} {other}")
+    checkpoint.load_parameters(stack, replica, saved["networks"]["policy"]["parameters"], f"{key}={run}")

@@ -8,35 +8,95 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from statistics import fmean
+from typing import NamedTuple
 
 from rich import progress as rich_progress
 from rich.console import Console, RenderableType
-from rich.table import Column
+from rich.table import Column, Table
 from rich.text import Text
 
-from rlexp.record.standings import Standings
+from rlexp.runfolder.variants import short_labels, split_overrides
 
 SECONDS_BETWEEN_LINES = 10.0
 DRAWINGS_PER_SECOND = 2
 LONGEST_TITLE = 40  # of a live display
+MOST_ROWS, MOST_IN_LINE = 12, 6
+
+
+class VariantStatus(NamedTuple):
+    """One variant: its runs that are alive, all its runs, the mean reward of those alive (NaN if there is none)."""
+
+    label: str
+    alive: int
+    runs: int
+    reward: float
+
+
+class Standings:
+    """The last logged reward of each run, summed up by variant."""
+
+    def __init__(self, variants: Sequence[str]):
+        self.variants = variants
+        self.labels = short_labels({variant: split_overrides(variant) for variant in variants})[1]
+        self.alive: Sequence[bool] = [True] * len(variants)
+        self.rewards: Sequence[float] = [math.nan] * len(variants)
+
+    def update(self, alive: Sequence[bool], rewards: Sequence[float]) -> None:
+        """Hold what was logged; the sequences must not be changed afterwards."""
+        self.alive, self.rewards = alive, rewards
+
+    def best(self, most: int) -> tuple[list[VariantStatus], str]:
+        """All variants in their order, or the best if they are many; and words for the rest."""
+        runs: dict[str, list[tuple[bool, float]]] = {variant: [] for variant in self.labels}
+        for variant, alive, reward in zip(self.variants, self.alive, self.rewards, strict=True):
+            runs[variant].append((alive, reward))
+        statuses = []
+        for variant, pairs in runs.items():
+            known = [reward for alive, reward in pairs if alive and math.isfinite(reward)]
+            alive = sum(bool(alive) for alive, _ in pairs)
+            statuses.append(VariantStatus(self.labels[variant], alive, len(pairs), fmean(known) if known else math.nan))
+        if len(statuses) <= most:
+            return statuses, ""
+        best = sorted(statuses, key=lambda status: (math.isnan(status.reward), -status.reward))
+        return best[:most], f"and {len(best) - most} more"
+
+    def table(self) -> Table:
+        """One row per variant."""
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        table.add_column("variant", overflow="ellipsis", no_wrap=True)
+        table.add_column("runs", justify="right", no_wrap=True)
+        table.add_column("reward", justify="right", no_wrap=True, min_width=6)
+        statuses, rest = self.best(MOST_ROWS)
+        for status in statuses:
+            table.add_row(Text(status.label), f"{status.alive}/{status.runs}", number(status.reward))
+        if rest:
+            table.add_row(Text(rest))
+        return table
+
+    def line(self) -> str:
+        """The variants and their rewards in one line; of a single run the reward alone."""
+        statuses, rest = self.best(MOST_IN_LINE)
+        if len(self.variants) == 1:
+            return number(statuses[0].reward)
+        return " ".join([*(f"{status.label} {number(status.reward)}" for status in statuses), rest]).strip()
+
+
+def number(value: float) -> str:
+    """Two decimals; a dash for what is not known."""
+    return f"{value:.2f}" if math.isfinite(value) else "–"
 
 
 class QuietConsole(Console):
     """A console whose reader may go away: Rich's own ends the process then, and training goes on without it."""
 
     def on_broken_pipe(self) -> None:
-        """Print nothing more."""
         self.quiet = True
 
 
 def stderr() -> Console:
     """Return the console of stderr; FORCE_COLOR may color a file, but must not animate it."""
     return QuietConsole(stderr=True, force_interactive=None if sys.stderr.isatty() else False)
-
-
-def narrow() -> Column:
-    """Return a column that leaves the others their place beside a long name."""
-    return Column(no_wrap=True, overflow="ellipsis", max_width=LONGEST_TITLE)
 
 
 class SpeedColumn(rich_progress.ProgressColumn):
@@ -52,8 +112,9 @@ class Display(rich_progress.Progress):
 
     def __init__(self, rewards: Standings, console: Console, clock: Callable[[], float]):
         self.rewards = rewards
+        narrow = Column(no_wrap=True, overflow="ellipsis", max_width=LONGEST_TITLE)
         super().__init__(
-            rich_progress.TextColumn("{task.description}", style="bold", markup=False, table_column=narrow()),
+            rich_progress.TextColumn("{task.description}", style="bold", markup=False, table_column=narrow),
             rich_progress.BarColumn(),
             rich_progress.MofNCompleteColumn(),
             SpeedColumn(),
@@ -68,7 +129,6 @@ class Display(rich_progress.Progress):
         )
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """Return what is drawn, from top to bottom."""
         yield from super().get_renderables()
         yield self.rewards.table()
 

@@ -1,4 +1,4 @@
-"""What trains a run: version and hash of its files, commit and what differs from it, and what else fixes its bits.
+"""What trains a run, and whose a file is: version and hash of the code, commit and what differs from it, the config.
 
     {"version": "0.1.0", "files": "8b1f0c2d9e4a7f36", "commit": "…", "dirty": true, "diff": "…",
      "torch": "2.13.0", "cpu": "…", "vectors": "AVX2", "MKL_CBWR": "AUTO,STRICT", "ATEN_CPU_CAPABILITY": null,
@@ -14,6 +14,7 @@ changes of a checkout but not in ``files``: a run's own config is complete.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -31,7 +32,8 @@ import torch
 import rlexp
 from rlexp import __version__
 from rlexp.core.registered import Registration, registered
-from rlexp.runfolder.files import CODE_FILE, Damaged, line_with_checksum, read_lines
+from rlexp.runfolder.files import CODE_FILE, FORMAT, Damaged, digest, line_with_checksum, read_lines
+from rlexp.runfolder.variants import WITHOUT_EFFECT, flatten
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ("rlexp", "hydra_plugins/rlexp_launcher", "conf")  # below ROOT; an installed one has conf in rlexp
@@ -43,12 +45,18 @@ SECONDS_FOR_GIT = 10.0
 OF_ANOTHER_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"}
 
 Code = dict[str, Any]
+Identity = dict[str, Any]
+# What configs mean that were saved before there were these keys. A run without a bound has others only beyond it.
+MEANT = {"backend": {"name": "replicas"}, "log_ratio_bound": 20.0}
 
 
 @cache
 def code() -> Code:
     """Return what is known of the code of this process, as it was when this was first asked."""
-    return {"version": __version__, "files": files_hash(ROOT), **checkout(ROOT), **machine()}
+    vectors = torch.backends.cpu.get_cpu_capability()
+    machine = {"torch": str(torch.__version__), "cpu": cpu(), "vectors": vectors}
+    machine |= {key: os.environ.get(key) for key in SETTINGS}
+    return {"version": __version__, "files": files_hash(ROOT), **checkout(ROOT), **machine}
 
 
 def code_of(config: Mapping[str, Any]) -> Code:
@@ -69,9 +77,8 @@ def is_used(registration: Registration, config: Mapping[str, Any]) -> bool:
 
 def origin(registration: Registration) -> str:
     """Return where a registered function is from: `norm=mad: rlexp-mad 0.1.0, commit 1b2c…, files 8b1f…`."""
-    package = origin_of_module(registration.function.__module__)
     source = f"source {sha256(registration.source.encode()).hexdigest()[:16]}"
-    return f"{registration.choice}: {package or source}"
+    return f"{registration.choice}: {origin_of_module(registration.function.__module__) or source}"
 
 
 @cache
@@ -86,18 +93,10 @@ def origin_of_module(module: str) -> str:
     packages = metadata.packages_distributions().get(top, [])
     name = f"{packages[0]} {metadata.version(packages[0])}" if packages else str(path)
     files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
-    digest = sha256(b"".join(each.read_bytes() for each in files)).hexdigest()[:16]
+    content = b"".join(each.read_bytes() for each in files)
     tracked = git(path.parent, "ls-files", "--error-unmatch", path.name) is not None
     commit = [f"commit {git(path.parent, 'rev-parse', 'HEAD').strip()}"] if tracked else []
-    return ", ".join([name, *commit, f"files {digest}"])
-
-
-def machine() -> Code:
-    """Return what of this machine and its settings the bits of a run depend on."""
-    vectors = torch.backends.cpu.get_cpu_capability()
-    return {"torch": str(torch.__version__), "cpu": cpu(), "vectors": vectors} | {
-        key: os.environ.get(key) for key in SETTINGS
-    }
+    return ", ".join([name, *commit, f"files {sha256(content).hexdigest()[:16]}"])
 
 
 def cpu() -> str:
@@ -121,11 +120,11 @@ def setting_notes() -> list[str]:
 
 def files_hash(root: Path) -> str:
     """Return a hash of the names and contents of the package's Python files."""
-    digest = sha256()
+    total = sha256()
     for part in PACKAGE:
         for file in sorted((root / part).rglob("*.py")):
-            digest.update(f"{file.relative_to(root).as_posix()}\0".encode() + file.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+            total.update(f"{file.relative_to(root).as_posix()}\0".encode() + file.read_bytes() + b"\0")
+    return total.hexdigest()[:16]
 
 
 def checkout(root: Path) -> Code:
@@ -134,10 +133,17 @@ def checkout(root: Path) -> Code:
     commit = git(root, "rev-parse", "HEAD") if tracked else None
     if commit is None:
         return {"commit": None, "dirty": None, "diff": None}
-    tracked_changes = git(root, "diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--", *PACKAGE) or ""
+    diff = git(root, "diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--", *PACKAGE) or ""
     listed = git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", *PACKAGE) or ""
-    diff = tracked_changes + "".join(new_file(root, name) for name in listed.split("\0") if name)
-    return {"commit": commit.strip(), "dirty": bool(diff), "diff": shortened(diff)}
+    for name in filter(None, listed.split("\0")):  # files that git does not know yet
+        try:
+            lines = (root / name).read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        except OSError:
+            lines = []
+        diff += "".join(unified_diff([], lines, "/dev/null", f"b/{name}")) or f"+++ b/{name}\n"
+    if len(diff) > LONGEST_DIFF:
+        diff = f"{diff[:LONGEST_DIFF]}\n[{len(diff) - LONGEST_DIFF} more characters left out]\n"
+    return {"commit": commit.strip(), "dirty": bool(diff), "diff": diff}
 
 
 def git(root: Path, *arguments: str) -> str | None:
@@ -154,21 +160,6 @@ def git(root: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.decode("utf-8", errors="replace")
-
-
-def new_file(root: Path, name: str) -> str:
-    """Return a file that git does not know yet as a diff."""
-    try:
-        lines = (root / name).read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-    except OSError:
-        lines = []
-    return "".join(unified_diff([], lines, "/dev/null", f"b/{name}")) or f"+++ b/{name}\n"
-
-
-def shortened(diff: str) -> str:
-    """Return a diff that is not too long for a summary, and how much of it is missing."""
-    left_out = len(diff) - LONGEST_DIFF
-    return diff if left_out <= 0 else f"{diff[:LONGEST_DIFF]}\n[{left_out} more characters left out]\n"
 
 
 def trained_by(folder: Path, step: int, now: Code, kept: Sequence[Code]) -> tuple[list[Code], str]:
@@ -223,3 +214,34 @@ def is_history(entries: Sequence[Code]) -> bool:
 def as_lines(code: Sequence[Code]) -> bytes:
     """Return which code trained a run as it stands in its file."""
     return "".join(line_with_checksum(entry, len(code)) for entry in code).encode()
+
+
+def identity(config: Mapping[str, Any]) -> Identity:
+    """Return what a file says of the run that it is of; ``config`` is of plain values."""
+    whose = {"format": FORMAT, "config": config_hash(config), "seed": config.get("seed")}
+    return whose | {"version": __version__, "files": code()["files"]}
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """Return a hash of the part of a config that results depend on; a key that is null counts as one that is absent."""
+    known = {key: value for key, value in flatten(with_effect(config)) if value is not None}
+    return digest(json.dumps(known, sort_keys=True).encode())
+
+
+def with_effect(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a config that results depend on; what one ``MEANT`` by saying nothing is left out."""
+    known = {key: value for key, value in config.items() if key not in WITHOUT_EFFECT | {"study", "format"}}
+    known |= {key: "none" for key in MEANT if key in known and known[key] is None}  # null counts as absent
+    return {key: value for key, value in known.items() if key not in MEANT or value != MEANT[key]}
+
+
+def foreign(theirs: Mapping[str, Any] | None, config: Mapping[str, Any]) -> str | None:
+    """Say that a file is of another run than that of a config, if so. None, too, for one that does not say."""
+    if not theirs:
+        return None
+    if theirs.get("format") != FORMAT:
+        release = f"rlexp {theirs.get('version')} wrote it, and reads it"
+        return f"has format {theirs.get('format')!r}, which rlexp {__version__} does not know: {release}"
+    if theirs.get("config") != config_hash(config):
+        return f"is of a run with another config (its seed is {theirs.get('seed')}): move it away"
+    return None

@@ -6,6 +6,7 @@ the run goes on from. Configs are plain values here (``Config.model_dump(mode="j
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +15,20 @@ from typing import Any, Literal, NamedTuple
 
 from rlexp.core.exits import RunFailed
 from rlexp.record.checkpoint import LATEST, PREVIOUS
-from rlexp.record.disk.identity import foreign, with_effect
-from rlexp.record.disk.rows import matches
-from rlexp.record.disk.schedule import rows_problem
-from rlexp.record.disk.states import read_state
-from rlexp.runfolder.files import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Damaged, OtherFormat, read_json, read_yaml
+from rlexp.record.disk import matches, read_state
+from rlexp.record.provenance import foreign, with_effect
+from rlexp.runfolder.files import (
+    CONFIG_FILE,
+    METRICS_FILE,
+    SAMPLES_FILE,
+    SUMMARY_FILE,
+    Damaged,
+    OtherFormat,
+    content,
+    read_json,
+    read_yaml,
+)
+from rlexp.runfolder.rows import logged_steps, step_in
 from rlexp.runfolder.variants import flatten
 
 FAILED = ("failed", "diverged")
@@ -121,7 +131,7 @@ def ended_or_resumable(
         damage = Damaged(folder / SUMMARY_FILE)
     elif status == "completed" and not resumable.damaged:
         try:
-            damage = find_damage(folder, saved, summary)
+            damage = changed_file(folder, saved, summary, summary.get("steps", 0), whole=True)
         except RunFailed as error:
             return RunStatus("failed", error)
         if damage is None and summary["score"] is not None:
@@ -130,18 +140,6 @@ def ended_or_resumable(
         return RunStatus("failed", RunFailed(f"{summary.get('reason')} (resume=failed trains it again)"))
     damaged = (damage, *resumable.damaged) if damage else resumable.damaged
     return replace(resumable, damaged=damaged, diverged=status == "diverged")
-
-
-def find_damage(folder: Path, saved: Saved, summary: Saved) -> Damaged | None:
-    """Return which file of a completed run is not what the run wrote; Unreadable where that cannot be known."""
-    if "files" not in summary:
-        return rows_problem(folder, saved, summary.get("steps", 0))
-    if not isinstance(summary["files"], Mapping):
-        return Damaged(folder / SUMMARY_FILE)
-    for name, extent in summary["files"].items():
-        if not matches(folder / name, extent, whole=True):
-            return Damaged(folder / name, "is damaged: it is not what the run wrote")
-    return None
 
 
 def last_good_state(folder: Path, config: Mapping[str, Any], status: RunStatus) -> Resumed:
@@ -163,7 +161,7 @@ def last_good_state(folder: Path, config: Mapping[str, Any], status: RunStatus) 
         identified = identified or "identity" in state
         if not identified:
             break
-        if problem := rows_mismatch(folder, config, state):
+        if problem := changed_file(folder, config, state, state["step"]):
             damaged.append(problem)
             continue
         return Resumed(state, path, notes(damaged, f"the run goes on after step {state['step']}"))
@@ -178,11 +176,39 @@ def notes(damaged: Sequence[Damaged], then: str) -> list[str]:
     return [f"{damage}: {then}" for damage in {each.path: each for each in damaged}.values()]
 
 
-def rows_mismatch(folder: Path, config: Mapping[str, Any], state: Saved) -> Damaged | None:
-    """Return which file of rows does not begin as it did when a state was saved."""
-    if "files" not in state:
-        return rows_problem(folder, config, state["step"])
-    for name, extent in state["files"].items():
-        if not matches(folder / name, extent):
-            return Damaged(folder / name, f"lacks rows, or has others, up to step {state['step']}")
+def changed_file(
+    folder: Path, config: Mapping[str, Any], known: Saved, step: int, whole: bool = False
+) -> Damaged | None:
+    """Return which file does not begin as a state after ``step``, or is not ``whole`` what a summary, says of it.
+
+    Unreadable where that cannot be known.
+    """
+    if "files" not in known:
+        return rows_problem(folder, config, step)
+    if not isinstance(known["files"], Mapping):
+        return Damaged(folder / SUMMARY_FILE)
+    what = "is damaged: it is not what the run wrote" if whole else f"lacks rows, or has others, up to step {step}"
+    for name, extent in known["files"].items():
+        if not matches(folder / name, extent, whole):
+            return Damaged(folder / name, what)
+    return None
+
+
+def rows_problem(folder: Path, config: Mapping[str, Any], until: int) -> Damaged | None:
+    """Return what is wrong with the rows of a run up to a step, by its config: damage, gaps, doubles, disorder."""
+    lines = (content(folder / METRICS_FILE) or b"").splitlines(keepends=True)
+    steps = [step_in(line) for line in lines]
+    there = [step for step in steps if step is not None and step <= until]
+    damaged = None in steps[: len(there)]
+    try:
+        complete = there == logged_steps(config, until)
+    except (KeyError, TypeError, ZeroDivisionError):
+        complete = bool(there)
+    if damaged or not complete:
+        return Damaged(folder / METRICS_FILE, f"lacks rows, or has too many, up to step {until}")
+    try:
+        for line in (content(folder / SAMPLES_FILE) or b"").splitlines():
+            json.loads(line)["step"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return Damaged(folder / SAMPLES_FILE)
     return None

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from rlexp.core.exits import RunFailed, printable
-from rlexp.record.disk.durable import replace
+from rlexp.record.disk import replace
 from rlexp.speedrun.race import machine
 from rlexp.speedrun.recipe import WORLDS, World
 from rlexp.speedrun.records import FOLDER, Completions, Record, median_completions, records_of

@@ -15,7 +15,7 @@ from rlexp.api import SweepFailed, sweep
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from rlexp.record import provenance
-from rlexp.record.disk.durable import replace_unsynced
+from rlexp.record.disk import replace_unsynced
 from rlexp.runfolder.files import METRICS_FILE
 from rlexp.runfolder.rows import without_clock
 from rlexp.speedrun.recipe import Recipe, find_world, read_recipe

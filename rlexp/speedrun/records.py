@@ -25,7 +25,7 @@ from rlexp.config.trust import steps
 from rlexp.core.errors import ConfigError, problem_lines
 from rlexp.core.exits import RunFailed
 from rlexp.record import provenance
-from rlexp.record.disk.durable import replace
+from rlexp.record.disk import replace
 from rlexp.speedrun.recipe import World, find_world
 
 FOLDER = provenance.ROOT / "docs" / "speedrun" / "records"

@@ -1,8 +1,8 @@
-"""Which jobs train together."""
+"""Which jobs train together, and in how many processes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import ceil
 from typing import Protocol, TypeVar, runtime_checkable
@@ -10,11 +10,13 @@ from typing import Protocol, TypeVar, runtime_checkable
 from rlexp.config.schema import Config
 from rlexp.language.backend import CAPABILITIES
 from rlexp.sweep.build import bucket_key, most_runs, variant_key
-from rlexp.sweep.machine import available_bytes, open_files
+from rlexp.sweep.job import Job
+from rlexp.sweep.machine import available_bytes, gpus, open_files
 
 FILES_A_RUN, OTHER_FILES = 4, 100  # open at once: a lock, rows, a logger and one to spare; of the program itself
-
 ENOUGH = 250  # runs: larger batches are no faster a run, and take memory and open files for each
+TOKENS_A_WORKER = 2_000_000  # of completions: half a minute of the default policy on one core (docs/performance.md)
+BYTES_OF_PROCESS = 300e6  # without its runs (benchmarks.memory)
 
 
 @runtime_checkable
@@ -37,7 +39,14 @@ def into_batches(jobs: Sequence[Each], most: int | None, workers: int = 1) -> li
     run's numbers do not depend on its neighbours: cutting changes none.
     """
     buckets = by_shape(jobs)
-    pieces = pieces_of(buckets, most, workers)
+    files = max(1, (open_files() - OTHER_FILES) // FILES_A_RUN)
+    pieces = {}
+    for key, bucket in buckets.items():
+        config = bucket[0].config
+        largest = most or fitting(config, workers) if CAPABILITIES[config.backend.name].batched else 1
+        pieces[key] = ceil(len(bucket) / min(files, largest))
+    while sum(pieces.values()) < min(workers, len(jobs)):
+        pieces[max(buckets, key=lambda key: len(buckets[key]) / pieces[key])] += 1
     return [batch for key, bucket in buckets.items() for batch in cut(bucket, pieces[key])]
 
 
@@ -49,21 +58,6 @@ def by_shape(jobs: Sequence[Each]) -> dict[str, list[Each]]:
     return buckets
 
 
-def pieces_of(buckets: Mapping[str, Sequence[Configured]], most: int | None, workers: int) -> dict[str, int]:
-    """Return into how many batches each bucket is cut."""
-    files = max(1, (open_files() - OTHER_FILES) // FILES_A_RUN)
-    sizes = {key: min(files, largest(bucket[0].config, most, workers)) for key, bucket in buckets.items()}
-    pieces = {key: ceil(len(bucket) / sizes[key]) for key, bucket in buckets.items()}
-    while sum(pieces.values()) < min(workers, sum(map(len, buckets.values()))):
-        pieces[max(buckets, key=lambda key: len(buckets[key]) / pieces[key])] += 1
-    return pieces
-
-
-def largest(config: Config, most: int | None, workers: int) -> int:
-    """How many runs of a config train as one batch at most; one if its backend trains each by itself."""
-    return most or fitting(config, workers) if CAPABILITIES[config.backend.name].batched else 1
-
-
 def fitting(config: Config, workers: int) -> int:
     """How many runs of a config fit into the memory of one of ``workers`` workers, at most ``ENOUGH``."""
     return min(ENOUGH, most_runs(config, available_bytes(config.device) / workers))
@@ -72,14 +66,9 @@ def fitting(config: Config, workers: int) -> int:
 def cut(bucket: Sequence[Each], pieces: int) -> list[list[Each]]:
     """Cut a bucket into batches of equal size, or one job more in the first ones."""
     bucket = by_variant(bucket) if pieces > 1 else bucket
-    ends = [0, *accumulate(sizes_of(len(bucket), pieces))]
+    size, larger = divmod(len(bucket), pieces)
+    ends = [0, *accumulate(size + (place < larger) for place in range(pieces))]
     return [list(bucket[start:end]) for start, end in pairwise(ends)]
-
-
-def sizes_of(jobs: int, pieces: int) -> list[int]:
-    """Return the sizes of so many batches: equal, or one job more in the first ones."""
-    size, larger = divmod(jobs, pieces)
-    return [size + (place < larger) for place in range(pieces)]
 
 
 def by_variant(bucket: Sequence[Each]) -> list[Each]:
@@ -92,3 +81,24 @@ def variant_order(configs: Sequence[Config]) -> list[int]:
     keys = [variant_key(config) for config in configs]
     first = {key: place for place, key in reversed(list(enumerate(keys)))}
     return sorted(range(len(configs)), key=lambda place: (first[keys[place]], place))
+
+
+def num_workers(jobs: Sequence[Job], cores: int) -> int:
+    """How many processes train the jobs of a sweep that have not ended, if nobody says it.
+
+    As many as have ``TOKENS_A_WORKER`` of completions each to sample, at most one a core (or for the threads that the
+    configs ask for) and as the memory holds; one where a GPU trains. A backend that trains each run by itself has one
+    for each run, with a core or a GPU of its own. No result depends on it.
+    """
+    configs = [job.config for job in jobs if job.ended is None]
+    if not configs:
+        return 1
+    room = int(min(cores // max(config.threads or 1 for config in configs), available_bytes("cpu") / BYTES_OF_PROCESS))
+    if not all(CAPABILITIES[config.backend.name].batched for config in configs):
+        room = len(gpus()) if configs[0].device == "cuda" else room
+        return max(1, min(len(configs), room))
+    if any(config.device != "cpu" for config in configs):
+        return 1
+    completions = (config.steps * config.group_size.prompts * config.group_size.completions for config in configs)
+    tokens = sum(number * config.task.cap for number, config in zip(completions, configs, strict=True))
+    return max(1, min(len(configs), room, tokens // TOKENS_A_WORKER))

@@ -27,13 +27,16 @@ from rlexp.loop.variant import Variant
 from rlexp.models import MODELS
 from rlexp.models.layers import Init, Shapes
 from rlexp.models.policy import Policy
-from rlexp.record.teachers import has_teacher, load_teachers
-from rlexp.sweep.machine import available_bytes, bytes_a_run, compiled, prepare
+from rlexp.record.policies import has_teacher, load_teachers
+from rlexp.sweep.machine import available_bytes, compiled, prepare
 from rlexp.tasks import TASKS, Task
 
 NUMBERS = ("entropy_coef", "advantage_clip", "log_ratio_bound", "kl_stop")
 VARIANT = {*(axis.group for axis in AXES.values()), *NUMBERS}
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
+STATES = 5  # numbers a parameter: itself, its gradient, two moments, the reference
+PASSES = 3  # numbers a value of a layer while it trains: itself, its gradient, a temporary
+BYTES_A_TOKEN = 17  # of a completion that is kept: the token, two log-probabilities, whether it counts
 FAR_ABOVE = 4  # times the memory of a machine: only what can never be trained is refused
 OUTSIDE = ("logger", "score", "baseline", "until_decided", "study", "resume")
 
@@ -56,12 +59,23 @@ def most_runs(config: Config, memory: float) -> int:
 
 
 def bytes_of(config: Config) -> float:
-    """Estimate from above what one more run of a batch takes; nothing of that size is made."""
+    """Estimate from above what one more run of a batch takes, from the outputs of all layers at all tokens.
+
+    Nothing of that size is made.
+    """
     task = bind_choice(TASKS, config.task)()
     init = Init([config.seed]) if config.model.name == "tabular" else Shapes()  # a table starts from the task's numbers
     policy = bind_choice(MODELS, config.model)(init, task)
     networks = 1 if config.critic.name == "none" else 2
-    return networks * bytes_a_run(policy, config, task.prompt_length, task.cap)
+    group, length, cap = config.group_size, task.prompt_length, task.cap
+    values = sum(parameter.shape[-1] for parameter in policy.parameters())
+    sampled = group.prompts * (length + group.completions * cap)
+    trained = sampled * (1 + PASSES / config.minibatches)  # the forward_cache of all, the pass of a minibatch
+    evaluated = config.eval.prompts * (length + config.eval.samples * cap)
+    parameters = sum(parameter[0].numel() for parameter in policy.parameters())
+    data = bind_choice(DATA, config.data)()
+    held = data.slots * data.sampled(group.prompts) * (8 * length + BYTES_A_TOKEN * group.completions * cap)
+    return networks * (4.0 * (STATES * parameters + values * (trained + evaluated)) + held)
 
 
 def memory_problem(config: Config) -> str | None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
-from functools import partial
 from typing import Any
 
 from rlexp.core import exact
 from rlexp.core.exits import RunFailed
+from rlexp.record.checkpoint import LATEST, PREVIOUS
+from rlexp.record.disk import unwritable
+from rlexp.record.lock import LOCK_FILE, locked
 from rlexp.record.progress import Progress
+from rlexp.record.resume import inspect, last_good_state
 from rlexp.sweep.buckets import variant_order
-from rlexp.sweep.events import Step
+from rlexp.sweep.events import FRESH, Step
 from rlexp.sweep.interrupt import Interrupt
 from rlexp.sweep.job import Job, Results
 from rlexp.sweep.machine import is_out_of_memory, release_memory
-from rlexp.sweep.preflight import open_run, state_or_result
-from rlexp.sweep.recording import Recording
-from rlexp.sweep.run import Run
+from rlexp.sweep.recording import Recording, Run, open_run
 from rlexp.sweep.training import train_batch
 
 LOG = logging.getLogger(__name__)
@@ -49,12 +51,40 @@ def train_jobs(jobs: Sequence[Job], title: str = "rlexp", open_progress: OpenPro
     return [results[place] for place in range(len(jobs))]
 
 
+def state_or_result(job: Job, locks: ExitStack) -> dict[str, Any] | float | Exception:
+    """Lock the folder of a run and return the state that this process trains it on from.
+
+    A fresh run's is that of step −1: nothing, not even evaluated. Of a run that is not trained its score, or why not.
+    """
+    if job.ended is not None:
+        return job.ended
+    try:
+        locks.enter_context(locked(job.folder))
+    except (RunFailed, OSError) as error:
+        return unwritable(error, job.folder / LOCK_FILE)
+    try:
+        config = job.config.model_dump(mode="json")
+        status = inspect(job.folder, config)  # once more: another process may have trained it since it was planned
+        if status.result is not None:
+            return status.result
+        if status.diverged:
+            return dict(FRESH)
+        state, path, notes = last_good_state(job.folder, config, status)
+        for line in notes:
+            LOG.warning(line, extra={"job": job.name})
+        if path == job.folder / PREVIOUS:  # a latest one that cannot be used must not become the previous one
+            os.replace(path, job.folder / LATEST)
+    except Exception as error:
+        return error
+    return state or dict(FRESH)
+
+
 def train_with_oom_fallback(
     jobs: Sequence[Job], saved: Sequence[Saved], title: str, open_progress: OpenProgress
 ) -> Results:
     """Train jobs as one batch or, if memory does not hold that, as two halves, which go on from where it came to."""
     try:
-        return train_together(jobs, saved, partial(open_progress, title=title))
+        return train_together(jobs, saved, title, open_progress)
     except Exception as error:
         if not is_out_of_memory(error):
             return [error] * len(jobs)
@@ -66,19 +96,18 @@ def train_with_oom_fallback(
     return [*train_jobs(jobs[:middle], title, open_progress), *train_jobs(jobs[middle:], title, open_progress)]
 
 
-def train_together(jobs: Sequence[Job], saved: Sequence[Saved], open_progress: Callable) -> Results:
-    """Train jobs that stand at the same step as one batch; return for each its score or its error."""
+def train_together(jobs: Sequence[Job], saved: Sequence[Saved], title: str, open_progress: OpenProgress) -> Results:
+    """Train jobs that stand at the same step as one batch, and write down what training says.
+
+    Returns for each its score or its error. KeyboardInterrupt if it is to stop.
+    """
     opened = {i: open_run(jobs[i], saved[i]) for i in variant_order([job.config for job in jobs])}
     runs = {i: run for i, run in opened.items() if isinstance(run, Run)}
-    if runs:
-        train_runs(runs, {i: saved[i] for i in runs}, open_progress)
-    return [run.result if isinstance(run, Run) else run for _, run in sorted(opened.items())]
-
-
-def train_runs(runs: Mapping[int, Run], states: Mapping[int, Saved], open_progress: Callable) -> None:
-    """Train opened runs from their states and write down what training says; KeyboardInterrupt if it is to stop."""
+    if not runs:
+        return [error for _, error in sorted(opened.items())]
     configs, first = {i: run.job.config for i, run in runs.items()}, next(iter(runs.values())).job
     recording, interrupt = Recording(runs), Interrupt()
+    states = {i: saved[i] for i in runs}
     events = train_batch(configs, recording.active, states, lambda: interrupt.requested, first.starts)
     try:
         with ExitStack() as shown, closing(events):
@@ -87,8 +116,8 @@ def train_runs(runs: Mapping[int, Run], states: Mapping[int, Saved], open_progre
                 if not isinstance(event, Step) or event.step < 0:
                     continue
                 if recording.progress is None:
-                    jobs = [run.job for run in runs.values()]
-                    recording.progress = shown.enter_context(open_progress(jobs, first.config.steps))
+                    display = open_progress([run.job for run in runs.values()], first.config.steps, title)
+                    recording.progress = shown.enter_context(display)
                     shown.enter_context(interrupt)
                 if event.step == first.config.steps:
                     shown.close()
@@ -99,6 +128,7 @@ def train_runs(runs: Mapping[int, Run], states: Mapping[int, Saved], open_progre
         LOG.info(said)
     if interrupt.requested:
         raise KeyboardInterrupt
+    return [run.result if isinstance(run, Run) else run for _, run in sorted(opened.items())]
 
 
 def close(runs: Sequence[Run], error: BaseException) -> None:

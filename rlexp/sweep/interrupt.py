@@ -1,27 +1,15 @@
-"""Stopping a run that takes minutes: the clock that goes on after a pause, and Ctrl-C with everything saved."""
+"""Stopping a run that takes minutes: Ctrl-C, and what else ends a process, with everything saved."""
 
 from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)  # the second is of a terminal that closes, a connection that breaks
 SIGNALS = (signal.SIGINT, *ENDING)
-
-
-class Clock:
-    """Seconds of training, those before an interruption included."""
-
-    def __init__(self, before: float):
-        self.started = time.perf_counter() - before
-
-    def elapsed(self) -> float:
-        """Return the seconds until now."""
-        return time.perf_counter() - self.started
 
 
 def in_main_thread() -> bool:

@@ -1,4 +1,4 @@
-"""The machine that a batch trains on: its device, its memory, the precision of its products, compiled code."""
+"""The machine that a batch trains on: its device, cores, memory and threads, the precision of its products."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import ctypes
 import os
 import re
 import resource
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
 
 import torch
-from torch import nn
 
 from rlexp.config.schema import Config
 from rlexp.core.errors import ConfigError
-from rlexp.core.registry import bind_choice
-from rlexp.loop.data import DATA
-from rlexp.sweep import cgroup
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of mallopt(3), <malloc.h>
-BYTES_A_TOKEN = 17  # of a completion that is kept: the token, two log-probabilities, whether it counts
 LARGEST = 2**31 - 1
 MOST_FILES = 2**16  # a limit of a billion slows programs that close them all
 NO_MEMORY = "can't allocate memory|not enough memory|out of memory|Cannot allocate memory"
-STATES = 5  # numbers a parameter: itself, its gradient, two moments, the reference
-PASSES = 3  # numbers a value of a layer while it trains: itself, its gradient, a temporary
+CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+UNLIMITED = 2**60  # version 1 of control groups writes the largest multiple of a page
+PERIOD, TOLERATED = 25, 0.02  # steps between trials of a number of threads; the share of the time that trials cost
+
+Result = TypeVar("Result")
 
 
 def prepare(config: Config) -> torch.device:
@@ -73,7 +74,7 @@ def compiled(function: Callable, config: Config) -> Callable:
 def usable_cores() -> int:
     """Cores that this process may use: what its affinity and its control group leave of the machine's."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, int(cgroup.cpus() or cores)))
+    return max(1, min(cores, int(granted_cpus() or cores)))
 
 
 def available_bytes(device: str) -> float:
@@ -81,7 +82,41 @@ def available_bytes(device: str) -> float:
     if device == "cuda" and torch.cuda.is_available():
         return torch.cuda.mem_get_info()[1] / 2
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(memory, cgroup.memory() or memory) / 2
+    return min(memory, granted_memory() or memory) / 2
+
+
+def granted_cpus() -> float | None:
+    """How many processors' time the control group, which is what a container is, may use; None without a limit."""
+    limits = [limit for limit in cgroup_numbers("", "cpu.max") if len(limit) == 2]
+    quotas, periods = cgroup_numbers("cpu", "cpu.cfs_quota_us"), cgroup_numbers("cpu", "cpu.cfs_period_us")
+    limits += [[quota, period] for (quota,), (period,) in zip(quotas, periods, strict=False) if quota > 0]
+    return min((quota / period for quota, period in limits), default=None)
+
+
+def granted_memory() -> int | None:
+    """How many bytes the control group may use; None without a limit."""
+    found = [*cgroup_numbers("", "memory.max"), *cgroup_numbers("memory", "memory.limit_in_bytes")]
+    return min((part[0] for part in found if part and part[0] < UNLIMITED), default=None)
+
+
+def cgroup_numbers(controller: str, name: str) -> Iterator[list[int]]:
+    """Read a file of the own group and of those above it: a line of numbers, in which "max" is left out.
+
+    ``controller`` is one of version 1, or "" for version 2.
+    """
+    try:
+        lines = [line.split(":", 2) for line in OWN_CGROUP.read_text().splitlines()]
+    except OSError:
+        return
+    top = CGROUPS / controller
+    for _, controllers, path in lines:
+        place = top / path.lstrip("/")
+        if controller in controllers.split(","):
+            for folder in (each for each in (place, *place.parents) if each.is_relative_to(top)):
+                try:
+                    yield [int(word) for word in (folder / name).read_text().split() if word != "max"]
+                except (OSError, ValueError):
+                    continue
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -112,14 +147,39 @@ def allow_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def bytes_a_run(policy: nn.Module, config: Config, prompt_length: int, cap: int) -> float:
-    """Estimate from above what one more run of a batch takes, from the outputs of all layers at all tokens."""
-    values = sum(parameter.shape[-1] for parameter in policy.parameters())
-    sampled = config.group_size.prompts * (prompt_length + config.group_size.completions * cap)
-    trained = sampled * (1 + PASSES / config.minibatches)  # the forward_cache of all, the pass of a minibatch
-    evaluated = config.eval.prompts * (prompt_length + config.eval.samples * cap)
-    parameters = sum(parameter[0].numel() for parameter in policy.parameters())
-    data = bind_choice(DATA, config.data)()
-    groups = data.slots * data.sampled(config.group_size.prompts)
-    held = groups * (8 * prompt_length + BYTES_A_TOKEN * config.group_size.completions * cap)
-    return 4.0 * (STATES * parameters + values * (trained + evaluated)) + held
+max_threads = min(torch.get_num_threads(), usable_cores())
+
+
+def limit_threads(cores: int) -> None:
+    """Try out no more threads than these from now on: a worker shares its machine."""
+    global max_threads
+    max_threads = cores
+
+
+class Threads:
+    """Runs the steps of ``replicas`` runs with ``fixed`` threads, or with as many as were fastest when last tried.
+
+    Two threads halve the time of thirty small runs on two idle cores and multiply it by ten beside another busy
+    process. A number that was that slow is not tried again soon: trials cost at most ``TOLERATED`` of the time. No
+    result depends on the choice; a batch of one run takes one thread, for the reason in ``core.exact``.
+    """
+
+    def __init__(self, replicas: int, fixed: int | None, clock: Callable[[], float] = time.perf_counter):
+        powers = [2**k for k in range(max_threads.bit_length()) if 2**k < max_threads]
+        self.choices = [1] if replicas == 1 else [fixed] if fixed else [*powers, max_threads]
+        self.seconds, self.due = dict.fromkeys(self.choices, 0.0), dict.fromkeys(self.choices, 0)
+        self.clock = clock
+
+    def run(self, step: int, function: Callable[..., Result], *arguments) -> Result:
+        """Call ``function``; the first steps of each period try those choices one after another that are due."""
+        place = step % PERIOD
+        trial = place < len(self.choices) and self.due[self.choices[place]] <= step
+        number = self.choices[place] if trial else min(self.seconds, key=self.seconds.get)
+        torch.set_num_threads(number)
+        started = self.clock()
+        result = function(*arguments)
+        if trial:
+            self.seconds[number] = self.clock() - started
+            lost = self.seconds[number] / min(filter(None, self.seconds.values()), default=1.0) - 1
+            self.due[number] = step + int(lost / TOLERATED)  # not before other steps make up for what this one lost
+        return result

@@ -20,9 +20,8 @@ from rlexp.loop.start import STARTS
 from rlexp.loop.state import TrainState
 from rlexp.models import MODELS
 from rlexp.models.layers import Init
-from rlexp.record.disk.durable import replace
-from rlexp.record.disk.states import read_state, serialize
-from rlexp.record.teachers import load_policy
+from rlexp.record.disk import read_state, replace, serialize
+from rlexp.record.policies import copy_policy
 from rlexp.runfolder.files import Damaged, Unreadable
 from rlexp.tasks import TASKS
 
@@ -97,7 +96,7 @@ def begin_reference(reference: nn.Module, replica: int, config: Config, weights:
     """Put a replica of the reference where it begins; it is the fresh policy so far. RunFailed for a run unread."""
     begin = config.reference.begin
     if begin == "run":
-        load_policy(reference, replica, "reference.run", config.reference.run)
+        copy_policy(reference, replica, "reference.run", config.reference.run)
     elif begin != "random" and start_key(config) in weights:
         copy_weights(reference, replica, weights[start_key(config)])
 

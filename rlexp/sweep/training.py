@@ -24,8 +24,8 @@ from rlexp.record import checkpoint
 from rlexp.record.samples import samples
 from rlexp.sweep.build import build
 from rlexp.sweep.events import COUNTED, FRESH, Cadence, Checkpoint, Ended, Event, Row, Samples, Status, Step, divergence
+from rlexp.sweep.machine import Threads
 from rlexp.sweep.starts import apply_starts
-from rlexp.sweep.threads import Threads
 
 
 def never() -> bool:

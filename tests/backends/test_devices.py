@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("trl")
 
 from rlexp.config.compose import compose  # noqa: E402
-from rlexp.launch.executors import processes  # noqa: E402
-from rlexp.sweep import cost, machine  # noqa: E402
+from rlexp.launch.executors import local  # noqa: E402
+from rlexp.sweep import buckets, machine  # noqa: E402
 from rlexp.sweep.buckets import into_batches  # noqa: E402
 from rlexp.sweep.job import Job  # noqa: E402
 
@@ -28,11 +28,11 @@ def test_runs_of_language_models_are_never_one_batch():
 
 def test_there_are_as_many_workers_as_devices_or_cores(monkeypatch):
     made = jobs(5, "backend=trl", "model=llama")
-    assert cost.workers_that_pay(made, None, cores=4) == 4
-    assert cost.workers_that_pay(made[:2], None, cores=4) == 2
-    monkeypatch.setattr(cost, "gpus", lambda: ["0", "1", "2"])
+    assert buckets.num_workers(made, cores=4) == 4
+    assert buckets.num_workers(made[:2], cores=4) == 2
+    monkeypatch.setattr(buckets, "gpus", lambda: ["0", "1", "2"])
     on_gpus = [Job(each.config.model_copy(update={"device": "cuda"}), each.folder, "", "") for each in made]
-    assert cost.workers_that_pay(on_gpus, None, cores=1) == 3
+    assert buckets.num_workers(on_gpus, cores=1) == 3
 
 
 def test_devices_are_those_that_the_process_sees(monkeypatch):
@@ -44,11 +44,11 @@ def test_devices_are_those_that_the_process_sees(monkeypatch):
 
 
 def test_a_new_worker_has_the_device_that_fewest_have(monkeypatch):
-    monkeypatch.setattr(processes, "gpus", lambda: ["3", "5"])
-    pool = processes.Processes(3, 1)
+    monkeypatch.setattr(machine, "gpus", lambda: ["3", "5"])
+    pool = local.Processes(3, 1)
     given = []
     for _ in range(3):
         given.append(pool.free_gpu())
         pool.workers.append(SimpleNamespace(gpu=given[-1]))
     assert given == ["3", "5", "3"]
-    assert processes.Processes(1, 1).free_gpu() is None
+    assert local.Processes(1, 1).free_gpu() is None

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-PRELOADED = ["rlexp.train", "rlexp.sweep.engine", "rlexp.launch.launcher", "rlexp.launch.executors.processes"]
+PRELOADED = ["rlexp.train", "rlexp.sweep.engine", "rlexp.launch.launcher"]
 PRELOADED += [
     "rlexp.launch.executors.local",
     "rlexp.launch.hooks",

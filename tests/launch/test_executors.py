@@ -13,7 +13,7 @@ from executors import (  # noqa: F401 (some are fixtures)
 )
 from sweep_files import rows
 
-from rlexp.record.disk import lock
+from rlexp.record import lock
 
 pytestmark = pytest.mark.usefixtures("no_comparison")
 RAY = ("hydra/launcher=ray", "hydra.launcher.workers=2")

@@ -21,7 +21,7 @@ from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from rlexp.launch import checks, orphans
 from rlexp.launch.orphans import is_orphan
-from rlexp.record.disk import lock
+from rlexp.record import lock
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Batch
 
@@ -87,7 +87,7 @@ def test_a_run_that_is_still_being_written_is_waited_for(tmp_path, monkeypatch, 
 @contextmanager
 def holding(folder):
     """Context with a process that writes to a folder."""
-    hold = "import sys; from pathlib import Path; from rlexp.record.disk.lock import take; take(Path(sys.argv[1]), 1.0)"
+    hold = "import sys; from pathlib import Path; from rlexp.record.lock import take; take(Path(sys.argv[1]), 1.0)"
     code = [sys.executable, "-c", f"{hold}; print(1, flush=True); sys.stdin.read()", str(folder)]
     with subprocess.Popen(code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdout.readline()

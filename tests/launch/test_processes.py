@@ -22,7 +22,7 @@ from executors import (  # noqa: F401 (some are fixtures)
 from small_runs import compose
 from sweep_files import rows
 
-from rlexp.launch.executors import processes
+from rlexp.launch.executors import local
 from rlexp.launch.worker import picklable
 from rlexp.sweep.interrupt import signals_as_ctrl_c
 from rlexp.sweep.job import Batch, Job
@@ -58,11 +58,11 @@ def test_processes_whose_parent_is_killed_save_and_end(tmp_path):
 @pytest.mark.slow
 def test_ctrl_c_waits_for_a_process_and_a_second_one_does_not(monkeypatch):
     """The first is sent while the process works, the second when the first has long been passed on."""
-    monkeypatch.setattr(processes, "work", stubborn.work)
-    monkeypatch.setattr(processes, "SECONDS_TO_END", 0.2)
-    monkeypatch.setattr(processes, "SECONDS_TO_EXIT", 0.2)
+    monkeypatch.setattr(local, "work", stubborn.work)
+    monkeypatch.setattr(local, "SECONDS_TO_END", 0.2)
+    monkeypatch.setattr(local, "SECONDS_TO_EXIT", 0.2)
     job = Job(compose(), Path("x"), "x", "x")
-    pool, told = processes.Processes(1, 1), []
+    pool, told = local.Processes(1, 1), []
 
     def interrupt_twice():
         until(lambda: pool.workers and pool.progress.steps == [1], "the process")

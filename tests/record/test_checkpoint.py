@@ -15,7 +15,7 @@ from rlexp.core import memory
 from rlexp.core.registry import bind_choice
 from rlexp.loop.step import train_step
 from rlexp.record import checkpoint
-from rlexp.record.disk.states import serialize
+from rlexp.record.disk import serialize
 
 SEEDS = [0, 1, 2]
 RUNNING = compose("norm=running").norm
@@ -43,7 +43,9 @@ def saved(state, folder, after):
     for replica in range(len(state.seeds)):
         place = folder / str(state.seeds[replica])
         place.mkdir(parents=True)
-        checkpoint.put(place, serialize(checkpoint.content(state, replica, after, {"tokens": 0, "completions": 0})))
+        checkpoint.replace_latest(
+            place, serialize(checkpoint.content(state, replica, after, {"tokens": 0, "completions": 0}))
+        )
 
 
 def elsewhere(state):

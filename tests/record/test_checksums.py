@@ -10,11 +10,9 @@ import torch
 
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
-from rlexp.record.disk.durable import remove_drafts, replace, write_draft
-from rlexp.record.disk.identity import config_hash, foreign, identity
-from rlexp.record.disk.rows import Rows, matches
-from rlexp.record.disk.states import read_state, serialize
+from rlexp.record.disk import Rows, matches, read_state, remove_drafts, replace, serialize, write_draft
 from rlexp.record.files import dump_json, saved_config, to_yaml
+from rlexp.record.provenance import config_hash, foreign, identity
 from rlexp.runfolder.files import (
     Damaged,
     OtherFormat,

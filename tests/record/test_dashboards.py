@@ -10,10 +10,7 @@ from small_runs import compose
 from wandb_files import finished, no_account, values  # noqa: F401 (a fixture that applies itself)
 
 from rlexp.core.errors import ConfigError
-from rlexp.record.logged import own_tags, run_settings
-from rlexp.record.loggers import problems
-from rlexp.record.trackio_logger import open_trackio
-from rlexp.record.wandb_logger import open_wandb
+from rlexp.record.loggers import open_trackio, open_wandb, own_tags, problems, run_settings
 
 STUDY = {"name": "norms", "expect": []}
 SAMPLES = [

@@ -9,9 +9,8 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from rlexp.record.disk.identity import identity
 from rlexp.record.files import Recorder, collapsed
-from rlexp.record.provenance import code
+from rlexp.record.provenance import code, identity
 from rlexp.runfolder.rows import score
 
 CONFIG = {"seed": 3, "lr": 1e-05, "grad_clip": None, "clip": {"name": "symmetric", "high": 0.28}, "tags": ["1e-4", "ü"]}

@@ -17,7 +17,7 @@ from rlexp.core.types import CompletionMask, PerToken
 from rlexp.record import gradient
 from rlexp.record.gradient import RATIOS, gradient_curves
 from rlexp.sweep.engine import train_jobs
-from rlexp.sweep.run import Job
+from rlexp.sweep.recording import Job
 
 R, OLD = np.array(RATIOS), 0.1
 

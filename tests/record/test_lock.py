@@ -14,12 +14,12 @@ import pytest
 
 from rlexp.core.errors import ConfigError
 from rlexp.launch.checks import acquire_lock
-from rlexp.record.disk import lock
+from rlexp.record import lock
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from rlexp.record.disk.lock import locked
+from rlexp.record.lock import locked
 with locked(Path(sys.argv[1])):
     print("holds", flush=True)
     sys.stdin.read()

@@ -15,18 +15,16 @@ from pydantic import TypeAdapter, ValidationError
 from wandb_files import BLOCK, finished, no_account, read  # noqa: F401 (a fixture that applies itself)
 
 from rlexp.core.registry import schema
-from rlexp.record import logged, wandb_logger
-from rlexp.record.logged import run_id
-from rlexp.record.loggers import LOGGERS, open_none
-from rlexp.record.wandb_logger import Wandb, open_wandb
+from rlexp.record import loggers
+from rlexp.record.loggers import LOGGERS, Wandb, open_none, open_wandb, run_id
 
 OFFLINE = {"mode": "offline", "project": "rlexp", "entity": None, "group": None, "tags": ["study"]}
 
 
 @pytest.fixture(autouse=True)
 def no_memory_of_earlier_tests(monkeypatch):
-    monkeypatch.setattr(wandb_logger, "_unreachable", [])
-    logged.warn_once.cache_clear()
+    monkeypatch.setattr(loggers, "_unreachable", [])
+    loggers.warn_once.cache_clear()
 
 
 def job(folder, variant="norm=local,clip.high=0.28", seed=3):
@@ -142,7 +140,7 @@ def test_training_outlives_wandb(caplog, monkeypatch, error):
     def gone(*_, **__):
         raise error
 
-    monkeypatch.setattr(wandb_logger.atexit, "register", lambda _: None)
+    monkeypatch.setattr(loggers.atexit, "register", lambda _: None)
 
     runs = [Wandb(SimpleNamespace(log=gone, finish=gone, summary={})) for _ in range(2)]
     for logger in runs:

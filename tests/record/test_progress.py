@@ -11,8 +11,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from rlexp.record.progress import Progress, QuietConsole, duration, stderr, swapped_streams
-from rlexp.record.standings import Standings
+from rlexp.record.progress import Progress, QuietConsole, Standings, duration, stderr, swapped_streams
 
 
 class Clock:

@@ -15,8 +15,7 @@ from rlexp import api
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from rlexp.record import checkpoint
-from rlexp.record.disk.rows import matches
-from rlexp.record.disk.states import read_state, serialize
+from rlexp.record.disk import matches, read_state, serialize
 from rlexp.record.policies import load_policy
 from rlexp.record.resume import inspect
 from rlexp.runfolder.files import Damaged, archive_with_checksum, json_with_checksum

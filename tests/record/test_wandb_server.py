@@ -12,7 +12,7 @@ from small_runs import SHORT
 from wandb_files import finished, no_account  # noqa: F401 (a fixture that applies itself)
 from wandb_server import ENTITY, wandb_server
 
-from rlexp.record.wandb_logger import open_wandb
+from rlexp.record.loggers import open_wandb
 
 pytestmark = pytest.mark.slow  # whole runs
 

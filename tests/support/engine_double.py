@@ -4,7 +4,7 @@ import pytest
 
 import rlexp.analysis.compare
 from rlexp.backends import dispatch
-from rlexp.sweep import cost, engine
+from rlexp.sweep import buckets, engine
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def engine_of(monkeypatch):
 
         monkeypatch.setattr(engine, "train_jobs", train_jobs)
         monkeypatch.setattr(dispatch, "train_jobs", train_jobs)
-        monkeypatch.setattr(cost, "workers_that_pay", lambda jobs, most, cores: 1)  # another process has no double
+        monkeypatch.setattr(buckets, "num_workers", lambda jobs, cores: 1)  # another process has no double
         monkeypatch.setattr(rlexp.analysis.compare, "report", lambda folder, **_: print("the table"))
         return batches
 

@@ -15,7 +15,7 @@ from command import CONF
 from sweep_files import rows, untimed
 
 from rlexp.record import checkpoint
-from rlexp.record.disk.lock import LOCK_FILE
+from rlexp.record.lock import LOCK_FILE
 
 TINY = ("-m", "preset=tiny")
 STARTS = ("start=flattened", "start.accuracy=0.01", "start.checked=8", "start.prompts=4")

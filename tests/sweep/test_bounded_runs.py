@@ -9,7 +9,7 @@ from small_runs import SHORT, SMALL, rows, values
 from rlexp.config.schema import load, read
 from rlexp.core.errors import ConfigError
 from rlexp.loop.metrics import BOUNDED
-from rlexp.record.disk.identity import MEANT, config_hash
+from rlexp.record.provenance import MEANT, config_hash
 from rlexp.record.resume import inspect
 from rlexp.runfolder.files import CONFIG_FILE, SUMMARY_FILE
 from rlexp.sweep.engine import train_jobs

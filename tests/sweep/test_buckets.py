@@ -1,13 +1,14 @@
-"""Which runs train together, and with how many threads."""
+"""Which runs train together, and in how many processes and threads."""
 
 import resource
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command import command, no_comparison  # noqa: F401 (fixtures)
 from small_runs import SHORT, SMALL, compose
 
-from rlexp.sweep import buckets, engine, threads
+from rlexp.sweep import buckets, engine, machine
 from rlexp.sweep.job import Job
 
 
@@ -61,7 +62,44 @@ def test_a_sweep_that_trains_may_open_more_files(command, monkeypatch, no_compar
 
 
 def test_a_worker_tries_no_more_threads_than_its_share(monkeypatch):
-    monkeypatch.setattr(threads, "AVAILABLE", 64)
-    threads.limit(2)
-    assert threads.Threads(30, None).choices == [1, 2]
-    assert threads.Threads(30, 8).choices == [8]
+    monkeypatch.setattr(machine, "max_threads", 64)
+    machine.limit_threads(2)
+    assert machine.Threads(30, None).choices == [1, 2]
+    assert machine.Threads(30, 8).choices == [8]
+
+
+def jobs(runs, *overrides, **changes):
+    config = compose(*overrides).model_copy(update=changes)
+    return [Job(config.model_copy(update={"seed": seed}), Path(f"no/{seed}"), "x", "x") for seed in range(runs)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "changes", "cores", "workers"),
+    [
+        (30, {}, 2, 2),
+        (30, {}, 16, 4),  # with four threads each
+        (30, {}, 1, 1),
+        (9, {}, 2, 1),  # half a minute
+        (4, {"steps": 100}, 2, 1),  # a few seconds
+        (2, {"steps": 100_000}, 16, 2),  # no more than there are runs
+        (30, {"threads": 2}, 2, 1),
+        (30, {"threads": 2}, 6, 3),
+        (30, {"device": "cuda"}, 16, 1),
+        (0, {}, 16, 1),
+    ],
+)
+def test_each_process_has_enough_to_do_and_a_core(runs, changes, cores, workers):
+    assert buckets.num_workers(jobs(runs, **changes), cores) == workers
+
+
+def test_runs_that_have_ended_need_no_process():
+    assert buckets.num_workers([replace(job, ended=0.5) for job in jobs(30)], 16) == 1
+
+
+def test_longer_completions_are_more_to_do():
+    assert buckets.num_workers(jobs(9, "task.cap=12"), 16) == 2
+
+
+def test_processes_share_the_memory(monkeypatch):
+    monkeypatch.setattr(buckets, "available_bytes", lambda device: 3.5 * buckets.BYTES_OF_PROCESS)
+    assert buckets.num_workers(jobs(30), 16) == 3

@@ -8,9 +8,8 @@ from interrupted import jobs, stop_engine
 from small_runs import rows
 
 from rlexp.core.exits import RunFailed
-from rlexp.record import checkpoint, provenance
-from rlexp.record.disk import durable
-from rlexp.record.disk.states import read_state, serialize
+from rlexp.record import checkpoint, disk, provenance
+from rlexp.record.disk import read_state, serialize
 from rlexp.record.files import dump_json
 from rlexp.record.resume import inspect
 from rlexp.runfolder.files import json_with_checksum
@@ -112,14 +111,14 @@ def test_a_finished_run_whose_files_were_changed_is_mended(tmp_path, whole, capl
 
 def unreadable(monkeypatch, path):
     """Let the system refuse one file, as it does for another user's."""
-    real = durable.os.open
+    real = disk.os.open
 
     def refused(name, *rest, **options):
         if str(name) == str(path):
             raise PermissionError(13, "Permission denied", str(path))
         return real(name, *rest, **options)
 
-    monkeypatch.setattr(durable.os, "open", refused)
+    monkeypatch.setattr(disk.os, "open", refused)
 
 
 @pytest.mark.parametrize("name", ["checkpoint.pt", "metrics.jsonl", "config.yaml", "summary.json"])

@@ -9,11 +9,11 @@ import torch
 from small_runs import ABSENT, BESIDE, SHORT, SMALL, compose, rows, with_choice
 
 from rlexp.config.compose import CONF
-from rlexp.sweep import training
+from rlexp.sweep import machine, training
 from rlexp.sweep.build import bucket_key
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
-from rlexp.sweep.threads import AVAILABLE, PERIOD, Threads
+from rlexp.sweep.machine import PERIOD, Threads
 
 GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in ("study", "teacher"))
 # Groups of choices that are nothing but their YAML: no defaults, no settings elsewhere.
@@ -206,10 +206,10 @@ def test_the_saved_config_repeats_the_run(tmp_path):
     assert rows(again.folder) == rows(first.folder)
 
 
-def test_threads_go_to_the_fastest_choice():
+def test_threads_go_to_the_fastest_choice(monkeypatch):
     now = [0.0]
+    monkeypatch.setattr(machine, "max_threads", 2)
     threads = Threads(2, None, clock=lambda: now[0])
-    threads.choices = [1, 2]
     slow = {1: 1.0, 2: 3.0}
     used = []
 
@@ -227,4 +227,4 @@ def test_threads_go_to_the_fastest_choice():
     assert used[PERIOD : 4 * PERIOD] == [1] * (3 * PERIOD)  # a step lost twice its time: 100 others make up for it
     assert used[4 * PERIOD :] == [1, 2] + [2] * (PERIOD - 2)
     assert Threads(2, 5).choices == [5] and Threads(1, 5).choices == [1]
-    assert Threads(2, None).choices[-1] == AVAILABLE and 1 in Threads(2, None).choices
+    assert Threads(2, None).choices[-1] == 2 and 1 in Threads(2, None).choices

@@ -15,7 +15,7 @@ from small_runs import SHORT, SMALL
 from rlexp.config.compose import compose
 from rlexp.loop.evaluation import evaluate
 from rlexp.loop.step import train_step
-from rlexp.sweep import buckets, cgroup, engine
+from rlexp.sweep import buckets, engine, machine
 from rlexp.sweep.build import build, most_runs
 from rlexp.sweep.machine import available_bytes, usable_cores
 
@@ -139,8 +139,8 @@ def test_what_a_container_may_use(tmp_path, monkeypatch, own, files, cpus, memor
     for name, text in ({"own": own} | files if own else {}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text + "\n")
-    monkeypatch.setattr(cgroup, "ROOT", tmp_path)
-    monkeypatch.setattr(cgroup, "OWN", tmp_path / "own")
-    assert (cgroup.cpus(), cgroup.memory()) == (cpus, memory)
+    monkeypatch.setattr(machine, "CGROUPS", tmp_path)
+    monkeypatch.setattr(machine, "OWN_CGROUP", tmp_path / "own")
+    assert (machine.granted_cpus(), machine.granted_memory()) == (cpus, memory)
     assert 1 <= usable_cores() <= (cpus or usable_cores())
     assert available_bytes("cpu") <= (memory or float("inf")) / 2

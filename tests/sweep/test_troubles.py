@@ -14,7 +14,7 @@ from small_runs import rows
 from rlexp.core.exits import RunFailed
 from rlexp.record import checkpoint
 from rlexp.record.files import Recorder
-from rlexp.sweep import preflight, training
+from rlexp.sweep import engine, training
 from rlexp.sweep.engine import train_jobs
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -174,4 +174,4 @@ def test_what_has_diverged_begins_again_and_nothing_else(tmp_path):
     for fate, step in (("failed", 12), ("diverged", -1), ("interrupted", 12)):
         (job.folder / "summary.json").write_text(json.dumps({"status": fate, "reason": "x"}))
         with ExitStack() as locks:
-            assert preflight.state_or_result(job, locks)["step"] == step
+            assert engine.state_or_result(job, locks)["step"] == step

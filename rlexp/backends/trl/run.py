@@ -27,14 +27,12 @@ from rlexp.language.pretrained import prompt_of, quiet
 from rlexp.loop.metrics import Row as Metrics
 from rlexp.loop.state import Experience
 from rlexp.sweep.build import variant
-from rlexp.sweep.engine import OpenProgress, close, show
+from rlexp.sweep.engine import OpenProgress, close, open_run, show
 from rlexp.sweep.events import COUNTED, Cadence, Ended, Event, Row, Samples, Step, divergence
 from rlexp.sweep.interrupt import Interrupt
 from rlexp.sweep.job import Job, Results
 from rlexp.sweep.machine import is_out_of_memory, prepare
-from rlexp.sweep.preflight import open_run
-from rlexp.sweep.recording import Recording
-from rlexp.sweep.run import Run
+from rlexp.sweep.recording import Recording, Run
 
 # What Transformers says of each update, by the names of docs/metrics.md: means over a step are written.
 LOGGED = {"grad_norm": "optim/grad_norm", "learning_rate": "optim/lr"}

@@ -19,10 +19,10 @@ from typing import Any
 from transformers import TrainerCallback
 
 from rlexp.record import checkpoint
-from rlexp.record.disk.states import read_state
+from rlexp.record.disk import read_state
+from rlexp.sweep.engine import state_or_result
 from rlexp.sweep.events import Checkpoint
 from rlexp.sweep.job import Job
-from rlexp.sweep.preflight import state_or_result
 from rlexp.sweep.recording import Recording
 
 LOG = logging.getLogger(__name__)

@@ -95,8 +95,14 @@ def locked_file(path: Path) -> int | None:
         descriptor = os.open(path, os.O_RDONLY | OPENED)  # of another user who shares the folder
     held = False
     try:
-        held = is_locked_now(descriptor) and path.stat().st_ino == os.fstat(descriptor).st_ino
-    except FileNotFoundError:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in WITHOUT_LOCKS:
+                raise
+            warn_of_no_locks()
+        held = path.stat().st_ino == os.fstat(descriptor).st_ino
+    except (BlockingIOError, FileNotFoundError):
         pass
     except OSError as error:
         raise Unlockable(f"{path} cannot be locked ({error.strerror or error}): {NO_LOCK}") from error
@@ -104,19 +110,6 @@ def locked_file(path: Path) -> int | None:
         if not held:
             os.close(descriptor)
     return descriptor if held else None
-
-
-def is_locked_now(descriptor: int) -> bool:
-    """Lock a file, where that is possible; return whether nobody else has."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno not in WITHOUT_LOCKS:
-            raise
-        warn_of_no_locks()
-    return True
 
 
 @cache

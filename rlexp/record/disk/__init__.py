@@ -1,1 +1,0 @@
-"""How files are written so that nothing is lost, and read so that nothing lies."""
