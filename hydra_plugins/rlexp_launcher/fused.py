@@ -25,10 +25,10 @@ class BatchesConf:
 
 @dataclass
 class FusedConf(BatchesConf):
-    """`hydra/launcher=fused`: one batch in this process, or several in as many processes as pay for themselves."""
+    """`hydra/launcher=fused`: one batch in this process, or several in as many processes as have enough to do."""
 
     executor: str = "local"
-    workers: Any = "auto"  # processes at a time; auto for as many as save more than their start takes
+    workers: Any = "auto"  # processes at a time; auto for as many as have enough to do
 
 
 @dataclass

@@ -146,7 +146,7 @@ def test_an_orphan_saves_or_is_ended(tmp_path):
     """A worker that does not listen is ended after a while."""
     code = (
         "import signal, sys, time; from pathlib import Path; from rlexp.launch import orphans;"
-        "from rlexp.sweep.job import Batch; from rlexp.record.disk import lock;"
+        "from rlexp.sweep.job import Batch; from rlexp.record import lock;"
         "orphans.SECONDS_BETWEEN_LOOKS = 0.1; orphans.SECONDS_TO_SAVE = 0.5; folder = Path(sys.argv[1]);"
         "signal.signal(signal.SIGINT, getattr(signal, sys.argv[2]));"
         "lock.take(folder, 1.0); batch = Batch((), sweep=folder, owner=lock.text(folder));"

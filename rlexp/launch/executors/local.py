@@ -17,7 +17,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from statistics import fmean
 from types import ModuleType
-from typing import TextIO
+from typing import Any
 
 from rlexp.core.exits import INTERRUPTED, describe_error
 from rlexp.launch.orphans import interrupt_main_thread
@@ -234,7 +234,7 @@ class CombinedProgress:
         self.display.update(round(fmean(self.steps)), list(self.alive), list(self.rewards))
 
 
-def repeat(pipe: Connection, stream: TextIO) -> None:
+def repeat(pipe: Connection, stream: Any) -> None:
     """Repeat what a process prints, in whole lines, until it has ended."""
     with pipe, open(pipe.fileno(), "rb", closefd=False) as lines, suppress(OSError, ValueError):  # of a closed stream
         for line in lines:
