@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from rlexp.config.schema import Config
 from rlexp.language.backend import CAPABILITIES
-from rlexp.sweep.build import bucket_key, most_runs, variant_key
+from rlexp.sweep.build import bucket_key, bytes_of, variant_key
 from rlexp.sweep.job import Job
 from rlexp.sweep.machine import available_bytes, gpus, open_files
 
@@ -59,8 +59,8 @@ def by_shape(jobs: Sequence[Each]) -> dict[str, list[Each]]:
 
 
 def fitting(config: Config, workers: int) -> int:
-    """How many runs of a config fit into the memory of one of ``workers`` workers, at most ``ENOUGH``."""
-    return min(ENOUGH, most_runs(config, available_bytes(config.device) / workers))
+    """How many runs of a config fit into the memory of one of ``workers`` workers, at least 1, at most ``ENOUGH``."""
+    return max(1, min(ENOUGH, int(available_bytes(config.device) / workers / bytes_of(config))))
 
 
 def cut(bucket: Sequence[Each], pieces: int) -> list[list[Each]]:

@@ -19,7 +19,7 @@ from rlexp.core import memory
 from rlexp.core.registry import bind_choice, bind_knobs
 from rlexp.loop.critic import CRITICS
 from rlexp.loop.data import DATA, empty_buffer
-from rlexp.loop.judged.bradley_terry import TRAININGS, BradleyTerry, make_judges, room_for_pairs
+from rlexp.loop.judged.bradley_terry import TRAININGS, make_judges, room_for_pairs
 from rlexp.loop.optimizer import Optimizer, Schedule
 from rlexp.loop.rollout import sample
 from rlexp.loop.state import Critic, Network, TrainState, token_log_probs
@@ -51,11 +51,6 @@ def bucket_key(config: Config) -> str:
 def variant_key(config: Config) -> str:
     """What replicas must share to go through the objective together."""
     return json.dumps(config.model_dump(mode="json", include=set(VARIANT)), sort_keys=True)
-
-
-def most_runs(config: Config, memory: float) -> int:
-    """How many runs of a config one batch can hold in so many bytes, at least 1."""
-    return max(1, int(memory / bytes_of(config)))
 
 
 def bytes_of(config: Config) -> float:
@@ -108,7 +103,7 @@ def build(configs: Sequence[Config]) -> TrainState:
     if taught:
         networks["teacher"] = Network(load_teachers(policy, configs), replicas=taught)
     remembered = memory.initial_memory(variants)
-    training = judging(first)
+    training = first.reward.model and bind_choice(TRAININGS, first.reward.model)()
     if training is not None:
         judges = make_judges(training, first.model, task, seeds)
         networks |= {name: Network(judge.to(device)) for name, judge in judges.items()}
@@ -131,11 +126,6 @@ def build(configs: Sequence[Config]) -> TrainState:
         data=bind_choice(DATA, first.data)(),
     )
     return replace(state, buffer=empty_buffer(state))
-
-
-def judging(config: Config) -> BradleyTerry | None:
-    """How the reward models of a config are trained; None if it has none."""
-    return config.reward.model and bind_choice(TRAININGS, config.reward.model)()
 
 
 def critic_network(configs: Sequence[Config], critic: Critic, task: Task, device: torch.device) -> Network:
@@ -179,28 +169,17 @@ def blocks(configs: Sequence[Config]) -> list[tuple[Variant, int]]:
 
 def variant(config: Config) -> Variant:
     """Bind the axis functions that a config chooses."""
-    weight = {config.kl.place: config.kl.coef}
+    weight, memories = {config.kl.place: config.kl.coef}, {}
+    for _, node, axis in axis_nodes(config):
+        memories |= memory.bind_memories(axis.memories, node)
+    target = norm.TARGETS.get(config.norm.name)  # what a critic is trained to, if the norm asks for one
     return Variant(
         **{axis.attribute: bind_choice(axis.functions, node) for _, node, axis in axis_nodes(config)},
-        memories=memories(config),
+        memories=memories,
         verdicts=chosen_facts(config, "reward").calls(config.reward),
         refill_rounds=config.filter.refill.rounds,
         kl_in_loss=weight.get("loss", 0.0),
         kl_in_reward=weight.get("reward", 0.0),
-        value_target=value_target(config),
+        value_target=target and bind_knobs(target, config.norm),
         **{key: getattr(config, key) for key in NUMBERS},
     )
-
-
-def value_target(config: Config) -> Callable | None:
-    """Return what a critic is trained to under the chosen norm, which has its knobs; None if it asks for no critic."""
-    target = norm.TARGETS.get(config.norm.name)
-    return target and bind_knobs(target, config.norm)
-
-
-def memories(config: Config) -> dict[str, memory.Memory]:
-    """Return what a config's choices remember from step to step."""
-    bound = {}
-    for _, node, axis in axis_nodes(config):
-        bound |= memory.bind_memories(axis.memories, node)
-    return bound

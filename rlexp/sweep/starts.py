@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from hashlib import sha256
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import torch
@@ -26,7 +27,7 @@ from rlexp.runfolder.files import Damaged, Unreadable
 from rlexp.tasks import TASKS
 
 LOG = logging.getLogger(__name__)
-DEPENDS_ON = ("start", "task", "model", "matmul_precision", "seed")
+DEPENDS_ON = ("start", "task", "model", "matmul_precision")  # and on the seed
 PACKAGE = Path(__file__).parents[1]
 ROOMS = ("axes", "core", "loop", "models", "tasks")  # in which the numbers of a start are made
 Weights = dict[str, Tensor]
@@ -38,67 +39,58 @@ def apply_starts(state: TrainState, configs: Sequence[Config], folder: Path | No
 
     Starts are read from ``folder`` and written there; None keeps nothing.
     """
-    halves = {
-        replica: halfway_config(config) for replica, config in enumerate(configs) if config.reference.begin == "halfway"
-    }
-    weights, problems = trained_starts([*configs, *halves.values()], folder)
-    unread: dict[int, str] = {}
+    pairs = [(config, halfway_config(config)) for config in configs]
+    weights, problems = trained_starts([each for pair in pairs for each in pair], folder)
     networks = [state.networks[name].module for name in ("policy", "critic") if name in state.networks]
-    for replica, config in enumerate(configs):
-        key = start_key(config)
+    wrong = []
+    for replica, (config, begin) in enumerate(pairs):
+        key, begin_key = start_key(config), start_key(begin)
+        problem = problems.get(key) or problems.get(begin_key) or ""
         for network in networks if key in weights else ():
             copy_weights(network, replica, weights[key])
-        try:
-            begin_reference(state.reference, replica, halves.get(replica, config), weights)
+        try:  # the reference is the fresh policy so far
+            if config.reference.begin == "run":
+                copy_policy(state.reference, replica, "reference.run", config.reference.run)
+            elif config.reference.begin != "random" and begin_key in weights:
+                copy_weights(state.reference, replica, weights[begin_key])
         except RunFailed as error:
-            unread[replica] = str(error)
-    found = [[start_key(config), *([start_key(halves[i])] if i in halves else [])] for i, config in enumerate(configs)]
-    of_starts = [next((problems[key] for key in keys if problems.get(key)), "") for keys in found]
-    return [problem or unread.get(replica, "") for replica, problem in enumerate(of_starts)]
+            problem = problem or str(error)
+        wrong.append(problem)
+    return wrong
+
+
+def halfway_config(config: Config) -> Config:
+    """Return the config that the reference begins at: the run's own, or the same start ended at half its accuracy."""
+    if config.reference.begin != "halfway":
+        return config
+    half = config.start.model_copy(update={"accuracy": config.start.accuracy / 2})
+    return config.model_copy(update={"start": half})
 
 
 def trained_starts(configs: Sequence[Config], folder: Path | None) -> tuple[dict[str, Weights], dict[str, str]]:
-    """Read or train the starts of configs; return the weights of each by its key, and what went wrong."""
-    wanted = {start_key(config): config for config in configs if is_trained(config)}
-    weights, problems = read_starts(folder, wanted)
-    missing = [key for key in wanted if key not in weights and key not in problems]
-    missing.sort(key=lambda key: start_settings(wanted[key]))
-    for _, group in groupby(missing, key=lambda key: start_settings(wanted[key])):
-        group = list(group)
-        for key, trained, problem in zip(group, *train_starts([wanted[key] for key in group]), strict=True):
-            weights[key], problems[key] = trained, problem
-            if not problem:
-                save(folder, key, trained)
-    return weights, problems
+    """Read or train the starts of configs; return the weights of each by its key, and what went wrong.
 
-
-def read_starts(folder: Path | None, keys: Iterable[str]) -> tuple[dict[str, Weights], dict[str, str]]:
-    """Return the weights of the starts that are there, by their keys, and what is wrong with those that are unread."""
-    weights, problems = {}, {}
-    for key in keys:
+    A run whose start asks for no policy keeps the weights that it is made with.
+    """
+    weights, problems, missing = {}, {}, []
+    wanted = {start_key(each): each for each in configs if "policy" in requested_names(STARTS[each.start.name])}
+    for key, config in wanted.items():
         try:
             found = load(folder, key)
         except Unreadable as error:
             problems[key] = str(error)
             continue
-        if found is not None:
+        if found is None:
+            missing.append((start_settings(config, DEPENDS_ON), key))
+        else:
             weights[key] = found
+    for _, group in groupby(sorted(missing, key=itemgetter(0)), key=itemgetter(0)):
+        keys = [key for _, key in group]
+        for key, trained, problem in zip(keys, *train_starts([wanted[key] for key in keys]), strict=True):
+            weights[key], problems[key] = trained, problem
+            if not problem:
+                save(folder, key, trained)
     return weights, problems
-
-
-def halfway_config(config: Config) -> Config:
-    """Return a config whose start is to reach half the accuracy: the same training, ended when it is half-way."""
-    half = config.start.model_copy(update={"accuracy": config.start.accuracy / 2})
-    return config.model_copy(update={"start": half})
-
-
-def begin_reference(reference: nn.Module, replica: int, config: Config, weights: Mapping[str, Weights]) -> None:
-    """Put a replica of the reference where it begins; it is the fresh policy so far. RunFailed for a run unread."""
-    begin = config.reference.begin
-    if begin == "run":
-        copy_policy(reference, replica, "reference.run", config.reference.run)
-    elif begin != "random" and start_key(config) in weights:
-        copy_weights(reference, replica, weights[start_key(config)])
 
 
 def copy_weights(network: nn.Module, replica: int, weights: Weights) -> None:
@@ -119,19 +111,14 @@ def train_starts(configs: Sequence[Config]) -> tuple[list[Weights], list[str]]:
     return [{name: values[i].clone() for name, values in stack.items()} for i in range(len(seeds))], problems
 
 
-def is_trained(config: Config) -> bool:
-    """Whether a run starts from other weights than those that it is made with."""
-    return "policy" in requested_names(STARTS[config.start.name])
-
-
-def start_settings(config: Config, without: str = "seed") -> str:
-    """Return everything that a start depends on, the seed aside, as text."""
-    return json.dumps(config.model_dump(mode="json", include=set(DEPENDS_ON) - {without}), sort_keys=True)
+def start_settings(config: Config, keys: Iterable[str]) -> str:
+    return json.dumps(config.model_dump(mode="json", include=set(keys)), sort_keys=True)
 
 
 def start_key(config: Config) -> str:
     """Return the name of a start: a hash of everything that it depends on, the code that makes it included."""
-    return sha256(f"{start_settings(config, without='')} {code_hash(PACKAGE)}".encode()).hexdigest()[:16]
+    settings = start_settings(config, (*DEPENDS_ON, "seed"))
+    return sha256(f"{settings} {code_hash(PACKAGE)}".encode()).hexdigest()[:16]
 
 
 @cache

@@ -78,20 +78,14 @@ def train_batch(
         if done >= 0:
             problems = checkpoint.restore(state, saved)
         else:
-            problems = begin(state, [*configs.values()], starts)
+            problems = apply_starts(state, [*configs.values()], starts)
+            if state.judging is not None:
+                problems = [one or other for one, other in zip(problems, train_judges(state), strict=True)]
             counts |= prefill_buffer(state)
         batch = Batch(state, configs, active, counts)
         yield from batch.fail(problems, max(done, 0))
         if batch.remaining:
             yield from batch.train(done, stop)
-
-
-def begin(state: TrainState, configs: Sequence[Config], starts: Path | None) -> list[str]:
-    """Put fresh runs at their starts and train their reward models; return what went wrong for each, or ""."""
-    problems = apply_starts(state, configs, starts)
-    if state.judging is None:
-        return problems
-    return [first or second for first, second in zip(problems, train_judges(state), strict=True)]
 
 
 class Batch:

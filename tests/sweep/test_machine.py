@@ -16,7 +16,7 @@ from rlexp.config.compose import compose
 from rlexp.loop.evaluation import evaluate
 from rlexp.loop.step import train_step
 from rlexp.sweep import buckets, engine, machine
-from rlexp.sweep.build import build, most_runs
+from rlexp.sweep.build import build, bytes_of
 from rlexp.sweep.machine import available_bytes, usable_cores
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no CUDA device")
@@ -69,17 +69,18 @@ def test_a_missing_device_is_bad_input(command, tmp_path, arguments):  # noqa: F
     assert not list(tmp_path.iterdir())
 
 
-def test_what_fits_memory_shrinks_with_the_size_of_a_run():
-    small, large, room = compose(), compose("group_size=64", "model.width=128"), available_bytes("cpu")
-    assert most_runs(small, room) > most_runs(large, room) >= 1
-    assert most_runs(small, room / 2) == pytest.approx(most_runs(small, room) / 2, abs=1)
-    assert most_runs(small, 1.0) == 1
+def test_what_fits_memory_shrinks_with_the_size_of_a_run(monkeypatch):
+    small, large = compose(), compose("group_size=64", "model.width=128")
+    monkeypatch.setattr(buckets, "ENOUGH", 10**9)
+    assert buckets.fitting(small, 1) > buckets.fitting(large, 1) >= 1
+    assert buckets.fitting(small, 2) == pytest.approx(buckets.fitting(small, 1) / 2, abs=1)
+    assert buckets.fitting(small, 10**9) == 1
 
 
 def test_a_sweep_is_cut_into_batches_that_fit_memory(command, monkeypatch):  # noqa: F811
     """Room for three runs: one after another in this process, or shared by two workers."""
     config, sizes = compose(*SHORT, *SMALL), []
-    room = 3.5 * available_bytes("cpu") / most_runs(config, available_bytes("cpu"))
+    room = 3.5 * bytes_of(config)
     monkeypatch.setattr(buckets, "available_bytes", lambda device: room)
     monkeypatch.setattr(engine, "train_jobs", lambda jobs, title: [sizes.append(len(jobs)) or 0.0 for _ in jobs])
     assert command("-m", "seed=range(0,8)", *SHORT, *SMALL).code == 0

@@ -1,22 +1,30 @@
-"""Batches as jobs of a SLURM cluster. Its nodes must see the sweep's folder and this installation."""
+"""Batches as jobs of a SLURM cluster, by submitit. Its nodes must see the sweep's folder and this installation."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from submitit import Job as Process
 from submitit import SlurmExecutor
 
-from rlexp.launch.executors.submitit import Pool, new_folder
+from rlexp.core.exits import describe_error
+from rlexp.launch.paths import relative
+from rlexp.launch.worker import NO_RESULT, failed_results, train_until_terminated
+from rlexp.sweep.job import Batch, Job, Results
 
-SECONDS_BETWEEN_POLLS, POLLS_UNTIL_ENDED = 2.0, 3
+SECONDS_BETWEEN_LOOKS, SECONDS_BETWEEN_POLLS, POLLS_UNTIL_ENDED = 0.1, 2.0, 3
 SECONDS_TO_SAVE = 20
+FOLDER = ".workers"
 
 
 @contextmanager
@@ -30,8 +38,10 @@ def open_pool(
     minutes: int,
     options: Mapping[str, Any],
 ) -> Iterator[Pool]:
-    """Return a pool of SLURM jobs; only the queue is polled for them, as many clusters have no accounting."""
-    executor = SlurmExecutor(new_folder(folder))
+    """Return a pool of SLURM jobs, in a folder that nobody has put anything into: what workers send are pickles."""
+    own = folder / FOLDER / token_hex(8)
+    own.mkdir(parents=True)
+    executor = SlurmExecutor(own)
     place = {"partition": partition} if partition else {}
     executor.update_parameters(
         job_name="rlexp",
@@ -41,32 +51,85 @@ def open_pool(
         additional_parameters=dict(options),
         **place,
     )
-    yield Pool(executor, workers, cpus, Queue().has_ended, stop)
+    yield Pool(executor, workers, cpus)
 
 
-class Queue:
-    """What ``squeue`` lists, polled now and then."""
+@dataclass
+class Worker:
+    """A process, what it trains, and how many bytes of its stderr, where its progress is, were repeated."""
 
-    def __init__(self):
-        self.polled, self.missing = 0.0, Counter()
+    process: Process
+    batch: Batch
+    repeated: int = 0
+
+    def repeat_stderr(self) -> None:
+        """Repeat here what the process wrote to its stderr since the last time, in whole lines."""
+        try:
+            new = self.process.paths.stderr.read_bytes()[self.repeated :]
+        except OSError:
+            return
+        new = new[: new.rfind(b"\n") + 1]
+        self.repeated += len(new)
+        lines = new.decode(errors="replace").splitlines()
+        sys.stderr.writelines(f"{line}\n" for line in lines if not line.startswith("submitit "))
+        sys.stderr.flush()
+
+    def results(self) -> Results:
+        """Return what the process sent back, or why it did not."""
+        self.repeat_stderr()
+        if not self.process.paths.result_pickle.exists():
+            return failed_results(self.batch, f"{NO_RESULT}; see {relative(self.process.paths.stderr)}")
+        try:
+            return self.process.result()
+        except Exception as error:
+            return failed_results(self.batch, str(error).rstrip(" \n-").splitlines()[-1])
+
+
+class Pool:
+    """At most so many processes at a time."""
+
+    def __init__(self, executor: Any, workers: int, cores: int):
+        self.executor, self.workers, self.cores = executor, workers, cores
+        self.polled, self.missing = 0.0, Counter()  # when the queue was, and how often in a row each was not there
+
+    def workers_for(self, jobs: Sequence[Job], most: int | None) -> int:
+        """Into how many parts to cut the jobs at least."""
+        return self.workers
+
+    def run(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Results]]:
+        """Train the batches; each comes back when it has ended."""
+        pending, running = iter(batches), []
+        try:
+            while True:
+                for batch in islice(pending, self.workers - len(running)):
+                    try:
+                        running.append(Worker(self.executor.submit(train_until_terminated, batch, self.cores), batch))
+                    except Exception as error:
+                        yield batch, failed_results(batch, f"no worker: {describe_error(error)}")
+                if not running:
+                    return
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+                for worker in running[:]:
+                    worker.repeat_stderr()
+                    if self.has_ended(worker.process):
+                        running.remove(worker)
+                        yield worker.batch, worker.results()
+        finally:
+            stop([worker.process for worker in running])
 
     def has_ended(self, process: Process) -> bool:
-        """Whether a job has a result, or was repeatedly not in the queue: a result may take a while to be seen."""
+        """Whether a job has a result, or was repeatedly not in the queue: a result may take a while to be seen.
+
+        Only the queue is polled, as many clusters have no accounting; an ``squeue`` that fails says nothing.
+        """
         if process.paths.result_pickle.exists():
             return True
-        if process.job_id not in self.missing:
-            self.missing[process.job_id] = 0
+        self.missing.setdefault(process.job_id, 0)
         if time.monotonic() - self.polled > SECONDS_BETWEEN_POLLS:
-            self.poll()
-        return self.missing[process.job_id] >= POLLS_UNTIL_ENDED
-
-    def poll(self) -> None:
-        """Count for each job how often in a row it was missing; a failed ``squeue`` says nothing."""
-        self.polled = time.monotonic()
-        queued = queued_ids()
-        if queued is not None:
-            for job in self.missing:
+            self.polled, queued = time.monotonic(), queued_ids()
+            for job in self.missing if queued is not None else ():
                 self.missing[job] = 0 if job in queued else self.missing[job] + 1
+        return self.missing[process.job_id] >= POLLS_UNTIL_ENDED
 
 
 def queued_ids() -> set[str] | None:
