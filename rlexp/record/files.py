@@ -29,7 +29,7 @@ from rlexp.runfolder.files import (
     content,
     digest,
     json_with_checksum,
-    read_json,
+    line_with_checksum,
     read_yaml,
     yaml_with_checksum,
 )
@@ -77,16 +77,16 @@ class Recorder:
         step: int = -1,
         extents: Mapping[str, Extent] | None = None,
     ):
-        """Write the config and open the rows."""
         self.folder, self.facts, self.identity = Path(folder), dict(facts), identity(config)
         rows, samples = (rows_up_to(self.folder / name, step, extents) for name in (METRICS_FILE, SAMPLES_FILE))
         code = provenance.code_of(config)
-        self.code, self.damage = provenance.trained_by(self.folder, step, code, kept_code(self.folder))
+        self.code, self.notes = provenance.trained_by(self.folder, step, code)
         remove_drafts(self.folder)
         (self.folder / SUMMARY_FILE).unlink(missing_ok=True)
         self.config = yaml_with_checksum(to_yaml({"format": FORMAT, **config}))
         rewrite(self.folder / CONFIG_FILE, self.config)
-        rewrite(self.folder / CODE_FILE, provenance.as_lines(self.code))
+        lines = [line_with_checksum(each, len(self.code)) for each in self.code]
+        rewrite(self.folder / CODE_FILE, "".join(lines).encode())
         self._unsynced = [self.folder / CONFIG_FILE, self.folder / CODE_FILE]
         self.metrics = Rows(self.folder / METRICS_FILE, rows)
         self.samples = Rows(self.folder / SAMPLES_FILE, samples, always=False)
@@ -97,7 +97,6 @@ class Recorder:
         self.metrics.append(dump_json({"step": step, **metrics}) + "\n")
 
     def write_samples(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Append completions as text, each with its step."""
         self.samples.append("".join(dump_json(row) + "\n" for row in rows))
 
     def sync(self) -> None:
@@ -109,23 +108,15 @@ class Recorder:
         self.samples.sync()
 
     def extents(self) -> dict[str, Extent]:
-        """How much the files of rows hold by now, with checksums."""
         return {rows.path.name: rows.extent for rows in (self.metrics, self.samples)}
 
     def finish(self, status: str, reason: str | None = None, **summary: Any) -> None:
         """Write the summary, whole or not at all, with what the other files hold."""
         files = self.extents() | {CONFIG_FILE: {"bytes": len(self.config), "digest": digest(self.config)}}
-        facts = {"status": status, "reason": reason, **self.facts, **summary, "versions": versions(), "code": self.code}
+        versions = {"rlexp": __version__, "torch": str(torch.__version__), "python": platform.python_version()}
+        facts = {"status": status, "reason": reason, **self.facts, **summary, "versions": versions, "code": self.code}
         facts |= {"format": FORMAT, "identity": self.identity, "files": files}
         replace(self.folder / SUMMARY_FILE, json_with_checksum(dump_json(facts, indent=2) + "\n"))
-
-
-def kept_code(folder: Path) -> list[provenance.Code]:
-    """Return which code trained a run by its summary; nothing where that does not say so, or is not whole."""
-    try:
-        return (read_json(folder / SUMMARY_FILE) or {}).get("code") or []
-    except RunFailed:
-        return []
 
 
 def saved_config(path: Path) -> dict[str, Any]:
@@ -167,11 +158,6 @@ def collapsed(final: float | None, floor: float) -> bool | None:
 def dump_json(value: Any, indent: int | None = None) -> str:
     """JSON that every reader accepts: numbers that are not finite become null."""
     return json.dumps(finite_or_null(value), indent=indent, allow_nan=False, ensure_ascii=False)
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that a run's numbers can depend on."""
-    return {"rlexp": __version__, "torch": str(torch.__version__), "python": platform.python_version()}
 
 
 def finite_or_null(value: Any) -> Any:

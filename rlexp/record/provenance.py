@@ -31,8 +31,9 @@ import torch
 
 import rlexp
 from rlexp import __version__
+from rlexp.core.exits import RunFailed
 from rlexp.core.registered import Registration, registered
-from rlexp.runfolder.files import CODE_FILE, FORMAT, Damaged, digest, line_with_checksum, read_lines
+from rlexp.runfolder.files import CODE_FILE, FORMAT, SUMMARY_FILE, Damaged, digest, read_json, read_lines
 from rlexp.runfolder.variants import WITHOUT_EFFECT, flatten
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,37 +163,38 @@ def git(root: Path, *arguments: str) -> str | None:
     return done.stdout.decode("utf-8", errors="replace")
 
 
-def trained_by(folder: Path, step: int, now: Code, kept: Sequence[Code]) -> tuple[list[Code], str]:
+def trained_by(folder: Path, step: int, now: Code) -> tuple[list[Code], list[str]]:
     """Return which code trained the run in a folder, each from which step, if ``now`` goes on with it after ``step``.
 
-    That of a step whose rows are trained anew is forgotten; code that was there already is not listed twice. Beside it
-    stands what is wrong with the file that says so, or "": then ``kept`` counts, what the summary says of it.
+    That of a step whose rows are trained anew is forgotten; code that was there already is not listed twice. Where the
+    file that says so is damaged, what the summary says counts. Beside it stands what the user should know of this.
     """
     try:
         known, damage = history(folder), "" if (folder / CODE_FILE).exists() else "is gone"
     except Damaged:
         known, damage = [], "is damaged"
     if damage:
-        known = list(kept) if is_history(kept) else []
-    then = "summary.json has it too" if known else f"what trained the run up to step {step} is not known any more"
+        try:
+            known = (read_json(folder / SUMMARY_FILE) or {}).get("code") or []
+        except RunFailed:
+            known = []
+        known = known if is_history(known) else []
+    notes = []
+    if damage and step >= 0:
+        then = "summary.json has it too" if known else f"what trained the run up to step {step} is not known any more"
+        notes.append(f"{CODE_FILE} {damage}: {then}")
     earlier = [entry for entry in known if entry["step"] < step]
-    same = earlier and not changes(earlier[-1], now)
-    trained = earlier if same else [*earlier, {"step": max(step, 0), **now}]
-    return trained, f"{CODE_FILE} {damage}: {then}" if damage and step >= 0 else ""
+    differing = changes(earlier[-1], now) if earlier else []
+    if differing:
+        other = f"on other code or another machine ({'; '.join(differing)}): its bits may be those of neither"
+        notes.append(f"goes on after step {step} {other}")
+    return earlier if earlier and not differing else [*earlier, {"step": max(step, 0), **now}], notes
 
 
 def changes(before: Code, now: Code) -> list[str]:
     """Name what the bits of a run depend on and was otherwise; what was not written down then was the same."""
     pairs = {key: (before.get(key, now.get(key)), now.get(key)) for key in (*BITS_DEPEND_ON, "plugins")}
     return [f"{key} {there} before and {here} now" for key, (there, here) in pairs.items() if there != here]
-
-
-def change_note(code: Sequence[Code], step: int) -> str:
-    """Say that a run that goes on after ``step`` is half from other code or another machine; "" if it is not."""
-    if len(code) < 2 or code[-1]["step"] != step:
-        return ""
-    differing = "; ".join(changes(code[-2], code[-1]))
-    return f"goes on after step {step} on other code or another machine ({differing}): its bits may be those of neither"
 
 
 def history(folder: Path) -> list[Code]:
@@ -205,15 +207,9 @@ def history(folder: Path) -> list[Code]:
 
 def is_history(entries: Sequence[Code]) -> bool:
     """Whether each entry names its files and its step, and the steps are in order."""
-    if not all(isinstance(each, dict) and isinstance(each.get("files"), str) for each in entries):
-        return False
-    steps = [each.get("step") for each in entries]
+    named = all(isinstance(each, dict) and isinstance(each.get("files"), str) for each in entries)
+    steps = [each.get("step") for each in entries] if named else [None]
     return all(type(step) is int for step in steps) and steps == sorted({*steps})
-
-
-def as_lines(code: Sequence[Code]) -> bytes:
-    """Return which code trained a run as it stands in its file."""
-    return "".join(line_with_checksum(entry, len(code)) for entry in code).encode()
 
 
 def identity(config: Mapping[str, Any]) -> Identity:

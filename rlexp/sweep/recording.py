@@ -19,7 +19,6 @@ from rlexp.record.disk import AT_ONCE, unwritable
 from rlexp.record.files import Recorder, collapsed
 from rlexp.record.gradient import gradient_curves
 from rlexp.record.loggers import LOGGERS
-from rlexp.record.provenance import change_note
 from rlexp.record.resume import FAILED
 from rlexp.runfolder.files import METRICS_FILE, SAMPLES_FILE, SUMMARY_FILE, Extent
 from rlexp.runfolder.rows import score
@@ -51,7 +50,7 @@ class Run:
         run = cls(job, recorder, bind_choice(LOGGERS, job.config.logger)(job))
         for row in recorder.earlier_rows:
             run.log(row.pop("step"), {key: math.nan if value is None else value for key, value in row.items()})
-        for note in filter(None, (recorder.damage, change_note(recorder.code, step))):
+        for note in recorder.notes:
             LOG.warning("%s %s", job.name, note, extra={"job": job.name})
         begins = "starts" if step < 0 else f"goes on after step {step}"
         run.log_line(begins, f"{job.config.steps} steps in {job.folder}")
