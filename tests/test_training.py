@@ -158,7 +158,8 @@ def test_a_config_of_another_backend_is_refused_in_a_line():
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 10])
 def test_the_last_step_is_measured_evaluated_sampled_and_saved(steps):
-    cadence = Cadence(steps, log_every=7, evaluate_every=7, checkpoint_every=7)
+    often = {"log_every": 7, "checkpoint_every": 7, "eval": LOCAL.eval.model_copy(update={"every": 7})}
+    cadence = Cadence(LOCAL.model_copy(update={"steps": steps, **often}))
     asked = cadence.measures, cadence.evaluates, cadence.samples, cadence.saves
     assert all(ask(steps) and ask(0) for ask in asked)
     assert [step for step in range(steps + 1) if cadence.samples(step)] == sorted({0, steps // 2, steps})

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from rlexp.record.provenance import code, history
 from rlexp.runfolder.files import SAMPLES_FILE
@@ -58,13 +58,6 @@ class LoggedJob(Protocol):
     config: Any
 
 
-class Table(NamedTuple):
-    """Rows of equal length under their columns."""
-
-    columns: list[str]
-    rows: list[list[Any]]
-
-
 def run_id(job: LoggedJob) -> str:
     """Variant and seed in the characters that wandb allows, and a hash of the folder, which tells sweeps apart."""
     words = re.sub(r"[^\w.=-]+", "_", job.variant, flags=re.ASCII)[:60]
@@ -72,7 +65,6 @@ def run_id(job: LoggedJob) -> str:
 
 
 def sweep_name(job: LoggedJob) -> str:
-    """The name of the folder that holds the runs of a sweep."""
     return job.folder.resolve().parent.name
 
 
@@ -100,15 +92,15 @@ def own_tags(job: LoggedJob) -> list[str]:
     return [f"{key}={name}"[:LONGEST_TAG] for key, name in names.items() if name]
 
 
-def completions(job: LoggedJob) -> Table | None:
-    """Return the completions that a run has kept as text; None if it has kept none."""
+def completions(job: LoggedJob) -> dict[str, list] | None:
+    """Return the completions that a run has kept as text, as columns and data of a table; None if it has kept none."""
     path = job.folder / SAMPLES_FILE
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     samples = [json.loads(line) for line in lines]
     if not samples:
         return None
     columns = list(samples[0])
-    return Table(columns, [[sample.get(column) for column in columns] for sample in samples])
+    return {"columns": columns, "data": [[sample.get(column) for column in columns] for sample in samples]}
 
 
 def finite(row: Mapping[str, int | float]) -> dict[str, int | float | None]:
@@ -117,7 +109,6 @@ def finite(row: Mapping[str, int | float]) -> dict[str, int | float | None]:
 
 
 def plain_values(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers and words of a summary."""
     return {key: value for key, value in summary.items() if not isinstance(value, Mapping)}
 
 
@@ -146,7 +137,7 @@ class Wandb:
                 import wandb
 
                 try:  # in a row of its own, as no step takes a second one
-                    self.run.log({"completions": wandb.Table(columns=table.columns, data=table.rows)})
+                    self.run.log({"completions": wandb.Table(**table)})
                 except ConnectionError:
                     raise
                 except Exception as error:  # wandb asks the server about tables, and raises what it answers
@@ -271,7 +262,7 @@ class Trackio:
         import trackio
 
         table = completions(self.job)
-        named = {"completions": trackio.Table(columns=table.columns, data=table.rows)} if table else {}
+        named = {"completions": trackio.Table(**table)} if table else {}
         values = {f"summary/{key}": value for key, value in plain_values(summary).items() if value is not None}
         self.run.log({**named, **values, "summary/status": status}, step=summary.get("steps"))
         with redirect_stdout(io.StringIO()):  # it prints a line for each run

@@ -74,28 +74,16 @@ def divergence(row: Row) -> FloatingPointError | None:
 class Cadence:
     """The steps after which runs of a config are measured, evaluated, sampled and saved."""
 
-    steps: int
-    log_every: int
-    evaluate_every: int
-    checkpoint_every: int
-
-    @classmethod
-    def of(cls, config: Config) -> Cadence:
-        """Read the cadence of a config."""
-        return cls(config.steps, config.log_every, config.eval.every, config.checkpoint_every)
+    config: Config
 
     def evaluates(self, step: int) -> bool:
-        """Whether the policy is evaluated on held-out prompts."""
-        return step % self.evaluate_every == 0 or step == self.steps
+        return step % self.config.eval.every == 0 or step == self.config.steps
 
     def measures(self, step: int) -> bool:
-        """Whether a row is logged."""
-        return step % self.log_every == 0 or self.evaluates(step)
+        return step % self.config.log_every == 0 or self.evaluates(step)
 
     def samples(self, step: int) -> bool:
-        """Whether completions are kept: before training, half-way and at the end."""
-        return step in (0, self.steps // 2, self.steps)
+        return step in (0, self.config.steps // 2, self.config.steps)
 
     def saves(self, step: int) -> bool:
-        """Whether a checkpoint is due."""
-        return step % self.checkpoint_every == 0 or step == self.steps
+        return step % self.config.checkpoint_every == 0 or step == self.config.steps

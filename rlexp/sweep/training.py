@@ -29,7 +29,6 @@ from rlexp.sweep.starts import apply_starts
 
 
 def never() -> bool:
-    """Do not stop."""
     return False
 
 
@@ -97,12 +96,11 @@ class Batch:
 
     @property
     def remaining(self) -> tuple[int, ...]:
-        """The runs that have not ended."""
         return tuple(run for run in self.runs if run in self.active)
 
     def train(self, done: int, stop: Callable[[], bool]) -> Iterator[Event]:
         """Train from after step ``done`` to the last one."""
-        state, cadence = self.state, Cadence.of(self.config)
+        state, cadence = self.state, Cadence(self.config)
         threads = Threads(len(self.runs), self.config.threads)
         held_out = self.config.eval.model_dump(exclude={"every"})
         yield Step(self.remaining, done)
@@ -110,7 +108,7 @@ class Batch:
             yield from self.rows(0, evaluate(state, 0, **held_out))
             yield from self.samples(0)
             yield Step(self.remaining, 0)
-        for step in range(max(done, 0) + 1, cadence.steps + 1):
+        for step in range(max(done, 0) + 1, self.config.steps + 1):
             row = threads.run(step, train_step, state, step, cadence.measures(step))
             for name in COUNTED:
                 self.counts[name] += row.pop(name).cpu()
@@ -121,16 +119,19 @@ class Batch:
                 yield from self.samples(step)
             stopping = stop()  # asked once: what is asked for from here on is for the next step, which saves
             if cadence.saves(step) or stopping:
-                yield from self.checkpoints(step)
+                for replica, run in enumerate(self.runs):
+                    if run in self.active:  # a state that is not asked for is not copied
+                        sampled = {name: int(count[replica]) for name, count in self.counts.items()}
+                        yield Checkpoint(run, step, checkpoint.content(state, replica, step, sampled))
             yield Step(self.remaining, step)
             if not self.remaining:
                 return
-            if stopping and step < cadence.steps:
+            if stopping and step < self.config.steps:
                 yield from self.fail(["interrupted by the user"] * len(self.runs), step, "interrupted", RuntimeError)
                 return
-        yield from self.fail(unseen_divergence(state), cadence.steps, "diverged", FloatingPointError)
+        yield from self.fail(unseen_divergence(state), self.config.steps, "diverged", FloatingPointError)
         for run in self.remaining:
-            yield from self.end(run, cadence.steps, "completed")
+            yield from self.end(run, self.config.steps, "completed")
 
     def rows(self, step: int, metrics: Metrics) -> Iterator[Event]:
         """Yield each run's column of the metrics, without those of other runs; a loss that is no number ends it."""
@@ -146,22 +147,13 @@ class Batch:
                     yield from self.end(run, step, "diverged", error)
 
     def samples(self, step: int) -> Iterator[Event]:
-        """Yield a few completions of each run."""
         for run, completions in zip(self.runs, samples(self.state, step), strict=True):
             if run in self.active:
                 yield Samples(run, step, completions)
 
-    def checkpoints(self, step: int) -> Iterator[Event]:
-        """Yield the state of each run; one that is not asked for is not copied."""
-        for replica, run in enumerate(self.runs):
-            if run in self.active:
-                sampled = {name: int(count[replica]) for name, count in self.counts.items()}
-                yield Checkpoint(run, step, checkpoint.content(self.state, replica, step, sampled))
-
     def fail(
         self, problems: Sequence[str], step: int, status: Status = "failed", kind: type[Exception] = RunFailed
     ) -> Iterator[Event]:
-        """End the runs that have a problem."""
         for run, problem in zip(self.runs, problems, strict=True):
             if problem:
                 yield from self.end(run, step, status, kind(problem))

@@ -65,7 +65,7 @@ def test_ctrl_c_waits_for_a_process_and_a_second_one_does_not(monkeypatch):
     pool, told = local.Processes(1, 1), []
 
     def interrupt_twice():
-        until(lambda: pool.workers and pool.progress.steps == [1], "the process")
+        until(lambda: pool.workers and pool.shown[0][0] == 1, "the process")
         for _ in range(2):
             told.append(time.monotonic())
             os.kill(os.getpid(), signal.SIGINT)

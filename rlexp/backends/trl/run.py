@@ -84,7 +84,7 @@ class Session:
         self.job, self.run, self.saved = job, run, saved
         self.recording = run and Recording({0: run}, progress)
         self.config, self.done = job.config, saved["step"]
-        self.cadence = Cadence.of(job.config)
+        self.cadence = Cadence(job.config)
         self.counts = {name: saved.get(name, 0) for name in COUNTED}
         self.task = text_task(self.config.task)
         self.take(Step((0,), self.done))
@@ -169,7 +169,7 @@ class Session:
                 if values := [each[name] for each in logged if name in each]:
                     row[ours] = sum(values) / len(values)
             self.take(self.row(step, row | (self.evaluation(step) if cadence.evaluates(step) else {})))
-        if self.recording and (cadence.samples(step - 1) or step == cadence.steps):
+        if self.recording and (cadence.samples(step - 1) or step == self.config.steps):
             self.take(self.samples(step - 1, scored, experience))
         self.take(Step((0,), step))
         failed = self.run is not None and not self.run.alive

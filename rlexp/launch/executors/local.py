@@ -34,7 +34,6 @@ SPAWN = get_context("spawn")
 
 @contextmanager
 def open_pool(folder: Path, *, workers: int | str | None) -> Iterator[Pool]:
-    """Return the pool; processes are started when there is something to train."""
     yield Pool(workers)
 
 
@@ -48,7 +47,6 @@ class Pool:
     cores: int = 1
 
     def workers_for(self, jobs: Sequence[Job], most: int | None) -> int:
-        """Return how many processes train these jobs."""
         self.jobs, self.cores = jobs, machine.usable_cores()
         wanted = buckets.num_workers(jobs, self.cores) if self.wanted == "auto" else self.wanted or self.cores
         self.workers = min(int(wanted), len(jobs))
@@ -118,16 +116,18 @@ class Worker:
 
 @dataclass
 class Processes:
-    """At most so many processes at a time, each with so many cores."""
+    """At most so many processes at a time, each with so many cores. ``shown`` are step, alive, reward by job number."""
 
     count: int
     cores: int
     workers: list[Worker] = field(default_factory=list)
+    shown: dict[int, tuple[int, bool, float]] = field(default_factory=dict)
 
     def run(self, jobs: Sequence[Job], batches: Iterable[Batch]) -> Iterator[tuple[Batch, Results]]:
         """Train the batches, which hold the jobs; each comes back when it has ended."""
-        pending = iter(batches)
-        with CombinedProgress(jobs) as self.progress:
+        pending, total = iter(batches), round(fmean(job.config.steps for job in jobs))
+        self.shown = {job.number: (0, True, math.nan) for job in jobs}
+        with Progress([job.variant for job in jobs], total) as self.display:
             try:
                 with Interrupt() as interrupt:  # not in the middle of a message, or of the start of a process
                     yield from self.begin(pending, self.count)
@@ -135,7 +135,10 @@ class Processes:
                         for batch, results in self.events(SECONDS_BETWEEN_LOOKS):
                             if interrupt.requested:  # whoever ends everything may have ended the worker first
                                 break
-                            self.progress.end(batch, results)
+                            for job, result in zip(batch.jobs, results, strict=True):  # also of those that have died
+                                reward = self.shown[job.number][2]
+                                self.shown[job.number] = job.config.steps, not isinstance(result, Exception), reward
+                            self.show()
                             yield batch, results
                             yield from self.begin(pending, 1)
                 if interrupt.requested:
@@ -182,10 +185,16 @@ class Processes:
                     yield worker.batch, failed_results(worker.batch, reason)
                 continue
             if kind == "progress":
-                self.progress.update(*content)
+                self.shown |= content[0]
+                self.show()
             else:
                 batch, worker.batch = worker.batch, None
                 yield batch, *content
+
+    def show(self) -> None:
+        """Show the mean step of the runs, all that are alive, all rewards."""
+        steps, alive, rewards = zip(*self.shown.values(), strict=True)
+        self.display.update(round(fmean(steps)), alive, rewards)
 
     def stop(self) -> None:
         """Let the runs save after the step that they are in, however long it takes; a second Ctrl-C ends them soon."""
@@ -202,36 +211,6 @@ class Processes:
             worker.process.kill()
             worker.close()
         self.workers.clear()
-
-
-class CombinedProgress:
-    """Context manager that shows the progress of jobs: the mean step of the runs, all that are alive, all rewards."""
-
-    def __init__(self, jobs: Sequence[Job]):
-        self.places = {job.number: place for place, job in enumerate(jobs)}
-        self.steps, self.alive, self.rewards = [0] * len(jobs), [True] * len(jobs), [math.nan] * len(jobs)
-        self.display = Progress([job.variant for job in jobs], round(fmean(job.config.steps for job in jobs)))
-
-    def __enter__(self) -> CombinedProgress:
-        self.display.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.display.__exit__(*error)
-
-    def update(self, numbers: Sequence[int], step: int, alive: Sequence[bool], rewards: Sequence[float]) -> None:
-        """Show a step that some jobs have logged."""
-        for number, lives, reward in zip(numbers, alive, rewards, strict=True):
-            place = self.places[number]
-            self.steps[place], self.alive[place], self.rewards[place] = step, lives, reward
-        self.display.update(round(fmean(self.steps)), list(self.alive), list(self.rewards))
-
-    def end(self, batch: Batch, results: Results) -> None:
-        """Count all steps of a batch that has ended, those of runs that had ended before or have died too."""
-        for job, result in zip(batch.jobs, results, strict=True):
-            place = self.places[job.number]
-            self.steps[place], self.alive[place] = job.config.steps, not isinstance(result, Exception)
-        self.display.update(round(fmean(self.steps)), list(self.alive), list(self.rewards))
 
 
 def repeat(pipe: Connection, stream: Any) -> None:
@@ -282,5 +261,6 @@ class Report:
 
     def update(self, step: int, alive: Sequence[bool], rewards: Sequence[float]) -> None:
         """Send a logged step; that nobody reads it any more is noticed elsewhere."""
+        logged = {job.number: (step, *each) for job, *each in zip(self.jobs, alive, rewards, strict=True)}
         with suppress(OSError):
-            self.connection.send(("progress", [job.number for job in self.jobs], step, alive, rewards))
+            self.connection.send(("progress", logged))
