@@ -16,12 +16,10 @@ from io import StringIO
 from pathlib import Path
 
 import hydra
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from rlexp import __version__
 from rlexp.config import axis_help, parse, trust  # noqa: F401 (the first registers a resolver of the help)
-from rlexp.config.compose import plain
 from rlexp.config.conf_folder import CONF
 from rlexp.core.callable_module import CallableModule
 from rlexp.core.errors import ConfigError
@@ -30,25 +28,20 @@ from rlexp.core.hydra_compat import VERSION_BASE
 from rlexp.core.output import safe_stdio
 from rlexp.launch.hydra_private import check_options
 from rlexp.record.lock import released_at_the_end
-from rlexp.record.naming import variant_name
 from rlexp.sweep.interrupt import end_undisturbed, signals_as_ctrl_c
 
 
 @hydra.main(config_path=str(CONF), config_name="config", **VERSION_BASE)
 def hydra_main(settings: DictConfig) -> float:
     """Train one run in the folder that Hydra made; return its score."""
-    from rlexp.config.schema import read
+    from rlexp.backends.dispatch import train_jobs
+    from rlexp.launch.plan import checked_job
 
-    config, node = read(plain(settings)), HydraConfig.get()
-    folder = Path(node.runtime.output_dir)
+    job = checked_job(settings)
     try:
-        from rlexp.backends.dispatch import train_jobs
-        from rlexp.sweep.job import Job
-
-        job = Job(config, folder, folder.name, variant_name(node.overrides.task))
         (result,) = train_jobs([job], job.name)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"hydra.run.dir={folder}") from None
+        raise KeyboardInterrupt(f"hydra.run.dir={job.folder}") from None
     except Exception as error:
         result = error
     if isinstance(result, Exception):

@@ -25,12 +25,12 @@ from rlexp.launch.hydra_private import cache_compositions, file_paths, hydra_con
 from rlexp.launch.logs import unwritable_file
 from rlexp.launch.orphans import SECONDS_TO_SAVE
 from rlexp.launch.paths import relative
-from rlexp.launch.plan import folder_problem, plan_jobs, starts_of
+from rlexp.launch.plan import Plan, folder_problem, plan_jobs, starts_of
 from rlexp.launch.settings import LauncherSettings
 from rlexp.launch.studies.claims import metric_problem
 from rlexp.record import lock
 from rlexp.record.disk import remove_drafts
-from rlexp.record.naming import key_of
+from rlexp.record.naming import key_of, variant_name
 from rlexp.record.provenance import setting_notes
 from rlexp.record.resume import RunStatus, inspect, refusal
 from rlexp.sweep.build import bucket_key, memory_problem
@@ -46,13 +46,15 @@ SECONDS_A_VARIANT, SECONDS_A_RUN, SECONDS_WITHOUT_A_WORD = 0.1, 0.01, 10.0  # of
 
 
 def check_run(composed: DictConfig) -> None:
-    """Check that a single run can start."""
+    """Check that a single run can start; its job is kept for ``hydra_main``."""
+    loader = cache_compositions()
     config = read(plain(composed))
     with hydra_config(composed):
         folder = Path(os.path.abspath(composed.hydra.run.dir))
     if problem := missing_group(composed) or other_folder(composed, "hydra.run.dir"):
         raise ConfigError([problem])
     status = check_single(config, folder, parse.remarks(composed.hydra.overrides.task))
+    loader.plan = Plan(jobs=[Job(config, folder, folder.name, variant_name(composed.hydra.overrides.task))])
     leave_files(composed, folder, status.result is not None)
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from rlexp.analysis import load
@@ -185,6 +187,15 @@ def job_of(settings: DictConfig) -> Job:
         starts=starts_of(folder.parent),
         logs=logs,
     )
+
+
+def checked_job(settings: DictConfig) -> Job:
+    """Return the job of a composed config that trains by itself; a config that a check has read is not read again."""
+    node, hydra = HydraConfig.get(), GlobalHydra.instance().hydra
+    folder = Path(node.runtime.output_dir)
+    checked = getattr(hydra and hydra.config_loader, "plan", None) or Plan()
+    config = next((job.config for job in checked.jobs if job.folder == folder), None) or read(plain(settings))
+    return Job(config, folder, folder.name, variant_name(node.overrides.task))
 
 
 def starts_of(sweep: Path) -> Path:
