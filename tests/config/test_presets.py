@@ -1,15 +1,14 @@
 """Every preset is what its source says, and the command line wins over it. That it trains is tested with the engine."""
 
 import re
-from functools import cache
 
 import pytest
 from axis_choices import CONF
+from small_runs import compose
 
 from benchmarks.parts.yaml_files import comment
-from rlexp.config.compose import compose as composed_anew
+from rlexp.config.compose import compose as composed_by_hydra
 
-compose = cache(composed_anew)
 PRESETS = sorted(file.stem for file in (CONF / "preset").glob("*.yaml"))
 AXES = ("shaping", "filter", "norm", "clip", "agg", "kl")
 
@@ -177,6 +176,7 @@ def test_the_command_line_wins_over_a_recipe_on_every_axis(preset):
     """With choices that no recipe has; the norm among them asks for no critic."""
     choices = ("length_cost", "overlong_both", "max", "scheduled", "prompt", "k2_corrected")
     chosen = ["critic=none", *(f"{axis}={choice}" for axis, choice in zip(AXES, choices, strict=True))]
-    config, expected = compose(f"preset={preset}", *chosen), compose(*chosen)
+    config, expected = composed_by_hydra(f"preset={preset}", *chosen), compose(*chosen)
+    assert compose(f"preset={preset}", *chosen) == config, "what these tests take for Hydra is what it makes"
     assert all(getattr(config, axis) == getattr(expected, axis) for axis in AXES if axis != "kl")
     assert (config.kl.name, config.kl.coef) == (expected.kl.name, expected.kl.coef)

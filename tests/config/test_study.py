@@ -1,11 +1,9 @@
 """An expectation that could not be judged is refused before the sweep; one that can is saved as it was written."""
 
-import copy
-
 import pytest
 import yaml
 from command import command  # noqa: F401 (a fixture)
-from small_runs import settings
+from small_runs import values as values_of
 
 from rlexp.config.schema import read
 from rlexp.config.studies.files import study_text
@@ -21,7 +19,7 @@ VARIANTS = "there are norm=none; norm=center; norm=local; norm=max"
 
 def lecture(change=lambda study: None):
     """Return the config of the lecture's study, with a change of it, as plain values."""
-    values = copy.deepcopy(settings("study=lecture17"))
+    values = values_of("study=lecture17")
     change(values["study"])
     return values
 

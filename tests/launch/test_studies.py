@@ -4,17 +4,18 @@ Configs are made once a choice, not once a seed, and of an axis of numbers with 
 composed by Hydra too.
 """
 
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from itertools import product
 
 import pytest
 from omegaconf import OmegaConf
-from small_runs import compose
-from study_configs import bases, file_of, swept, with_study
+from small_runs import bases, compose, file_of
+from study_configs import swept
 
 from rlexp.config.choices import choices_of, comment_of
 from rlexp.config.compose import CONF
+from rlexp.config.compose import compose as composed_by_hydra
 from rlexp.config.remarks import remarks
 from rlexp.config.studies.files import claim_text, claimed_studies, claims, studies_of
 from rlexp.launch.comparisons import comparison_problems
@@ -51,7 +52,7 @@ def configs_of(name, composed):
 @pytest.mark.parametrize("name", STUDIES)
 def test_what_a_study_claims_can_be_judged(name):
     variants, seeds = variants_of(name)
-    configs = configs_of(name, cache(lambda *choices: with_study(name, *choices)))
+    configs = configs_of(name, partial(compose, f"study={name}"))
     jobs = [
         Job(configs[variant].model_copy(update={"seed": seed}), CONF, f"{variant},{seed}", variant)
         for variant in variants
@@ -66,13 +67,13 @@ def test_what_a_study_claims_can_be_judged(name):
 @pytest.mark.slow  # a compose a choice of each
 @pytest.mark.parametrize("name", STUDIES[::10])
 def test_hydra_makes_the_same_of_a_study(name):
-    configs = configs_of(name, lambda *choices: with_study(name, *choices))
-    assert configs == configs_of(name, lambda *choices: compose(f"study={name}", *choices))
+    by_hydra = cache(composed_by_hydra)
+    assert configs_of(name, partial(compose, f"study={name}")) == configs_of(name, partial(by_hydra, f"study={name}"))
 
 
 @pytest.mark.parametrize("name", TRANSFER)
 def test_a_study_of_transfer_has_ten_seeds_to_report(name):
-    axes, study = swept(name), with_study(name).study
+    axes, study = swept(name), compose(f"study={name}").study
     (arms,) = axes.keys() - {"seed", *STARTS_AND_RATES}
     assert study.choose_first and len({*map(int, axes["seed"])} - {*study.choose_seeds}) == 10
     assert len(study.expect) == len(axes["start.accuracy"]) * (len(axes[arms]) - 1)

@@ -7,9 +7,10 @@ from importlib.util import find_spec
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from rlexp.config.compose import CONF, composed, plain
-from rlexp.config.compose import compose as composed_anew
+from rlexp.config.choices import groups, text_of
+from rlexp.config.compose import composed
 from rlexp.config.schema import Config, read
+from rlexp.config.studies.files import study_text
 from rlexp.runfolder.rows import without_clock
 
 SHORT = ["steps=2", "log_every=1", "eval.every=2", "eval.prompts=6", "eval.samples=2", "eval.ks=[1,2]", "logger=none"]
@@ -33,6 +34,7 @@ BESIDE = {
     "start=mixture": ["start.formed=0.0", "start.accuracy=0.0"],
     "start=sharpened": ["start.accuracy=0.01"],
     "start=flattened": ["start.accuracy=0.01"],
+    **dict.fromkeys(("filter=gfpo", "filter=gfpo_efficiency"), ["filter.statistics.number=2"]),  # of four completions
     "model=tabular": ["task=bandit"],
     "preset=openrlhf": ["minibatches=4"],  # eight of them need as many prompts
     "preset=prorl_v2": ["minibatches=4"],
@@ -43,25 +45,39 @@ TAUGHT = {"teacher=added", "teacher=alone", "reference=run", "reference=halfway"
 ABSENT = {"reference=run", "backend=trl", "model=llama", "model=pretrained", "task=jsonl", "task=reasoning_gym"} | {
     choice for choice, package in {"logger=trackio": "trackio"}.items() if find_spec(package) is None
 }
-# Of four completions they keep two.
-FITTING = dict.fromkeys(("filter=gfpo", "filter=gfpo_efficiency"), {"statistics": {"number": 2}})
 SMALL = ["group_size.completions=4", "group_size.prompts=4"]
 
-compose = cache(composed_anew)  # Hydra takes a fifth of a second; no test changes a config
-
 
 @cache
-def settings(*overrides: str) -> dict:
-    """What Hydra makes of overrides, as plain values."""
-    return plain(composed(*overrides))
+def compose(*overrides: str) -> Config:
+    """``rlexp.config.compose.compose`` without Hydra, which takes a fifth of a second; no test changes a config."""
+    return read(values(*overrides))
 
 
-@cache
-def with_choice(axis: str, choice: str, *overrides: str) -> Config:
-    """``compose(f"{axis}={choice}", *overrides)`` without Hydra, for a choice that is nothing but its YAML."""
-    node = OmegaConf.load(CONF / axis / f"{choice}.yaml")
-    tree = settings(*overrides) | {axis: OmegaConf.merge(node, FITTING.get(f"{axis}={choice}", {}))}
-    return read(OmegaConf.to_container(OmegaConf.create(tree), resolve=True))
+def values(*overrides: str) -> dict:
+    """What Hydra makes of overrides (``+``, ``~`` too), as plain values.
+
+    What is typed counts before a study, and that before its preset.
+    """
+    typed = [override.lstrip("+").partition("=") for override in overrides]
+    chosen = {key: choice for key, _, choice in typed if key in groups()}
+    study = files("study", chosen.pop("study")) if "study" in chosen else []
+    chosen = {key: choice for file in study for key, choice in overrides_in(file).items()} | chosen
+    preset = files("preset", chosen.pop("preset")) if "preset" in chosen else []
+    chosen = {key: choice for file in preset for key, choice in overrides_in(file).items()} | chosen
+    tree = OmegaConf.create(unresolved())
+    tree.update({key: OmegaConf.merge(*files(key, choice)) for key, choice in chosen.items()})
+    tree = OmegaConf.merge(tree, *preset, *study)
+    for node in (tree, *filter(OmegaConf.is_dict, tree.values())):
+        node.pop("defaults", None)
+    tree.pop("hydra", None)
+    for key, _, text in typed:
+        if key.startswith("~"):
+            parent, _, last = key[1:].rpartition(".")
+            del OmegaConf.select(tree, parent)[last]
+        elif key not in groups():
+            OmegaConf.update(tree, key, value_of(f"{key}={text}"), force_add=True)
+    return OmegaConf.to_container(tree, resolve=True)
 
 
 @cache
@@ -71,20 +87,34 @@ def unresolved() -> DictConfig:
     return OmegaConf.masked_copy(settings, [key for key in settings if key != "hydra"])
 
 
-def values(*overrides: str) -> dict:
-    """``settings`` without Hydra, for choices that are nothing but their YAML, and for values (``+``, ``~`` too)."""
-    tree = OmegaConf.create(OmegaConf.to_container(unresolved()))
-    for override in overrides:
-        key, _, text = override.lstrip("+~").partition("=")
-        if override.startswith("~"):
-            parent, _, last = key.rpartition(".")
-            del OmegaConf.select(tree, parent)[last]
-        elif (CONF / key).is_dir():
-            tree[key] = OmegaConf.load(CONF / key / f"{text}.yaml")
-        else:
-            value = OverridesParser.create().parse_override(f"{key}={text}").value()
-            OmegaConf.update(tree, key, value, merge=False, force_add=True)
-    return OmegaConf.to_container(tree, resolve=True)
+def files(group: str, choice: str) -> list[DictConfig]:
+    """A choice, after all that it builds upon."""
+    return [*(file for base in bases(group, choice) for file in files(group, base)), file_of(group, choice)]
+
+
+def bases(group: str, choice: str) -> list[str]:
+    """The files of its group that a choice builds upon."""
+    return [base for base in file_of(group, choice).get("defaults", []) if isinstance(base, str) and base != "_self_"]
+
+
+@cache
+def file_of(group: str, choice: str) -> DictConfig:
+    """A choice as it is written; a study of a claim with its name."""
+    file = OmegaConf.create(text_of(group, choice))
+    named = group == "study" and study_text(choice) is not None
+    return OmegaConf.merge({"study": {"name": choice}}, file) if named else file
+
+
+def overrides_in(file: DictConfig) -> dict[str, str]:
+    """The choices on other axes that a recipe makes."""
+    entries = [entry for entry in file.get("defaults", []) if not isinstance(entry, str)]
+    return {key.removeprefix("override /"): choice for entry in entries for key, choice in entry.items()}
+
+
+@cache
+def value_of(override: str) -> object:
+    """What Hydra reads in an override."""
+    return OverridesParser.create().parse_override(override).value()
 
 
 def rows(folder):

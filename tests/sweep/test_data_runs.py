@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from interrupted import jobs, stop_at  # noqa: F401 (a fixture)
-from small_runs import SHORT, SMALL, compose, rows, values, with_choice
+from small_runs import SHORT, SMALL, compose, rows, values
 
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
@@ -79,7 +79,7 @@ def test_what_cannot_be_is_one_line(overrides):
 def test_with_old_data_ratios_are_not_idle():
     from rlexp.config.remarks import remarks
 
-    assert not list(remarks(with_choice("data", "stale", "minibatches=1")))
+    assert not list(remarks(compose("data=stale", "minibatches=1")))
 
 
 @pytest.mark.slow

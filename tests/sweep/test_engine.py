@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_runs import ABSENT, BESIDE, SHORT, SMALL, compose, rows, with_choice
+from small_runs import ABSENT, BESIDE, SHORT, SMALL, compose, rows
 
 from rlexp.config.compose import CONF
 from rlexp.sweep import machine, training
@@ -16,9 +16,7 @@ from rlexp.sweep.job import Job
 from rlexp.sweep.machine import PERIOD, Threads
 
 GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in ("study", "teacher"))
-# Groups of choices that are nothing but their YAML: no defaults, no settings elsewhere.
 LOSS = ("norm", "clip", "agg", "sampler", "mismatch", "optimizer")
-PLAIN = (*LOSS, "kl", "kl_control", "reference", "shaping", "filter", "group_size")
 
 
 def choices(group):
@@ -32,15 +30,8 @@ def job(tmp_path, *overrides, seed=0, label="default"):
 
 
 def configured(group, choice):
-    overrides = [*SHORT, *BESIDE.get(f"{group}={choice}", []), *(SMALL if group != "group_size" else [])]
-    if group in PLAIN:
-        return with_choice(group, choice, *overrides)
-    return compose(*(each for each in overrides if not each.startswith(f"{group}=")), f"{group}={choice}")
-
-
-@pytest.mark.parametrize("both", ["shaping=overlong", "filter=dynamic", "clip=vespo", "agg=dr_grpo", "group_size=4"])
-def test_the_short_way_to_a_config_is_that_of_hydra(both):
-    assert with_choice(*both.split("="), *SHORT, "task.cap=5") == compose(both, *SHORT, "task.cap=5")
+    beside = BESIDE.get(f"{group}={choice}", [])
+    return compose(*SHORT, *(SMALL if group != "group_size" else []), f"{group}={choice}", *beside)
 
 
 @pytest.mark.slow
@@ -80,12 +71,12 @@ def crossed(model, tmp_path):
     """A job for every choice of the axes, in changing company, and for a KL, an entropy bonus, refills; two seeds."""
     base = compose(*SHORT, *SMALL, f"model={model}", "minibatches=2", "inner_steps=2")
     named = {axis: [name for name in choices(axis) if f"{axis}={name}" not in BESIDE] for axis in LOSS}
-    nodes = {axis: [getattr(with_choice(axis, name), axis) for name in names] for axis, names in named.items()}
+    nodes = {axis: [getattr(compose(f"{axis}={name}"), axis) for name in names] for axis, names in named.items()}
     rows = range(max(map(len, nodes.values())))
     updates = [{axis: each[row % len(each)] for axis, each in nodes.items()} for row in rows]
     updates += [{"kl": compose("kl=k3").kl}, {"kl": compose("kl=k1", "kl.place=reward").kl}, {"entropy_coef": 0.0}]
-    dynamic = {"filter": with_choice("filter", "dynamic").filter}
-    updates += [dynamic, dynamic | {"sampler": with_choice("sampler", "noisy").sampler}]
+    dynamic = {"filter": compose("filter=dynamic").filter}
+    updates += [dynamic, dynamic | {"sampler": compose("sampler=noisy").sampler}]
     for number, update in enumerate(updates):
         for seed in (3, 4) if number % 10 == 0 else (3,):
             name = f"{number},seed={seed}"
@@ -120,10 +111,9 @@ def test_runs_with_a_critic_have_the_same_bits_alone_and_together(tmp_path, mode
 @pytest.mark.slow
 def test_every_shaping_and_filter_gives_the_same_bits_alone_and_together(tmp_path):
     base = ["norm=global", "minibatches=2", "kl=k1", "kl.place=reward", "kl.coef=0.1"]
-    names = [(axis, name) for axis in ("shaping", "filter") for name in choices(axis)]
-    configs = [with_choice(axis, name, *SHORT, *SMALL, *base) for axis, name in names]
     jobs = []
-    for number, (config, name) in enumerate(zip(configs, map("=".join, names), strict=True)):
+    for number, name in enumerate(f"{axis}={name}" for axis in ("shaping", "filter") for name in choices(axis)):
+        config = compose(*SHORT, *SMALL, *base, name, *BESIDE.get(name, []))
         jobs.append(Job(config.model_copy(update={"seed": 3 + number % 3}), tmp_path, name, name))
     alone_and_together(jobs, tmp_path)
 
