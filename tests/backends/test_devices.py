@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("trl")
 
-from rlexp.config.compose import compose  # noqa: E402
+from small_runs import compose  # noqa: E402
+
 from rlexp.launch.executors import local  # noqa: E402
 from rlexp.sweep import buckets, machine  # noqa: E402
 from rlexp.sweep.buckets import into_batches  # noqa: E402

@@ -13,10 +13,10 @@ import pytest
 pytest.importorskip("trl")
 
 import trl_pairs  # noqa: E402
+from small_runs import compose  # noqa: E402
 
 from rlexp.backends.trl import evaluation  # noqa: E402
 from rlexp.backends.trl.run import Session, train_job  # noqa: E402
-from rlexp.config.compose import compose  # noqa: E402
 from rlexp.core.errors import ConfigError  # noqa: E402
 from rlexp.core.exits import RunFailed  # noqa: E402
 from rlexp.export.__main__ import main as export  # noqa: E402

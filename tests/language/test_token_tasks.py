@@ -8,11 +8,10 @@ import random
 import pytest
 import torch
 from policies import preference_task, sort_task
-from small_runs import SHORT, SMALL
+from small_runs import SHORT, SMALL, compose
 from task_choices import CHOICES, bandit, functions, length_world, parity
 from toy_state import Toy
 
-from rlexp.config.compose import compose
 from rlexp.core.streams import Purpose
 from rlexp.language import text_task
 from rlexp.language.text_task import TextTask

@@ -8,10 +8,9 @@ import pytest
 import torch
 from axis_choices import bind
 from mixed_state import BAND, DYNAMIC, MODELS, NONE, SEEDS, Coarse, Different, Same, mixed
-from small_runs import SHORT, SMALL, rows
+from small_runs import SHORT, SMALL, compose, rows
 from toy_state import GROUP, PROMPTS, make_state
 
-from rlexp.config.compose import compose
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop import replicas as module
 from rlexp.loop.dynamic_sampling import sample_groups

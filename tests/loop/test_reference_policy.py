@@ -10,11 +10,10 @@ import torch
 from axis_choices import CONF
 from omegaconf import OmegaConf
 from pydantic import TypeAdapter
-from small_runs import SHORT, SMALL
+from small_runs import SHORT, SMALL, compose
 from toy_state import Recipe, make_state, variant
 
 from rlexp.axes import reference
-from rlexp.config.compose import compose
 from rlexp.core.registry import bind_choice, call_with, schema
 from rlexp.loop.state import TrainState
 from rlexp.loop.step import train_step

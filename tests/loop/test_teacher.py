@@ -11,10 +11,9 @@ from axis_choices import CONF
 from interrupted import stop_at  # noqa: F401 (a fixture)
 from omegaconf import OmegaConf
 from pydantic import TypeAdapter
-from small_runs import SHORT, SMALL, rows
+from small_runs import SHORT, SMALL, compose, rows
 
 from rlexp.axes import teacher
-from rlexp.config.compose import compose
 from rlexp.core.errors import ConfigError
 from rlexp.core.registry import bind_choice, call_with, schema
 from rlexp.loop import step

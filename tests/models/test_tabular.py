@@ -6,10 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from policies import completions_of, policy_of, prompts_of, threads  # noqa: F401
+from small_runs import compose
 from task_choices import every_world
 from torch.testing import assert_close
 
-from rlexp.config.compose import compose
 from rlexp.core.errors import ConfigError
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop.rollout import sample

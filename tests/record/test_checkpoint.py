@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 from plain_step import Recipe
+from small_runs import compose
 from toy_state import make_state, variant
 
 from rlexp.axes import norm
-from rlexp.config.compose import compose
 from rlexp.core import memory
 from rlexp.core.registry import bind_choice
 from rlexp.loop.step import train_step

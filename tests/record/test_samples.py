@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from small_runs import SHORT, SMALL, rows
+from small_runs import SHORT, SMALL, compose, rows
 
-from rlexp.config.compose import CONF, compose
+from rlexp.config.compose import CONF
 from rlexp.record import samples
 from rlexp.sweep import training
 from rlexp.sweep.engine import train_jobs

@@ -58,6 +58,7 @@ class Copy:
         """Run a command in the copy, with the Python of this process as ``python``."""
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         environment = os.environ | {"PYTHONPATH": str(self.folder), "PATH": path}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # the next command need not compile everything anew
         return subprocess.run(
             command, cwd=self.folder, env=environment, capture_output=True, text=True, shell=isinstance(command, str)
         )

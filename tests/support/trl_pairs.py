@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from datasets import Dataset
+from small_runs import compose
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
@@ -18,7 +19,6 @@ from trl.trainer import grpo_trainer
 from rlexp.backends.trl import settings
 from rlexp.backends.trl.objective import Objective
 from rlexp.backends.trl.trainer import AxesTrainer
-from rlexp.config.compose import compose
 from rlexp.core.streams import Purpose
 from rlexp.language.generation import stream_seed
 from rlexp.language.llama import Llama, build

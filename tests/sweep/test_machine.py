@@ -10,9 +10,8 @@ import jaxtyping
 import pytest
 import torch
 from command import command  # noqa: F401 (a fixture)
-from small_runs import SHORT, SMALL
+from small_runs import SHORT, SMALL, compose
 
-from rlexp.config.compose import compose
 from rlexp.loop.evaluation import evaluate
 from rlexp.loop.step import train_step
 from rlexp.sweep import buckets, engine, machine

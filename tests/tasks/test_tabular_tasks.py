@@ -8,11 +8,11 @@ import pytest
 import reference_tasks
 import torch
 from policies import policy_of
+from small_runs import compose
 from task_choices import CHOICES, every_world, length_world
 from torch.testing import assert_close
 
 from rlexp.config.checks import evaluated_metrics
-from rlexp.config.compose import compose
 from rlexp.loop.evaluation import evaluate, exact
 from rlexp.loop.rollout import as_rollout
 from rlexp.loop.state import Network, TrainState

@@ -8,6 +8,7 @@ import pytest
 import torch
 import yaml
 from policies import preference_task, prompts_of, sort_task
+from small_runs import compose
 from task_choices import (
     SEEDS,
     bandit,
@@ -23,7 +24,7 @@ from task_choices import (
 )
 from toy_state import Toy
 
-from rlexp.config.compose import CONF, compose
+from rlexp.config.compose import CONF
 from rlexp.core.errors import ConfigError
 from rlexp.tasks import Scores, Task
 from rlexp.tasks.categorical import Categorical

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from axis_choices import bind, numbers
+from small_runs import compose
 
 from rlexp.axes import norm
-from rlexp.config.compose import compose
 from rlexp.core import memory
 
 STEPS, P, G = 4, 3, 4

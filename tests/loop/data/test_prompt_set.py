@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from small_runs import SHORT, SMALL, rows
+from small_runs import SHORT, SMALL, compose, rows
 
-from rlexp.config.compose import compose
 from rlexp.core.errors import ConfigError
 from rlexp.loop.dynamic_sampling import draw_prompts, prompt_numbers, prompt_set
 from rlexp.record.naming import variant_name

@@ -11,10 +11,9 @@ import torch
 from axis_choices import bind
 from mixed_state import Coarse
 from plain_step import Recipe
-from small_runs import SHORT, SMALL, rows
+from small_runs import SHORT, SMALL, compose, rows
 from toy_state import GROUP, PROMPTS, Toy, make_state, variant
 
-from rlexp.config.compose import compose
 from rlexp.loop import dynamic_sampling
 from rlexp.loop.data import gather_groups
 from rlexp.loop.dynamic_sampling import sample_groups

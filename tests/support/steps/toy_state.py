@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import torch
 from axis_choices import Choice, bind
 from plain_step import Plain, PlainNetwork, Recipe
+from small_runs import compose
 
 from rlexp.axes import entropy_control, kl_control
 from rlexp.axes.optimizer import sgd
 from rlexp.axes.reference import frozen
 from rlexp.axes.teacher import none as no_teacher
-from rlexp.config.compose import compose
 from rlexp.core import memory
 from rlexp.loop.optimizer import Adam, Schedule
 from rlexp.loop.state import Network, TrainState
