@@ -11,7 +11,8 @@ from small_runs import SHORT, SMALL
 
 pytestmark = pytest.mark.slow
 FACTS = '@NormFacts(compares="group", laws=("scale", "zero sum"))\n'
-OF_CHOICES = re.compile(r"\((norm|any)_choice|\bCHOICES\b|\bchoices\(|page_is_up_to_date")  # in the files of tests about every variant
+# What stands in the files of tests about every variant.
+OF_CHOICES = re.compile(r"\((norm|any)_choice|\bCHOICES\b|\bchoices\(|page_is_up_to_date")
 # Other names for the function, with wrong facts beside it, and what the tests say of them.
 WRONG = {
     "modest": (
@@ -98,7 +99,8 @@ def test_the_tests_fail_until_everything_is_there_and_say_what_to_write_where(co
             other = renamed(block, name)
             copy.append(other.path, other.text)
     folders = [copy.folder / place for place in tests.split() if place.startswith("tests/")]
-    files = [str(file) for folder in folders for file in folder.rglob("test_[!a]*.py") if OF_CHOICES.search(file.read_text())]
+    every = [file for folder in folders for file in folder.rglob("test_[!a]*.py")]
+    files = [str(file) for file in every if OF_CHOICES.search(file.read_text())]
     always = "page_is_up_to_date or every_function"
     without = pytest_in(copy, *files, "-k", f"mad or promised and ({' or '.join(WRONG)}) or {always}")
     assert "norm=mad: write norm_mad in tests/references/reference_norm.py from its source" in without
