@@ -9,6 +9,8 @@ streams addressed by the round, so that a run takes the same groups whoever its 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import repeat
 from typing import NamedTuple
 
 import torch
@@ -90,6 +92,12 @@ def sample_groups(state: TrainState, step: int) -> Groups:
         policy = record_again(policy, state, (rounds > 1).nonzero().squeeze(-1), groups.rollout)
     sampled = rounds * state.prompts
     return Groups(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1), policy, groups.rewards, sampled)
+
+
+def policies_of_updates(state: TrainState, groups: Groups) -> Iterator[RolloutPolicy]:
+    """Yield the policy for each update of a step: only the first finds what sampling its minibatch has computed."""
+    yield groups.policy.slice_prompts(slice(state.prompts // state.minibatches))
+    yield from repeat(state.policy)
 
 
 def draw_prompts(state: TrainState, step: int, number: int) -> Prompts:

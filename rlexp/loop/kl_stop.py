@@ -9,10 +9,11 @@ CleanRL's and Stable-Baselines3's PPO with this estimator (the latter stops at 1
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from rlexp.core.blocks import map_variants
 from rlexp.core.masked import masked_mean
@@ -24,16 +25,17 @@ from rlexp.loop.variant import Variant
 TOKENS = (-1, -2, -3)
 
 
-def init_stopped(state: TrainState) -> PerReplica | None:
-    """Return 0 for each run: none is stopped before the first update. None where no variant has a limit."""
-    if all(variant.kl_stop is None for variant, _ in state.blocks):
-        return None
-    return torch.zeros_like(state.temperature)
+def init_stopped(state: TrainState) -> dict[str, PerReplica]:
+    """Return ``stopped``, 0 for each run as none is before the first update; nothing where no variant has a limit."""
+    limited = any(variant.kl_stop is not None for variant, _ in state.blocks)
+    return {"stopped": torch.zeros_like(state.temperature)} if limited else {}
 
 
 @torch.no_grad()
-def update_stopped(state: TrainState, stopped: PerReplica, log_probs: PerToken, part: Experience) -> PerReplica:
-    """Set ``stopped`` to 1 for the runs that are too far away, in place; return a copy of it as it now is."""
+def update_stopped(state: TrainState, tensors: dict[str, Tensor], log_probs: PerToken, part: Experience) -> None:
+    """Set ``stopped`` to 1 for the runs that are too far away, in place; ``tensors`` gets a copy of it as it now is."""
+    if (stopped := tensors.get("stopped")) is None:
+        return
 
     def beyond(variant: Variant, log_probs: PerToken, old_log_probs: PerToken, mask: TokenMask) -> PerReplica:
         distance = distance_from_old(log_probs, old_log_probs, mask)
@@ -41,7 +43,7 @@ def update_stopped(state: TrainState, stopped: PerReplica, log_probs: PerToken, 
         return (distance > limit).to(distance.dtype)
 
     too_far = map_variants(beyond, state.blocks, log_probs, part.old_log_probs, part.mask)
-    return torch.maximum(stopped, too_far.to(stopped.dtype), out=stopped).clone()
+    tensors["stopped"] = torch.maximum(stopped, too_far.to(stopped.dtype), out=stopped).clone()
 
 
 def distance_from_old(log_probs: PerToken, old_log_probs: PerToken, mask: TokenMask) -> PerReplica:
@@ -51,9 +53,9 @@ def distance_from_old(log_probs: PerToken, old_log_probs: PerToken, mask: TokenM
 
 
 @contextmanager
-def frozen(optimizer: Optimizer, stopped: PerReplica | None) -> Iterator[None]:
+def frozen(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> Iterator[None]:
     """Leave the weights of stopped runs, and what their optimizer knows, as they are, whatever happens meanwhile."""
-    replicas = [] if stopped is None else stopped.nonzero().squeeze(-1).tolist()
+    replicas = tensors["stopped"].nonzero().squeeze(-1).tolist() if "stopped" in tensors else []
     before = {replica: [row.clone() for row in optimizer.rows(replica)] for replica in replicas}
     yield
     for replica, rows in before.items():

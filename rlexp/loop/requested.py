@@ -76,16 +76,16 @@ def lazy_inputs(state: TrainState, step: int, groups: Groups) -> Mapping[str, Ca
     } | ({} if rewards.per_token is None else {"token_rewards": lambda: rewards.per_token})
 
 
-def mean_tokens_of(state: TrainState, batch: Experience) -> PerReplica:
-    """Return how many tokens of a minibatch count on average, ``[R]``: see ``agg.token``."""
+def mean_tokens_of(state: TrainState, batch: Experience) -> dict[str, PerReplica]:
+    """Return how many tokens of a minibatch count on average, ``[R]``, by its name: see ``agg.token``."""
     tokens = count(batch.mask, TOKENS, batch.advantages.dtype).squeeze(TOKENS).clamp(min=1)
-    return tokens / state.minibatches
+    return {"mean_tokens": tokens / state.minibatches}
 
 
-def tensors_of_update(state: TrainState, part: Experience, mean_tokens: PerReplica) -> dict[str, Tensor]:
-    """Return what a loss may ask for beside a minibatch: the state's memory, where the run is, random numbers."""
-    tensors = state.memory | {"mean_tokens": mean_tokens}
-    tensors["progress"] = torch.full_like(mean_tokens, state.optimizer.progress)
+def tensors_of_update(state: TrainState, part: Experience, shared: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return what a loss may ask for beside a minibatch: memory, what all share, where the run is, random numbers."""
+    tensors = state.memory | dict(shared)
+    tensors["progress"] = torch.full_like(tensors["mean_tokens"], state.optimizer.progress)
     if "uniforms" in state.requested:
         tensors["uniforms"] = state.uniforms(Purpose.LOSS, state.optimizer.updates, *part.mask.shape[1:])
     return tensors

@@ -20,7 +20,7 @@ from rlexp.core.types import PerCompletion, PerReplica, PerToken, PerVocabulary
 from rlexp.loop import kl_stop, metrics
 from rlexp.loop.critic import critic_targets, train_critic
 from rlexp.loop.data import gather_groups, write_slot
-from rlexp.loop.dynamic_sampling import Groups
+from rlexp.loop.dynamic_sampling import Groups, policies_of_updates
 from rlexp.loop.judged.bradley_terry import refresh_judges
 from rlexp.loop.judged.metrics import judged_metrics
 from rlexp.loop.reference import reference_distributions, update_reference
@@ -40,17 +40,18 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     row = metrics.sampled_counts(state, groups)
     if measure:
         row |= metrics.rollout_metrics(state, groups, reference, batch) | judged_metrics(state, groups, reference)
+
     parts = [*minibatches(batch, state.prompts, state.minibatches)] * state.inner_steps
-    policies = [groups.policy.slice_prompts(slice(state.prompts // state.minibatches))]
-    policies += [state.policy] * (len(parts) - 1)  # with other weights than those that sampled
-    tokens, stopped = mean_tokens_of(state, batch), kl_stop.init_stopped(state)
-    updates = [update(state, *pair, tokens, stopped, measure) for pair in zip(policies, parts, strict=True)]
+    shared = mean_tokens_of(state, batch) | kl_stop.init_stopped(state)
+    policies = policies_of_updates(state, groups)
+    updates = [update(state, policy, part, shared, measure) for policy, part in zip(policies, parts, strict=False)]
     row |= train_critic(state, batch, measure)
+
     write_slot(state, step, groups.stored)
     update_reference(state, step)
     refresh_judges(state, step)
     state.memory.update(map_variants(update_memory, state.blocks, state.memory, batch))
-    return row | metrics.over_updates(updates) if measure else row
+    return row | metrics.over_updates(updates)
 
 
 def make_experience(state: TrainState, step: int, groups: Groups, reference: PerVocabulary | None = None) -> Experience:
@@ -93,36 +94,25 @@ def compute_advantages(
 
 
 def update(
-    state: TrainState,
-    policy: RolloutPolicy,
-    part: Experience,
-    mean_tokens: PerReplica,
-    stopped: PerReplica | None,
-    measure: bool,
+    state: TrainState, policy: RolloutPolicy, part: Experience, shared: Mapping[str, Tensor], measure: bool
 ) -> metrics.Row:
-    """One optimizer step on a minibatch; return its metrics, taken before the weights change.
-
-    ``policy`` is that of the state, or it with what sampling the minibatch has computed. ``stopped`` is 1 for runs that
-    are done with this rollout, and is set here for those that now are.
-    """
+    """One optimizer step on a minibatch; return its metrics, taken before the weights change."""
     bonus = any(variant.has_bonus for variant, _ in state.blocks)
     log_probs, entropies = state.log_probs(policy, part.prompts, part.completions, state.temperature, entropies=bonus)
-    entropies = torch.zeros_like(log_probs) if entropies is None else entropies
-    tensors = tensors_of_update(state, part, mean_tokens)
-    if stopped is not None:
-        tensors["stopped"] = kl_stop.update_stopped(state, stopped, log_probs, part)
+    tensors = tensors_of_update(state, part, shared)
+    kl_stop.update_stopped(state, tensors, log_probs, part)
     losses = map_variants(loss_terms, state.blocks, log_probs, entropies, part, tensors)
     losses["loss/total"] = sum(losses.values())
     with as_before(state.policy, "backward", part.prompts.shape, part.completions.shape, policy is state.policy):
         losses["loss/total"].sum().backward()
     row = {"optim/lr": state.optimizer.schedule.rates(state.optimizer.updates)}
-    with kl_stop.frozen(state.optimizer, stopped):
+    with kl_stop.frozen(state.optimizer, tensors):
         row["optim/grad_norm"] = state.optimizer.step()
-    return row | metrics.metrics_of_update(state, losses, log_probs.detach(), part, tensors) if measure else row
+    return row | metrics.metrics_of_update(state, losses, log_probs.detach(), part, tensors) if measure else {}
 
 
 def loss_terms(
-    variant: Variant, log_probs: PerToken, entropies: PerToken, part: Experience, tensors: Mapping[str, Tensor]
+    variant: Variant, log_probs: PerToken, entropies: PerToken | None, part: Experience, tensors: Mapping[str, Tensor]
 ) -> dict[str, PerReplica]:
     """Return the terms of the loss; their sum is what is minimized.
 
@@ -138,8 +128,7 @@ def loss_terms(
     policy = aggregate(call_with(variant.mismatch, offered | {"losses": losses}))
     terms = {"loss/policy": policy, "loss/kl": torch.zeros_like(policy), "loss/entropy": torch.zeros_like(policy)}
     if variant.kl_in_loss:
-        coef = variant.kl_in_loss * tensors["kl_factor"]
-        terms["loss/kl"] = coef * aggregate(call_with(variant.kl, offered))
+        terms["loss/kl"] = variant.kl_in_loss * tensors["kl_factor"] * aggregate(call_with(variant.kl, offered))
     if variant.has_bonus:
         coef = call_with(variant.entropy_control, {**tensors, "entropy_coef": variant.entropy_coef})
         terms["loss/entropy"] = -coef * aggregate(entropies)

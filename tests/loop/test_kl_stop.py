@@ -97,7 +97,7 @@ def test_the_next_rollout_starts_afresh():
 
 
 def test_without_a_limit_nothing_is_measured(monkeypatch):
-    monkeypatch.setattr(kl_stop, "update_stopped", None)
+    monkeypatch.setattr(kl_stop, "distance_from_old", None)
     assert "kl/stopped" not in train_step(runs(None, None), 1, True)
 
 

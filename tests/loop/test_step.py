@@ -100,7 +100,7 @@ def test_tokens_that_do_not_count_change_nothing(seen, agg, model):
         old_log_probs=part.old_log_probs.masked_fill(~part.mask, math.nan),
         ref_log_probs=part.ref_log_probs.masked_fill(~part.mask, 1e4),
     )
-    again = step.update(both, both.policy, other, part.mask.float().sum((1, 2, 3)), None, True)
+    again = step.update(both, both.policy, other, {"mean_tokens": part.mask.float().sum((1, 2, 3))}, True)
     assert all(torch.equal(a, b) for a, b in zip(gradients, both.optimizer.seen, strict=True))
     assert all(torch.equal(value, row[name]) for name, value in again.items())
 
