@@ -60,7 +60,6 @@ def save(saved: Iterable[tuple[Recorder, Saved]]) -> list[Exception | None]:
 
 
 def writer(recorder: Recorder, saved: Saved) -> Callable[[], None]:
-    """Return what writes the state of one run."""
     whole = serialize({**saved, "identity": recorder.identity, "files": recorder.extents()})
 
     def write() -> None:
@@ -155,16 +154,11 @@ def refuse_differences(kind: str, there: Iterable[str], here: Iterable[str], pla
 
 
 def networks_of(state: TrainState, replica: int) -> dict[str, Network]:
-    """Return the networks that a replica has."""
-    return {
-        name: network
-        for name, network in state.networks.items()
-        if network.replicas is None or replica in network.replicas
-    }
+    everywhere = state.networks.items()
+    return {name: each for name, each in everywhere if each.replicas is None or replica in each.replicas}
 
 
 def rows(stacks: Mapping[str, Tensor], replica: int) -> dict[str, Tensor]:
-    """Return a replica's own part of stacks as it can be saved."""
     return {name: copied(stack[replica]) for name, stack in stacks.items()}
 
 

@@ -73,7 +73,6 @@ def remove_drafts(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has a file."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -130,7 +129,6 @@ class Rows:
         self._hash.update(added)
 
     def sync(self) -> None:
-        """Wait until the disk has all lines."""
         if self._there:
             sync(self.path)
 

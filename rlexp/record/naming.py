@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from rlexp.core.hydra_compat import register_resolver
-from rlexp.runfolder.variants import WITHOUT_EFFECT
+from rlexp.runfolder.variants import DEFAULT, WITHOUT_EFFECT, without_seed
 
 LONGEST = 80
 NOT_IN_NAMES = re.compile(r"[^\w=.,+~@\[\]{}-]+")
@@ -25,14 +25,14 @@ def result_overrides(overrides: Sequence[str]) -> list[str]:
 
 def variant_name(overrides: Sequence[str]) -> str:
     """The overrides that results depend on, without the seed, joined by commas; `default` if there are none."""
-    return ",".join(override for override in result_overrides(overrides) if key_of(override) != "seed") or "default"
+    return ",".join(without_seed(result_overrides(overrides))) or DEFAULT
 
 
 def run_name(overrides: Sequence[str]) -> str:
     """A folder's name for the run with these overrides, the seed last: `norm=local,seed=3`."""
-    variant = [override for override in result_overrides(overrides) if key_of(override) != "seed"]
+    variant = without_seed(result_overrides(overrides))
     seed = [override for override in overrides if key_of(override) == "seed"]
-    return ",".join(folder_name(",".join(part)) for part in (variant, seed) if part) or "default"
+    return ",".join(folder_name(",".join(part)) for part in (variant, seed) if part) or DEFAULT
 
 
 def folder_name(text: str) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from rlexp.core.exits import RunFailed
 from rlexp.record.checkpoint import LATEST, PREVIOUS
@@ -57,14 +57,6 @@ class RunStatus:
     diverged: bool = False
 
 
-class Resumed(NamedTuple):
-    """The state that a run goes on from, its file, and a line for each file that is damaged."""
-
-    state: Saved | None
-    path: Path | None
-    notes: list[str]
-
-
 def inspect(folder: Path, config: Mapping[str, Any]) -> RunStatus:
     """Say what a folder is for the run of a config.
 
@@ -88,7 +80,21 @@ def inspect(folder: Path, config: Mapping[str, Any]) -> RunStatus:
             return RunStatus("foreign", error)
     if not isinstance(summary, dict):
         return resumable
-    return ended_or_resumable(folder, config, saved if isinstance(saved, dict) else {}, summary, resumable)
+    status, damage = summary.get("status"), None
+    if not isinstance(status, str) or (status == "completed" and "score" not in summary):
+        damage = Damaged(folder / SUMMARY_FILE)
+    elif status == "completed" and not damaged:
+        try:
+            known = saved if isinstance(saved, dict) else {}
+            damage = changed_file(folder, known, summary, summary.get("steps", 0), whole=True)
+        except RunFailed as error:
+            return RunStatus("failed", error)
+        if damage is None and summary["score"] is not None:
+            return RunStatus("finished", summary["score"])
+    elif status in FAILED and config["resume"] != "failed":
+        return RunStatus("failed", RunFailed(f"{summary.get('reason')} (resume=failed trains it again)"))
+    damaged = (damage, *damaged) if damage else damaged  # what was completed and is damaged is trained on
+    return RunStatus("resumable", None, damaged, identified, diverged=status == "diverged")
 
 
 def refusal(folder: Path, resume: str, status: RunStatus) -> str | None:
@@ -122,28 +128,10 @@ def other_run(folder: Path, config: Mapping[str, Any], saved: object, summary: o
     return None
 
 
-def ended_or_resumable(
-    folder: Path, config: Mapping[str, Any], saved: Saved, summary: Saved, resumable: RunStatus
-) -> RunStatus:
-    """Say how a run has ended by its summary; one that is completed and damaged is trained on."""
-    status, damage = summary.get("status"), None
-    if not isinstance(status, str) or (status == "completed" and "score" not in summary):
-        damage = Damaged(folder / SUMMARY_FILE)
-    elif status == "completed" and not resumable.damaged:
-        try:
-            damage = changed_file(folder, saved, summary, summary.get("steps", 0), whole=True)
-        except RunFailed as error:
-            return RunStatus("failed", error)
-        if damage is None and summary["score"] is not None:
-            return RunStatus("finished", summary["score"])
-    elif status in FAILED and config["resume"] != "failed":
-        return RunStatus("failed", RunFailed(f"{summary.get('reason')} (resume=failed trains it again)"))
-    damaged = (damage, *resumable.damaged) if damage else resumable.damaged
-    return replace(resumable, damaged=damaged, diverged=status == "diverged")
-
-
-def last_good_state(folder: Path, config: Mapping[str, Any], status: RunStatus) -> Resumed:
-    """Return the latest state that is whole and whose rows are there, and what is damaged.
+def last_good_state(
+    folder: Path, config: Mapping[str, Any], status: RunStatus
+) -> tuple[Saved | None, Path | None, list[str]]:
+    """Return the latest state that is whole and whose rows are there, its file, and a line for each damaged file.
 
     RunFailed if the folder cannot be read, or is of another run: nothing of it is touched then.
     """
@@ -164,11 +152,11 @@ def last_good_state(folder: Path, config: Mapping[str, Any], status: RunStatus) 
         if problem := changed_file(folder, config, state, state["step"]):
             damaged.append(problem)
             continue
-        return Resumed(state, path, notes(damaged, f"the run goes on after step {state['step']}"))
+        return state, path, notes(damaged, f"the run goes on after step {state['step']}")
     if not identified and status.kind != "new":
         lost = f"holds a run whose {CONFIG_FILE} is gone or damaged, and nothing else says which run it is"
         raise RunFailed(f"{folder} {lost}: move it away, or choose another folder")
-    return Resumed(None, None, notes(damaged, "the run begins again"))
+    return None, None, notes(damaged, "the run begins again")
 
 
 def notes(damaged: Sequence[Damaged], then: str) -> list[str]:

@@ -160,22 +160,36 @@ def archive_of(raw: bytes) -> bytes:
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """Read a JSON object; None if there is none. Damaged, Unreadable, OtherFormat."""
-    raw = content(path)
-    if raw is None:
-        return None
-    value = whole_value(path, raw, JSON, json.loads, "is damaged")
-    refuse_later(path, value.get("format", 1), str((value.get("versions") or {}).get("rlexp", "")))
-    return value
+    return read_mapping(path, JSON, json.loads, "is damaged")
 
 
 def read_yaml(path: Path) -> dict[str, Any] | None:
     """Read a YAML mapping, its format left out; None if there is none. Errors are those of ``read_json``."""
+    value = read_mapping(path, YAML, plain_yaml, f"is damaged: it is not as it was written ({BY_HAND})")
+    return value and {key: item for key, item in value.items() if key != "format"}
+
+
+def read_mapping(
+    path: Path, kind: re.Pattern[bytes], parse: Callable[[bytes], Any], changed: str
+) -> dict[str, Any] | None:
+    """Return the mapping that a file holds; ``changed`` is what Damaged says where a checksum is wrong."""
     raw = content(path)
     if raw is None:
         return None
-    value = whole_value(path, raw, YAML, plain_yaml, f"is damaged: it is not as it was written ({BY_HAND})")
-    written = YAML.search(raw)
-    refuse_later(path, value.pop("format", 1), written["version"].decode() if written else "")
+    if is_intact(raw, kind) is False:
+        raise Damaged(path, changed)
+    try:
+        value = parse(raw)
+    except (ValueError, RecursionError, yaml.YAMLError):
+        value = None
+    if not isinstance(value, dict) or not is_whole(raw, kind, value):
+        raise Damaged(path)
+    if not is_known(found := value.get("format", 1)):
+        written = YAML.search(raw)
+        version = written["version"].decode() if written else (value.get("versions") or {}).get("rlexp")
+        release = f"rlexp {version}" if version else "a later rlexp"
+        here = f"rlexp {__version__} reads 1 and {FORMAT}"
+        raise OtherFormat(f"{path} has format {found!r}, and {here}: {release} reads it")
     return value
 
 
@@ -190,35 +204,12 @@ def read_lines(path: Path) -> list[dict[str, Any]] | None:
     return [{key: value for key, value in row.items() if key not in ("of", "check")} for row in rows]
 
 
-def whole_value(
-    path: Path, raw: bytes, kind: re.Pattern[bytes], parse: Callable[[bytes], Any], changed: str
-) -> dict[str, Any]:
-    """Return the mapping that bytes are; Damaged, with what is said where a checksum is wrong."""
-    if is_intact(raw, kind) is False:
-        raise Damaged(path, changed)
-    try:
-        value = parse(raw)
-    except (ValueError, RecursionError, yaml.YAMLError):
-        value = None
-    if not isinstance(value, dict) or not is_whole(raw, kind, value):
-        raise Damaged(path)
-    return value
-
-
 def plain_yaml(raw: bytes) -> Any:
     """Return the value of YAML of a sensible size without anchors, of which a few lines can mean gigabytes."""
     text = raw.decode("utf-8")
     if len(raw) > LARGEST_CONFIG or any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader)):
         raise ValueError
     return yaml.load(text, Loader)
-
-
-def refuse_later(path: Path, found: Any, version: str) -> None:
-    """OtherFormat if the format of a file is one that this version does not know."""
-    if not is_known(found):
-        release = f"rlexp {version}" if version else "a later rlexp"
-        here = f"rlexp {__version__} reads 1 and {FORMAT}"
-        raise OtherFormat(f"{path} has format {found!r}, and {here}: {release} reads it")
 
 
 def leads_out(path: Path, folder: Path) -> bool:

@@ -30,7 +30,6 @@ OpenProgress = Callable[[Sequence[Job], int, str], AbstractContextManager]
 
 
 def show(jobs: Sequence[Job], steps: int, title: str) -> Progress:
-    """Return the display of the training of jobs."""
     return Progress([job.variant for job in jobs], steps, title)
 
 

@@ -17,23 +17,18 @@ def in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def is_ignored(number: int) -> bool:
-    """Whether this process is to ignore a signal, as ``nohup`` wants of SIGHUP."""
-    return signal.getsignal(number) is signal.SIG_IGN
-
-
 @contextmanager
 def signals_as_ctrl_c() -> Iterator[None]:
     """Context in which SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does: then all is recorded that has to be.
 
-    One that this process is to ignore stays ignored.
+    One that this process is to ignore, as ``nohup`` wants of SIGHUP, stays ignored.
     """
     if not in_main_thread():
         yield
         return
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number in ENDING:
-        if not is_ignored(number):
+        if before[number] is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
     try:
         yield
@@ -62,7 +57,7 @@ class Interrupt:
 
     def __enter__(self) -> Interrupt:
         if in_main_thread():
-            handled = [number for number in SIGNALS if not is_ignored(number)]
+            handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
             self.handlers = {number: signal.signal(number, self.request) for number in handled}
         return self
 

@@ -57,12 +57,10 @@ class Run:
         return run
 
     def log_line(self, *words: str) -> None:
-        """Write a line to the run's own log."""
         LOG.info(" · ".join([self.job.name, *words]), extra={"job": self.job.name})
 
     @property
     def alive(self) -> bool:
-        """Whether nothing has ended the run so far."""
         return self.error is None and not self.ended
 
     @property
@@ -98,7 +96,6 @@ class Run:
             self.finish(event.status)
 
     def record(self, step: int, row: dict[str, float]) -> None:
-        """Write a row everywhere."""
         with self.writing(METRICS_FILE):
             self.recorder.write_row(step, row)
         if not self.alive:

@@ -51,7 +51,10 @@ class Pool:
                 batch = running.pop(first)
                 yield batch, results(first, batch)
         finally:
-            stop(list(running))
+            for task in running:
+                ray.cancel(task)
+            if running:  # their runs get time to write their summaries
+                ray.wait([*running], num_returns=len(running), timeout=SECONDS_TO_STOP)
 
 
 def results(task: ray.ObjectRef, batch: Batch) -> Results:
@@ -62,14 +65,6 @@ def results(task: ray.ObjectRef, batch: Batch) -> Results:
         return failed_results(batch, NO_RESULT)
     except ray.exceptions.RayError as error:
         return failed_results(batch, describe_error(error))
-
-
-def stop(tasks: list[ray.ObjectRef]) -> None:
-    """Interrupt tasks and give their runs time to write their summaries."""
-    for task in tasks:
-        ray.cancel(task)
-    if tasks:
-        ray.wait(tasks, num_returns=len(tasks), timeout=SECONDS_TO_STOP)
 
 
 def accepts_connections(address: str) -> bool:
