@@ -33,60 +33,6 @@ class VariantStatus(NamedTuple):
     reward: float
 
 
-class Standings:
-    """The last logged reward of each run, summed up by variant."""
-
-    def __init__(self, variants: Sequence[str]):
-        self.variants = variants
-        self.labels = short_labels({variant: split_overrides(variant) for variant in variants})[1]
-        self.alive: Sequence[bool] = [True] * len(variants)
-        self.rewards: Sequence[float] = [math.nan] * len(variants)
-
-    def update(self, alive: Sequence[bool], rewards: Sequence[float]) -> None:
-        """Hold what was logged; the sequences must not be changed afterwards."""
-        self.alive, self.rewards = alive, rewards
-
-    def best(self, most: int) -> tuple[list[VariantStatus], str]:
-        """All variants in their order, or the best if they are many; and words for the rest."""
-        runs: dict[str, list[tuple[bool, float]]] = {variant: [] for variant in self.labels}
-        for variant, alive, reward in zip(self.variants, self.alive, self.rewards, strict=True):
-            runs[variant].append((alive, reward))
-        statuses = []
-        for variant, pairs in runs.items():
-            known = [reward for alive, reward in pairs if alive and math.isfinite(reward)]
-            alive = sum(bool(alive) for alive, _ in pairs)
-            statuses.append(VariantStatus(self.labels[variant], alive, len(pairs), fmean(known) if known else math.nan))
-        if len(statuses) <= most:
-            return statuses, ""
-        best = sorted(statuses, key=lambda status: (math.isnan(status.reward), -status.reward))
-        return best[:most], f"and {len(best) - most} more"
-
-    def table(self) -> Table:
-        """One row per variant."""
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        table.add_column("variant", overflow="ellipsis", no_wrap=True)
-        table.add_column("runs", justify="right", no_wrap=True)
-        table.add_column("reward", justify="right", no_wrap=True, min_width=6)
-        statuses, rest = self.best(MOST_ROWS)
-        for status in statuses:
-            table.add_row(Text(status.label), f"{status.alive}/{status.runs}", number(status.reward))
-        if rest:
-            table.add_row(Text(rest))
-        return table
-
-    def line(self) -> str:
-        """The variants and their rewards in one line; of a single run the reward alone."""
-        statuses, rest = self.best(MOST_IN_LINE)
-        if len(self.variants) == 1:
-            return number(statuses[0].reward)
-        return " ".join([*(f"{status.label} {number(status.reward)}" for status in statuses), rest]).strip()
-
-
-def number(value: float) -> str:
-    """Two decimals; a dash for what is not known."""
-    return f"{value:.2f}" if math.isfinite(value) else "–"
-
-
 class QuietConsole(Console):
     """A console whose reader may go away: Rich's own ends the process then, and training goes on without it."""
 
@@ -100,18 +46,17 @@ def stderr() -> Console:
 
 
 class SpeedColumn(rich_progress.ProgressColumn):
-    """Steps a second, or seconds a step."""
+    """Steps a second, or seconds a step; empty until two steps were logged."""
 
     def render(self, task: rich_progress.Task) -> Text:
-        """Empty until two steps were logged."""
         return Text(speed(task.speed) if task.speed else "")
 
 
 class Display(rich_progress.Progress):
     """A bar, and below it a table of the variants."""
 
-    def __init__(self, rewards: Standings, console: Console, clock: Callable[[], float]):
-        self.rewards = rewards
+    def __init__(self, table: Callable[[], Table], console: Console, clock: Callable[[], float]):
+        self.table = table
         narrow = Column(no_wrap=True, overflow="ellipsis", max_width=LONGEST_TITLE)
         super().__init__(
             rich_progress.TextColumn("{task.description}", style="bold", markup=False, table_column=narrow),
@@ -130,7 +75,7 @@ class Display(rich_progress.Progress):
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
-        yield self.rewards.table()
+        yield self.table()
 
 
 class Progress:
@@ -151,8 +96,11 @@ class Progress:
     ):
         self.steps, self.title, self.clock = steps, title, clock
         self.console = console or stderr()
-        self.rewards = Standings(variants)
-        self.display = Display(self.rewards, self.console, clock)
+        self.variants = variants
+        self.labels = short_labels({variant: split_overrides(variant) for variant in variants})[1]
+        self.alive: Sequence[bool] = [True] * len(variants)
+        self.rewards: Sequence[float] = [math.nan] * len(variants)
+        self.display = Display(self.table, self.console, clock)
         self._stack = ExitStack()
 
     def __enter__(self) -> Progress:
@@ -160,19 +108,17 @@ class Progress:
         (self.task,) = self.display.tasks
         self.printed = self.clock()
         if self.console.is_interactive:
-            streams = sys.stdout, sys.stderr
+            streams = id(sys.stdout), id(sys.stderr)
             self._stack.enter_context(self.display)
-            self._stack.enter_context(
-                swapped_streams(dict(zip(map(id, streams), (sys.stdout, sys.stderr), strict=True)))
-            )
+            self._stack.enter_context(swapped_streams(dict(zip(streams, (sys.stdout, sys.stderr), strict=True))))
         else:
-            runs, variants = len(self.rewards.variants), len(self.rewards.labels)
-            self._print(f"{self.steps} steps" + (f" · runs: {runs} · variants: {variants}" if runs > 1 else ""))
+            runs = f" · runs: {len(self.variants)} · variants: {len(self.labels)}" if len(self.variants) > 1 else ""
+            self._print(f"{self.steps} steps{runs}")
         return self
 
     def update(self, step: int, alive: Sequence[bool], rewards: Sequence[float]) -> None:
         """Show a logged step. The sequences must not be changed afterwards."""
-        self.rewards.update(alive, rewards)
+        self.alive, self.rewards = alive, rewards
         self.display.advance(self.task.id, step - self.task.completed)  # the first one does not count for the speed
         if not self.console.is_interactive and self.clock() - self.printed >= SECONDS_BETWEEN_LINES:
             self.printed = self.clock()
@@ -185,7 +131,7 @@ class Progress:
 
     def line(self, ended: bool) -> str:
         """Steps, runs, speed, times and rewards in one line of text, as far as they are known."""
-        task, alive = self.task, self.rewards.alive
+        task, alive = self.task, self.alive
         parts = [f"step {task.completed}/{self.steps}"]
         if len(alive) > 1:
             parts.append(f"{sum(map(bool, alive))} of {len(alive)} runs alive")
@@ -193,10 +139,50 @@ class Progress:
             parts.append(speed(task.speed))
         if task.time_remaining is not None and not ended:
             parts.append(f"{duration(task.time_remaining)} left")
-        return " · ".join([*parts, f"{duration(task.elapsed)} elapsed", f"reward {self.rewards.line()}"])
+        return " · ".join([*parts, f"{duration(task.elapsed)} elapsed", f"reward {self.reward_line()}"])
+
+    def reward_line(self) -> str:
+        """The variants and their rewards in one line; of a single run the reward alone."""
+        statuses, rest = self.best(MOST_IN_LINE)
+        if len(self.variants) == 1:
+            return number(statuses[0].reward)
+        return " ".join([*(f"{status.label} {number(status.reward)}" for status in statuses), rest]).strip()
+
+    def table(self) -> Table:
+        """One row per variant."""
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        table.add_column("variant", overflow="ellipsis", no_wrap=True)
+        table.add_column("runs", justify="right", no_wrap=True)
+        table.add_column("reward", justify="right", no_wrap=True, min_width=6)
+        statuses, rest = self.best(MOST_ROWS)
+        for status in statuses:
+            table.add_row(Text(status.label), f"{status.alive}/{status.runs}", number(status.reward))
+        if rest:
+            table.add_row(Text(rest))
+        return table
+
+    def best(self, most: int) -> tuple[list[VariantStatus], str]:
+        """All variants in their order, or the best if they are many; and words for the rest."""
+        runs: dict[str, list[tuple[bool, float]]] = {variant: [] for variant in self.labels}
+        for variant, alive, reward in zip(self.variants, self.alive, self.rewards, strict=True):
+            runs[variant].append((alive, reward))
+        statuses = []
+        for variant, pairs in runs.items():
+            known = [reward for alive, reward in pairs if alive and math.isfinite(reward)]
+            alive = sum(bool(alive) for alive, _ in pairs)
+            statuses.append(VariantStatus(self.labels[variant], alive, len(pairs), fmean(known) if known else math.nan))
+        if len(statuses) <= most:
+            return statuses, ""
+        best = sorted(statuses, key=lambda status: (math.isnan(status.reward), -status.reward))
+        return best[:most], f"and {len(best) - most} more"
 
     def _print(self, text: str) -> None:
         self.console.print(f"[{self.title}] {text}", soft_wrap=True, markup=False, highlight=False)
+
+
+def number(value: float) -> str:
+    """Two decimals; a dash for what is not known."""
+    return f"{value:.2f}" if math.isfinite(value) else "–"
 
 
 def speed(rate: float) -> str:

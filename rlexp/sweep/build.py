@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -22,14 +22,13 @@ from rlexp.loop.data import DATA, empty_buffer
 from rlexp.loop.judged.bradley_terry import TRAININGS, make_judges, room_for_pairs
 from rlexp.loop.optimizer import Optimizer, Schedule
 from rlexp.loop.rollout import sample
-from rlexp.loop.state import Critic, Network, TrainState, token_log_probs
+from rlexp.loop.state import Network, TrainState, token_log_probs
 from rlexp.loop.variant import Variant
 from rlexp.models import MODELS
 from rlexp.models.layers import Init, Shapes
-from rlexp.models.policy import Policy
 from rlexp.record.policies import has_teacher, load_teachers
 from rlexp.sweep.machine import available_bytes, compiled, prepare
-from rlexp.tasks import TASKS, Task
+from rlexp.tasks import TASKS
 
 NUMBERS = ("entropy_coef", "advantage_clip", "log_ratio_bound", "kl_stop")
 VARIANT = {*(axis.group for axis in AXES.values()), *NUMBERS}
@@ -91,14 +90,25 @@ def build(configs: Sequence[Config]) -> TrainState:
     device = prepare(first)
     task = bind_choice(TASKS, first.task)()
     policy = bind_choice(MODELS, first.model)(Init(seeds), task).to(device)
-    variants = blocks(configs)
+    keys = [variant_key(config) for config in configs]
+    variants = [(variant(configs[keys.index(key)]), keys.count(key)) for key in dict.fromkeys(keys)]
+
+    # Learning rate, schedule and clipping are each run's own; runs side by side that share a rule are a block of it.
+    alike = groupby(configs, key=lambda config: config.optimizer)
+    rules = [(bind_choice(optimizer.FUNCTIONS, node), len(list(runs))) for node, runs in alike]
+    rates = (each_runs(configs, key, device) for key in ("lr", "warmup_steps", "lr_final"))
+    schedule = Schedule(*rates, first.steps * first.inner_steps * first.minibatches)
     networks = {
-        "policy": Network(policy, optimizer_of(policy, configs, device)),
+        "policy": Network(policy, Optimizer(policy, schedule, each_runs(configs, "grad_clip", device), rules)),
         "reference": Network(copy.deepcopy(policy).requires_grad_(False)),
     }
     critic = bind_choice(CRITICS, first.critic)()
-    if critic is not None:
-        networks["critic"] = critic_network(configs, critic, task, device)
+    if critic is not None:  # its body is that of the policy before its start
+        module = bind_choice(MODELS, first.model)(Init(seeds), task, 1).to(device)
+        numbers = (critic.lr, critic.warmup_steps, critic.lr_final, critic.grad_clip or math.inf)
+        *rates, limit = (torch.full((len(seeds),), number, dtype=torch.float32, device=device) for number in numbers)
+        schedule = Schedule(*rates, first.steps * critic.updates * first.minibatches)
+        networks["critic"] = Network(module, Optimizer(module, schedule, limit, rules))
     taught = frozenset(replica for replica, config in enumerate(configs) if has_teacher(config))
     if taught:
         networks["teacher"] = Network(load_teachers(policy, configs), replicas=taught)
@@ -128,43 +138,10 @@ def build(configs: Sequence[Config]) -> TrainState:
     return replace(state, buffer=empty_buffer(state))
 
 
-def critic_network(configs: Sequence[Config], critic: Critic, task: Task, device: torch.device) -> Network:
-    """Return the critics of configs that share their settings; the body is that of the policy before its start."""
-    first = configs[0]
-    module = bind_choice(MODELS, first.model)(Init([config.seed for config in configs]), task, 1).to(device)
-    numbers = (critic.lr, critic.warmup_steps, critic.lr_final, critic.grad_clip or math.inf)
-    lr, warmup, final, limit = (
-        torch.tensor([number] * len(configs), dtype=torch.float32, device=device) for number in numbers
-    )
-    schedule = Schedule(lr, warmup, final, first.steps * critic.updates * first.minibatches)
-    return Network(module, Optimizer(module, schedule, limit, optimizer_blocks(configs)))
-
-
-def optimizer_of(policy: Policy, configs: Sequence[Config], device: torch.device) -> Optimizer:
-    """Return the optimizer of a policy: learning rate, schedule and clipping are each run's own."""
-    first = configs[0]
-    total = first.steps * first.inner_steps * first.minibatches
-    rates = (each_runs(configs, key, device) for key in ("lr", "warmup_steps", "lr_final"))
-    limits = each_runs(configs, "grad_clip", device)
-    return Optimizer(policy, Schedule(*rates, total), limits, optimizer_blocks(configs))
-
-
-def optimizer_blocks(configs: Sequence[Config]) -> list[tuple[Callable, int]]:
-    """Return the functions that move the weights, and how many runs each has; neighbours that share one are a block."""
-    alike = groupby(configs, key=lambda config: config.optimizer)
-    return [(bind_choice(optimizer.FUNCTIONS, node), len(list(runs))) for node, runs in alike]
-
-
 def each_runs(configs: Sequence[Config], key: str, device: torch.device) -> Tensor:
     """Each run's own number, ``[R]``; null is infinity."""
     numbers = (getattr(config, key) for config in configs)
     return torch.tensor([math.inf if n is None else n for n in numbers], dtype=torch.float32, device=device)
-
-
-def blocks(configs: Sequence[Config]) -> list[tuple[Variant, int]]:
-    """Return the variants in order and how many replicas each owns."""
-    keys = [variant_key(config) for config in configs]
-    return [(variant(configs[keys.index(key)]), keys.count(key)) for key in dict.fromkeys(keys)]
 
 
 def variant(config: Config) -> Variant:

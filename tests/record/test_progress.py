@@ -11,7 +11,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from rlexp.record.progress import Progress, QuietConsole, Standings, duration, stderr, swapped_streams
+from rlexp.record.progress import Progress, QuietConsole, duration, stderr, swapped_streams
 
 
 class Clock:
@@ -170,7 +170,7 @@ def test_log_handlers_get_their_streams_back():
     ],
 )
 def test_labels_say_what_differs(variants, labels):
-    assert Standings(variants).labels == dict(zip(variants, labels, strict=True))
+    assert Progress(variants, 1).labels == dict(zip(variants, labels, strict=True))
 
 
 def test_durations_read_well():
