@@ -1,6 +1,6 @@
-"""Contradictions between keys of a config that are each right by themselves, in one line each.
+"""What keys of a config that are each right by themselves cannot be together, or seldom are on purpose, a line each.
 
-Those of one choice are in ``compatibility``; here are those of several axes, and of keys beside the axes.
+What is about one choice is in ``compatibility``; here is what is about several axes, keys beside them, and the backend.
 """
 
 from __future__ import annotations
@@ -8,17 +8,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any
 
 from rlexp.axes.norm import TARGETS
-from rlexp.axes.offered import OF_VERIFIER
-from rlexp.config.backend_checks import backend_problems
-from rlexp.config.compatibility import problems_of_choices
+from rlexp.axes.offered import OF_VERIFIER, REWARDS
+from rlexp.config.compatibility import kl_in_reward, problems_of_choices, remarks_of_choices
+from rlexp.config.groups import table_at
 from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function
 from rlexp.core.errors import format_value
 from rlexp.core.registry import bind_choice, requested_names
 from rlexp.language import TEXT_TASKS, text_task
-from rlexp.language.backend import CAPABILITIES
+from rlexp.language.backend import CAPABILITIES, Limit, NoOp
+from rlexp.language.made import MODULES
 from rlexp.loop.data import DATA
 from rlexp.loop.start import STARTS
 from rlexp.models import MODELS
@@ -54,6 +57,48 @@ def contradictions(config: Any) -> Iterator[str]:
         yield from check(config)
 
 
+def backend_problems(config: Any) -> Iterator[str]:
+    """Say what the backend of a config cannot have."""
+    name = config.backend.name
+    if name not in CAPABILITIES:
+        yield f"backend={name}: nothing says what it can have; must be one of {', '.join(CAPABILITIES)}"
+        return
+    backend = CAPABILITIES[name]
+    if backend.package and find_spec(backend.package) is None:
+        yield f"backend={name}: needs the extra {backend.package}: pip install 'rlexp[{backend.package}]'"
+    if not backend.batched and config.model.name in MODULES:
+        line = MODULES[config.model.name].problem(config.model)
+        yield from [line] if line else []
+    refused = {limit.key: line for limit in backend.limits if (line := beyond(limit, config))}
+    yield from refused.values()
+    for key, node, _ in axis_nodes(config):
+        missing = sorted(backend.not_offered.keys() & {*requested_names(chosen_function(config, key))})
+        if missing and key not in refused:
+            yield f"backend={name} {key}={node.name}: asks for {backend.not_offered[missing[0]]}, not there"
+
+
+def beyond(limit: Limit, config: Any) -> str | None:
+    """Return what is said of a config that is beyond a limit; None if it is not."""
+    value, allowed = value_at(config, limit.key), limit.allowed
+    if limit.when and not value_at(config, limit.when) or limit.unless and value_at(config, limit.unless):
+        return None
+    if isinstance(allowed, str):
+        allowed = table_at(allowed)
+    if chosen_facts(config, limit.key).is_noop if allowed is NoOp else value in allowed:
+        return None
+    names = [] if allowed is NoOp else [*map(str, allowed)]
+    choices = " or ".join(f"{limit.key}={each}" for each in names)
+    here = f"backend={config.backend.name}"
+    return limit.message.format(here=here, key=limit.key, value=value, names=", ".join(names), choices=choices)
+
+
+def value_at(config: Any, key: str) -> Any:
+    """Return what a config has at a key, of a group the name of its choice; None where it has no such key."""
+    for part in key.split("."):
+        config = getattr(config, part, None)
+    return getattr(config, "name", config)
+
+
 def task_problems(config: Any) -> Iterator[str]:
     """Let the task itself say whether its knobs fit together, and whether it can be text where that is wanted."""
     try:
@@ -82,15 +127,11 @@ def group_problems(config: Any) -> Iterator[str]:
 
 
 def evaluated_metrics(config: Any) -> list[str]:
-    """Return the names of the metrics of an evaluation."""
+    """Return the names of the metrics of an evaluation, which may list every completion."""
     passes = [f"pass@{k}" for k in config.eval.ks]
-    exact = [*EXACT, *config.task.weights, *passes] if is_listed(config) else []
+    listed = CAPABILITIES[config.backend.name].batched and hasattr(TASKS[config.task.name], "every_completion")
+    exact = [*EXACT, *config.task.weights, *passes] if listed else []
     return [*EVALUATED, *(f"eval/{name}" for name in passes), *(f"eval/exact/{name}" for name in exact)]
-
-
-def is_listed(config: Any) -> bool:
-    """Whether an evaluation lists every completion."""
-    return CAPABILITIES[config.backend.name].batched and hasattr(TASKS[config.task.name], "every_completion")
 
 
 def evaluation_problems(config: Any) -> Iterator[str]:
@@ -195,14 +236,21 @@ def start_problems(config: Any) -> Iterator[str]:
 
 
 def data_problems(config: Any) -> Iterator[str]:
-    """Refuse a buffer smaller than what a step draws, and choices that ask for more than old data have."""
+    """Refuse shares without new groups, a buffer smaller than what a step draws, and choices that ask for too much."""
     data, task, group_size = config.data, config.task.name, config.group_size
     if getattr(data, "oracle", 0) > group_size.completions:
         yield f"data.oracle={data.oracle}: must be at most group_size.completions={group_size.completions}"
     if getattr(data, "oracle", 0) and not hasattr(TASKS[task], "oracle"):
         yield f"data.oracle={data.oracle}: task={task} has no right answers; take data.oracle=0"
     if data.name == "replay":
-        yield from replay_problems(config)
+        prompts = group_size.prompts
+        new = bind_choice(DATA, data)().sampled(prompts)
+        if not 0 < new < prompts:
+            share = format_value(data.fresh)
+            yield f"data.fresh={share}: is {new} of group_size.prompts={prompts}, and must leave new and old groups"
+        elif data.capacity * new < prompts - new:
+            held = f"data.capacity={data.capacity}: holds {data.capacity * new} groups"
+            yield f"{held}, and a step draws {prompts - new}; take at least {math.ceil(prompts / new) - 1}"
     if data.name == "fresh":
         return
     for key, node, _ in axis_nodes(config):
@@ -212,13 +260,51 @@ def data_problems(config: Any) -> Iterator[str]:
             return
 
 
-def replay_problems(config: Any) -> Iterator[str]:
-    """Refuse shares without new groups, without old ones, or with more old ones than are held."""
-    data, prompts = config.data, config.group_size.prompts
-    new = bind_choice(DATA, data)().sampled(prompts)
-    if not 0 < new < prompts:
-        share = format_value(data.fresh)
-        yield f"data.fresh={share}: is {new} of group_size.prompts={prompts}, and must leave new and old groups"
-    elif data.capacity * new < prompts - new:
-        held = f"data.capacity={data.capacity}: holds {data.capacity * new} groups"
-        yield f"{held}, and a step draws {prompts - new}; take at least {math.ceil(prompts / new) - 1}"
+def remarks(config: Any) -> Iterator[str]:
+    """Say what is allowed but seldom meant."""
+    yield from remarks_of_losses(config)
+    yield from remarks_of_choices(config)
+    if not chosen_facts(config, "kl").is_noop and config.kl.coef == 0:
+        yield f"kl={config.kl.name} kl.coef=0: the penalty weighs nothing, and it trains as kl=none does"
+    blind = [
+        f"{axis}={getattr(config, axis).name}"
+        for axis in ("norm", "teacher")
+        if not (REWARDS | {"advantages"}) & {*requested_names(chosen_function(config, axis))}
+    ]
+    axes = [axis for axis in ("reward", "shaping") if not chosen_facts(config, axis).is_noop]
+    changed = [f"{axis}={getattr(config, axis).name}" for axis in axes]
+    changed += ["kl.place=reward"] if kl_in_reward(config) else []
+    if blind and changed:
+        yield f"{blind[0]} {changed[0]}: advantages do not depend on rewards, which it changes"
+    backend = CAPABILITIES[config.backend.name]
+    if backend.package and not (here := version(backend.package)).startswith(backend.tested):
+        yield f"backend={config.backend.name}: tested with {backend.package.upper()} {backend.tested}x, here is {here}"
+
+
+def remarks_of_losses(config: Any) -> Iterator[str]:
+    """Losses that weigh completions otherwise than meant, and corrections of what is equal."""
+    loss, clip, agg = chosen_facts(config, "clip"), config.clip.name, config.agg.name
+    if loss.unit == "completion" and chosen_facts(config, "agg").unit != "completion":
+        yield (
+            f"clip={clip} agg={agg}: the loss of a completion counts once for each token, so long completions weigh "
+            "more; meant is agg=sequence (with agg=luspo they weigh more on purpose)"
+        )
+    on_policy = config.data.name == "fresh" and config.inner_steps * config.minibatches == 1
+    if on_policy and loss.idle_on_policy:
+        yield (
+            f"clip={clip} inner_steps=1 minibatches=1: with one update on each rollout every ratio is 1, nothing is "
+            "clipped, and it trains as clip=naive does"
+        )
+    unused = [] if "advantages" in requested_names(chosen_function(config, "clip")) else ("norm", "teacher")
+    for axis, name in ((axis, getattr(config, axis).name) for axis in unused):
+        if name != "none":
+            yield f"clip={clip} {axis}={name}: this loss ranks rewards and uses no advantages; {axis}=none says so"
+    if config.inner_steps * config.minibatches == 1 and config.kl_stop is not None:
+        yield (
+            f"kl_stop={format_value(config.kl_stop)} inner_steps=1 minibatches=1: with one update on each rollout "
+            "there is nothing to stop"
+        )
+    same = chosen_facts(config, "sampler").is_noop and CAPABILITIES[config.backend.name].batched
+    if same and not chosen_facts(config, "mismatch").is_noop:
+        sampler = config.sampler.name
+        yield f"mismatch={config.mismatch.name}: sampler={sampler} leaves nothing to correct, every weight is 1"

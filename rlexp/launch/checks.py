@@ -14,8 +14,8 @@ from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf, read_write
 
 from rlexp.config import parse
+from rlexp.config.checks import remarks
 from rlexp.config.compose import plain
-from rlexp.config.remarks import remarks
 from rlexp.config.schema import Config, read
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import printable, shortened

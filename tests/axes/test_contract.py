@@ -48,9 +48,8 @@ def test_every_function_has_the_facts_of_its_axis(key):
         assert type(facts_of(function, ROWS[key].facts)) is ROWS[key].facts
 
 
-def test_every_check_is_of_a_function():
-    known = {(axis.group, name) for axis in ROWS.values() for name in axis.functions}
-    assert {(group, name) for table in (PROBLEMS, REMARKS) for group in table for name in table[group]} <= known
+def test_every_rule_is_of_a_function():
+    assert {*PROBLEMS, *REMARKS} <= {f"{axis.group}={name}" for axis in ROWS.values() for name in axis.functions}
 
 
 @pytest.mark.bits

@@ -13,7 +13,7 @@ from small_runs import values
 from torch import nn
 
 from rlexp.axes import optimizer
-from rlexp.config.remarks import remarks
+from rlexp.config.checks import remarks
 from rlexp.config.schema import read
 from rlexp.core.registry import bind_choice, schema
 from rlexp.loop.optimizer import Adam, Optimizer, Schedule

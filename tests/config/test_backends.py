@@ -10,7 +10,7 @@ from small_runs import compose
 
 from rlexp.axes import AXES, optimizer
 from rlexp.backends.dispatch import TRAINERS, train_jobs
-from rlexp.config.backend_checks import backend_problems
+from rlexp.config.checks import backend_problems
 from rlexp.config.groups import GROUPS, table_at
 from rlexp.config.schema import Config
 from rlexp.core.exits import RunFailed

@@ -16,10 +16,10 @@ from rlexp.analysis.figures import gallery
 from rlexp.analysis.figures.inputs import NoData
 from rlexp.axes import AXES
 from rlexp.config import plugins, schema
+from rlexp.config.checks import remarks
 from rlexp.config.choices import choices_of
 from rlexp.config.compose import compose
 from rlexp.config.explain_choice import explained
-from rlexp.config.remarks import remarks
 from rlexp.core.errors import ConfigError
 from rlexp.core.facts import LossFacts, NormFacts, ordered
 from rlexp.core.memory import Memory

@@ -6,7 +6,7 @@ import pytest
 from command import command  # noqa: F401 (a fixture)
 from small_runs import values
 
-from rlexp.config.remarks import remarks
+from rlexp.config.checks import remarks
 from rlexp.config.schema import read
 
 TINY = ["preset=tiny", "steps=1", "logger=none"]

@@ -77,7 +77,7 @@ def test_what_cannot_be_is_one_line(overrides):
 
 
 def test_with_old_data_ratios_are_not_idle():
-    from rlexp.config.remarks import remarks
+    from rlexp.config.checks import remarks
 
     assert not list(remarks(compose("data=stale", "minibatches=1")))
 

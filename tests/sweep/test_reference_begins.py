@@ -73,7 +73,7 @@ def test_what_cannot_be_is_one_line(overrides):
 
 
 def test_a_reference_that_moves_for_dpo_needs_no_penalty():
-    from rlexp.config.remarks import remarks
+    from rlexp.config.checks import remarks
 
     quiet = ["clip=dpo", "agg=sequence", "norm=none", "reference=polyak"]
     assert not list(remarks(read(values(*quiet))))

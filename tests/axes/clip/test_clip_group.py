@@ -9,7 +9,7 @@ import torch
 from axis_choices import CLOSE, bind, numbers
 from small_runs import values
 
-from rlexp.config.remarks import remarks
+from rlexp.config.checks import remarks
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
 
