@@ -44,10 +44,12 @@ def train_batch(batch: Batch, *progress: Any) -> Results:
 
 def train_in_worker(batch: Batch, cores: int, *progress: Any) -> Results:
     """Train a batch in a process of its own that may use so many cores; its errors can be pickled."""
-    from rlexp.sweep import machine
+    import torch
 
-    machine.limit_threads(cores)
-    machine.allow_open_files()
+    from rlexp.sweep.machine import allow_open_files
+
+    torch.set_num_threads(cores)
+    allow_open_files()
     with safe_stdio(), parent_watchdog(batch):
         results = train_batch(batch, *progress)
     return [picklable(result) if isinstance(result, Exception) else result for result in results]

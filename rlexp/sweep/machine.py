@@ -147,26 +147,19 @@ def allow_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-max_threads = min(torch.get_num_threads(), usable_cores())
-
-
-def limit_threads(cores: int) -> None:
-    """Try out no more threads than these from now on: a worker shares its machine."""
-    global max_threads
-    max_threads = cores
-
-
 class Threads:
     """Runs the steps of ``replicas`` runs with ``fixed`` threads, or with as many as were fastest when last tried.
 
+    No more are tried than torch has when this is made, of which a worker that shares its machine has a part.
     Two threads halve the time of thirty small runs on two idle cores and multiply it by ten beside another busy
     process. A number that was that slow is not tried again soon: trials cost at most ``TOLERATED`` of the time. No
     result depends on the choice; a batch of one run takes one thread, for the reason in ``core.exact``.
     """
 
     def __init__(self, replicas: int, fixed: int | None, clock: Callable[[], float] = time.perf_counter):
-        powers = [2**k for k in range(max_threads.bit_length()) if 2**k < max_threads]
-        self.choices = [1] if replicas == 1 else [fixed] if fixed else [*powers, max_threads]
+        most = min(torch.get_num_threads(), usable_cores())
+        powers = [2**k for k in range(most.bit_length()) if 2**k < most]
+        self.choices = [1] if replicas == 1 else [fixed] if fixed else [*powers, most]
         self.seconds, self.due = dict.fromkeys(self.choices, 0.0), dict.fromkeys(self.choices, 0)
         self.clock = clock
 

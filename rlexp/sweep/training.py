@@ -68,6 +68,7 @@ def train_batch(
         Whatever goes wrong with the whole batch, as too little memory.
     """
     with torch_settings():
+        threads = Threads(len(configs), next(iter(configs.values())).threads)
         torch.set_num_threads(1)  # until the steps choose
         exact.forget()  # each batch tries out its own products
         saved = [(states or {}).get(run, FRESH) for run in configs]
@@ -84,7 +85,7 @@ def train_batch(
         batch = Batch(state, configs, active, counts)
         yield from batch.fail(problems, max(done, 0))
         if batch.remaining:
-            yield from batch.train(done, stop)
+            yield from batch.train(done, stop, threads)
 
 
 class Batch:
@@ -98,10 +99,9 @@ class Batch:
     def remaining(self) -> tuple[int, ...]:
         return tuple(run for run in self.runs if run in self.active)
 
-    def train(self, done: int, stop: Callable[[], bool]) -> Iterator[Event]:
+    def train(self, done: int, stop: Callable[[], bool], threads: Threads) -> Iterator[Event]:
         """Train from after step ``done`` to the last one."""
         state, cadence = self.state, Cadence(self.config)
-        threads = Threads(len(self.runs), self.config.threads)
         held_out = self.config.eval.model_dump(exclude={"every"})
         yield Step(self.remaining, done)
         if done < 0:

@@ -62,9 +62,9 @@ def test_a_sweep_that_trains_may_open_more_files(command, monkeypatch, no_compar
 
 
 def test_a_worker_tries_no_more_threads_than_its_share(monkeypatch):
-    monkeypatch.setattr(machine, "max_threads", 64)
-    machine.limit_threads(2)
-    assert machine.Threads(30, None).choices == [1, 2]
+    monkeypatch.setattr(machine, "usable_cores", lambda: 64)
+    monkeypatch.setattr(machine.torch, "get_num_threads", lambda: 6)
+    assert machine.Threads(30, None).choices == [1, 2, 4, 6]
     assert machine.Threads(30, 8).choices == [8]
 
 

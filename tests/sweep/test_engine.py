@@ -210,7 +210,8 @@ def test_the_saved_config_repeats_the_run(tmp_path):
 
 def test_threads_go_to_the_fastest_choice(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(machine, "max_threads", 2)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 2)
+    torch.set_num_threads(2)
     threads = Threads(2, None, clock=lambda: now[0])
     slow = {1: 1.0, 2: 3.0}
     used = []
@@ -224,9 +225,10 @@ def test_threads_go_to_the_fastest_choice(monkeypatch):
     slow[2] = 0.5
     for step in range(PERIOD, 5 * PERIOD):
         threads.run(step, work)
-    torch.set_num_threads(1)
+    torch.set_num_threads(2)
     assert used[:PERIOD] == [1, 2] + [1] * (PERIOD - 2)
     assert used[PERIOD : 4 * PERIOD] == [1] * (3 * PERIOD)  # a step lost twice its time: 100 others make up for it
     assert used[4 * PERIOD :] == [1, 2] + [2] * (PERIOD - 2)
     assert Threads(2, 5).choices == [5] and Threads(1, 5).choices == [1]
     assert Threads(2, None).choices[-1] == 2 and 1 in Threads(2, None).choices
+    torch.set_num_threads(1)
