@@ -134,7 +134,6 @@ class Rows:
 
     @property
     def extent(self) -> Extent:
-        """How much was written, and its checksum."""
         return {"bytes": self.size, "digest": self._hash.hexdigest()}
 
 

@@ -114,7 +114,6 @@ def locked_file(path: Path) -> int | None:
 
 @cache
 def warn_of_no_locks() -> None:
-    """Say once that nothing keeps a second writer away."""
     LOG.warning("this file system has no locks: start nothing twice in the same folder")
 
 
@@ -129,30 +128,30 @@ def release(place: Path) -> None:
 def is_held(folder: Path, unsure: bool = False) -> bool:
     """Whether some process writes to a folder, this one included; ``unsure`` where locks do not say."""
     try:
-        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | OPENED)
+        file = open(folder / LOCK_FILE, "rb", opener=opener)
     except OSError:
         return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return unsure
-    finally:
-        os.close(descriptor)
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return unsure
     return False
 
 
 def text(folder: Path) -> str:
     """Return what the lock of a folder says; empty if there is none."""
     try:
-        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | OPENED)
+        with open(folder / LOCK_FILE, "rb", opener=opener) as file:
+            return file.read(LONGEST).decode(errors="replace")
     except OSError:
         return ""
-    try:
-        return os.read(descriptor, LONGEST).decode(errors="replace")
-    finally:
-        os.close(descriptor)
+
+
+def opener(path: str, flags: int) -> int:
+    return os.open(path, flags | OPENED)
 
 
 def holder(folder: Path) -> str:

@@ -1,7 +1,8 @@
 """Where rows go beside metrics.jsonl: ``open_x(job, *, knobs)`` → ``.log(step, row)``, ``.finish(status, summary)``.
 
-Weights & Biases is a mirror of a run's own files, offline unless asked. Trackio is a dashboard on this machine, without
-an account; `trackio show --project rlexp` opens it. Nothing reads these logs back, and a run does not depend on them.
+``job`` is a ``rlexp.sweep.job.Job``. Weights & Biases is a mirror of a run's own files, offline unless asked. Trackio is
+a dashboard on this machine, without an account; `trackio show --project rlexp` opens it. Nothing reads these logs back,
+and a run does not depend on them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from rlexp.record.provenance import code, history
 from rlexp.runfolder.files import SAMPLES_FILE
@@ -49,26 +49,17 @@ SETTINGS = {
 _unreachable: list[Exception] = []
 
 
-@runtime_checkable
-class LoggedJob(Protocol):
-    """What a logger needs of ``rlexp.sweep.job.Job``, which this room does not import."""
-
-    folder: Path
-    variant: str
-    config: Any
-
-
-def run_id(job: LoggedJob) -> str:
+def run_id(job: Any) -> str:
     """Variant and seed in the characters that wandb allows, and a hash of the folder, which tells sweeps apart."""
     words = re.sub(r"[^\w.=-]+", "_", job.variant, flags=re.ASCII)[:60]
     return f"{words}-s{job.config.seed}-{hashlib.sha256(str(job.folder.resolve()).encode()).hexdigest()[:8]}"
 
 
-def sweep_name(job: LoggedJob) -> str:
+def sweep_name(job: Any) -> str:
     return job.folder.resolve().parent.name
 
 
-def run_settings(job: LoggedJob) -> dict[str, Any]:
+def run_settings(job: Any) -> dict[str, Any]:
     """Return the whole config of a run, what it is called, and the code that trains it.
 
     Of a run that other code has begun, `code.earlier` lists what that was and from which step it trained.
@@ -83,7 +74,7 @@ def run_settings(job: LoggedJob) -> dict[str, Any]:
     }
 
 
-def own_tags(job: LoggedJob) -> list[str]:
+def own_tags(job: Any) -> list[str]:
     """Return the tags that a run has by itself: its task, its study and its preset."""
     config = job.config.model_dump(mode="json")
     names = {key: (config.get(key) or {}).get("name") for key in ("task", "study")}
@@ -92,7 +83,7 @@ def own_tags(job: LoggedJob) -> list[str]:
     return [f"{key}={name}"[:LONGEST_TAG] for key, name in names.items() if name]
 
 
-def completions(job: LoggedJob) -> dict[str, list] | None:
+def completions(job: Any) -> dict[str, list] | None:
     """Return the completions that a run has kept as text, as columns and data of a table; None if it has kept none."""
     path = job.folder / SAMPLES_FILE
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
@@ -114,7 +105,6 @@ def plain_values(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def warn_once(message: str) -> None:
-    """Say something that is the same for all runs of a process."""
     LOG.warning(message)
 
 
@@ -123,7 +113,7 @@ class Wandb:
     """One run of Weights & Biases, beside others in the same process."""
 
     run: Any
-    job: LoggedJob | None = None
+    job: Any = None
 
     def log(self, step: int, row: Mapping[str, int | float]) -> None:
         """Log a row; the step is passed on, as wandb's own count starts at 0 again in each offline run."""
@@ -147,7 +137,7 @@ class Wandb:
 
 
 def open_wandb(
-    job: LoggedJob,
+    job: Any,
     *,
     mode: Literal["offline", "online", "disabled"],
     project: str,
@@ -251,7 +241,7 @@ class Trackio:
     """One run of Trackio, beside others in the same process."""
 
     run: Any
-    job: LoggedJob
+    job: Any
 
     def log(self, step: int, row: Mapping[str, int | float]) -> None:
         """Log a row; Trackio keeps the step by itself and draws nothing where a number is not finite."""
@@ -269,7 +259,7 @@ class Trackio:
             self.run.finish()
 
 
-def open_trackio(job: LoggedJob, *, project: str, group: str | None) -> Trackio:
+def open_trackio(job: Any, *, project: str, group: str | None) -> Trackio:
     """Log to Trackio's file of the project, below TRACKIO_DIR."""
     import trackio
     from trackio import context_vars
@@ -302,7 +292,7 @@ class NullLogger:
         pass
 
 
-def open_none(job: LoggedJob) -> NullLogger:
+def open_none(job: Any) -> NullLogger:
     """Log nowhere: a run's own files are complete."""
     return NullLogger()
 

@@ -19,7 +19,6 @@ def key_of(override: str) -> str:
 
 
 def result_overrides(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides that results depend on."""
     return [override for override in overrides if key_of(override).partition(".")[0] not in WITHOUT_EFFECT]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import ceil
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 from rlexp.config.schema import Config
 from rlexp.language.backend import CAPABILITIES
@@ -19,14 +19,7 @@ TOKENS_A_WORKER = 2_000_000  # of completions: half a minute of the default poli
 BYTES_OF_PROCESS = 300e6  # without its runs (benchmarks.memory)
 
 
-@runtime_checkable
-class Configured(Protocol):
-    """A job, or anything else that has a config."""
-
-    config: Config
-
-
-Each = TypeVar("Each", bound=Configured)
+Each = TypeVar("Each")  # a job, or anything else that has a config
 
 
 def into_batches(jobs: Sequence[Each], most: int | None, workers: int = 1) -> list[list[Each]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableSet, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +31,6 @@ def never() -> bool:
     return False
 
 
-@contextmanager
-def torch_settings() -> Iterator[None]:
-    """Context after which torch has the number of threads and the precision of products that it had before."""
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.set_float32_matmul_precision(precision)
-
-
 def train_batch(
     configs: Mapping[int, Config],
     active: MutableSet[int],
@@ -67,7 +55,8 @@ def train_batch(
     Raises:
         Whatever goes wrong with the whole batch, as too little memory.
     """
-    with torch_settings():
+    settings = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    try:
         threads = Threads(len(configs), next(iter(configs.values())).threads)
         torch.set_num_threads(1)  # until the steps choose
         exact.forget()  # each batch tries out its own products
@@ -86,6 +75,9 @@ def train_batch(
         yield from batch.fail(problems, max(done, 0))
         if batch.remaining:
             yield from batch.train(done, stop, threads)
+    finally:
+        torch.set_num_threads(settings[0])
+        torch.set_float32_matmul_precision(settings[1])
 
 
 class Batch:
