@@ -1,6 +1,6 @@
 """Where rows go beside metrics.jsonl: ``open_x(job, *, knobs)`` → ``.log(step, row)``, ``.finish(status, summary)``.
 
-``job`` is a ``rlexp.sweep.job.Job``. Weights & Biases is a mirror of a run's own files, offline unless asked. Trackio is
+``job`` is a ``rlexp.sweep.job.Job``. Weights & Biases mirrors a run's own files, offline unless asked. Trackio is
 a dashboard on this machine, without an account; `trackio show --project rlexp` opens it. Nothing reads these logs back,
 and a run does not depend on them.
 """
