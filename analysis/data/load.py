@@ -45,6 +45,11 @@ class SweepData(NamedTuple):
     aliases: Mapping[str, str] = {}
     """Other names of a variant: those of the same configuration."""
 
+    def __repr__(self) -> str:
+        """In a line: the frames are shown by their names."""
+        named = ", ".join(self.labels.values())
+        return f"SweepData('{self.folder}': {len(self.runs)} runs of {self.axis} {named}; frames: .runs, .metrics)"
+
     @property
     def first_variant(self) -> str:
         """That of the first run: the baseline unless another is named."""

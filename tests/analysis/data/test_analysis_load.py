@@ -35,6 +35,7 @@ def test_all_runs_and_steps_are_read(sweep):
     assert list(data.runs["norm"]) == ["local"] * 3 + ["global"] * 3
     assert len(data.metrics) == 6 * 11 and data.metrics[METRIC].notna().sum() == 6 * 6
     assert (data.score_metric, data.study, data.score_share, data.problems) == (METRIC, {}, 0.1, [])
+    assert repr(data) == f"SweepData('{sweep}': 6 runs of norm local, global; frames: .runs, .metrics)"
 
 
 def test_null_is_nan(sweep):
