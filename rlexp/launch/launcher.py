@@ -66,9 +66,8 @@ class SweepLauncher:
         executor = import_module(f"rlexp.launch.executors.{self.settings.executor}")
         folder = self.index.path.parent
         allow_open_files()
-        with executor.open_pool(folder.absolute(), **self.settings.knobs) as pool:
-            workers = pool.workers_for(jobs, self.settings.max_replicas)
-            batches = into_batches(jobs, self.settings.max_replicas, workers)
+        with executor.open_pool(folder.absolute(), jobs, **self.settings.knobs) as pool:
+            batches = into_batches(jobs, self.settings.max_replicas, pool.workers)
             self.index.add(jobs)
             try:
                 with closing(pool.run(self.start_batches(batches, plan, hydra_jobs))) as trained:

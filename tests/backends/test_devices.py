@@ -46,10 +46,10 @@ def test_devices_are_those_that_the_process_sees(monkeypatch):
 
 def test_a_new_worker_has_the_device_that_fewest_have(monkeypatch):
     monkeypatch.setattr(machine, "gpus", lambda: ["3", "5"])
-    pool = local.Processes(3, 1)
+    pool = local.Pool([], 3, 1)
     given = []
     for _ in range(3):
         given.append(pool.free_gpu())
-        pool.workers.append(SimpleNamespace(gpu=given[-1]))
+        pool.processes.append(SimpleNamespace(gpu=given[-1]))
     assert given == ["3", "5", "3"]
-    assert local.Processes(1, 1).free_gpu() is None
+    assert local.Pool([], 1, 1).free_gpu() is None

@@ -62,20 +62,20 @@ def test_ctrl_c_waits_for_a_process_and_a_second_one_does_not(monkeypatch):
     monkeypatch.setattr(local, "SECONDS_TO_END", 0.2)
     monkeypatch.setattr(local, "SECONDS_TO_EXIT", 0.2)
     job = Job(compose(), Path("x"), "x", "x")
-    pool, told = local.Processes(1, 1), []
+    pool, told = local.Pool([job], 2, 1), []
 
     def interrupt_twice():
-        until(lambda: pool.workers and pool.shown[0][0] == 1, "the process")
+        until(lambda: pool.processes and pool.shown[0][0] == 1, "the process")
         for _ in range(2):
             told.append(time.monotonic())
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(1.0)
-            told.append(pool.workers and pool.workers[0].process.is_alive())
+            told.append(pool.processes and pool.processes[0].process.is_alive())
 
     thread = threading.Thread(target=interrupt_twice)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        list(pool.run([job], [Batch((job,))]))
+        list(pool.run([Batch((job,))]))
     second = time.monotonic() - told[2]
     thread.join()
     assert told[1] and not told[3] and second < 1.0

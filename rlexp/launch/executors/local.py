@@ -33,32 +33,12 @@ SPAWN = get_context("spawn")
 
 
 @contextmanager
-def open_pool(folder: Path, *, workers: int | str | None) -> Iterator[Pool]:
-    yield Pool(workers)
-
-
-@dataclass
-class Pool:
-    """``wanted`` processes at a time; None for one a core, "auto" for as many as have enough to do."""
-
-    wanted: int | str | None
-    jobs: Sequence[Job] = ()
-    workers: int = 1
-    cores: int = 1
-
-    def workers_for(self, jobs: Sequence[Job], most: int | None) -> int:
-        self.jobs, self.cores = jobs, machine.usable_cores()
-        wanted = buckets.num_workers(jobs, self.cores) if self.wanted == "auto" else self.wanted or self.cores
-        self.workers = min(int(wanted), len(jobs))
-        return self.workers
-
-    def run(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Results]]:
-        """Train the batches; each comes back when it has ended."""
-        if self.workers > 1:
-            yield from Processes(self.workers, max(1, self.cores // self.workers)).run(self.jobs, batches)
-        else:
-            for batch in batches:
-                yield batch, train_batch(batch)
+def open_pool(folder: Path, jobs: Sequence[Job], *, workers: int | str | None) -> Iterator[Pool]:
+    """Return a pool of so many processes; None for one a core, "auto" for as many as have enough to do."""
+    cores = machine.usable_cores()
+    wanted = buckets.num_workers(jobs, cores) if workers == "auto" else workers or cores
+    count = max(1, min(int(wanted), len(jobs)))
+    yield Pool(jobs, count, max(1, cores // count))
 
 
 @dataclass
@@ -115,23 +95,33 @@ class Worker:
 
 
 @dataclass
-class Processes:
-    """At most so many processes at a time, each with so many cores. ``shown`` are step, alive, reward by job number."""
+class Pool:
+    """At most so many processes at a time, each with so many cores; this one where there is only one.
 
-    count: int
+    ``shown`` are step, alive, reward by job number.
+    """
+
+    jobs: Sequence[Job]
+    workers: int
     cores: int
-    workers: list[Worker] = field(default_factory=list)
+    processes: list[Worker] = field(default_factory=list)
     shown: dict[int, tuple[int, bool, float]] = field(default_factory=dict)
 
-    def run(self, jobs: Sequence[Job], batches: Iterable[Batch]) -> Iterator[tuple[Batch, Results]]:
+    def run(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Results]]:
         """Train the batches, which hold the jobs; each comes back when it has ended."""
-        pending, total = iter(batches), round(fmean(job.config.steps for job in jobs))
-        self.shown = {job.number: (0, True, math.nan) for job in jobs}
-        with Progress([job.variant for job in jobs], total) as self.display:
+        if self.workers > 1:
+            yield from self.run_in_processes(iter(batches))
+        else:
+            yield from ((batch, train_batch(batch)) for batch in batches)
+
+    def run_in_processes(self, pending: Iterator[Batch]) -> Iterator[tuple[Batch, Results]]:
+        self.shown = {job.number: (0, True, math.nan) for job in self.jobs}
+        steps = round(fmean(job.config.steps for job in self.jobs))
+        with Progress([job.variant for job in self.jobs], steps) as self.display:
             try:
                 with Interrupt() as interrupt:  # not in the middle of a message, or of the start of a process
-                    yield from self.begin(pending, self.count)
-                    while self.workers and not interrupt.requested:
+                    yield from self.begin(pending, self.workers)
+                    while self.processes and not interrupt.requested:
                         for batch, results in self.events(SECONDS_BETWEEN_LOOKS):
                             if interrupt.requested:  # whoever ends everything may have ended the worker first
                                 break
@@ -152,34 +142,34 @@ class Processes:
         Who has nothing left to do is sent home.
         """
         while count and (batch := next(pending, None)):
-            idle = next((worker for worker in self.workers if worker.batch is None), None)
+            idle = next((worker for worker in self.processes if worker.batch is None), None)
             try:
                 if idle is None:
                     idle = Worker.start(self.cores, self.free_gpu())
-                    self.workers.append(idle)
+                    self.processes.append(idle)
             except OSError as error:
                 yield batch, failed_results(batch, f"no worker: {describe_error(error)}")
                 continue
             idle.train(batch)
             count -= 1
-        for worker in [worker for worker in self.workers if worker.batch is None] if count else []:
+        for worker in [worker for worker in self.processes if worker.batch is None] if count else []:
             worker.train(None)
 
     def free_gpu(self) -> str | None:
         """Return the CUDA device that fewest processes have; None where there are not several."""
-        devices = machine.gpus() if self.count > 1 else []
-        taken = [worker.gpu for worker in self.workers]
+        devices = machine.gpus() if self.workers > 1 else []
+        taken = [worker.gpu for worker in self.processes]
         return min(devices, key=taken.count) if len(devices) > 1 else None
 
     def events(self, timeout: float | None = None) -> Iterator[tuple[Batch, Results]]:
         """Wait for processes to say something; yield batches that have ended. One that is gone has failed results."""
-        workers = {worker.connection: worker for worker in self.workers}
+        workers = {worker.connection: worker for worker in self.processes}
         for connection in wait([*workers], timeout):
             worker = workers[connection]
             try:
                 kind, *content = connection.recv()
             except Exception:  # it is gone, or a second Ctrl-C has cut its message
-                self.workers.remove(worker)
+                self.processes.remove(worker)
                 reason = worker.close()
                 if worker.batch:
                     yield worker.batch, failed_results(worker.batch, reason)
@@ -199,18 +189,18 @@ class Processes:
     def stop(self) -> None:
         """Let the runs save after the step that they are in, however long it takes; a second Ctrl-C ends them soon."""
         try:
-            for worker in self.workers:
+            for worker in self.processes:
                 worker.process.terminate()
-            while self.workers:
+            while self.processes:
                 list(self.events())
         except KeyboardInterrupt:
             end = time.monotonic() + SECONDS_TO_END
-            for worker in self.workers:
+            for worker in self.processes:
                 worker.process.join(max(0.0, end - time.monotonic()))
-        for worker in self.workers:
+        for worker in self.processes:
             worker.process.kill()
             worker.close()
-        self.workers.clear()
+        self.processes.clear()
 
 
 def repeat(pipe: Connection, stream: Any) -> None:

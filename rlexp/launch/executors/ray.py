@@ -34,10 +34,6 @@ class Pool:
     workers: int
     cores: int
 
-    def workers_for(self, jobs: Sequence[Job], most: int | None) -> int:
-        """Into how many parts to cut the jobs at least."""
-        return self.workers
-
     def run(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Results]]:
         """Train the batches; each comes back when it has ended."""
         pending, running = iter(batches), {}
@@ -80,7 +76,9 @@ def accepts_connections(address: str) -> bool:
 
 
 @contextmanager
-def open_pool(folder: Path, *, address: str | None, workers: int | None, cpus: int) -> Iterator[Pool]:
+def open_pool(
+    folder: Path, jobs: Sequence[Job], *, address: str | None, workers: int | None, cpus: int
+) -> Iterator[Pool]:
     """Connect to a cluster or start one; a killed task is not tried again, as its runs may have killed it."""
     if address and not accepts_connections(address):
         raise ConfigError([f"hydra.launcher.address={address}: nobody answers there"])

@@ -30,6 +30,7 @@ FOLDER = ".workers"
 @contextmanager
 def open_pool(
     folder: Path,
+    jobs: Sequence[Job],
     *,
     workers: int,
     partition: str | None,
@@ -91,10 +92,6 @@ class Pool:
     def __init__(self, executor: Any, workers: int, cores: int):
         self.executor, self.workers, self.cores = executor, workers, cores
         self.polled, self.missing = 0.0, Counter()  # when the queue was, and how often in a row each was not there
-
-    def workers_for(self, jobs: Sequence[Job], most: int | None) -> int:
-        """Into how many parts to cut the jobs at least."""
-        return self.workers
 
     def run(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Results]]:
         """Train the batches; each comes back when it has ended."""

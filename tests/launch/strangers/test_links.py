@@ -59,7 +59,7 @@ def test_pickles_that_lay_in_a_sweep_are_no_results_of_workers(tmp_path, monkeyp
     folders, executor = [], MagicMock(spec=slurm.SlurmExecutor)
     monkeypatch.setattr(slurm, "SlurmExecutor", lambda folder: folders.append(folder) or executor)
     for _ in range(2):
-        with slurm.open_pool(tmp_path, workers=1, partition=None, cpus=1, mem_gb=1, minutes=1, options={}):
+        with slurm.open_pool(tmp_path, [], workers=1, partition=None, cpus=1, mem_gb=1, minutes=1, options={}):
             pass
     first, second = folders
     assert first != second and first.parent == second.parent == tmp_path / ".workers" and not [*first.iterdir()]
