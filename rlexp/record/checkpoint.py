@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,13 @@ from torch import Tensor, nn
 
 from rlexp.core.exits import RunFailed
 from rlexp.loop.state import Network, TrainState
-from rlexp.record.disk import AT_ONCE, put, read_state, serialize, side_by_side, write_draft
+from rlexp.record.disk import put, read_state, serialize, write_draft
 from rlexp.record.files import Recorder
 from rlexp.runfolder.files import Damaged
 
 LOG = logging.getLogger(__name__)
 LATEST, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
+AT_ONCE = 32  # files that are synced side by side: a disk takes them together, one by one each waits for the last
 Saved = Mapping[str, Any]
 
 
@@ -54,8 +56,9 @@ def save(saved: Iterable[tuple[Recorder, Saved]]) -> list[Exception | None]:
     ``saved`` is drawn from as they are written: not all of them need be in memory.
     """
     states, problems = iter(saved), []
-    while some := [writer(recorder, state) for recorder, state in islice(states, AT_ONCE)]:
-        problems += side_by_side(some)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        while some := [writer(recorder, state) for recorder, state in islice(states, AT_ONCE)]:
+            problems += [done.exception() for done in [threads.submit(write) for write in some]]
     return problems
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from errno import EDQUOT, EFBIG, EMFILE, ENFILE, ENOSPC, EROFS
 from hashlib import blake2b
 from io import BytesIO
@@ -17,7 +16,6 @@ import torch
 from rlexp.core.exits import RunFailed
 from rlexp.runfolder.files import Damaged, Extent, archive_of, archive_with_checksum, begins_with, content
 
-AT_ONCE = 32  # files that are synced side by side: a disk takes them together, one by one each waits for the last
 DRAFT = ".tmp"
 NEVER_FOLLOWED = getattr(os, "O_NOFOLLOW", 0)
 GOES_ON = "resume=failed then goes on from the last checkpoint"
@@ -78,12 +76,6 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def side_by_side(actions: Sequence[Callable[[], None]]) -> list[Exception | None]:
-    """Do what waits for the disk in threads; return what went wrong with each."""
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        return [done.exception() for done in [threads.submit(action) for action in actions]]
 
 
 class Rows:

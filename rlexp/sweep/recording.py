@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +14,7 @@ from rlexp.core.exits import RunFailed
 from rlexp.core.registry import bind_choice
 from rlexp.loop.metrics import BOUNDED
 from rlexp.record import checkpoint
-from rlexp.record.disk import AT_ONCE, unwritable
+from rlexp.record.disk import unwritable
 from rlexp.record.files import Recorder, collapsed
 from rlexp.record.gradient import gradient_curves
 from rlexp.record.loggers import LOGGERS
@@ -76,19 +75,16 @@ class Run:
         if any(key.startswith("eval/") for key in row):
             self.evaluations.append(row)
 
-    @contextmanager
-    def writing(self, name: str) -> Iterator[None]:
-        """Context in which it ends the run, and only this one, that a file of it cannot be written."""
-        try:
-            yield
-        except (OSError, RunFailed) as error:
-            self.fail(unwritable(error, self.job.folder / name))
-
     def take(self, event: Samples | Ended) -> None:
-        """Write down what training says of the run beside its rows and checkpoints."""
+        """Write down what training says of the run beside its rows and checkpoints.
+
+        It ends the run, and only this one, that a file of it cannot be written.
+        """
         if isinstance(event, Samples):
-            with self.writing(SAMPLES_FILE):
+            try:
                 self.recorder.write_samples(event.completions)
+            except (OSError, RunFailed) as error:
+                self.fail(unwritable(error, self.job.folder / SAMPLES_FILE))
         elif event.status in FAILED:
             self.fail(event.error, event.status)
         else:
@@ -96,9 +92,10 @@ class Run:
             self.finish(event.status)
 
     def record(self, step: int, row: dict[str, float]) -> None:
-        with self.writing(METRICS_FILE):
+        try:
             self.recorder.write_row(step, row)
-        if not self.alive:
+        except (OSError, RunFailed) as error:
+            self.fail(unwritable(error, self.job.folder / METRICS_FILE))
             return
         self.log(step, row)
         if evaluated := [f"{key} {value:.3f}" for key, value in row.items() if key.startswith("eval/")]:
@@ -172,7 +169,7 @@ class Recording:
                 self.unshown = False
         elif isinstance(event, Checkpoint):
             self.unsaved.append(event)
-            if len(self.unsaved) == AT_ONCE:
+            if len(self.unsaved) == checkpoint.AT_ONCE:
                 self.save()
         elif (run := self.runs[event.run]).alive:
             if isinstance(event, Row):
