@@ -142,7 +142,7 @@ def test_what_nobody_has_foreseen_is_a_line(capsys, monkeypatch):
 
 
 COMMANDS = ["rlexp.analysis.report {}", "rlexp.analysis.compare {}", "rlexp.analysis.compare {} --json"]
-COMMANDS += ["rlexp.export to=trl", "rlexp.config.explain_choice clip", "rlexp report {}", "rlexp export to=trl"]
+COMMANDS += ["rlexp.config.explain_choice clip", "rlexp export to=trl"]
 
 
 @pytest.mark.slow

@@ -19,9 +19,6 @@ from rlexp.analysis.report.page import write_report
 
 pytestmark = pytest.mark.slow  # whole runs
 
-SOME_SLOW = [pytest.param(case, marks=pytest.mark.slow) if case == "20 variants" else case for case in ALL_CASES]
-
-
 def page_of(folder, **choices):
     return Page(write_report(folder, **choices).path.read_text(encoding="utf-8"))
 
@@ -32,8 +29,8 @@ def no_figures(monkeypatch):
     monkeypatch.setattr("rlexp.analysis.figures.gallery.MAKERS", {})
 
 
-@pytest.mark.parametrize("case", SOME_SLOW)
-def test_every_figure_is_on_the_page_or_left_out_with_a_reason(reports, case):
+@pytest.mark.parametrize("case", ALL_CASES)
+def test_every_figure_is_on_the_page_or_left_out_with_a_reason_and_nothing_overlaps(reports, case):
     written = reports(case)
     said = [each.title.split(",")[0] for each in (*written.figures, *written.omitted)]
     assert set(said) == {title for title, _ in MAKERS.values()}
@@ -44,14 +41,9 @@ def test_every_figure_is_on_the_page_or_left_out_with_a_reason(reports, case):
     for drawn in written.figures:
         assert f"{drawn.title}. {drawn.caption} {drawn.alt_text}" in alternatives
         assert len(drawn.alt_text) > 5
+        check(drawn.figure)
     for absent in written.omitted:
         assert f"{absent.title}: {absent.reason}." in page.text
-
-
-@pytest.mark.parametrize("case", SOME_SLOW)
-def test_nothing_overlaps_in_its_figures(reports, case):
-    for drawn in reports(case).figures:
-        check(drawn.figure)
 
 
 def test_the_weights_of_losses_are_found_where_variants_are_arms_within_tasks(reports):
