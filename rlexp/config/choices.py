@@ -1,12 +1,16 @@
 """What there is to choose from: config groups with their choices in order, other keys, and what is said of them.
 
-Choices are YAML files of ``conf/`` and of the folders in ``FOLDERS``, and what ``rlexp.register`` has been told.
+Choices are YAML files of ``conf/`` and of the folders in ``FOLDERS``, and what ``rlexp.register`` has been told. The
+studies of a claim are in one file of conf/study/claims, below their names, which begin with that of the file; each is
+written as in a file of its own, but for its name (``study_source.py`` shows Hydra such a file).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from textwrap import dedent
 from typing import Any, NamedTuple
 
 import yaml
@@ -16,11 +20,11 @@ from rlexp.config.conf_folder import CONF
 from rlexp.config.groups import GROUPS
 from rlexp.config.plugins import FOLDERS, load_plugins
 from rlexp.config.settings import Settings
-from rlexp.config.studies.files import claimed_studies, study_text
 from rlexp.core.registered import REGISTERED
 from rlexp.core.registry import StrictModel
 
 ABSENT = object()
+CLAIMS = CONF / "study" / "claims"
 
 
 class ConfigGroup(NamedTuple):
@@ -118,3 +122,32 @@ def value_at(values: Any, key: str, default: Any = None) -> Any:
             return default
         values = values[step]
     return values
+
+
+@cache
+def claims() -> list[str]:
+    """Return the names of the claims."""
+    return [file.stem for file in CLAIMS.glob("*.yaml")]
+
+
+def claim_text(claim: str) -> str:
+    """Return the file of a claim."""
+    return (CLAIMS / f"{claim}.yaml").read_text(encoding="utf-8")
+
+
+@cache
+def studies_of(claim: str) -> dict[str, str]:
+    """Return the YAML of each study of a claim, by name."""
+    _, *parts = re.split(r"^(\w+):\n", claim_text(claim), flags=re.MULTILINE)
+    return dict(zip(parts[::2], map(dedent, parts[1::2]), strict=True))
+
+
+def claimed_studies() -> list[str]:
+    """Return the names of the studies of all claims."""
+    return [study for claim in claims() for study in studies_of(claim)]
+
+
+def study_text(name: str) -> str | None:
+    """Return the YAML of a study of a claim; None for any other name."""
+    having = (studies_of(claim) for claim in claims() if name.startswith(claim))
+    return next((studies[name] for studies in having if name in studies), None)

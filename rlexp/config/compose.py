@@ -11,8 +11,8 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
+from rlexp.config import study_source  # noqa: F401 (shows Hydra the studies of claims)
 from rlexp.config.conf_folder import CONF
-from rlexp.config.studies import source  # noqa: F401 (shows Hydra the studies of claims)
 from rlexp.core.hydra_compat import VERSION_BASE
 from rlexp.record import naming  # noqa: F401 (registers a resolver of config.yaml)
 

@@ -25,12 +25,16 @@ def completed(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     given = {key: plain(key, value) for key, value in given.items()}
     chosen = {group: default for group, (default, _) in groups().items()}
-    named = {key: str(value) for key, value in given.items() if key in chosen and is_name(value)}
-    recipe = values_of("preset", existing("preset", named.get("preset", chosen["preset"])))
+    named = {
+        key: str(value)  # numbers name choices, too, for group_size
+        for key, value in given.items()
+        if key in chosen and isinstance(value, str | int) and not isinstance(value, bool)
+    }
+    recipe = existing_values("preset", named.get("preset", chosen["preset"]))
     overrides = [item for each in recipe.pop("defaults", []) if isinstance(each, dict) for item in each.items()]
     chosen |= {key.removeprefix("override /"): str(choice) for key, choice in overrides} | named
     base = OmegaConf.load(CONF / "config.yaml")
-    nodes = {name: values_of(name, existing(name, choice)) for name, choice in chosen.items() if name not in NODES}
+    nodes = {name: existing_values(name, choice) for name, choice in chosen.items() if name not in NODES}
     for node in nodes.values():
         node.pop("defaults", None)
     rest = {key: value for key, value in base.items() if key not in ("defaults", "hydra")}
@@ -51,14 +55,9 @@ def plain(key: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def is_name(value: Any) -> bool:
-    """Whether a value of a group names a choice; numbers do, for ``group_size``."""
-    return isinstance(value, str | int) and not isinstance(value, bool)
-
-
-def existing(group: str, choice: str) -> str:
-    """Return a choice; ConfigError if the group has none of this name."""
+def existing_values(group: str, choice: str) -> dict[str, Any]:
+    """Return what the YAML of a choice says; ConfigError if the group has none of this name."""
     known = choices_of(group)
     if choice not in known:
         raise ConfigError([no_such_choice(group, choice, known)])
-    return choice
+    return values_of(group, choice)

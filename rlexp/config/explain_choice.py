@@ -1,6 +1,7 @@
 """``rlexp explain norm``: every choice of an axis with its formula in a line; ``norm=local`` all about one.
 
-It reads the files of ``conf/`` and the docstrings of the functions that they name.
+It reads the files of ``conf/`` and the docstrings of the functions that they name. The body of ``rlexp --help`` is the
+resolver ``axes_help``: every axis in a line, with its choices, and every other key.
 """
 
 from __future__ import annotations
@@ -19,21 +20,27 @@ from rlexp.axes import AXES
 from rlexp.config.choices import (
     choices_of,
     choices_with,
+    claim_text,
+    claimed_studies,
+    claims,
     comment_of,
     groups,
     groups_with,
     keys,
+    studies_of,
     text_of,
     value_at,
     values_of,
 )
 from rlexp.config.groups import functions_of
-from rlexp.config.studies.files import claim_text, claimed_studies, claims, studies_of
 from rlexp.config.suggest import ELSEWHERE
 from rlexp.core.errors import ConfigError, closest, format_value
 from rlexp.core.exits import BAD_INPUT, exit_with, silent_without_reader
+from rlexp.core.hydra_compat import register_resolver
 
 MIN_WIDTH = 60
+HELP_WIDTH, HELP_INDENT = 116, " " * 15
+COMMENT_COLUMN, COMMENT_WIDTH = 18, 103
 NAMES = "an axis (norm), a choice (norm=local, local) or a key (clip.high, steps); without one, every axis in a line"
 RECIPES = ("preset", "study")  # groups whose choices are differences on other axes
 
@@ -217,5 +224,32 @@ def wrapped(text: str, indent: int) -> list[str]:
     return wrap(text, width, initial_indent=" " * indent, subsequent_indent=" " * indent, break_long_words=False)
 
 
+def axes_help() -> str:
+    """Return the axes, then the keys; the template of Hydra's help, in which they stand, takes `$` for its own."""
+    lines = ["Axes, as norm=hybrid; a star marks the choice of the default run:"]
+    for name, group in groups().items():
+        starred = [choice + "*" * (choice == group.default) for choice in choices_of(name)]
+        lines += [f"\n  {name:<12} {group.text}"]
+        lines += wrap(", ".join(starred), HELP_WIDTH, initial_indent=HELP_INDENT, subsequent_indent=HELP_INDENT)
+    lines += ["\nNumbers of a choice are keys below its axis, as clip.high=0.3. Other keys, as eval.every=10:\n"]
+    lines += ["  " + line if line else "" for line in key_lines()]
+    return "\n".join(lines).replace("$", "$$")
+
+
+def key_lines() -> Iterator[str]:
+    """Yield the lines of config.yaml about the keys beside the groups."""
+    inside = False
+    for name, key in keys().items():
+        node, _, last = name.rpartition(".")
+        if not key.value or inside > bool(node):
+            yield ""
+        inside = bool(node)
+        written = f"{'  ' * inside}{last}: {key.value}".rstrip()
+        first, *rest = wrap(key.text, COMMENT_WIDTH, break_long_words=False) or [""]
+        yield f"{written:<{COMMENT_COLUMN}} # {first}" if first else written
+        yield from (f"{'':<{COMMENT_COLUMN}} # {line}" for line in rest)
+
+
+register_resolver("axes_help", axes_help, replace=True)
 if __name__ == "__main__":
     main(sys.argv[1:])

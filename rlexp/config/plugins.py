@@ -20,12 +20,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from hydra.core.config_store import ConfigStore
 
 from rlexp.axes import AXES
 from rlexp.config.conf_folder import CONF
 from rlexp.config.groups import GROUPS, SETTINGS, table_at
 from rlexp.core.errors import ConfigError
+from rlexp.core.facts import facts_of
+from rlexp.core.offers import check_requests
 from rlexp.core.registered import REGISTERED, Registration, registered
+from rlexp.core.registry import knobs
 
 if TYPE_CHECKING:
     from rlexp.core.memory import Memory
@@ -70,16 +74,24 @@ def register(
     """
     if function is None:
         return partial(register, group, name=name, defaults=defaults, memory=memory)
-    name = name or function.__name__
-    table = table_of(group)
-    known = REGISTERED.get(group.partition(".")[0], {})
-    check_name(group, name, name in table and not (name in known and same(known[name].function, function)))
-    values = values_of(group, name, function, defaults or {}) if group not in BESIDE else {}
-    if group in AXES:
-        check_axis(AXES[group], name, function, memory)
-    if group == "metric":
-        check_metric(name, function)
-    enter(Registration(group, name, function, values, memory, source_of(function)))
+    name, table, folder = name or function.__name__, table_of(group), group.partition(".")[0]
+    if not re.fullmatch(r"\w+(/\w+)+" if group == "metric" else r"[A-Za-z_]\w*", name):
+        example = "advantage/positive" if group == "metric" else "mad"
+        raise ConfigError([f"register({group!r}): {name!r} cannot be a name; take one like {example}: name=..."])
+    before = REGISTERED.get(folder, {}).get(name)  # it may be defined anew, as in a notebook's cell that ran again
+    anew = before is not None and place_of(before.function) == place_of(function)
+    if name in table and not anew or (CONF / folder / f"{name}.yaml").is_file():
+        raise ConfigError([f"{group}={name}: there is one already; take another name: name=..."])
+    try:
+        values = values_of(group, name, function, defaults or {}) if group not in BESIDE else {}
+        check_function(group, name, function, memory)
+    except TypeError as error:
+        raise ConfigError([str(error)]) from None
+    try:
+        source = inspect.getsource(function)
+    except (OSError, TypeError):  # there is none, as after `python -c`
+        source = ""
+    enter(Registration(group, name, function, values, memory, source))
     return function
 
 
@@ -100,14 +112,6 @@ def load_plugins() -> None:
             plugin.load()
         except Exception as error:
             print(f"note: the plugin {plugin.name} ({plugin.value}) is left out: {error}", file=sys.stderr)
-
-
-def source_of(function: Callable) -> str:
-    """Return the text of a function or class; empty where there is none, as after `python -c`."""
-    try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
-        return ""
 
 
 def as_bytes() -> bytes:
@@ -144,36 +148,24 @@ def table_of(group: str) -> dict[str, Callable]:
     raise ConfigError([f"register({group!r}): no such group; there are {able}"])
 
 
-def check_name(group: str, name: str, taken: bool) -> None:
-    """ConfigError for a name that cannot be typed, or that another choice has."""
-    allowed = r"\w+(/\w+)+" if group == "metric" else r"[A-Za-z_]\w*"
-    if not re.fullmatch(allowed, name):
-        example = "advantage/positive" if group == "metric" else "mad"
-        raise ConfigError([f"register({group!r}): {name!r} cannot be a name; take one like {example}: name=..."])
-    if taken or (CONF / group.partition(".")[0] / f"{name}.yaml").is_file():
-        raise ConfigError([f"{group}={name}: there is one already; take another name: name=..."])
-
-
-def same(one: Callable, other: Callable) -> bool:
-    """Whether a function was defined anew, as in a notebook's cell that ran again."""
-    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
+def place_of(function: Callable) -> tuple[str, str]:
+    """Return where a function is defined."""
+    return function.__module__, function.__qualname__
 
 
 def values_of(group: str, name: str, function: Callable, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the YAML of a choice would say; ConfigError for a hyperparameter without type or default."""
-    from rlexp.core.registry import knobs
-
     try:
         names = knobs(function)
     except TypeError as error:
         raise ConfigError([f"{group}={name}: {error}"]) from None
     if unknown := [key for key in defaults if key not in names]:
         raise ConfigError([f"{group}={name}: no hyperparameter {unknown[0]}; there are {', '.join(names) or 'none'}"])
-    signature = inspect.signature(function).parameters
-    values = {key: defaults.get(key, signature[key].default) for key in names}
     folder, _, place = group.partition(".")
     if any((each / folder / f"{name}.yaml").is_file() for each in FOLDERS):
         return {}
+    signature = inspect.signature(function).parameters
+    values = {key: defaults.get(key, signature[key].default) for key in names}
     for key, value in values.items():
         if value is inspect.Parameter.empty:
             raise ConfigError([f"{group}={name}: {key} has no default; write {key}=... in the signature, or defaults="])
@@ -184,34 +176,21 @@ def values_of(group: str, name: str, function: Callable, defaults: Mapping[str, 
     return others | {place: node}
 
 
-def check_axis(axis: Any, name: str, function: Callable, memory: Memory | None) -> None:
-    """ConfigError for requests or facts that its axis does not have, or without the memory that the axis lives on."""
-    from rlexp.axes.offered import REMEMBERED
+def check_function(group: str, name: str, function: Callable, memory: Memory | None) -> None:
+    """Raise TypeError for requests or facts that an axis or metric does not have, or without a memory it lives on."""
+    from rlexp.axes.offered import LOSS, REMEMBERED
     from rlexp.core import memory as memories
-    from rlexp.core.facts import facts_of
-    from rlexp.core.offers import check_requests
 
-    own = {}
-    try:
-        if memory is not None:
-            own = memories.offers(axis.key, {name: memory}, REMEMBERED)[name]
-        check_requests(f"{axis.key}={name}", function, {**axis.inputs, **own})
-        facts_of(function, axis.facts)
-    except TypeError as error:
-        raise ConfigError([str(error)]) from None
-    if memory is None and axis.memories.keys() >= axis.functions.keys() - REGISTERED.get(axis.group, {}).keys():
-        raise ConfigError([f"{axis.key}={name}: every {axis.key} remembers something; give memory=Memory(...)"])
-
-
-def check_metric(name: str, function: Callable) -> None:
-    """ConfigError if a metric asks for what no policy loss may ask for."""
-    from rlexp.axes.offered import LOSS
-    from rlexp.core.offers import check_requests
-
-    try:
+    if group == "metric":
         check_requests(f"metric={name}", function, LOSS)
-    except TypeError as error:
-        raise ConfigError([str(error)]) from None
+    if group not in AXES:
+        return
+    axis = AXES[group]
+    own = memories.offers(axis.key, {name: memory}, REMEMBERED)[name] if memory is not None else {}
+    check_requests(f"{axis.key}={name}", function, {**axis.inputs, **own})
+    facts_of(function, axis.facts)
+    if memory is None and axis.memories.keys() >= axis.functions.keys() - REGISTERED.get(axis.group, {}).keys():
+        raise TypeError(f"{axis.key}={name}: every {axis.key} remembers something; give memory=Memory(...)")
 
 
 def enter(registration: Registration) -> None:
@@ -222,8 +201,6 @@ def enter(registration: Registration) -> None:
     if registration.memory is not None:
         AXES[group].memories[name] = registration.memory
     if registration.values:
-        from hydra.core.config_store import ConfigStore
-
         node = dict(registration.values)
         ConfigStore.instance().store(group=folder, name=name, node=node, provider="rlexp.register")
     if group not in BESIDE and hasattr(sys.modules.get(SCHEMA), "refresh"):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rlexp.config.choices import choices_with, groups, groups_with, in_order, value_at, values_of
-from rlexp.config.studies.files import claims, studies_of
+from rlexp.config.choices import choices_with, claims, groups, groups_with, in_order, studies_of, value_at, values_of
 from rlexp.core.errors import closest, no_such_key
 
 COMPLETIONS_A_STEP = 128  # in the files of group_size

@@ -7,8 +7,8 @@ import pytest
 from command import command  # noqa: F401 (a fixture)
 
 from rlexp import __version__, train
-from rlexp.config import axis_help, choices, explain_choice
-from rlexp.config.studies.files import claims, studies_of
+from rlexp.config import choices, explain_choice
+from rlexp.config.choices import claims, studies_of
 
 CLAIMED = {study: claim for claim in claims() for study in studies_of(claim)}
 
@@ -31,7 +31,7 @@ def test_every_group_has_a_line_in_the_config_and_every_key_a_text():
 
 
 def test_help_lists_numbers_in_their_order_and_marks_the_default():
-    text = axis_help.axes_help()
+    text = explain_choice.axes_help()
     lines = text.splitlines()
     assert any(line.strip() == "2, 4, 8*, 16, 32, 64" for line in lines)
     assert any(line.startswith("  norm         rewards to advantages") for line in lines)
@@ -42,7 +42,7 @@ def test_help_is_ours(command):
     result = command("--help")
     assert result.code == 0 and "group_size   completions a prompt, and prompts a step" in result.out
     config = (ROOT / "conf" / "config.yaml").read_text(encoding="utf-8")
-    assert "\n".join(axis_help.key_lines()) in config  # the comments there are the help
+    assert "\n".join(explain_choice.key_lines()) in config  # the comments there are the help
     assert "  floor: ${task.floor} # below it the run has collapsed" in result.out
 
 

@@ -5,8 +5,8 @@ import yaml
 from command import command  # noqa: F401 (a fixture)
 from small_runs import values as values_of
 
+from rlexp.config.choices import study_text
 from rlexp.config.schema import read
-from rlexp.config.studies.files import study_text
 from rlexp.core.errors import ConfigError
 from rlexp.record.files import to_yaml
 from rlexp.sweep import engine

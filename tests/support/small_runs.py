@@ -7,10 +7,9 @@ from importlib.util import find_spec
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from rlexp.config.choices import groups, text_of
+from rlexp.config.choices import groups, study_text, text_of
 from rlexp.config.compose import composed
 from rlexp.config.schema import Config, read
-from rlexp.config.studies.files import study_text
 from rlexp.runfolder.rows import without_clock
 
 SHORT = ["steps=2", "log_every=1", "eval.every=2", "eval.prompts=6", "eval.samples=2", "eval.ks=[1,2]", "logger=none"]

@@ -9,8 +9,8 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
+from rlexp.config.choices import claimed_studies, study_text
 from rlexp.config.conf_folder import CONF
-from rlexp.config.studies.files import claimed_studies, study_text
 
 
 class StudySource(ConfigSource):

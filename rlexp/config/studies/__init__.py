@@ -1,1 +1,0 @@
-"""Where the studies are written, and how Hydra finds them."""
