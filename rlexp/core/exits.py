@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 FAILED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
@@ -25,6 +26,12 @@ def exit_with(text: str, code: int, error: BaseException | None = None) -> NoRet
         traceback.print_exception(error)
     print(printable(text if code == INTERRUPTED else shortened(text, sys.argv[1:])), file=sys.stderr)
     raise SystemExit(code)
+
+
+def relative(folder: str | Path) -> str:
+    """Return a path relative to the current folder if it is below it, else as it is; nothing a terminal would obey."""
+    folder = Path(folder)
+    return printable(str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder))
 
 
 def shortened(text: str, typed: Sequence[str] = ()) -> str:

@@ -18,16 +18,14 @@ from rlexp.config.checks import remarks
 from rlexp.config.compose import plain
 from rlexp.config.schema import Config, read
 from rlexp.core.errors import ConfigError
-from rlexp.core.exits import printable, shortened
+from rlexp.core.exits import printable, relative, shortened
 from rlexp.language.backend import CAPABILITIES
-from rlexp.launch.comparisons import comparison_notes, comparison_problems
+from rlexp.launch.comparisons import comparison_notes, comparison_problems, metric_problem
 from rlexp.launch.hydra_private import cache_compositions, file_paths, hydra_config, job_overrides, set_output_folder
 from rlexp.launch.logs import unwritable_file
-from rlexp.launch.orphans import SECONDS_TO_SAVE
-from rlexp.launch.paths import relative
 from rlexp.launch.plan import Plan, folder_problem, plan_jobs, starts_of
 from rlexp.launch.settings import LauncherSettings
-from rlexp.launch.studies.claims import metric_problem
+from rlexp.launch.worker import SECONDS_TO_SAVE
 from rlexp.record import lock
 from rlexp.record.disk import remove_drafts
 from rlexp.record.naming import key_of, variant_name

@@ -19,11 +19,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from rlexp.config.messages import explain
 from rlexp.config.parse import as_typed
-from rlexp.core.exits import BAD_INPUT, FAILED, describe_error, exit_with, printable, shortened
+from rlexp.core.exits import BAD_INPUT, FAILED, describe_error, exit_with, printable, relative, shortened
 from rlexp.launch.checks import check_run, check_sweep
 from rlexp.launch.hydra_private import error_of, logged_by_hydra, restore_overrides, set_overrides, typed_overrides
 from rlexp.launch.index import unfinished
-from rlexp.launch.paths import relative
 
 if TYPE_CHECKING:
     from rlexp.analysis.report.page import ReportPage

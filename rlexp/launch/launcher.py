@@ -13,10 +13,10 @@ from hydra.core.utils import JobReturn
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
+from rlexp.core.exits import relative
 from rlexp.launch.hydra_private import HydraJob, configure_logging, setup_globals, share_compositions
 from rlexp.launch.index import Index
 from rlexp.launch.logs import write_files
-from rlexp.launch.paths import relative
 from rlexp.launch.plan import Plan, environment_of, plan_jobs, stages
 from rlexp.launch.settings import LauncherSettings
 from rlexp.launch.worker import job_context

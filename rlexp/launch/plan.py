@@ -19,8 +19,8 @@ from rlexp.config.compose import plain, plain_value
 from rlexp.config.messages import explain
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
+from rlexp.core.exits import relative
 from rlexp.launch.hydra_private import CachingConfigLoader, hydra_config, set_output_folder
-from rlexp.launch.paths import relative
 from rlexp.record.naming import run_name, variant_name
 from rlexp.record.resume import RunStatus, inspect, refusal
 from rlexp.runfolder.files import link_out

@@ -19,10 +19,9 @@ from rlexp.config.conf_folder import CONF
 from rlexp.config.schema import Config, read
 from rlexp.config.trust import CODE, check_config
 from rlexp.core.errors import ConfigError
-from rlexp.core.exits import RunFailed, describe_error, printable
+from rlexp.core.exits import RunFailed, describe_error, printable, relative
 from rlexp.launch.checks import check_single
 from rlexp.launch.logs import logging_to
-from rlexp.launch.paths import relative
 from rlexp.record.files import saved_config
 from rlexp.record.naming import folder_name
 from rlexp.runfolder.files import CONFIG_FILE, SUMMARY_FILE, read_json

@@ -19,8 +19,8 @@ from sweep_files import rows, untimed
 
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
-from rlexp.launch import checks, orphans
-from rlexp.launch.orphans import is_orphan
+from rlexp.launch import checks, worker
+from rlexp.launch.worker import is_orphan
 from rlexp.record import lock
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Batch
@@ -132,7 +132,7 @@ def test_the_exit_code_is_of_what_this_process_knows(command, tmp_path, engine_o
 
 
 def test_a_worker_is_an_orphan_when_its_sweep_has_no_holder_or_another_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(orphans, "SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr(worker, "SECONDS_BETWEEN_LOOKS", 0.01)
     with lock.locked(tmp_path):
         batch = Batch((), sweep=tmp_path, owner=lock.text(tmp_path))
         assert not is_orphan(batch)
@@ -145,12 +145,12 @@ def test_a_worker_is_an_orphan_when_its_sweep_has_no_holder_or_another_one(tmp_p
 def test_an_orphan_saves_or_is_ended(tmp_path):
     """A worker that does not listen is ended after a while."""
     code = (
-        "import signal, sys, time; from pathlib import Path; from rlexp.launch import orphans;"
+        "import signal, sys, time; from pathlib import Path; from rlexp.launch import worker;"
         "from rlexp.sweep.job import Batch; from rlexp.record import lock;"
-        "orphans.SECONDS_BETWEEN_LOOKS = 0.1; orphans.SECONDS_TO_SAVE = 0.5; folder = Path(sys.argv[1]);"
+        "worker.SECONDS_BETWEEN_LOOKS = 0.1; worker.SECONDS_TO_SAVE = 0.5; folder = Path(sys.argv[1]);"
         "signal.signal(signal.SIGINT, getattr(signal, sys.argv[2]));"
         "lock.take(folder, 1.0); batch = Batch((), sweep=folder, owner=lock.text(folder));"
-        "scope = orphans.parent_watchdog(batch); scope.__enter__();"
+        "scope = worker.parent_watchdog(batch); scope.__enter__();"
         "lock.release(folder.resolve()); time.sleep(60)"
     )
     for handler, expected in (("SIG_IGN", 130), ("default_int_handler", -signal.SIGINT)):

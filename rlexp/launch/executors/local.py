@@ -20,8 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from rlexp.core.exits import INTERRUPTED, describe_error
-from rlexp.launch.orphans import interrupt_main_thread
-from rlexp.launch.worker import NO_RESULT, failed_results, train_batch, train_in_worker
+from rlexp.launch.worker import NO_RESULT, failed_results, interrupt_main_thread, train_batch, train_in_worker
 from rlexp.record.progress import Progress
 from rlexp.sweep import buckets, machine
 from rlexp.sweep.interrupt import SIGNALS, Interrupt, end_undisturbed

@@ -17,8 +17,7 @@ from typing import Any
 from submitit import Job as Process
 from submitit import SlurmExecutor
 
-from rlexp.core.exits import describe_error
-from rlexp.launch.paths import relative
+from rlexp.core.exits import describe_error, relative
 from rlexp.launch.worker import NO_RESULT, failed_results, train_until_terminated
 from rlexp.sweep.job import Batch, Job, Results
 

@@ -1,1 +1,0 @@
-"""What a study claims, checked before anything is trained."""
