@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import logging
-import math
 import re
 import threading
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, Literal
 
+from rlexp.record.files import finite_or_null
 from rlexp.record.provenance import code, history
 from rlexp.runfolder.files import SAMPLES_FILE
 
@@ -94,11 +94,6 @@ def completions(job: Any) -> dict[str, list] | None:
     return {"columns": columns, "data": [[sample.get(column) for column in columns] for sample in samples]}
 
 
-def finite(row: Mapping[str, int | float]) -> dict[str, int | float | None]:
-    """Return a row as it stands in metrics.jsonl: numbers that are not finite are None."""
-    return {key: value if math.isfinite(value) else None for key, value in row.items()}
-
-
 def plain_values(summary: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in summary.items() if not isinstance(value, Mapping)}
 
@@ -118,7 +113,7 @@ class Wandb:
     def log(self, step: int, row: Mapping[str, int | float]) -> None:
         """Log a row; the step is passed on, as wandb's own count starts at 0 again in each offline run."""
         with _ignoring_lost_connection():  # without commit the row waits for the next one
-            self.run.log({"step": step, **finite(row)}, step=step, commit=True)
+            self.run.log({"step": step, **finite_or_null(row)}, step=step, commit=True)
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
         """Add the completions, and the numbers and words of the summary (wandb knows the last row); close the run."""
@@ -245,7 +240,7 @@ class Trackio:
 
     def log(self, step: int, row: Mapping[str, int | float]) -> None:
         """Log a row; Trackio keeps the step by itself and draws nothing where a number is not finite."""
-        self.run.log({key: value for key, value in finite(row).items() if value is not None}, step=step)
+        self.run.log({key: value for key, value in finite_or_null(row).items() if value is not None}, step=step)
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
         """Add the completions and the numbers and words of the summary, and wait until all is in Trackio's file."""
