@@ -136,10 +136,7 @@ class Pool:
                 self.stop()
 
     def begin(self, pending: Iterator[Batch], count: int) -> Iterator[tuple[Batch, Results]]:
-        """Give the next batches to processes that are idle, or new; yield those for which there is none.
-
-        Who has nothing left to do is sent home.
-        """
+        """Give the next batches to processes that are idle, or new; yield those for which there is none."""
         while count and (batch := next(pending, None)):
             idle = next((worker for worker in self.processes if worker.batch is None), None)
             try:
@@ -151,8 +148,10 @@ class Pool:
                 continue
             idle.train(batch)
             count -= 1
-        for worker in [worker for worker in self.processes if worker.batch is None] if count else []:
-            worker.train(None)
+        if count:  # there are no more: who is idle ends
+            for worker in self.processes:
+                if worker.batch is None:
+                    worker.train(None)
 
     def free_gpu(self) -> str | None:
         """Return the CUDA device that fewest processes have; None where there are not several."""
