@@ -13,12 +13,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from rlexp.config import study_source  # noqa: F401 (shows Hydra the studies of claims)
 from rlexp.config.conf_folder import CONF
-from rlexp.core.hydra_compat import VERSION_BASE
-from rlexp.record import naming  # noqa: F401 (registers a resolver of config.yaml)
+from rlexp.core.hydra_compat import VERSION_BASE, register_resolver
+from rlexp.runfolder.variants import run_name
 
 if TYPE_CHECKING:
     from rlexp.config.schema import Config
 
+register_resolver("run_name", run_name, replace=True)  # of config.yaml
 NUMBERED_GROUP = r"([+]{0,2}group_size(?:@[^=]*)?)"  # a group whose choices are called by numbers
 
 

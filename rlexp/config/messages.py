@@ -16,7 +16,7 @@ from rlexp.config.choices import choices_of, groups, groups_with, keys, value_at
 from rlexp.config.compose import composed, quote_numbers
 from rlexp.config.suggest import no_key, no_such_choice
 from rlexp.core.errors import ConfigError
-from rlexp.record.naming import key_of
+from rlexp.runfolder.variants import key_of
 
 EXPECTED = (HydraException, OmegaConfBaseException, OSError, ValueError)
 

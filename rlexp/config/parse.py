@@ -15,7 +15,7 @@ from rlexp.config.choices import choices_of, groups, keys
 from rlexp.config.compose import quote_numbers
 from rlexp.config.suggest import no_such_choice, number
 from rlexp.core.errors import ConfigError
-from rlexp.record.naming import key_of
+from rlexp.runfolder.variants import key_of
 
 INPUT_FOLDERS = ("teacher.run", "model.path")
 QUOTED = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "baseline", "study.baseline", *INPUT_FOLDERS)

@@ -19,7 +19,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from rlexp.core.errors import ConfigError, format_value
-from rlexp.record.naming import key_of
+from rlexp.runfolder.variants import key_of
 
 OPTION = "--trust"
 CODE = {

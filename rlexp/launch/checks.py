@@ -28,9 +28,9 @@ from rlexp.launch.settings import LauncherSettings
 from rlexp.launch.worker import SECONDS_TO_SAVE
 from rlexp.record import lock
 from rlexp.record.disk import remove_drafts
-from rlexp.record.naming import key_of, variant_name
 from rlexp.record.provenance import setting_notes
 from rlexp.record.resume import RunStatus, inspect, refusal
+from rlexp.runfolder.variants import key_of, variant_name
 from rlexp.sweep.build import bucket_key, memory_problem
 from rlexp.sweep.job import Job
 from rlexp.sweep.machine import device_problem

@@ -21,9 +21,9 @@ from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import relative
 from rlexp.launch.hydra_private import CachingConfigLoader, hydra_config, set_output_folder
-from rlexp.record.naming import run_name, variant_name
 from rlexp.record.resume import RunStatus, inspect, refusal
 from rlexp.runfolder.files import link_out
+from rlexp.runfolder.variants import run_name, variant_name
 from rlexp.sweep.job import Job, LogSettings
 
 LOG = logging.getLogger(__name__)

@@ -23,9 +23,8 @@ from rlexp.core.exits import RunFailed, describe_error, printable, relative
 from rlexp.launch.checks import check_single
 from rlexp.launch.logs import logging_to
 from rlexp.record.files import saved_config
-from rlexp.record.naming import folder_name
 from rlexp.runfolder.files import CONFIG_FILE, SUMMARY_FILE, read_json
-from rlexp.runfolder.variants import flatten
+from rlexp.runfolder.variants import flatten, folder_name
 from rlexp.sweep.job import Job, LogSettings
 
 OPTION = "--from"

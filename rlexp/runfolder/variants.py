@@ -1,12 +1,15 @@
-"""Names of variants: overrides joined by commas, and the labels that say what tells them apart."""
+"""Names of variants and runs: overrides joined by commas, and the labels that say what tells them apart."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 DEFAULT = "default"
+LONGEST = 80  # name of a folder
+NOT_IN_NAMES = re.compile(r"[^\w=.,+~@\[\]{}-]+")
 COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[\]{}()]*[\]})])")
 # Keys that change nothing that a run computes: a sweep can be continued with other threads or another logger, and with
 # `resume=failed`, in the folders that it has.
@@ -29,9 +32,39 @@ def parse_override(override: str) -> tuple[str, str]:
     return key, value
 
 
+def key_of(override: str) -> str:
+    """`+norm.eps=1` → `norm.eps`."""
+    return parse_override(override)[0]
+
+
+def result_overrides(overrides: Iterable[str]) -> list[str]:
+    """The overrides that results depend on."""
+    return [override for override in overrides if key_of(override).partition(".")[0] not in WITHOUT_EFFECT]
+
+
 def without_seed(overrides: Iterable[str]) -> list[str]:
     """The overrides that make the variant: all but the seed."""
-    return [override for override in overrides if parse_override(override)[0] != "seed"]
+    return [override for override in overrides if key_of(override) != "seed"]
+
+
+def variant_name(overrides: Iterable[str]) -> str:
+    """The overrides that results depend on, without the seed, joined by commas; `default` if there are none."""
+    return ",".join(without_seed(result_overrides(overrides))) or DEFAULT
+
+
+def run_name(overrides: Sequence[str]) -> str:
+    """A folder's name for the run with these overrides, the seed last: `norm=local,seed=3`."""
+    seed = [override for override in overrides if key_of(override) == "seed"]
+    parts = (without_seed(result_overrides(overrides)), seed)
+    return ",".join(folder_name(",".join(part)) for part in parts if part) or DEFAULT
+
+
+def folder_name(text: str) -> str:
+    """`text` if it can be a folder's name, else what of it can be, and a hash: different texts stay different."""
+    safe = NOT_IN_NAMES.sub("_", text)
+    if safe == text and len(text) <= LONGEST:
+        return text
+    return f"{safe[:LONGEST]}~{sha256(text.encode()).hexdigest()[:8]}"
 
 
 def varying_keys(overrides: Mapping[str, list[str]]) -> list[str]:

@@ -18,9 +18,8 @@ from rlexp.config.nodes import axis_nodes, chosen_function
 from rlexp.config.schema import Config
 from rlexp.core.errors import ConfigError
 from rlexp.core.registry import requested_names
-from rlexp.record.naming import key_of
 from rlexp.record.provenance import with_effect
-from rlexp.runfolder.variants import WITHOUT_EFFECT, flatten
+from rlexp.runfolder.variants import WITHOUT_EFFECT, flatten, key_of
 
 # What is learned and how that is judged; who judges; what would bring knowledge that no completion has paid for.
 FIXED = ("task", "model", "backend", "start", "reward", "teacher", "eval", "score", "seed", "steps", "log_every")

@@ -8,7 +8,7 @@ from small_runs import SHORT, SMALL, compose, rows
 
 from rlexp.core.errors import ConfigError
 from rlexp.loop.dynamic_sampling import draw_prompts, prompt_numbers, prompt_set
-from rlexp.record.naming import variant_name
+from rlexp.runfolder.variants import variant_name
 from rlexp.sweep.build import build
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job

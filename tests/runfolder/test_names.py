@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlexp.record.naming import run_name, variant_name
+from rlexp.runfolder.variants import run_name, variant_name
 
 
 @pytest.mark.parametrize(
