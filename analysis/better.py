@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rlexp.analysis.data.direction import direction_sign
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from rlexp.analysis.data.load import load
-from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.data.variants import resolve_variant
 from rlexp.analysis.report.as_json import plain
 from rlexp.analysis.stats.answer import answer

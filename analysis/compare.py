@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, plain_letters, printable
-from rlexp.analysis.data.load import Problem, SweepData, load
-from rlexp.analysis.data.metric_spec import BUDGETS, parse_budget, parse_option, parse_target
-from rlexp.analysis.data.read import inner
+from rlexp.analysis.data.links import inner
+from rlexp.analysis.data.load import SweepData, load
+from rlexp.analysis.data.numbers.metric_spec import BUDGETS, parse_budget, parse_option, parse_target
+from rlexp.analysis.data.runs import Problem
 from rlexp.analysis.report.as_json import answer_json
 from rlexp.analysis.report.files import write_files
 from rlexp.analysis.report.tables import wide_text

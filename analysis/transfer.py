@@ -11,8 +11,8 @@ from rich.text import Text
 
 from rlexp.analysis.compare import relative_path
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, printable
+from rlexp.analysis.data.links import inner, unlinked
 from rlexp.analysis.data.load import load
-from rlexp.analysis.data.read import inner, unlinked
 from rlexp.analysis.report.as_json import plain
 from rlexp.analysis.report.tables import TextTable, csv_text
 from rlexp.analysis.report.terminal import Terminal, print_files, print_table

@@ -11,8 +11,9 @@ from rich.live import Live
 from rich.text import Text
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, printable
-from rlexp.analysis.data.load import UNFINISHED, SweepData, config_section, load
+from rlexp.analysis.data.load import SweepData, config_section, load
 from rlexp.analysis.data.run_values import late_means
+from rlexp.analysis.data.runs import UNFINISHED
 from rlexp.analysis.data.variants import is_variant
 from rlexp.analysis.report.tables import comparison_table
 from rlexp.analysis.report.terminal import Terminal, fit_to_width, print_table

@@ -9,7 +9,9 @@ from rlexp.analysis.data.load import SweepData, config_section
 from rlexp.analysis.figures.inputs import RenderedFigure
 from rlexp.analysis.figures.style import theme
 from rlexp.analysis.report.tables import TextTable, interaction_table, long_table
-from rlexp.analysis.stats.comparison import Comparison, interactions, pool
+from rlexp.analysis.stats.comparison import Comparison
+from rlexp.analysis.stats.interactions import interactions
+from rlexp.analysis.stats.pooling import pool
 
 QUIET_SETTINGS = {
     "silent": True,

@@ -11,9 +11,11 @@ from markupsafe import Markup, escape
 
 from rlexp.analysis.data.configs import common_settings, differing_settings, variant_configs
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.kept import Gradient, Records, read_samples, variant_gradients
-from rlexp.analysis.data.load import UNFINISHED, SweepData, load
-from rlexp.analysis.data.read import inner, unlinked
+from rlexp.analysis.data.kept.gradients import Gradient, variant_gradients
+from rlexp.analysis.data.kept.samples import Records, read_samples
+from rlexp.analysis.data.links import inner, unlinked
+from rlexp.analysis.data.load import SweepData, load
+from rlexp.analysis.data.runs import UNFINISHED
 from rlexp.analysis.figures.gallery import by_section, gallery
 from rlexp.analysis.figures.inputs import FigureInputs, OmittedFigure, RenderedFigure
 from rlexp.analysis.figures.layout import CAPTION, TITLE

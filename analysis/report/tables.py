@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from rlexp.analysis.data.read import printable
-from rlexp.analysis.stats.comparison import Comparison, can_be_significant, pivot_axes
+from rlexp.analysis.stats.comparison import Comparison, can_be_significant
 from rlexp.analysis.stats.formatting import (
     DASH,
     decimal_places,
@@ -21,6 +21,7 @@ from rlexp.analysis.stats.formatting import (
     format_size,
     format_win_rate,
 )
+from rlexp.analysis.stats.interactions import pivot_axes
 from rlexp.analysis.stats.verdicts.decide import Verdict
 
 LATEX = str.maketrans(

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rlexp.analysis.data.load import Problem, SweepData
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.runs import Problem
 from rlexp.analysis.report.summary import summarize
 from rlexp.analysis.report.tables import (
     WIDE_CELLS,

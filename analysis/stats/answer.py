@@ -6,25 +6,22 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from rlexp.analysis.data.configs import study_changes, study_text
-from rlexp.analysis.data.design import (
-    balance_cells,
-    best_runs,
-    check_axes,
-    filter_runs,
-    regroup,
-    select_best,
-    split_strata,
-)
+from rlexp.analysis.data.design import balance_cells, best_runs, check_axes, regroup, select_best, split_strata
+from rlexp.analysis.data.direction import direction_sign
 from rlexp.analysis.data.errors import NothingLeft
-from rlexp.analysis.data.load import UNFINISHED, SweepData, unlisted_runs
-from rlexp.analysis.data.metric_spec import direction_sign
+from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.run_values import values_per_run
+from rlexp.analysis.data.runs import UNFINISHED, unlisted_runs
 from rlexp.analysis.data.variants import TASK, is_variant, resolve_variant
-from rlexp.analysis.stats.comparison import Comparison, apply_holm, compare, interactions, pool
+from rlexp.analysis.data.where import filter_runs
+from rlexp.analysis.stats.comparison import Comparison, apply_holm, compare
+from rlexp.analysis.stats.interactions import interactions
 from rlexp.analysis.stats.notes import comparison_notes
+from rlexp.analysis.stats.pooling import pool
 from rlexp.analysis.stats.question import Question, as_planned, is_own, own_question
 from rlexp.analysis.stats.ranking import ranking_flips, ranking_note
-from rlexp.analysis.stats.verdicts.decide import StudyTables, Verdict, gather_evidence, study_verdicts
+from rlexp.analysis.stats.verdicts.decide import Verdict, study_verdicts
+from rlexp.analysis.stats.verdicts.evidence import StudyTables, gather_evidence
 from rlexp.analysis.stats.verdicts.hypotheses import StudySpec
 from rlexp.runfolder.variants import parse_override, split_overrides
 

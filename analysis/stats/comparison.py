@@ -1,8 +1,4 @@
-"""Scores of a sweep to one row of statistics per variant: of one stratum, of several pooled, of two axes together.
-
-Seeds are paired with the baseline's. Several strata (tasks) as one comparison are the cheap way out of few seeds, if
-the question is about all tasks.
-"""
+"""Scores of a sweep to one row of statistics per variant. Seeds are paired with the baseline's."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -10,85 +6,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.load import UNFINISHED, SweepData
-from rlexp.analysis.data.metric_spec import Direction, direction_note, direction_sign
+from rlexp.analysis.data.direction import Direction, direction_note
+from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.run_values import RunValues, values_per_run
 from rlexp.analysis.data.variants import resolve_variant
-from rlexp.analysis.stats.inference import estimates, significance
-from rlexp.analysis.stats.inference.paired import MEAN_TEST, PairedTest, subtract
+from rlexp.analysis.stats.columns import baseline_columns, count_columns, effect_columns, level_columns
+from rlexp.analysis.stats.inference import significance
+from rlexp.analysis.stats.inference.paired import PairedTest, subtract
 from rlexp.analysis.stats.inference.power import minimum_detectable_effect
 from rlexp.analysis.stats.inference.sequential import decision
 from rlexp.analysis.stats.inference.significance import ALPHA, reachable_p
-from rlexp.runfolder.variants import DEFAULT, parse_override, split_overrides, varying_keys
-
-MIN_SEEDS = 3  # fewer: no intervals
-
-
-def level_columns(scores: np.ndarray, ranked: bool = False) -> dict[str, float]:
-    """Columns of one variant's scores `[n]`: n, IQM and its interval, mean, sd; of ranked ones also how many of them
-    are finite, and their median.
-    """
-    enough = scores.size >= MIN_SEEDS
-    low, high = estimates.iqm_interval(scores) if enough else (np.nan, np.nan)
-    finite = np.isfinite(scores)
-    median = float(estimates.median_difference(scores).mean)
-    columns = {
-        "n": scores.size,
-        "iqm": float(estimates.iqm(scores)),
-        "iqm_low": float(low),
-        "iqm_high": float(high),
-        "mean": scores.mean() if scores.size else np.nan,
-        "sd": scores.std(ddof=1) if scores.size > 1 and finite.all() else np.nan,
-    }
-    return columns | ({"arrived": int(finite.sum()), "median": median} if ranked else {})
-
-
-def effect_columns(differences: np.ndarray, better: Direction = None, test: PairedTest = MEAN_TEST) -> dict[str, float]:
-    """Columns of paired differences `[n]`; no intervals below MIN_SEEDS seeds, no wins unless one end is better.
-
-    test: how they are summed up and tested.
-    """
-    finite = np.isfinite(differences).all()
-    trimmed = estimates.trimmed_difference(differences if finite else np.zeros(0))
-    found = test.estimate(differences)
-    wins = estimates.win_rate(direction_sign(better) * differences if better else np.zeros(0))
-    columns = {
-        "n_pairs": differences.size,
-        "difference": float(found.mean),
-        "difference_low": float(found.low),
-        "difference_high": float(found.high),
-        "difference_sd": float(found.sd),
-        "effect_size": float(found.effect_size),
-        "trimmed": float(trimmed.mean),
-        "trimmed_low": float(trimmed.low),
-        "trimmed_high": float(trimmed.high),
-        "wins": wins.wins if better else np.nan,
-        "win_rate": wins.rate,
-        "win_low": wins.low,
-        "win_high": wins.high,
-        "p": test.p(differences),
-    }
-    hidden = [] if differences.size >= MIN_SEEDS else [key for key in columns if key.endswith(("_low", "_high"))]
-    return columns | dict.fromkeys(hidden, np.nan)
-
-
-def baseline_columns() -> dict[str, float]:
-    """The columns of the baseline itself: its difference is exactly 0, the rest does not apply."""
-    empty = dict.fromkeys(effect_columns(np.zeros(0)), np.nan)
-    return empty | {"n_pairs": 0, "difference": 0.0, "trimmed": 0.0}
-
-
-def count_columns(runs: pd.DataFrame) -> dict[str, int]:
-    """Columns of one variant's runs: how many there are, failed, have not ended, and collapsed (of those that say)."""
-    ended = ~runs["status"].isin(UNFINISHED)
-    return {
-        "runs": len(runs),
-        "failed": int((ended & (runs["status"] != "completed")).sum()),
-        "unfinished": int((~ended).sum()),
-        "collapsed": int(runs["collapsed"].sum()),
-        "collapsed_of": int(runs["collapsed"].notna().sum()),
-    }
 
 
 class Comparison(NamedTuple):
@@ -258,130 +185,3 @@ def seed_table(data: SweepData, run_values: RunValues) -> pd.DataFrame:
 def can_be_significant(row: pd.Series, comparisons: int) -> bool:
     """Whether a corrected p of this row could be at most ALPHA; if not, a table shows a dash instead."""
     return bool(row["p_holm"] < ALPHA or reachable_p(int(row["n_pairs"]), comparisons) <= ALPHA)
-
-
-SUMMED = ("runs", "failed", "unfinished", "collapsed", "collapsed_of")
-
-
-def pool(comparisons: Sequence[Comparison]) -> Comparison | None:
-    """All strata in one table, whose units are the pairs of stratum and seed; None if there are not two strata.
-
-    None, too, where seeds were added until something was decided: what holds at every look goes by their order; and
-    where numbers may be infinite, which have no SD.
-
-    Scores are centred and divided by their SD over all runs of the stratum. The SD does not change when a variant and
-    the baseline change places, so the sign flips stay exact: they test "no effect in any stratum". The interval of the
-    IQM resamples runs within strata. `superiority` is P(X better than Y) of independent runs (Agarwal et al. 2021), a
-    point value, mean over strata.
-    """
-    if len(comparisons) < 2 or any(each.sequential or each.ranked for each in comparisons):
-        return None
-    first = comparisons[0]
-    scores = pd.concat([_standard(comparison) for comparison in comparisons])
-    sizes = [len(comparison.scores) for comparison in comparisons]
-    strata = np.repeat([comparison.stratum for comparison in comparisons], sizes)
-    rows = {variant: _row(first, scores, strata, variant) for variant in first.table.index}
-    for variant, row in rows.items():
-        row |= {key: sum(int(comparison.table.loc[variant, key]) for comparison in comparisons) for key in SUMMED}
-        shares = []
-        for comparison in comparisons:
-            x, y = (
-                direction_sign(first.better) * comparison.scores[v].dropna() for v in (variant, comparison.baseline)
-            )
-            if len(x) and len(y):
-                shares.append(estimates.superiority(x, y))
-        row["superiority"] = float(np.mean(shares)) if shares and first.better else np.nan
-    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")
-    remark = (
-        f"The pooled table puts {len(comparisons)} strata together. Its scores are in SDs of their stratum, and each "
-        "seed of each stratum counts once; p asks for an effect in any stratum, corrected by Holm within this table."
-    )
-    metric = " and ".join(dict.fromkeys(comparison.metric for comparison in comparisons))
-    pooled = first._replace(table=table, scores=scores, metric=metric, stratum="pooled", remarks=(remark,))
-    return apply_holm([pooled])[0]
-
-
-def _standard(comparison: Comparison) -> pd.DataFrame:
-    scores = comparison.scores
-    sd = np.nanstd(scores, ddof=1) if scores.notna().to_numpy().sum() > 1 else 0.0
-    centred = (scores - np.nanmean(scores)) if scores.notna().any(axis=None) else scores
-    index = pd.Index([f"{comparison.stratum} seed {seed}" for seed in scores.index], name="seed")
-    return (centred / (sd if sd > 0 else 1.0)).set_axis(index)
-
-
-def _row(first: Comparison, scores: pd.DataFrame, strata: np.ndarray, variant: str) -> dict[str, float]:
-    values = scores[variant].to_numpy()
-    present = ~np.isnan(values)
-    row = level_columns(values[present])
-    if row["n"] >= MIN_SEEDS:
-        row["iqm_low"], row["iqm_high"] = estimates.stratified_iqm_interval(values[present], strata[present])
-    if variant == first.baseline:
-        return row | baseline_columns()
-    return row | effect_columns(paired_differences(scores, variant, first.baseline), first.better)
-
-
-class AxisGrid(NamedTuple):
-    """The two axes of a comparison and where on them each variant is."""
-
-    axes: tuple[str, str]
-    cells: dict[tuple[str, str], str]
-    """Values on the two axes → variant."""
-
-
-def axis_grid(comparison: Comparison) -> AxisGrid | None:
-    """The two axes along which the variants differ; None if they differ along one, or along more than two."""
-    overrides = {variant: split_overrides(variant) for variant in comparison.table.index}
-    keys = varying_keys(overrides)
-    if len(keys) != 2:
-        return None
-    choices = {variant: dict(map(parse_override, parts)) for variant, parts in overrides.items()}
-    cells = {tuple(choice.get(key, DEFAULT) for key in keys): variant for variant, choice in choices.items()}
-    return AxisGrid((keys[0], keys[1]), cells)
-
-
-def interactions(comparison: Comparison) -> pd.DataFrame | None:
-    """Difference of differences per seed, (y_ab - y_a0) - (y_0b - y_00), for each a and b that are not the baseline's.
-
-    One row per variant with the values on both axes and the columns of `effect`; p is corrected over these rows.
-    0: what the two choices bring adds up. None if there are not two axes, or no cell has its three partners.
-    """
-    grid = axis_grid(comparison)
-    if grid is None:
-        return None
-    scores = comparison.scores
-    a0, b0 = next(place for place, variant in grid.cells.items() if variant == comparison.baseline)
-    rows = {}
-    for (a, b), variant in grid.cells.items():
-        partners = [grid.cells.get(place) for place in ((a, b0), (a0, b))]
-        if a == a0 or b == b0 or None in partners:
-            continue
-        first, second = partners
-        differences = interaction(scores, (variant, first), (second, comparison.baseline))
-        rows[variant] = {grid.axes[0]: a, grid.axes[1]: b} | effect_columns(differences, test=comparison.paired_test)
-    return add_holm(pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")) if rows else None
-
-
-def interaction(scores: pd.DataFrame, pair: tuple[str, str], less: tuple[str, str]) -> np.ndarray:
-    """By how much more the first pair of columns differs than the second, `[n]`, on the seeds that have all four."""
-    first, second = (subtract(scores[one], scores[other]) for one, other in (pair, less))
-    differences = subtract(first, second)
-    return differences[~np.isnan(differences)]
-
-
-def pivot_axes(comparison: Comparison, column: str, across: str | None = None) -> pd.DataFrame | None:
-    """A column of the table with one axis in the rows and the other (`across`, the second unless named) in the columns.
-
-    Missing combinations are NaN. None if there are not two axes.
-    """
-    grid = axis_grid(comparison)
-    if grid is None:
-        return None
-    if across not in (None, *grid.axes):
-        raise AnalysisError(f"'{across}' is not one of the two axes: {'  '.join(grid.axes)}")
-    turned = across == grid.axes[0]
-    rows: dict[str, dict[str, float]] = {}
-    for (a, b), variant in grid.cells.items():
-        row, place = (b, a) if turned else (a, b)
-        rows.setdefault(row, {})[place] = comparison.table.loc[variant, column]
-    names = grid.axes[::-1] if turned else grid.axes
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(index=names[0], columns=names[1])

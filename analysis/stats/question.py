@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from rlexp.analysis.data.load import SweepData
-from rlexp.analysis.data.metric_spec import Budget, MetricSpec, Target, parse_metric_spec, with_defaults
+from rlexp.analysis.data.numbers.metric_spec import Budget, MetricSpec, Target, parse_metric_spec, with_defaults
 
 MAX_NAME = 100  # characters of a folder
 

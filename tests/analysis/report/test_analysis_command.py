@@ -11,7 +11,7 @@ from analysis_fixtures import METRIC, random_scores, write_sweep
 from compare_command import no_figures, run  # noqa: F401 (a fixture that applies itself)
 
 from rlexp.analysis.compare import main, parse
-from rlexp.analysis.data.metric_spec import Budget, Target
+from rlexp.analysis.data.run_values import Budget, Target
 from rlexp.analysis.report.tables import TextTable, latex
 
 SQUARE = [f"norm={norm},clip={clip}" for norm in ("local", "hybrid") for clip in ("symmetric", "higher")]

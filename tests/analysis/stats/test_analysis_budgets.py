@@ -8,8 +8,7 @@ import pytest
 from analysis_fixtures import CLIPS, METRIC, NORMS, normal_scores, runs_of, square, two_axes, write_lines, write_sweep  # noqa: F401 (fixtures)
 
 from rlexp.analysis import load
-from rlexp.analysis.data.metric_spec import Budget, Target
-from rlexp.analysis.data.run_values import late_means, resolve_metric, values_per_run
+from rlexp.analysis.data.run_values import Budget, Target, late_means, resolve_metric, values_per_run
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.ranking import ranking_flips
 

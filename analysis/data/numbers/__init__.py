@@ -1,0 +1,1 @@
+"""The number of a run: the choices, and how each is computed."""
