@@ -61,15 +61,10 @@ def test_a_recipe_becomes_a_record_and_another_beats_it(run):
 
 
 @pytest.mark.slow
-def test_a_recipe_that_is_no_better_is_no_record(run):
+def test_a_recipe_that_is_no_better_is_no_record_and_a_record_is_trained_again_bit_by_bit(run):
     assert run("tiny", SLOW, "--record")[0] == run("--confirm", "tiny-1", "--by", "somebody")[0] == 0
     code, out, _ = run("tiny", SLOW, "grad_clip=1.1", "--record")
     assert code == 10 and " is not shown to beat tiny-1: p = " in out[-1] and not Path("records/tiny-2.json").exists()
-
-
-@pytest.mark.slow
-def test_a_record_is_trained_again_bit_by_bit(run):
-    assert run("tiny", SLOW, "--record")[0] == run("--confirm", "tiny-1", "--by", "somebody")[0] == 0
     here = machine(build())
     code, out, _ = run("--verify", "tiny-1")
     assert code == 0 and out == [
