@@ -27,6 +27,7 @@ def test_it_says_what_is_here_and_that_bits_hold(capsys):
     assert "extra test" in said and "processor" in said and "GPU" in said
 
 
+@pytest.mark.slow
 def test_it_names_the_metrics_whose_bits_do_not_hold(monkeypatch):
     monkeypatch.setattr(exact, "holds", lambda *_: True)
     bmm, matmul = torch.bmm, torch.matmul

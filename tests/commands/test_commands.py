@@ -7,7 +7,7 @@ import pytest
 from tests.commands.transcript import printed, sessions
 
 SESSIONS = {path.stem: sessions(path) for path in sorted(Path(__file__).parent.glob("*.txt"))}
-EVERY = 8  # of so many, one is among the quick tests
+EVERY = 16  # of so many, one is among the quick tests
 CASES = [
     pytest.param(each, id=f"{stem}: {each.name}", marks=[pytest.mark.slow] * (each.scene == "trained" or n % EVERY > 0))
     for stem, found in SESSIONS.items()

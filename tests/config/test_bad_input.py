@@ -73,6 +73,7 @@ MISTAKES = [
         "hydra.job.chdir=true: jobs that train in one process share its folder; take hydra/launcher=basic",
     ),
 ]  # fmt: skip
+EVERY = 4  # of so many, one is among the quick tests
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +82,13 @@ def no_training(monkeypatch):
     monkeypatch.setattr(engine, "train_jobs", lambda jobs: pytest.fail("training started"))
 
 
-@pytest.mark.parametrize(("arguments", "line"), MISTAKES, ids=[" ".join(arguments) for arguments, _ in MISTAKES])
+CASES = [
+    pytest.param(*case, id=" ".join(case[0]), marks=[pytest.mark.slow] * (n % EVERY > 0))
+    for n, case in enumerate(MISTAKES)
+]
+
+
+@pytest.mark.parametrize(("arguments", "line"), CASES)
 def test_a_mistake_is_one_line_and_writes_nothing(command, tmp_path, arguments, line):
     result = command(*arguments)
     assert (result.code, result.out, result.err) == (2, "", line + "\n")

@@ -225,6 +225,7 @@ def test_a_config_takes_nodes_of_another_and_says_what_is_wrong_as_the_command_l
         assert str(error.value).startswith(line)
 
 
+@pytest.mark.slow
 def test_what_is_registered_goes_to_a_fresh_process_by_value(tmp_path):
     code = "def lower(rewards, *, by=0.5):\n    return rewards - by\n"
     script = f"{code}\nimport rlexp\nrlexp.register('norm', lower)\nfrom rlexp.config.plugins import as_bytes\n"

@@ -144,6 +144,7 @@ print(torch.backends.mkl.is_available(), *exact.PATHS.values())
 """
 
 
+@pytest.mark.slow
 def test_without_a_strict_mode_only_the_odd_products_go_in_pairs(monkeypatch):
     """``COMPATIBLE`` has none, as MKL has none on processors of others than Intel."""
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")

@@ -23,6 +23,7 @@ from rlexp.sweep.job import Job
 
 ALL = [name for name in choices_of("study") if name != "none"]
 STUDIES = ALL if find_spec("trl") else [name for name in ALL if "_llama" not in name]
+EVERY = 4  # of so many, one is among the quick tests
 TRANSFER = [name for name in STUDIES if name.startswith("transfer_") and not name.endswith("_more")]
 # remarks on what a study asks about, or on one grid of rates for two optimizers
 MEANT = ("kl=k1 ", "optimizer=sgd lr=")
@@ -48,7 +49,9 @@ def configs_of(name, composed):
     return {variant: composed(*choices, *last.values()) for variant, choices in told.items()}
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (n % EVERY > 0)) for n, name in enumerate(STUDIES)]
+)
 def test_what_a_study_claims_can_be_judged(name):
     variants, seeds = variants_of(name)
     configs = configs_of(name, partial(compose, f"study={name}"))

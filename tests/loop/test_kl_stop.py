@@ -73,6 +73,7 @@ def test_a_run_stands_still_from_the_update_at_which_it_is_too_far(monkeypatch):
 
 
 @pytest.mark.bits
+@pytest.mark.slow
 def test_neighbours_do_not_notice_and_a_stopped_run_is_the_same_alone():
     together, free, alone = runs(None, 1e-4, 1e9), runs(None, None, None), runs(1e-4, seeds=[1])
     for at in (1, 2, 3):

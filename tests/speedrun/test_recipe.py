@@ -6,6 +6,8 @@ from rlexp.core.errors import ConfigError
 from rlexp.speedrun.recipe import FIXED, WORLDS, find_world, read_recipe
 from rlexp.speedrun.records import SEEDS, draw_seeds
 
+pytestmark = pytest.mark.slow  # much is composed
+
 SORT = WORLDS["sort"]
 
 

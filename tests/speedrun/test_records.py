@@ -13,6 +13,8 @@ from rlexp.speedrun.race import recipe_of
 from rlexp.speedrun.recipe import WORLDS
 from rlexp.speedrun.records import FOLDER, find_record, records_of, write
 
+pytestmark = pytest.mark.slow  # much is composed
+
 COMMITTED = [record for world in WORLDS.values() for record in records_of(world, FOLDER)]
 
 

@@ -16,6 +16,8 @@ from rlexp.speedrun.__main__ import main
 from rlexp.speedrun.race import Trained, build, check_committed, draw_again, recipe_of
 from rlexp.speedrun.records import compare, current_record, draw_seeds, records_of, write
 
+pytestmark = pytest.mark.slow  # much is composed
+
 WORSE = [300] * 10
 
 

@@ -58,6 +58,7 @@ CODE += [
 
 
 @pytest.mark.parametrize("override", CODE)
+@pytest.mark.slow
 def test_a_recipe_names_no_code_and_no_other_file(override):
     with pytest.raises(ConfigError) as refused:
         read_recipe(WORLDS["sort"], [override])

@@ -47,6 +47,7 @@ def rename(sweep: Path, old: str, new: str) -> None:
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "summary.json", "config.yaml", "samples.jsonl", "../jobs.jsonl"])
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+@pytest.mark.slow
 def test_what_is_no_regular_file_is_not_read(sweep, name, kind):
     path = sweep / "norm=local,seed=0" / name
     path.unlink(missing_ok=True)
@@ -80,6 +81,7 @@ def test_texts_are_printable(tmp_path):
     assert read_lines(tmp_path / "x.jsonl")[0][0]["a"] == "\\u001b\ufffd"
 
 
+@pytest.mark.slow
 def test_a_terminal_is_not_told_what_to_do(sweep, capsys):
     rename(sweep, "norm=global", f"norm={ESCAPE}\ud800")
     change(sweep / "norm=local,seed=1" / "summary.json", status="failed", reason=ESCAPE)
@@ -110,6 +112,7 @@ def test_a_table_holds_no_html_and_no_formula(sweep):
 
 
 @pytest.mark.parametrize("scores", [(1e308, 1e308), (1e308, -1e308), (1e200, 0.5)])
+@pytest.mark.slow
 def test_numbers_that_are_no_measurements(sweep, scores, capsys):
     for path, score in zip(sorted(sweep.glob("*/summary.json")), scores * 3, strict=True):
         change(path, score=score)
@@ -120,6 +123,7 @@ def test_numbers_that_are_no_measurements(sweep, scores, capsys):
     assert load(sweep).metrics["eval/reward"].abs().max() < 1e100
 
 
+@pytest.mark.slow
 def test_a_label_in_another_script_is_no_warning(sweep):
     rename(sweep, "norm=global", "norm=漢字")
     with warnings.catch_warnings():

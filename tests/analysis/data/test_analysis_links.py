@@ -35,6 +35,7 @@ def other(tmp_path) -> Path:
 @pytest.mark.parametrize(
     "name", ["{other}/norm=none,seed=0", "../other/norm=none,seed=0", "norm=local,seed=0/../../other"]
 )
+@pytest.mark.slow
 def test_an_index_names_no_other_folder(sweep, other, name, capsys):
     name = name.format(other=other)
     with open(sweep / "jobs.jsonl", "a") as file:
@@ -66,6 +67,7 @@ def test_a_page_shows_nothing_that_a_link_leads_to(sweep, other, name, target):
     assert not load(sweep).metrics.astype(str).eq(SECRET).any(axis=None)
 
 
+@pytest.mark.slow
 def test_tables_and_pages_are_not_written_through_links(sweep, tmp_path):
     compare.main([str(sweep)])
     report([str(sweep)])
@@ -86,6 +88,7 @@ def test_a_folder_of_results_that_is_a_link_is_one_line(sweep, tmp_path, command
     assert "leads out of" in capsys.readouterr().err and not [*(tmp_path / "mine").iterdir()]
 
 
+@pytest.mark.slow
 def test_a_list_of_written_files_removes_none_elsewhere(sweep, tmp_path):
     (tmp_path / "mine").write_text("mine")
     (sweep / "analysis").mkdir()
@@ -94,6 +97,7 @@ def test_a_list_of_written_files_removes_none_elsewhere(sweep, tmp_path):
     assert compare.main([str(sweep)]) == 0 and (tmp_path / "mine").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_the_name_of_a_folder_is_printed_as_text(tmp_path, capsys):
     folder = write_sweep(tmp_path / "a\x1b]0;owned\x07\x1b[2J\nb", SCORES, steps=10)
     for command in (compare.main, report, watch.main):

@@ -47,6 +47,7 @@ def test_advantages_of_the_worked_example():
     assert (formulas.normalized(rewards)[1] == 0).all()
 
 
+@pytest.mark.slow
 def test_the_five_figures_of_formulas_are_one_command(tmp_path):
     assert formulas.main([str(tmp_path / "out")]) == 0
     assert len(list((tmp_path / "out").iterdir())) == 3 * len(formulas.FIGURES)

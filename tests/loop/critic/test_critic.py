@@ -204,6 +204,7 @@ def test_it_begins_with_the_body_of_the_start_and_a_head_of_its_own(monkeypatch)
     assert (policy["head.weight"] == 0.5).all() and torch.equal(critic["head.weight"], head)
 
 
+@pytest.mark.slow
 def test_a_run_with_a_critic_goes_on_where_it_stopped(tmp_path, stop_at):  # noqa: F811
     common = ["critic=value", "critic.updates=2", "critic.warmup_steps=30", "critic.clip=0.1"]
     whole, part = (jobs(tmp_path / name, *common, variants=["gae"], seeds=[0, 1]) for name in ("whole", "part"))

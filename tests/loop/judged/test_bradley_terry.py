@@ -143,6 +143,7 @@ def test_rounds_go_on_until_every_run_has_its_pairs():
 # ---- the models
 
 
+@pytest.mark.slow
 def test_a_model_learns_the_order_and_its_numbers_are_standardised():
     state = judged(pairs=400, updates=300)
     held_out = pairs_of(state, wanted=200, step=99)
@@ -156,6 +157,7 @@ def test_a_model_learns_the_order_and_its_numbers_are_standardised():
     torch.testing.assert_close(known.std(1, correction=0), torch.ones(2), rtol=1e-4, atol=0)
 
 
+@pytest.mark.slow
 def test_turned_labels_turn_the_model():
     right, turned = (judged(pairs=400, updates=300, flips=flips) for flips in (0.0, 1.0))
     for state in (right, turned):
@@ -229,6 +231,7 @@ def test_of_more_candidates_those_are_kept_that_the_model_is_most_wrong_about():
 
 @pytest.mark.bits
 @pytest.mark.parametrize("changes", [{}, {"refresh": 2, "worst_of": 2}, {"members": 2, "flips": 0.2}], ids=str)
+@pytest.mark.slow
 def test_a_judge_has_the_same_bits_alone_and_beside_others(changes):
     reward = "ensemble_mean" if "members" in changes else "learned"
     both, alone = judged([0, 1, 2], reward, **changes), judged([1], reward, **changes)
