@@ -50,8 +50,6 @@ def sweep(tmp_path_factory):
     ("command", "module", "arguments"),
     [
         (["compare"], "rlexp.analysis.compare", ["norms", "--metric", "reward"]),
-        (["report"], "rlexp.analysis.report", ["nowhere"]),
-        (["export"], "rlexp.export", ["to=nowhere"]),
         (["train"], "rlexp.train", ["norm=locl"]),
         ([], "rlexp.train", ["--cfg", "job", "--package", "norm"]),
     ],

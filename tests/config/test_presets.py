@@ -171,7 +171,7 @@ def test_presets_that_begin_at_a_start_and_whose_data_are_its_samples():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", PRESETS[::3])
 def test_the_command_line_wins_over_a_recipe_on_every_axis(preset):
     """With choices that no recipe has; the norm among them asks for no critic."""
     choices = ("length_cost", "overlong_both", "max", "scheduled", "prompt", "k2_corrected")

@@ -191,7 +191,7 @@ def test_what_did_not_hold_is_looked_up_each_time(monkeypatch):
     assert not torch.equal(by_position(x, weight), expected)
 
 
-@pytest.mark.slow
+@pytest.mark.rare  # tests once more, in a process of their own
 def test_critics_and_judges_have_the_same_bits_where_mkl_has_no_strict_mode():
     """Nine of these tests failed on an AMD EPYC, whose instruction set and kernels this asks for."""
     root, settings = Path(__file__).parents[2], {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2"}

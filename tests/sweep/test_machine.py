@@ -112,7 +112,7 @@ def test_freed_memory_is_kept():
     assert 10 * faults("keep_freed_memory()") < faults("")
 
 
-@pytest.mark.slow
+@pytest.mark.rare  # capturing takes as long as a hundred steps
 def test_compiled_functions_give_the_same_numbers(monkeypatch):
     """Captured and differentiated ahead of time, but not translated: that needs a compiler and minutes."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # it cannot check shapes while they are captured
