@@ -21,6 +21,8 @@ from rlexp.sweep.events import Cadence
 from rlexp.sweep.job import Job
 from rlexp.training import Checkpoint, Ended, Row, Samples, Step, train
 
+pytestmark = pytest.mark.slow  # whole runs
+
 STEPS = 4
 RUN = [*SHORT, *SMALL, f"steps={STEPS}", "log_every=2", "eval.every=4", "checkpoint_every=3"]
 LOCAL, RUNNING = compose(*RUN, "norm=local"), compose(*RUN, "norm=running")

@@ -11,6 +11,8 @@ from benchmarks.parts import yaml_files
 from benchmarks.parts.versions import VERSIONS
 from rlexp.export.rule import kind
 
+pytestmark = pytest.mark.slow  # a page of all choices
+
 DOC = Path(__file__).parents[2] / "docs" / "variants.md"
 GROUPS = (*catalogue.SECTIONS, "preset")
 

@@ -130,6 +130,7 @@ def test_a_sweep_ends_when_its_differences_are_decided(command, tmp_path, no_com
         (["until_decided=0.1", "hydra.sweeper.max_batch_size=2"], "until_decided adds seeds by itself"),
     ],
 )
+@pytest.mark.slow
 def test_a_margin_that_cannot_be_is_refused(command, arguments, line):  # noqa: F811
     result = command("-m", "norm=local,center", *arguments)
     assert result.code == 2 and line in result.err

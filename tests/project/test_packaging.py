@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # the wheel is built
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -49,7 +51,6 @@ def test_the_wheel_holds_code_configs_and_plugin(installed):
     assert "rlexp = rlexp.__main__:main" in entry_points
 
 
-@pytest.mark.slow
 def test_the_numbers_of_the_documents_are_in_the_wheel(installed):
     script = "sys.argv = ['rlexp', 'worked', 'rl_chapter']\nfrom rlexp.__main__ import main\nmain()"
     assert "GAE with gamma 0.99 and lambda 0.95" in run_from_root(script, installed)

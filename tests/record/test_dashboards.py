@@ -12,6 +12,8 @@ from wandb_files import finished, no_account, values  # noqa: F401 (a fixture th
 from rlexp.core.errors import ConfigError
 from rlexp.record.loggers import open_trackio, open_wandb, own_tags, problems, run_settings
 
+pytestmark = pytest.mark.slow  # whole runs
+
 STUDY = {"name": "norms", "expect": []}
 SAMPLES = [
     {"step": step, "prompt": "3 1", "completion": "1 3", "correct": True, "reward": 1.0, "advantage": None}
@@ -79,7 +81,6 @@ def test_a_logger_that_is_not_installed_is_refused(monkeypatch):
     assert not list(problems(compose("logger=none")))
 
 
-@pytest.mark.slow
 def test_trackio_has_the_rows_of_runs_that_are_open_together(job, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -15,6 +15,8 @@ from rlexp.runfolder.files import CONFIG_FILE, SUMMARY_FILE
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
 
+pytestmark = pytest.mark.slow  # whole runs
+
 
 def job(tmp_path, *overrides):
     name = ",".join(overrides) or "default"

@@ -156,6 +156,7 @@ def test_order_of_the_jobs_does_not_matter(tmp_path):
     assert rows(jobs["a"][1].folder) == rows(jobs["b"][2].folder)
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_ends_alone(tmp_path):
     calm = job(tmp_path, *SMALL, "steps=4", label="calm")
     train_jobs([calm])
@@ -197,6 +198,7 @@ def test_what_shares_a_bucket():
     assert all(bucket_key(compose(one)) != base for one in other)
 
 
+@pytest.mark.slow
 def test_the_saved_config_repeats_the_run(tmp_path):
     first = job(tmp_path, *SMALL, "norm=hybrid", label="first")
     train_jobs([first])

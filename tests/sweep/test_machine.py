@@ -61,6 +61,7 @@ def test_cuda_gives_the_numbers_of_the_cpu(model, compiling):
 
 @without_cuda
 @pytest.mark.parametrize("arguments", [[], ["-m"], ["-m", "hydra/launcher=basic"]], ids=str)
+@pytest.mark.slow
 def test_a_missing_device_is_bad_input(command, tmp_path, arguments):  # noqa: F811
     said = command(*arguments, "device=cuda")
     line = f"device=cuda: PyTorch {torch.__version__} sees no CUDA device here; allowed here: cpu\n"
@@ -76,6 +77,7 @@ def test_what_fits_memory_shrinks_with_the_size_of_a_run(monkeypatch):
     assert buckets.fitting(small, 10**9) == 1
 
 
+@pytest.mark.slow
 def test_a_sweep_is_cut_into_batches_that_fit_memory(command, monkeypatch):  # noqa: F811
     """Room for three runs: one after another in this process, or shared by two workers."""
     config, sizes = compose(*SHORT, *SMALL), []

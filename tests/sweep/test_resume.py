@@ -23,6 +23,8 @@ from rlexp.sweep.events import Step
 from rlexp.sweep.job import Job
 from rlexp.sweep.recording import Recording
 
+pytestmark = pytest.mark.slow  # whole runs
+
 
 @pytest.fixture(scope="module", params=["gru", "transformer"])
 def never_stopped(request, tmp_path_factory):
@@ -31,7 +33,6 @@ def never_stopped(request, tmp_path_factory):
     return request.param, whole, train_jobs(whole)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [4, 9])  # between checkpoints, and at one
 def test_resumed_equals_never_stopped(tmp_path, stop_at, never_stopped, number):
     model, whole, scores = never_stopped
@@ -49,7 +50,6 @@ def test_resumed_equals_never_stopped(tmp_path, stop_at, never_stopped, number):
         assert ours.keys() == theirs.keys() and all(ours[name].equal(theirs[name]) for name in ours)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "choices",
     [
@@ -83,7 +83,6 @@ def test_noise_and_dynamic_sampling_resume_where_they_stopped(tmp_path, stop_at,
 
 
 @pytest.mark.bits
-@pytest.mark.slow
 def test_runs_that_stand_at_different_steps_go_on_together(tmp_path, stop_at):
     whole = jobs(tmp_path / "whole")
     scores = train_jobs(whole)
@@ -98,7 +97,6 @@ def test_runs_that_stand_at_different_steps_go_on_together(tmp_path, stop_at):
     assert (parts[2].folder / "metrics.jsonl").stat().st_mtime_ns == before, "a finished run is not touched"
 
 
-@pytest.mark.slow
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, stop_at, caplog):
     (whole,) = jobs(tmp_path / "whole", variants=["local"], seeds=[0])
     train_jobs([whole])
@@ -164,7 +162,6 @@ KILLS = 4  # of each model; README says so
 KILLED = [*SHORT, *SMALL, "norm=local,hybrid", "seed=0", "steps=60", "checkpoint_every=4", "threads=1"]
 
 
-@pytest.mark.slow
 def test_the_same_command_skips_what_is_done_and_refuses_another_config(command, tmp_path, no_comparison):  # noqa: F811
     sweep = ["-m", *TINY, "steps=4", "hydra.sweep.dir=sweep"]
     assert command(*sweep).code == 0
@@ -182,7 +179,6 @@ def test_the_same_command_skips_what_is_done_and_refuses_another_config(command,
     assert never.code == 2 and "holds a run already" in never.err
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gru", "transformer"])
 def test_kills_after_random_numbers_of_rows_change_nothing(command, tmp_path, no_comparison, model):  # noqa: F811
     """SIGKILL after a random number of rows, then the same command again, until it is through."""

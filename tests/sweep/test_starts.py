@@ -14,6 +14,8 @@ from rlexp.sweep.build import build
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
 
+pytestmark = pytest.mark.slow  # whole runs
+
 WARM = ["start.accuracy=0.6", "start.lr=3e-3", "start.prompts=16", "start.every=2", "start.checked=64"]
 TASK = ["task=token_preference", "task.vocabulary=9", "task.prompt_length=3", "task.cap=6", "task.low=3", "model=gru"]
 COMMON = [*SHORT, *SMALL, *TASK, "model.hidden=8"]
@@ -56,7 +58,6 @@ def trained(monkeypatch):
     return seen
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("start", [name for name in STARTS if name != "random"])
 def test_what_is_read_is_what_would_be_made_again(tmp_path, trained, start):
     configs = [config(start, seed=seed) for seed in (0, 1)]
@@ -71,7 +72,6 @@ def test_what_is_read_is_what_would_be_made_again(tmp_path, trained, start):
     assert same(read.policy.parameters(), read.reference.parameters())
 
 
-@pytest.mark.slow
 def test_the_variants_of_a_seed_share_one_start(tmp_path, trained):
     others = [["norm=none"], ["lr=0.5"], ["temperature=2"], ["kl=k3"], ["steps=9"], ["group_size.completions=2"]]
     together = [config("sft", *each, seed=seed) for each in others[:4] for seed in (3, 4)]
@@ -83,7 +83,6 @@ def test_the_variants_of_a_seed_share_one_start(tmp_path, trained):
     assert len(trained) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", ["seed=9", "task.cap=5", "model.hidden=6", "start.accuracy=0.7", "start.lr=1e-3", "matmul_precision=high"]
 )
@@ -103,7 +102,6 @@ def test_other_code_makes_another(tmp_path, trained, monkeypatch):
     assert len(trained) == 2 and len(list(starts.iterdir())) == 2
 
 
-@pytest.mark.slow
 def test_different_starts_in_one_batch(tmp_path):
     configs = [config(name, seed=seed) for seed in (0, 1) for name in STARTS]
     state = begun(configs, tmp_path)
@@ -112,7 +110,6 @@ def test_different_starts_in_one_batch(tmp_path):
     assert len(list(tmp_path.iterdir())) == 6
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", [b"", b"half a file"])
 def test_a_damaged_file_is_made_again(tmp_path, trained, damage):
     whole = begun([config("sft")], tmp_path)
@@ -145,7 +142,6 @@ def jobs(folder, *overrides, starts=None):
 
 
 @pytest.mark.bits
-@pytest.mark.slow
 def test_runs_from_different_starts_give_the_same_bits_alone_together_and_resumed(tmp_path, monkeypatch):
     together, alone = list(jobs(tmp_path / "together", starts=tmp_path / "starts")), list(jobs(tmp_path / "alone"))
     scores = train_jobs(together)

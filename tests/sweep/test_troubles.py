@@ -17,6 +17,8 @@ from rlexp.record.files import Recorder
 from rlexp.sweep import engine, training
 from rlexp.sweep.engine import train_jobs
 
+pytestmark = pytest.mark.slow  # whole runs
+
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

@@ -194,6 +194,7 @@ def weights(state):
     return [parameter.detach().clone() for judge in state.judges for parameter in judge.parameters()]
 
 
+@pytest.mark.slow
 def test_a_judge_is_trained_again_at_its_steps_only():
     state = judged(refresh=2)
     train_judges(state)
@@ -216,6 +217,7 @@ def test_every_model_has_pairs_of_its_own():
     assert not (first == second).flatten(2).all(-1).any(1).all() and (first != second).any()
 
 
+@pytest.mark.slow
 def test_of_more_candidates_those_are_kept_that_the_model_is_most_wrong_about():
     state = judged(refresh=1, worst_of=4, pairs=200, updates=200, refresh_updates=1)
     train_judges(state)
