@@ -106,7 +106,6 @@ def comment_of(text: str) -> str:
 
 
 def groups_with(choice: str) -> list[str]:
-    """Return the groups that have a choice of this name."""
     return [group for group in groups() if choice in choices_of(group)]
 
 
@@ -126,12 +125,10 @@ def value_at(values: Any, key: str, default: Any = None) -> Any:
 
 @cache
 def claims() -> list[str]:
-    """Return the names of the claims."""
     return [file.stem for file in CLAIMS.glob("*.yaml")]
 
 
 def claim_text(claim: str) -> str:
-    """Return the file of a claim."""
     return (CLAIMS / f"{claim}.yaml").read_text(encoding="utf-8")
 
 
@@ -143,7 +140,6 @@ def studies_of(claim: str) -> dict[str, str]:
 
 
 def claimed_studies() -> list[str]:
-    """Return the names of the studies of all claims."""
     return [study for claim in claims() for study in studies_of(claim)]
 
 

@@ -11,7 +11,6 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from inspect import cleandoc
-from itertools import chain
 from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any
@@ -52,49 +51,54 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("names", nargs="*", metavar="name", help=NAMES)
     parser.parse_known_args(arguments)
     try:
-        paragraphs = [list(explained(argument)) for argument in arguments] or [list(overview())]
+        paragraphs = [list(explained(argument)) for argument in arguments]
     except ConfigError as error:
         exit_with(str(error), BAD_INPUT)
+    if not arguments:
+        lines = {name: f"{group.text}; by default {name}={group.default}" for name, group in groups().items()}
+        more = "\nrlexp explain norm: its choices, each with its formula. rlexp explain norm=local: all about one."
+        paragraphs = [[*table(lines), more]]
     print("\n\n".join("\n".join(lines) for lines in paragraphs))
 
 
 def explained(name: str) -> Iterator[str]:
-    """Yield the lines about an axis, a choice (``norm=local``) or a key (``clip.high``, ``steps``)."""
+    """Yield the lines about an axis, a choice (``norm=local``), a claim or a key; ConfigError for any other name."""
     group, equals, choice = name.partition("=")
     axis, _, below = name.partition(".")
     if equals and choice in choices_of(group):
-        return about_choice(group, choice)
-    if equals and group == "study" and choice in claims():
-        return about_claim(choice)
-    if name in groups():
-        return about_group(name)
-    if name in keys():
-        return about_key(name)
-    if not equals and choices_with(axis, below):
-        return about_knob(axis, below)
-    if not equals and groups_with(name):
-        lines = [f"{name} is {ELSEWHERE[name]} here: rlexp explain {ELSEWHERE[name]}", ""] if name in ELSEWHERE else []
-        return chain(lines, *(about_choice(each, name) for each in groups_with(name)))
-    raise ConfigError([unknown(name)])
+        yield from about_choice(group, choice)
+    elif equals and group == "study" and choice in claims():
+        yield f"{comment_of(claim_text(choice))}\n"
+        yield from table({f"study={study}": in_a_line("study", study) for study in studies_of(choice)})
+    elif name in groups():
+        yield from about_group(name)
+    elif name in keys():  # its value in config.yaml, or what is below it if it is a node
+        values = [f"{each}={key.value}" for each, key in keys().items() if each.startswith(f"{name}.")]
+        yield f"{name}: {keys()[name].text or 'see rlexp --help'}"
+        yield f"  by default {' '.join(values) or f'{name}={keys()[name].value}'}"
+    elif not equals and (having := choices_with(axis, below)):  # a knob, with its value in their files
+        yield f"{name} belongs to"
+        yield from table({f"{axis}={each}": written(value_at(values_of(axis, each), below)) for each in having})
+    elif not equals and groups_with(name):
+        if name in ELSEWHERE:
+            yield from [f"{name} is {ELSEWHERE[name]} here: rlexp explain {ELSEWHERE[name]}", ""]
+        for each in groups_with(name):
+            yield from about_choice(each, name)
+    else:
+        raise ConfigError([unknown(name)])
 
 
 def unknown(name: str) -> str:
     """Say that there is no such axis, choice or key, and what is like it."""
     group, equals, choice = name.partition("=")
     if equals and group in groups():
-        text, close, known = f"{name}: no such choice", closest(choice, choices_of(group)), choices_of(group)
-        close = [f"{group}={each}" for each in close]
+        text, known = f"{name}: no such choice", choices_of(group)
+        close = [f"{group}={each}" for each in closest(choice, known)]
     else:
         text, close, known = f"{name}: no such axis or key", closest(name, [*groups(), *keys()]), groups()
         if group in ELSEWHERE:
             return f"{text}; {group} is {ELSEWHERE[group]} here"
     return f"{text}; did you mean {close[0]}?" if close else f"{text}; there are {', '.join(known)}"
-
-
-def overview() -> Iterator[str]:
-    """Yield a line for each axis."""
-    yield from table({name: f"{group.text}; by default {name}={group.default}" for name, group in groups().items()})
-    yield "\nrlexp explain norm: its choices, each with its formula. rlexp explain norm=local: all about one."
 
 
 def about_group(group: str) -> Iterator[str]:
@@ -116,26 +120,6 @@ def about_group(group: str) -> Iterator[str]:
         asked = f"A function of your own may ask by name for {', '.join([*inputs, *remembered])} (docs/variants.md)."
         for text in symbols, asked:
             yield "\n".join(["", *wrapped(text, 2)])
-
-
-def about_claim(claim: str) -> Iterator[str]:
-    """Yield a line for each study of a claim."""
-    yield f"{comment_of(claim_text(claim))}\n"
-    yield from table({f"study={study}": in_a_line("study", study) for study in studies_of(claim)})
-
-
-def about_key(key: str) -> Iterator[str]:
-    """Yield what a key of config.yaml means, and its value there; what is below it if it is a node."""
-    below = [f"{name}={value.value}" for name, value in keys().items() if name.startswith(f"{key}.")]
-    yield f"{key}: {keys()[key].text or 'see rlexp --help'}"
-    yield f"  by default {' '.join(below) or f'{key}={keys()[key].value}'}"
-
-
-def about_knob(group: str, key: str) -> Iterator[str]:
-    """Yield the choices that have a knob, with its value in their files."""
-    yield f"{group}.{key} belongs to"
-    having = choices_with(group, key)
-    yield from table({f"{group}={choice}": written(value_at(values_of(group, choice), key)) for choice in having})
 
 
 def about_choice(group: str, choice: str) -> Iterator[str]:

@@ -22,11 +22,9 @@ class StudySource(ConfigSource):
         return "studies"
 
     def available(self) -> bool:
-        """Whether the source can be read."""
         return True
 
     def is_group(self, config_path: str) -> bool:
-        """Whether a path is a folder here."""
         return config_path == "study"
 
     def is_config(self, config_path: str) -> bool:
@@ -42,7 +40,6 @@ class StudySource(ConfigSource):
         return ConfigResult(self.provider, self.full_path(), node, {"package": "_global_"})
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """Return the studies of all claims."""
         listed = self.is_group(config_path) and results_filter != ObjectType.GROUP
         return sorted(claimed_studies()) if listed else []
 
@@ -51,7 +48,6 @@ class StudiesFirst(SearchPathPlugin):
     """Puts the studies of claims before conf/, where Hydra reads that."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Add the source."""
         if any(element.path == str(CONF) for element in search_path.get_path()):
             search_path.prepend("studies", f"{StudySource.scheme()}://", SearchPathQuery(provider="main"))
 
