@@ -55,7 +55,8 @@ NEEDS = {
     "shaping=clip": "shaping.low=0.1 shaping.high=0.4",  # its own bounds are those of the rewards
     "start": "start.accuracy=choice(0.3)",
     "start=mixture": "start.accuracy=0.0 start.formed=0.0",
-    "study": "-task -model -group_size -inner_steps -minibatches",
+    # one that chooses rates first trains nothing on a seed alone
+    "study": "-task -model -group_size -inner_steps -minibatches ++study.choose_first=false",
     "task": "model=gru,positional,transformer,transformer_plain kl=k2 kl.coef=0.1 filter=zero_variance norm=hybrid",
     "task=bandit": "model=gru,tabular kl=k2 kl.coef=0.1 filter=zero_variance norm=hybrid",
     "teacher": f"{TEACHER} teacher.coef=choice(0.7)",  # by 1.0 nothing is weighed
