@@ -11,17 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlexp.analysis.data.direction import direction_sign
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from rlexp.analysis.data.load import load
+from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.data.variants import resolve_variant
 from rlexp.analysis.report.as_json import plain
-from rlexp.analysis.stats.answer import answer
+from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.comparison import Comparison, paired_differences
 from rlexp.analysis.stats.formatting import decimal_places, format_interval
-from rlexp.analysis.stats.inference.power import seeds_for_effect
+from rlexp.analysis.stats.inference.paired import seeds_for_effect
 from rlexp.analysis.stats.inference.significance import ALPHA, seeds_for_p
-from rlexp.analysis.stats.question import Question
 
 CODES = {"yes": 0, "no": 10, "open": 11}
 EXAMPLES = """

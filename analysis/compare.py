@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, plain_letters, printable
-from rlexp.analysis.data.links import inner
 from rlexp.analysis.data.load import SweepData, load
-from rlexp.analysis.data.numbers.metric_spec import BUDGETS, parse_budget, parse_option, parse_target
+from rlexp.analysis.data.metric_spec import BUDGETS, parse_budget, parse_option, parse_target
+from rlexp.analysis.data.read import inner
 from rlexp.analysis.data.runs import Problem
 from rlexp.analysis.report.as_json import answer_json
 from rlexp.analysis.report.files import write_files
 from rlexp.analysis.report.tables import wide_text
 from rlexp.analysis.report.terminal import Terminal, print_answer, print_files
-from rlexp.analysis.stats.answer import Answer, answer
+from rlexp.analysis.stats.answer import Answer, Question, answer, question_name
 from rlexp.analysis.stats.comparison import Comparison
-from rlexp.analysis.stats.question import Question, question_name
 from rlexp.analysis.stats.verdicts.decide import Verdict
 from rlexp.runfolder.variants import split_commas
 

@@ -17,11 +17,10 @@ from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_l
 from rlexp.analysis.data.load import SweepData, load
 from rlexp.analysis.report.tables import TextTable
 from rlexp.analysis.report.terminal import Terminal, print_table
-from rlexp.analysis.stats.answer import answer
+from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.formatting import decimal_places, format_number
-from rlexp.analysis.stats.inference.power import seeds_for_effect, seeds_until_decided
+from rlexp.analysis.stats.inference.paired import seeds_for_effect, seeds_until_decided
 from rlexp.analysis.stats.inference.significance import ALPHA
-from rlexp.analysis.stats.question import Question
 from rlexp.runfolder.files import MULTIRUN_FILE
 
 EXAMPLES = """

@@ -11,15 +11,14 @@ from rich.text import Text
 
 from rlexp.analysis.compare import relative_path
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, printable
-from rlexp.analysis.data.links import inner, unlinked
 from rlexp.analysis.data.load import load
+from rlexp.analysis.data.read import inner, unlinked
 from rlexp.analysis.report.as_json import plain
 from rlexp.analysis.report.tables import TextTable, csv_text
 from rlexp.analysis.report.terminal import Terminal, print_files, print_table
-from rlexp.analysis.stats.answer import Answer, answer
+from rlexp.analysis.stats.answer import Answer, Question, answer
 from rlexp.analysis.stats.formatting import decimal_places, format_interval
 from rlexp.analysis.stats.inference.significance import ALPHA
-from rlexp.analysis.stats.question import Question
 from rlexp.analysis.stats.transfer import Order, Transfer, transfer, transfer_frame
 
 SIGNS = {"higher": "↑", "lower": "↓", "equal": "=", "unclear": "?"}

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlexp.analysis.data.errors import CommandParser, ends_in_a_line, printable
-from rlexp.analysis.data.links import inner, unlinked
 from rlexp.analysis.data.load import load
+from rlexp.analysis.data.read import inner, unlinked
 from rlexp.analysis.report.workspace import push, to_json, workspace
 
 

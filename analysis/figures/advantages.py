@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from rlexp.analysis.data.kept.samples import advantages
+from rlexp.analysis.data.kept import advantages
 from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_spread
 from rlexp.analysis.figures.labels import wrap_labels
 from rlexp.analysis.figures.layout import GAP, LINE, fit_caption, write_caption

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlexp.analysis.data.kept.gradients import Gradient
+from rlexp.analysis.data.kept import Gradient
 from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData
 from rlexp.analysis.figures.labels import PANEL_WIDTH, wrap_labels
 from rlexp.analysis.figures.layout import GAP, LINE, LineStyle, add_text, small_multiples, two_panels

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from rlexp.analysis.data.direction import direction_note
+from rlexp.analysis.data.metric_spec import direction_note
 from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_finite, require_spread
 from rlexp.analysis.figures.labels import few_seeds_note, line_names, seed_count
 from rlexp.analysis.figures.layout import GAP, LINE, add_text, fit_caption, write_caption, write_title

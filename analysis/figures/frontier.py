@@ -7,15 +7,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from rlexp.analysis.data.direction import Direction, direction_sign
 from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.metric_spec import Direction, direction_sign
 from rlexp.analysis.data.run_values import late_means
 from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_spread
 from rlexp.analysis.figures.labels import few_seeds_note, line_names, most_different, panel_names, seed_count
 from rlexp.analysis.figures.layout import Point, one_panel, small_multiples
 from rlexp.analysis.figures.style import MAX_LINES, OTHERS, Colors, theme
-from rlexp.analysis.stats.columns import MIN_SEEDS
-from rlexp.analysis.stats.comparison import Comparison
+from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison
 from rlexp.analysis.stats.curves import learning_curves
 from rlexp.analysis.stats.inference.estimates import iqm, iqm_interval
 

@@ -16,7 +16,7 @@ from rlexp.analysis.figures.style import FONT, NOTE, TICK, WIDTH, text_size, the
 from rlexp.analysis.stats.comparison import Comparison
 from rlexp.analysis.stats.formatting import DASH, decimal_places, format_number
 from rlexp.analysis.stats.inference.significance import ALPHA
-from rlexp.analysis.stats.interactions import axis_grid, interactions, pivot_axes
+from rlexp.analysis.stats.secondary import axis_grid, interactions, pivot_axes
 
 CELL_WIDTH, CELL_HEIGHT = 0.5, 0.3
 DARKEST = 0.45  # of the color map's range: gray numbers stay readable on it

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from rlexp.analysis.data.kept.gradients import Gradient
-from rlexp.analysis.data.kept.samples import Records
+from rlexp.analysis.data.kept import Gradient, Records
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.figures.style import Colors
 from rlexp.analysis.stats.comparison import Comparison

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from rlexp.analysis.stats.columns import MIN_SEEDS
-from rlexp.analysis.stats.comparison import Comparison
+from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison
 
 Array = np.ndarray
 LABEL_WIDTH = 18  # characters of a name beside a line

@@ -9,8 +9,7 @@ from rlexp.analysis.figures.labels import few_seeds_note, line_names, most_diffe
 from rlexp.analysis.figures.layout import GAP, LINE, Point, add_text, one_panel, small_multiples, step_ticks
 from rlexp.analysis.figures.style import BAND, MAX_LINES, OTHERS, TICK, Colors, theme
 from rlexp.analysis.stats.comparison import Comparison
-from rlexp.analysis.stats.curves import POINTS, Curve, Curves, learning_curves
-from rlexp.analysis.stats.votes import VOTE_ACCURACY, voting_curves
+from rlexp.analysis.stats.curves import POINTS, VOTE_ACCURACY, Curve, Curves, learning_curves, voting_curves
 
 MAX_BACKGROUND_LINES = 20  # in the background of a panel; with more variants a gray band says where they are
 

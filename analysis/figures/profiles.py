@@ -8,7 +8,7 @@ from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData
 from rlexp.analysis.figures.labels import LABEL_WIDTH, wrap_labels
 from rlexp.analysis.figures.layout import Point, one_panel
 from rlexp.analysis.figures.style import BAND, theme, variant_colors
-from rlexp.analysis.stats.columns import MIN_SEEDS
+from rlexp.analysis.stats.comparison import MIN_SEEDS
 from rlexp.analysis.stats.curves import Curve, Curves
 from rlexp.runfolder.variants import DEFAULT, parse_override, split_overrides
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-from rlexp.analysis.data.links import unlinked
+from rlexp.analysis.data.read import unlinked
 
 BASELINE = "#4D4D4D"
 COLORS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")  # Okabe-Ito

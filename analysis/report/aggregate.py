@@ -10,8 +10,7 @@ from rlexp.analysis.figures.inputs import RenderedFigure
 from rlexp.analysis.figures.style import theme
 from rlexp.analysis.report.tables import TextTable, interaction_table, long_table
 from rlexp.analysis.stats.comparison import Comparison
-from rlexp.analysis.stats.interactions import interactions
-from rlexp.analysis.stats.pooling import pool
+from rlexp.analysis.stats.secondary import interactions, pool
 
 QUIET_SETTINGS = {
     "silent": True,

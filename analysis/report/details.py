@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from rlexp.analysis.data.kept.samples import Records
+from rlexp.analysis.data.kept import Records
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.report.inline import color_of, sparkline
 from rlexp.analysis.report.reproduce import run_command

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.links import unlinked
+from rlexp.analysis.data.read import unlinked
 from rlexp.analysis.report.as_json import JSON_FILE, answer_json, written_files
 from rlexp.analysis.report.tables import (
     WIDE_CELLS,

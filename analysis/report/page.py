@@ -11,10 +11,9 @@ from markupsafe import Markup, escape
 
 from rlexp.analysis.data.configs import common_settings, differing_settings, variant_configs
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.kept.gradients import Gradient, variant_gradients
-from rlexp.analysis.data.kept.samples import Records, read_samples
-from rlexp.analysis.data.links import inner, unlinked
+from rlexp.analysis.data.kept import Gradient, Records, read_samples, variant_gradients
 from rlexp.analysis.data.load import SweepData, load
+from rlexp.analysis.data.read import inner, unlinked
 from rlexp.analysis.data.runs import UNFINISHED
 from rlexp.analysis.figures.gallery import by_section, gallery
 from rlexp.analysis.figures.inputs import FigureInputs, OmittedFigure, RenderedFigure
@@ -25,9 +24,8 @@ from rlexp.analysis.report.inline import color_of, color_variables, inline_svg, 
 from rlexp.analysis.report.reproduce import sweep_command, versions
 from rlexp.analysis.report.summary import summarize
 from rlexp.analysis.report.tables import TextTable, comparison_table, interaction_table, verdict_table
-from rlexp.analysis.stats.answer import Answer, answer
+from rlexp.analysis.stats.answer import Answer, Question, answer
 from rlexp.analysis.stats.formatting import format_optional, yes_no
-from rlexp.analysis.stats.question import Question
 
 TEMPLATES = Path(__file__).parent / "templates"
 ONCE_PER_SWEEP = ("profile", "clip", "overlong")  # figures that are the same for every stratum

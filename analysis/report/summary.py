@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlexp.analysis.data.direction import direction_sign
 from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.stats.answer import Answer
-from rlexp.analysis.stats.columns import MIN_SEEDS
-from rlexp.analysis.stats.comparison import Comparison, can_be_significant
+from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
 from rlexp.analysis.stats.formatting import decimal_places, format_interval, format_number, format_p
 from rlexp.analysis.stats.inference.significance import ALPHA, seeds_for_p
 from rlexp.analysis.stats.notes import below_floor

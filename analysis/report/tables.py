@@ -21,7 +21,7 @@ from rlexp.analysis.stats.formatting import (
     format_size,
     format_win_rate,
 )
-from rlexp.analysis.stats.interactions import pivot_axes
+from rlexp.analysis.stats.secondary import pivot_axes
 from rlexp.analysis.stats.verdicts.decide import Verdict
 
 LATEX = str.maketrans(

@@ -4,11 +4,9 @@ from itertools import combinations
 
 import numpy as np
 
-from rlexp.analysis.data.code import code_note, machine_note
 from rlexp.analysis.data.load import SweepData
-from rlexp.analysis.data.runs import UNFINISHED
-from rlexp.analysis.stats.columns import MIN_SEEDS
-from rlexp.analysis.stats.comparison import Comparison, can_be_significant
+from rlexp.analysis.data.runs import UNFINISHED, code_note, machine_note
+from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
 from rlexp.analysis.stats.inference.significance import ALPHA, min_p, reachable_p, seeds_for_p, seeds_with_choice
 
 NO_WINS = "There is no win rate, because whether more of it is better is not known."

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 
 from benchmarks.parts.common import ROOT, machine
 from rlexp.analysis.data.read import read_object, read_yaml
-from rlexp.analysis.data.same_rows import unclocked_rows
+from rlexp.analysis.stats.verdicts.decide import unclocked_rows
 from rlexp.config.study import Study
 from rlexp.runfolder.variants import parse_override, split_overrides
 

@@ -132,7 +132,7 @@ def unreachable(seeds: int, differences: int, choosing: bool = False) -> str | N
 
 def question_problems(key: str, asking: Study | Expectation) -> Iterator[str]:
     """Say what a study, or an expectation, asks for that is no number of a run."""
-    from rlexp.analysis.data.numbers.metric_spec import (
+    from rlexp.analysis.data.metric_spec import (
         MetricSpec,
         contradiction,
         parse_budget,
@@ -156,7 +156,7 @@ def named_problems(key: str, asking: Study | Expectation, configs: Iterable[Conf
     Metrics of evaluations are known, and what is computed from them. Any other name must be written in full, as
     policy/entropy. A part of the name of an evaluated metric will do, but for what a study compares.
     """
-    from rlexp.analysis.data.numbers.metric_spec import OF_WHOLE_RUNS
+    from rlexp.analysis.data.metric_spec import OF_WHOLE_RUNS
 
     metric, matched = (getattr(asking, name, None) for name in ("metric", "matched"))
     for named, name in (("metric", metric), ("matched", matched and matched.rpartition("=")[0])):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlexp.analysis.data.kept.samples import advantages, read_samples
+from rlexp.analysis.data.kept import advantages, read_samples
 from rlexp.analysis.data.load import load
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.api import sweep

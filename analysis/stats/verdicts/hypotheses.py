@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.numbers.metric_spec import MetricSpec, contradiction, parse_metric_spec, with_defaults
+from rlexp.analysis.data.metric_spec import MetricSpec, contradiction, parse_metric_spec, with_defaults
 from rlexp.analysis.data.variants import is_variant, resolve_variant
 from rlexp.runfolder.variants import DEFAULT, parse_override, split_overrides
 

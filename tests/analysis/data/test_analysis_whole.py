@@ -8,7 +8,7 @@ from analysis_fixtures import write_lines, write_run, write_sweep
 from interrupted import jobs
 
 from rlexp.analysis import compare as command
-from rlexp.analysis.data import damage
+from rlexp.analysis.data import read
 from rlexp.analysis.data.load import load
 from rlexp.analysis.report.reproduce import run_command
 from rlexp.analysis.stats.answer import Question, answer
@@ -76,10 +76,10 @@ def test_a_later_format_names_who_reads_it(sweep):
 
 def test_a_configuration_is_whole_by_its_checksum_or_of_before_there_were_any():
     text = "format: 2\nlr: 0.1\n"
-    assert damage.is_whole(yaml_with_checksum(text), {"format": 2})
-    assert not damage.is_whole(yaml_with_checksum(text).replace(b"0.1\n", b"0.2\n"), {"format": 2})
-    assert not damage.is_whole(yaml_with_checksum(text.replace("2", "3")), {"format": 3})
-    assert damage.is_whole(b"lr: 0.1\n", {"lr": 0.1}) and not damage.is_whole(text.encode(), {"format": 2})
+    assert read.is_whole(yaml_with_checksum(text), {"format": 2})
+    assert not read.is_whole(yaml_with_checksum(text).replace(b"0.1\n", b"0.2\n"), {"format": 2})
+    assert not read.is_whole(yaml_with_checksum(text.replace("2", "3")), {"format": 3})
+    assert read.is_whole(b"lr: 0.1\n", {"lr": 0.1}) and not read.is_whole(text.encode(), {"format": 2})
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from study_sweeps import answered, numbers_of, study_sweep, write_curve
 
 from rlexp.analysis import load
 from rlexp.analysis.data.errors import NothingLeft
-from rlexp.analysis.data.numbers.curve_fits import saturation
-from rlexp.analysis.data.run_values import values_per_run
+from rlexp.analysis.data.run_values import saturation, values_per_run
 
 STEPS = np.arange(0, 61, 3.0)
 

@@ -7,7 +7,7 @@ import pytest
 from figure_checks import check
 from report_fixtures import CASES, figure_inputs, ppo_gradient, write_report_sweep
 
-from rlexp.analysis.data.kept.gradients import Gradient, parse_gradient, variant_gradients
+from rlexp.analysis.data.kept import Gradient, parse_gradient, variant_gradients
 from rlexp.analysis.data.load import load
 from rlexp.analysis.figures import clips
 from rlexp.analysis.figures.inputs import NoData

@@ -13,7 +13,7 @@ from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.run_values import Budget, Target
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.comparison import compare
-from rlexp.analysis.stats.interactions import axis_grid, interactions, pivot_axes
+from rlexp.analysis.stats.secondary import axis_grid, interactions, pivot_axes
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 

@@ -10,7 +10,7 @@ from analysis_fixtures import CLIPS, METRIC, NORMS, normal_scores, runs_of, squa
 from rlexp.analysis import load
 from rlexp.analysis.data.run_values import Budget, Target, late_means, resolve_metric, values_per_run
 from rlexp.analysis.stats.answer import Question, answer
-from rlexp.analysis.stats.ranking import ranking_flips
+from rlexp.analysis.stats.secondary import ranking_flips
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 

@@ -5,8 +5,8 @@ import pytest
 from analysis_fixtures import METRIC, write_lines, write_sweep
 
 from rlexp.analysis import load
-from rlexp.analysis.data.direction import better_direction
 from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.metric_spec import better_direction
 from rlexp.analysis.data.run_values import Budget, Target
 from rlexp.analysis.figures.forest import effects_drawing
 from rlexp.analysis.figures.style import variant_colors

@@ -9,7 +9,7 @@ from analysis_fixtures import write_sweep
 from scipy.stats import ttest_rel
 
 from rlexp.analysis import better, plan
-from rlexp.analysis.stats.inference.power import MOST, minimum_detectable_effect, seeds_for_effect, seeds_until_decided
+from rlexp.analysis.stats.inference.paired import MOST, minimum_detectable_effect, seeds_for_effect, seeds_until_decided
 from rlexp.analysis.stats.inference.significance import sign_flip_p
 
 BASE = np.random.default_rng(0).normal(0.5, 0.05, 10)

@@ -10,16 +10,16 @@ import pytest
 import yaml
 from analysis_fixtures import write_sweep
 
-from rlexp.analysis import coverage, load
+from benchmarks import coverage
+from rlexp.analysis import load
 from rlexp.analysis.report.as_json import answer_json
 from rlexp.analysis.report.tables import comparison_table
 from rlexp.analysis.stats.answer import Question, answer
-from rlexp.analysis.stats.inference.sequential import (
+from rlexp.analysis.stats.inference.significance import (
     anytime_p,
     confidence_sequence,
     decision,
     fewest_seeds,
-    hedged_capital,
     log_evidence,
 )
 
@@ -98,7 +98,7 @@ def test_what_is_decided(differences, margin, decided):
 def test_hedged_capital_is_that_of_a_plain_loop():
     """Source: Waudby-Smith & Ramdas, arXiv 2010.09686: a centre is kept while the mean of both capitals is below 20."""
     differences = np.random.default_rng(4).uniform(-0.2, 1, 25)
-    low, high = hedged_capital(differences)
+    low, high = coverage.hedged_capital(differences)
     x = (differences + 1) / 2
 
     def largest(m):

@@ -11,8 +11,7 @@ import yaml
 from analysis_fixtures import METRIC, random_scores, write_lines, write_sweep
 
 from rlexp.analysis.data.configs import variant_configs
-from rlexp.analysis.data.kept.gradients import variant_gradients
-from rlexp.analysis.data.kept.samples import read_samples
+from rlexp.analysis.data.kept import read_samples, variant_gradients
 from rlexp.analysis.data.load import load
 from rlexp.analysis.figures.inputs import FigureInputs
 from rlexp.analysis.figures.style import variant_colors

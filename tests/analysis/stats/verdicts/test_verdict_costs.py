@@ -76,7 +76,7 @@ def test_a_table_of_costs_survives_what_never_arrives(tmp_path):
     }
     folder = study_sweep(tmp_path / "x", {name: np.linspace(0.5, 0.6, 8) for name in arrivals}, [])
     arriving(folder, arrivals)
-    from rlexp.analysis.data.numbers.metric_spec import Target
+    from rlexp.analysis.data.metric_spec import Target
 
     with open(tmp_path / "out.txt", "w") as stream:
         found = report(folder, console=Console(file=stream, width=220), matched=Target(METRIC, 0.5))

@@ -5,7 +5,7 @@ import pytest
 from analysis_fixtures import METRIC
 from study_sweeps import answered, arriving, change_summary, numbers_of, study_sweep, write_curve
 
-from rlexp.analysis.data.numbers.metric_spec import Budget, MetricSpec, Target, parse_metric_spec, with_defaults
+from rlexp.analysis.data.metric_spec import Budget, MetricSpec, Target, parse_metric_spec, with_defaults
 from rlexp.analysis.stats.inference.significance import holm, sign_flip_p
 from rlexp.analysis.stats.verdicts.hypotheses import StudySpec
 

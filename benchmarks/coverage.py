@@ -1,8 +1,10 @@
-"""How often looking at seeds as they come misleads, and how many it takes: `python -m rlexp.analysis.coverage`.
+"""How often looking at seeds as they come misleads, and how many it takes: `python -m benchmarks.coverage`.
 
 Simulates paired differences, adds them in the turns of `until_decided`, and counts what is decided: wrong decisions,
-and seeds until there is one. Two ways are those of `analysis/stats/inference/sequential.py`; the third stops as soon as
-sign flips say p < 0.05, which holds for one look only.
+and seeds until there is one. Bets on signs are those of `analysis/stats/inference/significance.py`. Waudby-Smith and
+Ramdas (arXiv 2010.09686) bet on bounded differences, which need not be symmetric: a difference of two shares lies in
+[−1, 1], and with so wide a range one seed says little. The third way stops as soon as sign flips say p < 0.05, which
+holds for one look only.
 """
 
 import argparse
@@ -18,18 +20,39 @@ from rich.console import Console
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from rlexp.analysis.report.tables import TextTable
 from rlexp.analysis.report.terminal import Terminal, print_table
-from rlexp.analysis.stats.inference.sequential import confidence_sequence, decide, hedged_capital, look_schedule
-from rlexp.analysis.stats.inference.significance import ALPHA, sign_flip_p
+from rlexp.analysis.stats.inference.estimates import Interval
+from rlexp.analysis.stats.inference.significance import ALPHA, confidence_sequence, decide, look_schedule, sign_flip_p
 
 SPREAD = 0.03  # standard deviation of a paired difference of two accuracies, as in the studies of docs/studies.md
 MARGIN = 0.03
 MOST = 40  # seeds
+CENTRES = 4104  # means that are tried
 MEANS = (0.0, 0.015, 0.03, 0.06)
 SHAPES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "normal": lambda rng, n: rng.normal(size=n),
     "t, 3 degrees": lambda rng, n: rng.standard_t(3, n) / np.sqrt(3),
     "skewed": lambda rng, n: 1 - rng.exponential(size=n),
 }
+
+
+def hedged_capital(differences: np.ndarray, bound: float = 1.0, alpha: float = ALPHA) -> Interval:
+    """Confidence sequence of the mean of `differences [n]` in [−bound, bound] after all n, symmetric or not.
+
+    Source: Waudby-Smith & Ramdas (arXiv 2010.09686), Theorem 3 (the mean of both capitals in place of the larger),
+    with the predictable plug-in bets and c = 1/2.
+    """
+    x = (np.asarray(differences, dtype=float) / bound + 1) / 2
+    count = np.arange(1, x.size + 1)
+    mean = (0.5 + np.cumsum(x)) / (count + 1)
+    spread = (0.25 + np.cumsum((x - mean) ** 2)) / (count + 1)
+    before = np.concatenate([[0.25], spread[:-1]])
+    bets = np.sqrt(2 * np.log(2 / alpha) / (before * count * np.log(count + 1)))
+    centres = np.linspace(0, 1, CENTRES)[1:-1, None]
+    up = np.cumsum(np.log1p(np.minimum(bets, 0.5 / centres) * (x - centres)), -1)
+    down = np.cumsum(np.log1p(-np.minimum(bets, 0.5 / (1 - centres)) * (x - centres)), -1)
+    kept = centres[(np.logaddexp(up, down) - np.log(2)).max(-1) < np.log(1 / alpha), 0]
+    low, high = (kept.min(), kept.max()) if kept.size else (np.nan, np.nan)
+    return Interval(np.array(bound * (2 * low - 1)), np.array(bound * (2 * high - 1)))
 
 
 class Outcome(NamedTuple):
@@ -94,7 +117,7 @@ def print_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
 @ends_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; prints the table, and writes it as JSON if asked."""
-    parser = CommandParser(prog="python -m rlexp.analysis.coverage", description=__doc__.split("\n")[0])
+    parser = CommandParser(prog="python -m benchmarks.coverage", description=__doc__.split("\n")[0])
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--sweeps", type=int, default=1000, help="simulated sweeps a row")
     parser.add_argument("--out", type=Path, help="file for the numbers as JSON")

@@ -1,1 +1,0 @@
-"""The number of a run: the choices, and how each is computed."""

@@ -1,0 +1,204 @@
+"""Secondary analyses of comparisons: strata pooled, two axes against each other, the stability of a ranking."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.metric_spec import direction_sign
+from rlexp.analysis.stats.comparison import (
+    MIN_SEEDS,
+    Comparison,
+    add_holm,
+    apply_holm,
+    baseline_columns,
+    effect_columns,
+    level_columns,
+    paired_differences,
+)
+from rlexp.analysis.stats.inference import estimates
+from rlexp.analysis.stats.inference.paired import subtract
+from rlexp.runfolder.variants import DEFAULT, parse_override, split_overrides, varying_keys
+
+SUMMED = ("runs", "failed", "unfinished", "collapsed", "collapsed_of")
+
+
+def pool(comparisons: Sequence[Comparison]) -> Comparison | None:
+    """All strata in one table, whose units are the pairs of stratum and seed; None if there are not two strata.
+
+    None, too, where seeds were added until something was decided: what holds at every look goes by their order; and
+    where numbers may be infinite, which have no SD.
+
+    Scores are centred and divided by their SD over all runs of the stratum. The SD does not change when a variant and
+    the baseline change places, so the sign flips stay exact: they test "no effect in any stratum". The interval of the
+    IQM resamples runs within strata. `superiority` is P(X better than Y) of independent runs (Agarwal et al. 2021), a
+    point value, mean over strata.
+    """
+    if len(comparisons) < 2 or any(each.sequential or each.ranked for each in comparisons):
+        return None
+    first = comparisons[0]
+    scores = pd.concat([_standard(comparison) for comparison in comparisons])
+    sizes = [len(comparison.scores) for comparison in comparisons]
+    strata = np.repeat([comparison.stratum for comparison in comparisons], sizes)
+    rows = {variant: _row(first, scores, strata, variant) for variant in first.table.index}
+    for variant, row in rows.items():
+        row |= {key: sum(int(comparison.table.loc[variant, key]) for comparison in comparisons) for key in SUMMED}
+        shares = []
+        for comparison in comparisons:
+            x, y = (
+                direction_sign(first.better) * comparison.scores[v].dropna() for v in (variant, comparison.baseline)
+            )
+            if len(x) and len(y):
+                shares.append(estimates.superiority(x, y))
+        row["superiority"] = float(np.mean(shares)) if shares and first.better else np.nan
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")
+    remark = (
+        f"The pooled table puts {len(comparisons)} strata together. Its scores are in SDs of their stratum, and each "
+        "seed of each stratum counts once; p asks for an effect in any stratum, corrected by Holm within this table."
+    )
+    metric = " and ".join(dict.fromkeys(comparison.metric for comparison in comparisons))
+    pooled = first._replace(table=table, scores=scores, metric=metric, stratum="pooled", remarks=(remark,))
+    return apply_holm([pooled])[0]
+
+
+def _standard(comparison: Comparison) -> pd.DataFrame:
+    scores = comparison.scores
+    sd = np.nanstd(scores, ddof=1) if scores.notna().to_numpy().sum() > 1 else 0.0
+    centred = (scores - np.nanmean(scores)) if scores.notna().any(axis=None) else scores
+    index = pd.Index([f"{comparison.stratum} seed {seed}" for seed in scores.index], name="seed")
+    return (centred / (sd if sd > 0 else 1.0)).set_axis(index)
+
+
+def _row(first: Comparison, scores: pd.DataFrame, strata: np.ndarray, variant: str) -> dict[str, float]:
+    values = scores[variant].to_numpy()
+    present = ~np.isnan(values)
+    row = level_columns(values[present])
+    if row["n"] >= MIN_SEEDS:
+        row["iqm_low"], row["iqm_high"] = estimates.stratified_iqm_interval(values[present], strata[present])
+    if variant == first.baseline:
+        return row | baseline_columns()
+    return row | effect_columns(paired_differences(scores, variant, first.baseline), first.better)
+
+
+class AxisGrid(NamedTuple):
+    """The two axes of a comparison and where on them each variant is."""
+
+    axes: tuple[str, str]
+    cells: dict[tuple[str, str], str]
+    """Values on the two axes → variant."""
+
+
+def axis_grid(comparison: Comparison) -> AxisGrid | None:
+    """The two axes along which the variants differ; None if they differ along one, or along more than two."""
+    overrides = {variant: split_overrides(variant) for variant in comparison.table.index}
+    keys = varying_keys(overrides)
+    if len(keys) != 2:
+        return None
+    choices = {variant: dict(map(parse_override, parts)) for variant, parts in overrides.items()}
+    cells = {tuple(choice.get(key, DEFAULT) for key in keys): variant for variant, choice in choices.items()}
+    return AxisGrid((keys[0], keys[1]), cells)
+
+
+def interactions(comparison: Comparison) -> pd.DataFrame | None:
+    """Difference of differences per seed, (y_ab - y_a0) - (y_0b - y_00), for each a and b that are not the baseline's.
+
+    One row per variant with the values on both axes and the columns of `effect`; p is corrected over these rows.
+    0: what the two choices bring adds up. None if there are not two axes, or no cell has its three partners.
+    """
+    grid = axis_grid(comparison)
+    if grid is None:
+        return None
+    scores = comparison.scores
+    a0, b0 = next(place for place, variant in grid.cells.items() if variant == comparison.baseline)
+    rows = {}
+    for (a, b), variant in grid.cells.items():
+        partners = [grid.cells.get(place) for place in ((a, b0), (a0, b))]
+        if a == a0 or b == b0 or None in partners:
+            continue
+        first, second = partners
+        differences = interaction(scores, (variant, first), (second, comparison.baseline))
+        rows[variant] = {grid.axes[0]: a, grid.axes[1]: b} | effect_columns(differences, test=comparison.paired_test)
+    return add_holm(pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")) if rows else None
+
+
+def interaction(scores: pd.DataFrame, pair: tuple[str, str], less: tuple[str, str]) -> np.ndarray:
+    """By how much more the first pair of columns differs than the second, `[n]`, on the seeds that have all four."""
+    first, second = (subtract(scores[one], scores[other]) for one, other in (pair, less))
+    differences = subtract(first, second)
+    return differences[~np.isnan(differences)]
+
+
+def pivot_axes(comparison: Comparison, column: str, across: str | None = None) -> pd.DataFrame | None:
+    """A column of the table with one axis in the rows and the other (`across`, the second unless named) in the columns.
+
+    Missing combinations are NaN. None if there are not two axes.
+    """
+    grid = axis_grid(comparison)
+    if grid is None:
+        return None
+    if across not in (None, *grid.axes):
+        raise AnalysisError(f"'{across}' is not one of the two axes: {'  '.join(grid.axes)}")
+    turned = across == grid.axes[0]
+    rows: dict[str, dict[str, float]] = {}
+    for (a, b), variant in grid.cells.items():
+        row, place = (b, a) if turned else (a, b)
+        rows.setdefault(row, {})[place] = comparison.table.loc[variant, column]
+    names = grid.axes[::-1] if turned else grid.axes
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(index=names[0], columns=names[1])
+
+
+DRAWS = 1_000
+
+
+def ranking_flips(scores: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+    """Share of subsets of k of the n seeds that rank the variants otherwise than all n do: one row per k = 1 … n - 1.
+
+    scores: seed × variant; only seeds that all variants have. other_first: share of the draws in which another variant
+    has the highest mean; swapped_pairs: mean share of the pairs of variants in the other order (a tie is one half).
+    All subsets if there are at most 1,000, else as many random ones. A subset shares seeds with the whole, so fresh
+    seeds would disagree more often.
+    """
+    values = scores.dropna(axis=1, how="all").dropna().to_numpy(dtype=float)
+    n, variants = values.shape
+    all_seeds = values.mean(0) if n else np.zeros(variants)
+    first, second = np.triu_indices(variants, 1)
+    order = np.sign(all_seeds[first] - all_seeds[second])
+    rows = {}
+    for k in range(1, n) if variants > 1 else ():
+        means = _subsets(n, k, seed) @ values / k
+        other_first = means[:, all_seeds.argmax()] < means.max(-1)
+        agree = np.sign(means[:, first] - means[:, second]) * order
+        swapped = ((1 - agree) / 2)[:, order != 0]
+        rows[k] = {"other_first": other_first.mean(), "swapped_pairs": swapped.mean() if swapped.size else 0.0}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["other_first", "swapped_pairs"], dtype=float)
+
+
+def _subsets(n: int, k: int, seed: int) -> np.ndarray:
+    """Subsets of k of n seeds, as 0 or 1, `[draws, n]`."""
+    if comb(n, k) <= DRAWS:
+        index = np.array(list(combinations(range(n), k)))
+    else:
+        index = np.random.default_rng(seed).random((DRAWS, n)).argsort(-1)[:, :k]
+    chosen = np.zeros((len(index), n))
+    np.put_along_axis(chosen, index, 1.0, axis=-1)
+    return chosen
+
+
+def ranking_note(flips: pd.DataFrame, first: str) -> str:
+    """Say how often another variant would have come first, with the `first` ("highest") mean; empty for one seed."""
+    counts = [k for k in (1, 3, 5, 10, 20) if k in flips.index]
+    if not counts:
+        return ""
+    whole = f"these {len(flips) + 1} seeds"
+    shares = {k: f"{100 * flips.loc[k, 'other_first']:.0f} %" for k in counts}
+    if set(shares.values()) == {"0 %"}:
+        return f"If only some of {whole} had been run, the same variant would have had the {first} mean in all cases."
+    listed = ", ".join(f"in {share} of the cases with {k} seed{'s' * (k > 1)}" for k, share in shares.items())
+    return (
+        f"If only some of {whole} had been run, another variant would have had the {first} mean: {listed}. New seeds "
+        "would change the first place more often."
+    )
