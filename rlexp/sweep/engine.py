@@ -46,7 +46,7 @@ def train_jobs(jobs: Sequence[Job], title: str = "rlexp", open_progress: OpenPro
         for step in sorted({state["step"] for state in saved.values()}):
             places = [place for place, state in saved.items() if state["step"] == step]
             batch, states = [jobs[place] for place in places], [saved[place] for place in places]
-            results |= dict(zip(places, train_with_oom_fallback(batch, states, title, open_progress), strict=True))
+            results |= dict(zip(places, train_together(batch, states, title, open_progress), strict=True))
     return [results[place] for place in range(len(jobs))]
 
 
@@ -78,37 +78,22 @@ def state_or_result(job: Job, locks: ExitStack) -> dict[str, Any] | float | Exce
     return state or dict(FRESH)
 
 
-def train_with_oom_fallback(
-    jobs: Sequence[Job], saved: Sequence[Saved], title: str, open_progress: OpenProgress
-) -> Results:
-    """Train jobs as one batch or, if memory does not hold that, as two halves, which go on from where it came to."""
-    try:
-        return train_together(jobs, saved, title, open_progress)
-    except Exception as error:
-        if not is_out_of_memory(error):
-            return [error] * len(jobs)
-    release_memory()
-    if len(jobs) == 1:
-        return [RunFailed(f"{jobs[0].name} does not fit into memory, even alone: {SMALLER}")]
-    LOG.warning("%d runs do not fit into memory at once: they are trained as two batches", len(jobs))
-    middle = (len(jobs) + 1) // 2
-    return [*train_jobs(jobs[:middle], title, open_progress), *train_jobs(jobs[middle:], title, open_progress)]
-
-
 def train_together(jobs: Sequence[Job], saved: Sequence[Saved], title: str, open_progress: OpenProgress) -> Results:
     """Train jobs that stand at the same step as one batch, and write down what training says.
 
-    Returns for each its score or its error. KeyboardInterrupt if it is to stop.
+    If memory does not hold that, as two halves, which go on from where it came to. Returns for each its score or its
+    error. KeyboardInterrupt if it is to stop.
     """
-    opened = {i: open_run(jobs[i], saved[i]) for i in variant_order([job.config for job in jobs])}
-    runs = {i: run for i, run in opened.items() if isinstance(run, Run)}
-    if not runs:
-        return [error for _, error in sorted(opened.items())]
-    configs, first = {i: run.job.config for i, run in runs.items()}, next(iter(runs.values())).job
-    recording, interrupt = Recording(runs), Interrupt()
-    states = {i: saved[i] for i in runs}
-    events = train_batch(configs, recording.active, states, lambda: interrupt.requested, first.starts)
+    runs: dict[int, Run] = {}
     try:
+        opened = {i: open_run(jobs[i], saved[i]) for i in variant_order([job.config for job in jobs])}
+        runs |= {i: run for i, run in opened.items() if isinstance(run, Run)}
+        if not runs:
+            return [error for _, error in sorted(opened.items())]
+        configs, first = {i: run.job.config for i, run in runs.items()}, next(iter(runs.values())).job
+        recording, interrupt = Recording(runs), Interrupt()
+        states = {i: saved[i] for i in runs}
+        events = train_batch(configs, recording.active, states, lambda: interrupt.requested, first.starts)
         with ExitStack() as shown, closing(events):
             for event in events:
                 recording.take(event)
@@ -120,14 +105,24 @@ def train_together(jobs: Sequence[Job], saved: Sequence[Saved], title: str, open
                     shown.enter_context(interrupt)
                 if event.step == first.config.steps:
                     shown.close()
+        if said := exact.paths_taken():
+            LOG.info(said)
+        if interrupt.requested:
+            raise KeyboardInterrupt
+        return [run.result if isinstance(run, Run) else run for _, run in sorted(opened.items())]
     except BaseException as error:
         close([*runs.values()], error)
-        raise
-    if said := exact.paths_taken():
-        LOG.info(said)
-    if interrupt.requested:
-        raise KeyboardInterrupt
-    return [run.result if isinstance(run, Run) else run for _, run in sorted(opened.items())]
+        if not isinstance(error, Exception):
+            raise
+        if not is_out_of_memory(error):
+            return [error] * len(jobs)
+    events = event = recording = None  # nor what these still hold
+    release_memory()  # not above, where the error holds what was made
+    if len(jobs) == 1:
+        return [RunFailed(f"{jobs[0].name} does not fit into memory, even alone: {SMALLER}")]
+    LOG.warning("%d runs do not fit into memory at once: they are trained as two batches", len(jobs))
+    middle = (len(jobs) + 1) // 2
+    return [*train_jobs(jobs[:middle], title, open_progress), *train_jobs(jobs[middle:], title, open_progress)]
 
 
 def close(runs: Sequence[Run], error: BaseException) -> None:
