@@ -125,7 +125,12 @@ def select_best(
     Seeds to choose on: the lower half unless they are named. No seed left to report, no end that is better:
     AnalysisError.
     """
-    choose, report = _divide_seeds(data, seeds)
+    present = sorted(int(seed) for seed in data.runs["seed"].dropna().unique())
+    choose = present[: len(present) // 2] if seeds is None else sorted(set(seeds) & set(present))
+    report = [seed for seed in present if seed not in choose]
+    if not choose or not report:
+        reason = "a best point needs seeds to be chosen on and others to be reported on"
+        raise AnalysisError(f"{reason}; there are {present}")
     runs = _with_points(data, grid)
     names, choices = [], []
     for variant, best in best_points(data, grid, spec, choose).items():
@@ -189,17 +194,6 @@ def _with_points(data: SweepData, grid: Sequence[str]) -> pd.DataFrame:
     return data.runs.assign(point=[",".join(f"{axis}={row[axis]}" for axis in grid) for row in rows])
 
 
-def _divide_seeds(data: SweepData, seeds: Sequence[int] | None) -> tuple[list[int], list[int]]:
-    """The seeds on which a point is chosen, and those on which it is reported."""
-    present = sorted(int(seed) for seed in data.runs["seed"].dropna().unique())
-    choose = present[: len(present) // 2] if seeds is None else sorted(set(seeds) & set(present))
-    report = [seed for seed in present if seed not in choose]
-    if not choose or not report:
-        reason = "a best point needs seeds to be chosen on and others to be reported on"
-        raise AnalysisError(f"{reason}; there are {present}")
-    return choose, report
-
-
 def _edge(best: str, points: Iterable[str]) -> str:
     """A best point at the end of its grid may not be the best there is."""
     numbers = [number(point.rpartition("=")[2]) for point in points if point.count("=") == 1]
@@ -232,7 +226,11 @@ def filter_runs(data: SweepData, conditions: Iterable[str]) -> SweepData:
         key, text = parse_override(condition)
         columns = [frame[key] for frame in (named, configured) if key in frame]
         if not columns or not text:
-            raise AnalysisError(f"'{condition}' is no condition; {_keys(key, named, configured)}")
+            close = get_close_matches(key, [*named, *configured], n=1)
+            hint = f"write axis=value,value with one of: {'  '.join(named)}, or a key of config.yaml"
+            if close and close[0] != key:
+                hint = f"did you mean {close[0]}?"
+            raise AnalysisError(f"'{condition}' is no condition; {hint}")
         wanted = split_commas(text)
         values = list(dict.fromkeys(value for column in columns for value in column.dropna()))
         present = set(map(_comparable, values))
@@ -266,11 +264,3 @@ def _configured(data: SweepData) -> pd.DataFrame:
 def _comparable(value: object) -> object:
     """Numbers compare as numbers: 1e-3 is 0.001."""
     return value if not isinstance(value, str) or number(value) is None else number(value)
-
-
-def _keys(key: str, named: pd.DataFrame, configured: pd.DataFrame) -> str:
-    """List the keys, or suggest the closest one."""
-    close = get_close_matches(key, [*named, *configured], n=1)
-    if close and close[0] != key:
-        return f"did you mean {close[0]}?"
-    return f"write axis=value,value with one of: {'  '.join(named)}, or a key of config.yaml"

@@ -1,6 +1,7 @@
 """Plain rows to tidy pandas tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -25,21 +26,20 @@ def runs_frame(facts: Sequence[Mapping], choices: Sequence[Mapping[str, str]], k
         frame[column] = pd.to_numeric(frame[column], errors="coerce").astype(float)
     for key in keys:
         if key not in frame:
-            frame[key] = _numbers_if_possible([choice.get(key) for choice in choices])
+            column = pd.Series([choice.get(key) for choice in choices], dtype=object)
+            with suppress(ValueError, TypeError):
+                column = pd.to_numeric(column)
+            frame[key] = column
     return frame
-
-
-def _numbers_if_possible(values: list[str | None]) -> pd.Series:
-    column = pd.Series(values, dtype=object)
-    try:
-        return pd.to_numeric(column)
-    except (ValueError, TypeError):
-        return column
 
 
 def run_columns(rows: Records) -> Columns:
     """Step and metrics of one run, each `[steps]`; after a resume the last row of a step counts. Null becomes NaN."""
-    by_step = {int(row["step"]): row for row in rows if _is_step(row.get("step"))}
+    by_step = {}
+    for row in rows:
+        step = row.get("step")
+        if isinstance(step, int | float) and abs(step) < 2**53:  # beyond it a float is no exact step
+            by_step[int(step)] = row
     unique_rows = list(by_step.values())
     places_by_keys: dict[tuple[str, ...], list[int]] = {}  # rows with the same keys are converted at once
     for place, row in enumerate(unique_rows):
@@ -52,10 +52,6 @@ def run_columns(rows: Records) -> Columns:
     for values in columns.values():
         values[~(np.abs(values) <= LARGEST)] = np.nan
     return columns | {"step": np.array(list(by_step), dtype=np.int64)}
-
-
-def _is_step(value: Any) -> bool:
-    return isinstance(value, int | float) and abs(value) < 2**53  # beyond it a float is no exact step
 
 
 def _floats(rows: list[list[Any]]) -> np.ndarray:

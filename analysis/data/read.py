@@ -19,7 +19,7 @@ from rlexp.analysis.data.errors import AnalysisError, printable
 from rlexp.runfolder import files
 from rlexp.runfolder.files import CONFIG_FILE, METRICS_FILE, Unreadable, begins_with, is_foreign, leads_out
 from rlexp.runfolder.files import content as content_of
-from rlexp.runfolder.rows import logged_steps
+from rlexp.runfolder.rows import logged_steps, without_clock
 
 STEP = re.compile(rb'^\{"step": (\d+)[,}]', re.MULTILINE)
 
@@ -150,6 +150,12 @@ def _parse(line: str) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError):
         return None
+
+
+def unclocked_rows(folder: Path) -> list[dict[str, str]]:
+    """The rows of a run as text, without the clock: NaN is then equal to NaN."""
+    rows = read_lines(folder / METRICS_FILE)[0]
+    return [{key: repr(value) for key, value in without_clock(row).items()} for row in rows]
 
 
 def read_object(path: Path) -> tuple[dict[str, Any], str | None]:

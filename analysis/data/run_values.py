@@ -49,17 +49,12 @@ class RunValues(NamedTuple):
     """Whether they are the scores in the runs' summaries, which have a floor."""
 
 
-def logged_metrics(data: SweepData) -> list[str]:
-    """The metrics that some run logged."""
-    return [column for column in data.metrics.columns if column not in IDENTITY]
-
-
 def resolve_metric(data: SweepData, name: str) -> str:
     """The metric that a name means: itself; the score's metric if the name is part of it; else the only one it fits.
 
     So `accuracy` is `eval/greedy_accuracy` where that is the score.
     """
-    names = logged_metrics(data)
+    names = [column for column in data.metrics.columns if column not in IDENTITY]
     if name in names or name in OF_WHOLE_RUNS:
         return name
     by_last_part = [metric for metric in names if metric.rsplit("/", 1)[-1] == name]
@@ -74,7 +69,6 @@ def resolve_metric(data: SweepData, name: str) -> str:
 
 
 def late_rule(data: SweepData) -> str:
-    """Describe `late_means` in words."""
     return f"mean over the last {100 * data.score_share:g} % of its evaluations"
 
 
@@ -124,7 +118,12 @@ def values_at_budget(data: SweepData, metric: str | None, at: Budget) -> RunValu
     if at.amount is not None and not len(enough):
         most = _amount(float(totals.max()), at.kind) if totals.notna().any() else "not on record"
         raise NothingLeft(f"no completed run spent {_amount(amount, at.kind)}; the most is {most}")
-    values = _late_scores(data, rows) if metric is None else late_means(data, metric, rows)
+    if metric:
+        values = late_means(data, metric, rows)
+    else:  # of the metric that each run is scored by
+        metrics = data.runs.dropna(subset=["score_metric"]).groupby("score_metric", sort=False)["name"]
+        parts = [late_means(data, each, rows[rows["name"].isin(names)]) for each, names in metrics]
+        values = pd.concat(parts) if parts else pd.Series(dtype=float)
     least = "as much as every completed run spent" if at.amount is None else "as asked"
     remarks = [f"At equal {at.kind}: the rows up to {_amount(amount, at.kind)}, {least}."]
     short = totals.index.difference(enough)
@@ -139,13 +138,6 @@ def values_at_budget(data: SweepData, metric: str | None, at: Budget) -> RunValu
         raise NothingLeft(f"no run had logged {measured} by the time it had spent {_amount(amount, at.kind)}")
     direction = better_direction(metric, data.score_metric) if metric else "higher"
     return RunValues(values, metric or data.score_metric or "score", late_rule(data), remarks, direction)
-
-
-def _late_scores(data: SweepData, rows: pd.DataFrame) -> pd.Series:
-    """Late means of the metric that each run is scored by."""
-    metrics = data.runs.dropna(subset=["score_metric"]).groupby("score_metric", sort=False)["name"]
-    parts = [late_means(data, metric, rows[rows["name"].isin(names)]) for metric, names in metrics]
-    return pd.concat(parts) if parts else pd.Series(dtype=float)
 
 
 def values_at_target(data: SweepData, metric: str | None, at: Budget | None, target: Target) -> RunValues:
@@ -219,7 +211,12 @@ def saturation(steps: Array, values: Array, sign: int = 0) -> Fit:
     span, gap = steps[-1] - steps[0], np.diff(steps).min()
     times = steps - steps[0]
     slowest, fastest = 10 * span, FASTEST * gap / np.log(2)
-    tau = _best_tau(times, values, fastest, slowest)
+    low, high = fastest, slowest
+    for _ in range(ROUNDS):  # each time closer around the best
+        taus = np.geomspace(low, high, GRID)
+        best = int(_lines(times, values, taus)[2].argmin())
+        low, high = taus[max(best - 1, 0)], taus[min(best + 1, GRID - 1)]
+    tau = float(taus[best])
     start, rise, error = (float(each[0]) for each in _lines(times, values, np.array([tau])))
     done = 1 - np.exp(-span / tau)
     if abs(rise) * done <= LEAST_RISE * error or (sign and np.sign(rise) != sign):
@@ -228,15 +225,6 @@ def saturation(steps: Array, values: Array, sign: int = 0) -> Fit:
         return Fit(missing=REASONS[2])
     jumped = tau <= fastest * 1.001
     return Fit(start, start + rise, np.nan if jumped else tau * np.log(2))
-
-
-def _best_tau(times: Array, values: Array, low: float, high: float) -> float:
-    """The τ with the smallest residuals, on a grid that is made closer around the best."""
-    for _ in range(ROUNDS):
-        taus = np.geomspace(low, high, GRID)
-        best = int(_lines(times, values, taus)[2].argmin())
-        low, high = taus[max(best - 1, 0)], taus[min(best + 1, GRID - 1)]
-    return float(taus[best])
 
 
 def _lines(times: Array, values: Array, taus: Array) -> tuple[Array, Array, Array]:
@@ -253,18 +241,13 @@ def _lines(times: Array, values: Array, taus: Array) -> tuple[Array, Array, Arra
 ENDED = ("completed", "failed", "diverged")
 
 
-def curve_metric(data: SweepData) -> str:
-    """The metric whose curve is fitted: the study's, or that of the score."""
-    named = data.study.get("metric")
-    return resolve_metric(data, data.score_metric or "score" if named in (None, *OF_WHOLE_RUNS) else str(named))
-
-
 def fitted_values(data: SweepData, metric: str) -> RunValues:
     """Asymptote or speed of each completed run's curve; NaN, and a remark, where the curve does not tell.
 
     Speed is −log₂ of the steps to half of the rise: a difference of 1 is twice as fast, from wherever one starts.
     """
-    fitted = curve_metric(data)
+    named = data.study.get("metric")  # the study's metric, or that of the score
+    fitted = resolve_metric(data, data.score_metric or "score" if named in (None, *OF_WHOLE_RUNS) else str(named))
     better = better_direction(fitted, data.score_metric)
     completed = data.runs.loc[data.runs["status"] == "completed", "name"]
     rows = data.metrics.loc[data.metrics["name"].isin(completed), ["name", "step", fitted]].dropna()

@@ -26,7 +26,7 @@ from rlexp.analysis.data.variants import TASK, is_variant, resolve_variant
 from rlexp.analysis.stats.comparison import Comparison, apply_holm, compare
 from rlexp.analysis.stats.notes import comparison_notes
 from rlexp.analysis.stats.secondary import interactions, pool, ranking_flips, ranking_note
-from rlexp.analysis.stats.verdicts.decide import StudyTables, Verdict, gather_evidence, study_verdicts
+from rlexp.analysis.stats.verdicts.decide import Verdict, gather_evidence, study_verdicts
 from rlexp.analysis.stats.verdicts.hypotheses import StudySpec
 from rlexp.runfolder.variants import parse_override, split_overrides
 
@@ -57,7 +57,6 @@ class Question(NamedTuple):
 
     @property
     def spec(self) -> MetricSpec:
-        """The number of each run."""
         return MetricSpec(self.metric, self.at, self.matched)
 
 
@@ -91,11 +90,6 @@ def as_planned(question: Question, data: SweepData) -> Question:
         planned |= {"within": strata}
     unnamed = {key: value for key, value in planned.items() if not getattr(question, key)}
     return question._replace(**unnamed)
-
-
-def is_own(question: Question, data: SweepData) -> bool:
-    """Whether a question is the one of the configuration."""
-    return not _differing(question, data)
 
 
 def question_name(question: Question, data: SweepData, **further: str | None) -> str:
@@ -191,8 +185,7 @@ def answer(data: SweepData, question: Question) -> Answer:
     verdicts, further = [], []
     if whole.study and not no_verdict:
         study = StudySpec(whole.study, comparisons[0].labels, list(runs), data.score_metric)
-        tables = StudyTables(study, runs, missing, comparisons)
-        comparisons, evidence = gather_evidence(tables, split_strata(whole, within))
+        comparisons, evidence = gather_evidence(study, runs, missing, comparisons, split_strata(whole, within))
         verdicts, further = study_verdicts(evidence), list(evidence.remarks)
     else:
         comparisons = apply_holm(comparisons)
@@ -272,7 +265,7 @@ def _why_no_verdict(data: SweepData, question: Question) -> str:
         reason = "there are runs beside its own, so its claims were not made of these runs"
     elif len({study_text(folder) for folder in data.runs["folder"]} - {None}) > 1:
         reason = "its text was changed after some of its runs were trained; a changed study is a new one"
-    elif not is_own(question, data):
+    elif _differing(question, data):
         reason = "this is another question than the study asks; compare without options"
     elif unfinished:
         reason = f"{unfinished} of its {len(data.runs)} runs have not ended"

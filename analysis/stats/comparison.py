@@ -142,7 +142,6 @@ class Comparison(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """The metric, and which end of it is better."""
         return self.metric + direction_note(self.better)
 
     def differences(self, variant: str) -> np.ndarray:
@@ -151,7 +150,6 @@ class Comparison(NamedTuple):
 
     @property
     def others(self) -> list[str]:
-        """All variants but the baseline."""
         return [variant for variant in self.table.index if variant != self.baseline]
 
 

@@ -41,11 +41,24 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison | None:
     if len(comparisons) < 2 or any(each.sequential or each.ranked for each in comparisons):
         return None
     first = comparisons[0]
-    scores = pd.concat([_standard(comparison) for comparison in comparisons])
+    standard = []
+    for each in comparisons:
+        sd = np.nanstd(each.scores, ddof=1) if each.scores.notna().to_numpy().sum() > 1 else 0.0
+        centred = (each.scores - np.nanmean(each.scores)) if each.scores.notna().any(axis=None) else each.scores
+        index = pd.Index([f"{each.stratum} seed {seed}" for seed in each.scores.index], name="seed")
+        standard.append((centred / (sd if sd > 0 else 1.0)).set_axis(index))
+    scores = pd.concat(standard)
     sizes = [len(comparison.scores) for comparison in comparisons]
     strata = np.repeat([comparison.stratum for comparison in comparisons], sizes)
-    rows = {variant: _row(first, scores, strata, variant) for variant in first.table.index}
-    for variant, row in rows.items():
+    rows = {}
+    for variant in first.table.index:
+        values = scores[variant].to_numpy()
+        present = ~np.isnan(values)
+        row = rows[variant] = level_columns(values[present])
+        if row["n"] >= MIN_SEEDS:
+            row["iqm_low"], row["iqm_high"] = estimates.stratified_iqm_interval(values[present], strata[present])
+        differences = paired_differences(scores, variant, first.baseline)
+        row |= baseline_columns() if variant == first.baseline else effect_columns(differences, first.better)
         row |= {key: sum(int(comparison.table.loc[variant, key]) for comparison in comparisons) for key in SUMMED}
         shares = []
         for comparison in comparisons:
@@ -63,25 +76,6 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison | None:
     metric = " and ".join(dict.fromkeys(comparison.metric for comparison in comparisons))
     pooled = first._replace(table=table, scores=scores, metric=metric, stratum="pooled", remarks=(remark,))
     return apply_holm([pooled])[0]
-
-
-def _standard(comparison: Comparison) -> pd.DataFrame:
-    scores = comparison.scores
-    sd = np.nanstd(scores, ddof=1) if scores.notna().to_numpy().sum() > 1 else 0.0
-    centred = (scores - np.nanmean(scores)) if scores.notna().any(axis=None) else scores
-    index = pd.Index([f"{comparison.stratum} seed {seed}" for seed in scores.index], name="seed")
-    return (centred / (sd if sd > 0 else 1.0)).set_axis(index)
-
-
-def _row(first: Comparison, scores: pd.DataFrame, strata: np.ndarray, variant: str) -> dict[str, float]:
-    values = scores[variant].to_numpy()
-    present = ~np.isnan(values)
-    row = level_columns(values[present])
-    if row["n"] >= MIN_SEEDS:
-        row["iqm_low"], row["iqm_high"] = estimates.stratified_iqm_interval(values[present], strata[present])
-    if variant == first.baseline:
-        return row | baseline_columns()
-    return row | effect_columns(paired_differences(scores, variant, first.baseline), first.better)
 
 
 class AxisGrid(NamedTuple):
@@ -169,23 +163,18 @@ def ranking_flips(scores: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     order = np.sign(all_seeds[first] - all_seeds[second])
     rows = {}
     for k in range(1, n) if variants > 1 else ():
-        means = _subsets(n, k, seed) @ values / k
+        if comb(n, k) <= DRAWS:
+            index = np.array(list(combinations(range(n), k)))
+        else:
+            index = np.random.default_rng(seed).random((DRAWS, n)).argsort(-1)[:, :k]
+        chosen = np.zeros((len(index), n))
+        np.put_along_axis(chosen, index, 1.0, axis=-1)
+        means = chosen @ values / k
         other_first = means[:, all_seeds.argmax()] < means.max(-1)
         agree = np.sign(means[:, first] - means[:, second]) * order
         swapped = ((1 - agree) / 2)[:, order != 0]
         rows[k] = {"other_first": other_first.mean(), "swapped_pairs": swapped.mean() if swapped.size else 0.0}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["other_first", "swapped_pairs"], dtype=float)
-
-
-def _subsets(n: int, k: int, seed: int) -> np.ndarray:
-    """Subsets of k of n seeds, as 0 or 1, `[draws, n]`."""
-    if comb(n, k) <= DRAWS:
-        index = np.array(list(combinations(range(n), k)))
-    else:
-        index = np.random.default_rng(seed).random((DRAWS, n)).argsort(-1)[:, :k]
-    chosen = np.zeros((len(index), n))
-    np.put_along_axis(chosen, index, 1.0, axis=-1)
-    return chosen
 
 
 def ranking_note(flips: pd.DataFrame, first: str) -> str:

@@ -16,8 +16,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from benchmarks.parts.common import ROOT, machine
-from rlexp.analysis.data.read import read_object, read_yaml
-from rlexp.analysis.stats.verdicts.decide import unclocked_rows
+from rlexp.analysis.data.read import read_object, read_yaml, unclocked_rows
 from rlexp.config.study import Study
 from rlexp.runfolder.variants import parse_override, split_overrides
 

@@ -24,8 +24,8 @@ from typing import Any
 from benchmarks.parts.common import ROOT, machine
 from benchmarks.processors.page import NORMS, page
 from rlexp.analysis.data.load import load
+from rlexp.analysis.data.read import unclocked_rows
 from rlexp.analysis.stats.comparison import seed_scores
-from rlexp.analysis.stats.verdicts.decide import unclocked_rows
 from rlexp.record.provenance import cpu
 
 # MKL_CBWR is for products, ATEN_CPU_CAPABILITY for everything else, which torch computes with the widest vectors there

@@ -10,7 +10,7 @@ import pandas as pd
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.metric_spec import MetricSpec
-from rlexp.analysis.data.read import read_lines
+from rlexp.analysis.data.read import unclocked_rows
 from rlexp.analysis.data.run_values import values_per_run
 from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, apply_holm, seed_table
 from rlexp.analysis.stats.inference.paired import PairedTest, seeds_for_effect, subtract
@@ -26,22 +26,13 @@ from rlexp.analysis.stats.verdicts.hypotheses import (
     difference_key,
     further_tests,
 )
-from rlexp.runfolder.files import METRICS_FILE
-from rlexp.runfolder.rows import without_clock
 from rlexp.runfolder.variants import split_overrides
 
 
-class Twins(NamedTuple):
-    """Two runs, by their folders, of one seed."""
+def twins(data: SweepData, variant: str, versus: str) -> Iterator[tuple[int, str, str]]:
+    """Seed and folders of completed runs that differ only in that one has `variant` where the other has `versus`.
 
-    seed: int
-    folders: tuple[str, str]
-
-
-def twins(data: SweepData, variant: str, versus: str) -> Iterator[Twins]:
-    """Completed runs of which one has `variant` where the other has `versus`, and that are the same otherwise.
-
-    Both are overrides, joined by commas; of what they do not name any value will do, the same in both.
+    Both names are overrides, joined by commas; of what they do not name any value will do, the same in both.
     """
     ours, theirs = ({*split_overrides(name)} for name in (variant, versus))
     completed = data.runs[(data.runs["status"] == "completed") & data.runs["seed"].notna()]
@@ -51,24 +42,18 @@ def twins(data: SweepData, variant: str, versus: str) -> Iterator[Twins]:
     for (overrides, seed), folder in places.items():
         other = places.get(((overrides - ours) | theirs, seed)) if ours <= overrides else None
         if other is not None and other != folder:
-            yield Twins(seed, (folder, other))
+            yield seed, folder, other
 
 
-def first_unlike(pair: Twins) -> str | None:
+def first_unlike(seed: int, *folders: str) -> str | None:
     """The first difference between the rows of two runs, as `seed 3: step 10, policy/entropy`; None if nowhere."""
-    rows = [unclocked_rows(Path(folder)) for folder in pair.folders]
+    rows = [unclocked_rows(Path(folder)) for folder in folders]
     for one, other in zip(*rows, strict=False):
         if one != other:
             name = next(key for key in {**one, **other} if one.get(key) != other.get(key))
-            return f"seed {pair.seed}: step {one.get('step')}, {name}"
+            return f"seed {seed}: step {one.get('step')}, {name}"
     lengths = [len(each) for each in rows]
-    return None if lengths[0] == lengths[1] else f"seed {pair.seed}: {lengths[0]} and {lengths[1]} rows"
-
-
-def unclocked_rows(folder: Path) -> list[dict[str, str]]:
-    """The rows of a run as text, without the clock."""
-    rows = read_lines(folder / METRICS_FILE, ())[0]
-    return [{key: repr(value) for key, value in without_clock(row).items()} for row in rows]  # NaN is equal to NaN
+    return None if lengths[0] == lengths[1] else f"seed {seed}: {lengths[0]} and {lengths[1]} rows"
 
 
 class StratumScores(NamedTuple):
@@ -107,23 +92,28 @@ class Evidence(NamedTuple):
                 yield from (f"Of the claims on {found.metric}{where}: {remark}" for remark in found.remarks)
 
 
-class StudyTables(NamedTuple):
-    """A study's runs as its tables show them."""
+def gather_evidence(
+    study: StudySpec,
+    runs: Mapping[str, SweepData],
+    missing: Mapping[str, str],
+    comparisons: Sequence[Comparison],
+    parts: Mapping[str, SweepData],
+) -> tuple[list[Comparison], Evidence]:
+    """Correct the p of the comparisons over the differences of hypotheses too; return both.
 
-    study: StudySpec
-    runs: Mapping[str, SweepData]
-    """The runs in the table of each stratum."""
-    missing: Mapping[str, str]
-    """The reason why a stratum has no table."""
-    comparisons: Sequence[Comparison]
-
-
-def gather_evidence(tables: StudyTables, parts: Mapping[str, SweepData]) -> tuple[list[Comparison], Evidence]:
-    """Correct the p of the comparisons over the differences of hypotheses too; return both."""
-    study, comparisons = tables.study, tables.comparisons
+    By stratum: the runs in its table, the reason why it has no table, and all of its runs (`parts`).
+    """
     wanted = [(study.own_spec, stratum) for stratum in study.strata]
     wanted += [(each.spec, side.stratum) for each in study.all_hypotheses() for side in each.sides]
-    scores = {(spec, stratum): _stratum_scores(tables, spec, stratum) for spec, stratum in dict.fromkeys(wanted)}
+    tabled = {each.stratum: each for each in comparisons}
+    scores: dict[tuple[MetricSpec, str], StratumScores | str] = {}
+    for spec, stratum in dict.fromkeys(wanted):
+        if spec != study.own_spec:
+            scores[spec, stratum] = _further_scores(runs[stratum], spec, comparisons[0].sequential)
+        elif found := tabled.get(stratum):
+            scores[spec, stratum] = StratumScores(found.scores, found.metric, found.paired_test)
+        else:
+            scores[spec, stratum] = missing[stratum]
     p = {}
     for each in comparisons:
         for variant in each.others:
@@ -143,11 +133,7 @@ def gather_evidence(tables: StudyTables, parts: Mapping[str, SweepData]) -> tupl
     return corrected, Evidence(study, scores, p_holm, corrected[0].family, parts)
 
 
-def _stratum_scores(tables: StudyTables, spec: MetricSpec, stratum: str) -> StratumScores | str:
-    if spec == tables.study.own_spec:
-        found = {each.stratum: each for each in tables.comparisons}.get(stratum)
-        return StratumScores(found.scores, found.metric, found.paired_test) if found else tables.missing[stratum]
-    runs = tables.runs[stratum]
+def _further_scores(runs: SweepData, spec: MetricSpec, sequential: bool) -> StratumScores | str:
     try:
         values = values_per_run(runs, *spec)
     except AnalysisError as error:
@@ -155,7 +141,7 @@ def _stratum_scores(tables: StudyTables, spec: MetricSpec, stratum: str) -> Stra
     metric = values.metric
     if spec.at and not spec.matched:
         metric += f" at {'equal' if spec.at.amount is None else f'{spec.at.amount:g}'} {spec.at.kind}"
-    test = PairedTest(tables.comparisons[0].sequential, values.ranked)
+    test = PairedTest(sequential, values.ranked)
     return StratumScores(seed_table(runs, values), metric, test, tuple(values.remarks))
 
 
@@ -303,7 +289,7 @@ def _flips(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> Verdic
 def _identical(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> Verdict:
     first, second = hypothesis.sides
     pairs = list(twins(evidence.parts[first.stratum], first.arm, second.arm))
-    unlike = list(filter(None, map(first_unlike, pairs)))
+    unlike = list(filter(None, (first_unlike(*pair) for pair in pairs)))
     n = len(pairs)
     return blank._replace(
         n=n,

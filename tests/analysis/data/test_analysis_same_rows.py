@@ -27,12 +27,12 @@ def rewrite(folder, change):
 
 
 def unlike(folder, *names):
-    return [(pair.seed, first_unlike(pair)) for pair in twins(load(folder), *names)]
+    return [(pair[0], first_unlike(*pair)) for pair in twins(load(folder), *names)]
 
 
 def test_runs_are_paired_by_seed_and_by_what_is_not_named(sweep):
     found = [*twins(load(sweep), "norm=b", "norm=a")]
-    places = [(pair.seed, *(folder.rpartition("/")[2] for folder in pair.folders)) for pair in found]
+    places = [(seed, *(folder.rpartition("/")[2] for folder in folders)) for seed, *folders in found]
     assert sorted(places) == [
         (seed, f"norm=b,lr={rate},seed={seed}", f"norm=a,lr={rate},seed={seed}") for seed in (0, 1) for rate in "12"
     ]
