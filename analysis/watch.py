@@ -33,8 +33,17 @@ def partial_data(folder: str | Path, metric: str | None = None) -> tuple[SweepDa
     metric = metric or data.score_metric or config_section(data.config, "score").get("metric")
     if not metric or metric not in data.metrics:
         raise AnalysisError(f"no run has logged {metric or 'the metric of its score'} yet")
-    data = _with_folder_names(data)
     running = ~data.runs["name"].map(lambda name: (data.folder / name / SUMMARY_FILE).exists())
+
+    # a run that has no summary is of the variant that its folder names, as the others are
+    names = {name: ",".join(without_seed(split_overrides(name))) for name in data.runs["name"] if "=" in name}
+    variants = data.runs["variant"].mask(running, data.runs["name"].map(names).fillna(data.runs["variant"]))
+    renamed = dict(zip(data.runs["name"], variants, strict=True))
+    order = list(dict.fromkeys(variants))
+    axis, labels = short_labels({variant: split_overrides(variant) for variant in order})
+    runs, rows = data.runs.assign(variant=variants), data.metrics.assign(variant=data.metrics["name"].map(renamed))
+    data = data._replace(runs=runs, metrics=rows, variants=order, labels=labels, axis=axis)
+
     status = data.runs["status"].mask(running, RUNNING)
     alive = data.runs.loc[running | (status == "completed"), "name"]
     rows = data.metrics[data.metrics["name"].isin(alive)]
@@ -43,20 +52,6 @@ def partial_data(folder: str | Path, metric: str | None = None) -> tuple[SweepDa
     cut = data._replace(metrics=metrics, score_metric=None)
     scores = data.runs["name"].map(late_means(cut, metric))
     return cut._replace(runs=data.runs.assign(status=status, score=scores), score_metric=metric), metric
-
-
-def _with_folder_names(data: SweepData) -> SweepData:
-    """The data with runs that have no summary under the variant that their folder names, as the others are."""
-    names = {name: ",".join(without_seed(split_overrides(name))) for name in data.runs["name"] if "=" in name}
-    unfinished = ~data.runs["name"].map(lambda name: (data.folder / name / SUMMARY_FILE).exists())
-    variants = data.runs["variant"].mask(unfinished, data.runs["name"].map(names).fillna(data.runs["variant"]))
-    renamed = dict(zip(data.runs["name"], variants, strict=True))
-    order = list(dict.fromkeys(variants))
-    axis, labels = short_labels({variant: split_overrides(variant) for variant in order})
-    metrics = data.metrics.assign(variant=data.metrics["name"].map(renamed))
-    return data._replace(
-        runs=data.runs.assign(variant=variants), metrics=metrics, variants=order, labels=labels, axis=axis
-    )
 
 
 def render(folder: str | Path, width: int, baseline: str | None = None, metric: str | None = None) -> tuple[Text, bool]:

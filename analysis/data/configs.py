@@ -61,18 +61,16 @@ def run_settings(folder: str | Path) -> dict[str, str]:
     return settings | {key.removesuffix(".name"): value for key, value in settings.items() if key.endswith(".name")}
 
 
-def result_settings(folder: str | Path) -> dict[str, str]:
-    """The part of a run's configuration that its results depend on, but for the seed."""
-    return {key: value for key, value in run_settings(folder).items() if key.split(".")[0] not in CHANGES_NO_RESULT}
-
-
 def equal_variants(folders: Mapping[tuple[str, str], str]) -> tuple[dict[tuple[str, str], str], list[str]]:
     """Give variants with equal configurations one name; return the name of each, and remarks.
 
     folders: (sweep, variant) → folder of one of its runs. Variants with equal configurations have one name: the first,
     but `default` only if there is no other. A configuration that is missing is equal to none.
     """
-    settings = {place: result_settings(folder) for place, folder in folders.items()}
+    settings = {
+        place: {key: value for key, value in run_settings(folder).items() if key.split(".")[0] not in CHANGES_NO_RESULT}
+        for place, folder in folders.items()
+    }
     names: dict[tuple, list[str]] = {}
     for place, values in settings.items():
         if values:

@@ -122,7 +122,11 @@ def read_lines(path: Path, containing: Collection[str] = ()) -> tuple[list[dict[
         return [], _unreadable(path, error)
     lines = [line for line in text.split("\n") if line.strip()]
     if containing:
-        lines = [line for line in lines if any(text in line for text in containing) or not _looks_whole(line)]
+        lines = [
+            line
+            for line in lines
+            if any(text in line for text in containing) or not (line.startswith("{") and line.rstrip().endswith("}"))
+        ]
     try:
         rows = orjson.loads("[" + ",".join(lines) + "]")  # many times faster than line by line, and stricter
     except (ValueError, RecursionError):
@@ -134,10 +138,6 @@ def read_lines(path: Path, containing: Collection[str] = ()) -> tuple[list[dict[
         objects = printable_values(objects)
     damaged = len(rows) - len(objects)
     return objects, f"{path.name}: {damaged} damaged line{'s' * (damaged > 1)} skipped" if damaged else None
-
-
-def _looks_whole(line: str) -> bool:
-    return line.startswith("{") and line.rstrip().endswith("}")
 
 
 def _unreadable(path: Path, error: OSError) -> str:

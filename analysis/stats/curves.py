@@ -45,18 +45,19 @@ def learning_curves(data: SweepData, comparison: Comparison, metric: str | None 
 
 def curves_by_variant(rows: pd.DataFrame, comparison: Comparison, metric: str) -> Curves:
     """A curve for each variant in the rows, whose columns are name, variant, step and the metric, all known."""
-    groups = dict(list(rows.groupby("variant")))
-    return {variant: _curve(groups[variant], metric) for variant in comparison.table.index if variant in groups}
-
-
-def _curve(rows: pd.DataFrame, metric: str) -> Curve:
-    runs = rows.pivot(index="step", columns="name", values=metric).sort_index()
-    places = np.linspace(0, len(runs) - 1, min(len(runs), POINTS)).round().astype(int)  # evenly, both ends among them
-    runs = runs.iloc[np.unique(places)]
-    values = runs.to_numpy()
-    low, high = iqm_interval(values, resamples=RESAMPLES)
-    few = (~np.isnan(values)).sum(-1) < MIN_SEEDS
-    return Curve(runs.index.to_numpy(), iqm(values), np.where(few, np.nan, low), np.where(few, np.nan, high))
+    groups, curves = dict(list(rows.groupby("variant"))), {}
+    for variant in comparison.table.index:
+        if variant not in groups:
+            continue
+        runs = groups[variant].pivot(index="step", columns="name", values=metric).sort_index()
+        places = np.linspace(0, len(runs) - 1, min(len(runs), POINTS)).round().astype(int)  # evenly, with both ends
+        runs = runs.iloc[np.unique(places)]
+        values = runs.to_numpy()
+        low, high = iqm_interval(values, resamples=RESAMPLES)
+        few = (~np.isnan(values)).sum(-1) < MIN_SEEDS
+        low, high = np.where(few, np.nan, low), np.where(few, np.nan, high)
+        curves[variant] = Curve(runs.index.to_numpy(), iqm(values), low, high)
+    return curves
 
 
 VOTE_ACCURACY = "accuracy of the vote"

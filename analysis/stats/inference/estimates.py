@@ -172,16 +172,10 @@ def median_difference(differences: Array, confidence: float = 0.95) -> Differenc
     # the largest k with P(fewer than k of n coin tosses are heads) ≤ half of what is left; 0 if there is none
     beyond = int((bdtr(np.arange(n), n, 0.5) <= (1 - confidence) / 2).sum())
     low, high = (ordered[beyond - 1], ordered[n - beyond]) if beyond else (np.nan, np.nan)
-    middle = _middle(ordered[(n - 1) // 2], ordered[n // 2])
+    middles = ordered[(n - 1) // 2], ordered[n // 2]
+    finite = [each for each in middles if np.isfinite(each)]
+    middle = sum(finite) / len(finite) if finite else middles[0] if middles[0] == middles[1] else 0.0
     return Difference(np.float64(middle), low, high, np.float64(sd), np.float64(np.nan))
-
-
-def _middle(low: float, high: float) -> float:
-    if np.isfinite(low) and np.isfinite(high):
-        return (low + high) / 2
-    if low == high:
-        return low
-    return low if np.isfinite(low) else high if np.isfinite(high) else 0.0
 
 
 def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> Interval:
