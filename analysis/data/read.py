@@ -14,6 +14,7 @@ from stat import S_ISREG
 from typing import Any
 
 import orjson
+import yaml
 
 from rlexp.analysis.data.errors import AnalysisError, printable
 from rlexp.runfolder import files
@@ -171,12 +172,9 @@ def read_object(path: Path) -> tuple[dict[str, Any], str | None]:
 
 def read_yaml(path: Path) -> Any:
     """The value of a YAML file, its format left out; None if it is missing or damaged."""
-    import yaml  # only needed for a study's question or a folder without an index
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         raw = content(path)
-        value = yaml.load(raw.decode("utf-8", errors="replace"), Loader=loader) if raw else None
+        value = yaml.load(raw.decode("utf-8", errors="replace"), Loader=files.Loader) if raw else None
     except (yaml.YAMLError, ValueError, RecursionError):  # a date or a number can be a ValueError
         return None
     if not is_whole(raw, value) or _nodes(value, {}) > MOST_NODES:

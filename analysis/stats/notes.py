@@ -1,5 +1,6 @@
 """Notes on a comparison: how its numbers were made and what they cannot show."""
 
+from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
@@ -16,10 +17,11 @@ MAX_NAMED = 4  # variants named one by one in a note; of more only the range is 
 def comparison_notes(data: SweepData, comparison: Comparison) -> list[str]:
     """All notes of a comparison, first what it cannot answer, then the method; empty ones are left out."""
     first = (_unreachable, _nothing_learned, _score, _difference)
-    last = (_rule, _one_sided, _other_order, _few_seeds, _missed, _unpaired, _unfinished, _duplicates, _without_score)
+    last = (_rule, _one_sided, _other_order, _few_seeds, _missed)
     before, after = ([maker(data, comparison) for maker in makers] for makers in (first, last))
     code = " ".join(filter(None, [code_note(data.runs), machine_note(data.runs)]))
-    return [note for note in (*before, *comparison.remarks, *after, code) if note]
+    notes = *before, *comparison.remarks, *after, *_left_out(data, comparison), code
+    return [note for note in notes if note]
 
 
 def _score(data: SweepData, comparison: Comparison) -> str:
@@ -189,7 +191,8 @@ def _missed(data: SweepData, comparison: Comparison) -> str:
     )
 
 
-def _unpaired(data: SweepData, comparison: Comparison) -> str:
+def _left_out(data: SweepData, comparison: Comparison) -> Iterator[str]:
+    """Say which runs do not count: without a partner, without an end, twice, without a score."""
     scored = comparison.scores.notna()
     unpaired = {v: scored.index[scored[v] != scored[comparison.baseline]] for v in comparison.others}
     texts = []
@@ -197,27 +200,21 @@ def _unpaired(data: SweepData, comparison: Comparison) -> str:
         more = f" and {len(seeds) - 10} more" if len(seeds) > 10 else ""
         if len(seeds):
             texts.append(f"{comparison.labels[variant]} {', '.join(map(str, seeds[:10]))}{more}")
-    left_out = "Left out of the differences, as only one of the two variants has a score there: seeds of"
-    return f"{left_out} {'; '.join(texts)}." if texts else ""
+    if texts:
+        left_out = "Left out of the differences, as only one of the two variants has a score there: seeds of"
+        yield f"{left_out} {'; '.join(texts)}."
 
-
-def _unfinished(data: SweepData, comparison: Comparison) -> str:
     counts = data.runs["status"].value_counts()
-    texts = [f"{counts[status]} {status}" for status in UNFINISHED if status in counts]
-    said = "Runs that have not ended have no score, and are drawn as far as they got:"
-    return f"{said} {', '.join(texts)}." if texts else ""
+    if texts := [f"{counts[status]} {status}" for status in UNFINISHED if status in counts]:
+        yield f"Runs that have not ended have no score, and are drawn as far as they got: {', '.join(texts)}."
 
-
-def _duplicates(data: SweepData, comparison: Comparison) -> str:
     completed = data.runs[data.runs["status"] == "completed"]
     same = [column for column in ("variant", "cell", "seed") if column in completed]
-    twice = completed[completed.duplicated(same)]["name"].tolist()
-    return f"Not counted, as an earlier run has the same variant and seed: {_some(twice)}." if twice else ""
+    if twice := completed[completed.duplicated(same)]["name"].tolist():
+        yield f"Not counted, as an earlier run has the same variant and seed: {_some(twice)}."
 
-
-def _without_score(data: SweepData, comparison: Comparison) -> str:
-    empty = [comparison.labels[variant] for variant, n in comparison.table["n"].items() if n == 0]
-    return f"No run of these has a score: {', '.join(empty)}." if empty else ""
+    if empty := [comparison.labels[variant] for variant, n in comparison.table["n"].items() if n == 0]:
+        yield f"No run of these has a score: {', '.join(empty)}."
 
 
 def compared_variants(comparison: Comparison) -> list[str]:
