@@ -37,22 +37,22 @@ TABLE = {
 YOURS = {"reward", "shaping", "start"}  # axes that frameworks leave to the user
 HEAD = """# Variants
 
-Every choice on every axis of the algorithm: its formula, its knobs with their defaults, where it comes from, what it is
-called elsewhere and what is different there. `python -m benchmarks.catalogue > docs/variants.md` makes this page of
-`conf/`, the docstrings and the tables in `rlexp/export/`, and a test compares.
+Every choice on every axis of the algorithm: its formula, its hyperparameters with their defaults, where it comes from,
+what it is called elsewhere and what is different there. `python -m benchmarks.catalogue > docs/variants.md` makes this
+page of `conf/`, the docstrings and the tables in `rlexp/export/`, and a test compares.
 
 What a function may ask for by name is in a table for each axis. Shapes are in the order replica, prompt, completion of
 the group, token (`R P G T`); `V` is the vocabulary, `L` the length of prompts, `K` the number of reward components,
 `M` that of the numbers which votes are cast with. The update of what is remembered from step to step (`MEMORIES`) may
 ask for what `kl_control` may, and for itself.
 
-`norm=local` on the command line chooses, `norm.eps=1e-4` sets a knob, `preset=dapo` chooses on several axes at once.
+`norm=local` on the command line chooses, `norm.eps=1e-4` sets a hyperparameter, `preset=dapo` chooses on several axes.
 `python -m rlexp.export preset=dapo to=trl` prints all of it as settings of TRL (or `verl`, `openrlhf`), with what
 cannot be expressed there and what differs.
 
-The columns TRL, verl and OpenRLHF have the settings that make the choice there, with the knobs of its YAML; "–": there
-is none. What differs there under the default configuration is below each choice. In the other columns an empty cell
-says that nothing was found.
+The columns TRL, verl and OpenRLHF have the settings that make the choice there, with the hyperparameters of its YAML;
+"–": there is none. What differs there under the default configuration is below each choice. In the other columns an
+empty cell says that nothing was found.
 
 """
 
@@ -74,14 +74,14 @@ def paragraphs(documented: Any) -> Iterator[str]:
         yield joined.replace("``", "`").replace("Source:", "**Source:**")
 
 
-def knobs(node: SimpleNamespace) -> str:
-    """Return the knobs of a node with their defaults."""
+def hyperparameters(node: SimpleNamespace) -> str:
+    """Return the hyperparameters of a node with their defaults."""
     pairs = {name: value for name, value in vars(node).items() if name != "name"}
     return ", ".join(f"`{name}` {told(value)}" for name, value in pairs.items())
 
 
 def told(value: Any) -> str:
-    """Return the value of a knob, or those of the knobs below it."""
+    """Return the value of a hyperparameter, or those of the hyperparameters below it."""
     if isinstance(value, dict):
         return f"({', '.join(f'`{name}` {told(each)}' for name, each in value.items() if name != 'name')})"
     return format_value(value).removeprefix("${").removesuffix("}")
@@ -144,7 +144,7 @@ def uses(axis: str, name: str, config: Config) -> Iterator[str]:
         for part, node in one.active.items():
             if node.name == name:
                 place = part.partition(".")[2]
-                told = "; ".join(filter(None, [place, knobs(node), one.comment]))
+                told = "; ".join(filter(None, [place, hyperparameters(node), one.comment]))
                 yield f"- `{axis}={one.label}`" + (f": {told}" if told else "")
                 there = {name: differences(each, part, node, config) for name, each in TABLES.items()}
                 yield from (f"  - {name}: {text}" for name, text in there.items() if text)
@@ -154,7 +154,7 @@ def offered(axis: str) -> list[str]:
     """Return the table of what the functions of an axis may ask for; nothing for what is no axis of functions."""
     if axis in TABLE:
         return []
-    offers = {name: (offer, "") for name, offer in module(axis).OFFERED.items()}
+    offers = {name: (offer, "") for name, offer in module(axis).INPUTS.items()}
     memories = {each.name: each for each in getattr(module(axis), "MEMORIES", {}).values()}
     for name, owners in memory.owners(getattr(module(axis), "MEMORIES", {})).items():
         offers[name] = memories[name].offer, f"; only to {', '.join(f'`{owner}`' for owner in owners)}"

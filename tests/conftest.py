@@ -69,6 +69,6 @@ def pytest_generate_tests(metafunc):
             axes = AXES if wanted == "any_choice" else [wanted.removesuffix("_choice")]
             found = [choice for axis in axes for choice in choices(axis)]
             if wanted == "any_choice":  # what several YAML files call by other names is one function with one setting
-                settings_of = {str(c): (c.axis, c.name, repr(c.knobs)) for c in found}
+                settings_of = {str(c): (c.axis, c.name, repr(c.hyperparameters)) for c in found}
                 found = [c for at, c in enumerate(found) if [*settings_of.values()].index(settings_of[str(c)]) == at]
             metafunc.parametrize(wanted, [c for c in found if marker is None or c.name in marker.args], ids=str)

@@ -230,9 +230,9 @@ def saturation(steps: Array, values: Array, sign: int = 0) -> Fit:
 def _lines(times: Array, values: Array, taus: Array) -> tuple[Array, Array, Array]:
     """Start, rise and the residuals' standard deviation, of least squares at each τ `[m]`."""
     done = -np.expm1(-times / taus[:, None])
-    centred = done - done.mean(-1, keepdims=True)
-    spread = (centred**2).sum(-1)
-    rise = np.divide(centred @ values, spread, out=np.zeros_like(spread), where=spread > 0)
+    centered = done - done.mean(-1, keepdims=True)
+    spread = (centered**2).sum(-1)
+    rise = np.divide(centered @ values, spread, out=np.zeros_like(spread), where=spread > 0)
     start = values.mean() - rise * done.mean(-1)
     residuals = values - start[:, None] - rise[:, None] * done
     return start, rise, np.sqrt((residuals**2).sum(-1) / (values.size - 3))

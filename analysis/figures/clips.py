@@ -20,7 +20,7 @@ from rlexp.analysis.figures.style import BASELINE, DASHES, INK, MAX_LINES, TICK,
 
 AXIS_LABELS = "ratio ρ", "weight of the gradient"
 TICKS = (-5, -2, -1, -0.5, 0, 0.5, 1, 2, 5)
-Choice = tuple[str, tuple[tuple[str, Any], ...]]  # the name of a policy loss and its knobs
+Choice = tuple[str, tuple[tuple[str, Any], ...]]  # the name of a policy loss and its hyperparameters
 
 
 class WeightLine(NamedTuple):
@@ -53,13 +53,13 @@ def choices(
 
 
 def _choice(config: Mapping[str, Any]) -> Choice | None:
-    knobs = {
+    hyperparameters = {
         key.removeprefix("clip."): tuple(value) if isinstance(value, list) else value
         for key, value in config.items()
         if key.startswith("clip.")
     }
-    name = knobs.pop("name", None)
-    return (str(name), tuple(knobs.items())) if name else None
+    name = hyperparameters.pop("name", None)
+    return (str(name), tuple(hyperparameters.items())) if name else None
 
 
 def choice_colors(
@@ -87,8 +87,11 @@ def weight_lines(gradients: Mapping[Choice, Gradient | None]) -> dict[str, Weigh
 
 
 def _label(choice: Choice) -> str:
-    name, knobs = choice
-    texts = [f"{knob}={value:g}" if type(value) in (int, float) else f"{knob}={value}" for knob, value in knobs]
+    name, hyperparameters = choice
+    texts = [
+        f"{hyperparameter}={value:g}" if type(value) in (int, float) else f"{hyperparameter}={value}"
+        for hyperparameter, value in hyperparameters
+    ]
     return ",".join([name, *texts])
 
 

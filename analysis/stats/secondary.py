@@ -33,7 +33,7 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison | None:
     None, too, where seeds were added until something was decided: what holds at every look goes by their order; and
     where numbers may be infinite, which have no SD.
 
-    Scores are centred and divided by their SD over all runs of the stratum. The SD does not change when a variant and
+    Scores are centered and divided by their SD over all runs of the stratum. The SD does not change when a variant and
     the baseline change places, so the sign flips stay exact: they test "no effect in any stratum". The interval of the
     IQM resamples runs within strata. `superiority` is P(X better than Y) of independent runs (Agarwal et al. 2021), a
     point value, mean over strata.
@@ -44,9 +44,9 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison | None:
     standard = []
     for each in comparisons:
         sd = np.nanstd(each.scores, ddof=1) if each.scores.notna().to_numpy().sum() > 1 else 0.0
-        centred = (each.scores - np.nanmean(each.scores)) if each.scores.notna().any(axis=None) else each.scores
+        centered = (each.scores - np.nanmean(each.scores)) if each.scores.notna().any(axis=None) else each.scores
         index = pd.Index([f"{each.stratum} seed {seed}" for seed in each.scores.index], name="seed")
-        standard.append((centred / (sd if sd > 0 else 1.0)).set_axis(index))
+        standard.append((centered / (sd if sd > 0 else 1.0)).set_axis(index))
     scores = pd.concat(standard)
     sizes = [len(comparison.scores) for comparison in comparisons]
     strata = np.repeat([comparison.stratum for comparison in comparisons], sizes)

@@ -1,7 +1,7 @@
 """What benchmarks.unchanged trains: every choice of every axis, with whatever makes it do something in three steps.
 
 Overrides are a dict of key and values; a key with several values is swept, ``"*"`` stands for all choices of an axis,
-and None takes a key out of ``BASE``. A choice of a group takes the group's knobs out of ``BASE`` too.
+and None takes a key out of ``BASE``. A choice of a group takes the group's hyperparameters out of ``BASE`` too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TAUGHT = "taught"  # name of the sweep whose one run is the teacher of the other
 TEACHER = f"teacher.run={TAUGHT}/0"
 
 # What an axis or a single choice needs besides itself; what stands here for a choice replaces what stands for its axis.
-# Hydra first composes a multirun without what it sweeps: a knob that the default of its axis lacks is a choice() too.
+# Hydra first composes a multirun without what it sweeps: a key that the default of its axis lacks is a choice() too.
 NEEDS = {
     "filter": f"norm=global {SFT}",  # some filters only change the statistics of a batch
     "filter=dynamic": "filter.refill.rounds=2,10 group_size.completions=2",

@@ -2,7 +2,7 @@
 
 Config, help, variant, checks and documents follow from ``AXES``. The module of an axis, imported when it is first asked
 for, holds pure functions and nothing else: its choices by name (``FUNCTIONS``), what they may ask for by name
-(``OFFERED``, made of ``offered``), and what choices remember from step to step (``MEMORIES``, see
+(``INPUTS``, made of ``offered``), and what choices remember from step to step (``MEMORIES``, see
 ``rlexp.core.memory``).
 """
 
@@ -40,7 +40,7 @@ class Axis:
     stage: str
     returns: str
     table: str = "FUNCTIONS"
-    inputs_table: str = "OFFERED"
+    inputs_table: str = "INPUTS"
     facts: type[Facts] = Facts
 
     @property

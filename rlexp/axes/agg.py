@@ -1,4 +1,4 @@
-"""Per-token losses to one loss a replica: ``agg(losses, mask, *, knobs) -> loss``, ``[*R P G T] -> [*R]``.
+"""Per-token losses to one loss a replica: ``agg(losses, mask, *, hyperparameters) -> loss``, ``[*R P G T] -> [*R]``.
 
 P × G completions are those of one optimizer step (a minibatch, if there are several). The mean of the minibatches'
 losses is the loss of the whole rollout, in value and gradient, for every choice but ``bnpo``: how a rollout is split
@@ -93,4 +93,4 @@ FUNCTIONS = {
     "dr_grpo": dr_grpo,
     "prompt": prompt,
 }
-OFFERED = LOSS | LOSSES
+INPUTS = LOSS | LOSSES

@@ -80,4 +80,4 @@ def steer(
 FUNCTIONS = {"fixed": fixed, "adaptive": adaptive}
 TEXT = "weight of the bonus, and the entropy of the last step in nats a token"
 MEMORIES = {"adaptive": Memory("entropy_steering", start_at, steer, TEXT)}
-OFFERED: dict[str, Offer] = {"entropy_coef": Offer(float, "the key `entropy_coef`")}
+INPUTS: dict[str, Offer] = {"entropy_coef": Offer(float, "the key `entropy_coef`")}

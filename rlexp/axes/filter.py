@@ -1,4 +1,4 @@
-"""What counts: ``filter(…, *, knobs) -> keep``, ``[*R P G]`` for completions, ``[*R P G T]`` for tokens.
+"""What counts: ``filter(…, *, hyperparameters) -> keep``, ``[*R P G]`` for completions, ``[*R P G T]`` for tokens.
 
 A filter of the loss may keep tokens, one of the statistics of ``norm`` completions. Masking a truncated completion in
 the loss (TRL ``mask_truncated_completions``, DAPO's overlong filtering) leaves its reward in the group's mean unless
@@ -111,7 +111,7 @@ def smallest_of_group(values: Tensor, scored: Tensor, number: int) -> Tensor:
 GROUPS = {"none": none, "zero_variance": zero_variance, "difficulty": difficulty}
 COMPLETIONS = GROUPS | {"overlong": overlong, "shortest": shortest, "most_efficient": most_efficient}
 FUNCTIONS = COMPLETIONS | {"top_entropy": top_entropy}
-OFFERED = SAMPLED | SHAPED
+INPUTS = SAMPLED | SHAPED
 # To the filter that decides which groups are replaced, before they are shaped.
 OFFERED_TO_REFILL = (
     TOKENS

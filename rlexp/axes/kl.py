@@ -153,4 +153,4 @@ FUNCTIONS = {
     "k2_sampler": k2_sampler,
 }
 # What there is in the loss and in the reward, where log_probs are old_log_probs.
-OFFERED = TOKENS | REFERENCE | LOG_PROBS | BOUND
+INPUTS = TOKENS | REFERENCE | LOG_PROBS | BOUND

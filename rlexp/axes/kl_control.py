@@ -84,4 +84,4 @@ def initial_factor() -> float:
 FUNCTIONS = {"fixed": fixed, "adaptive": adaptive, "ziegler": ziegler}
 TEXT = "factor of kl.coef in this step"
 MEMORIES = {name: Memory("kl_factor", initial_factor, function, TEXT) for name, function in FUNCTIONS.items()}
-OFFERED = REMEMBERED
+INPUTS = REMEMBERED

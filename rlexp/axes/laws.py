@@ -11,7 +11,7 @@ from collections.abc import Callable
 from rlexp.axes import AXES
 from rlexp.axes.offered import REWARDS
 from rlexp.core.facts import facts_of
-from rlexp.core.registry import knobs, requested_names
+from rlexp.core.registry import hyperparameters, required_inputs
 
 LAWS = {
     "norm": {  # of those that look at rewards
@@ -49,10 +49,10 @@ STRONGER = {"group shift": "shift", "zero sum": "zero batch sum"}
 
 def laws_of(axis: str, function: Callable) -> frozenset[str]:
     """Return the laws that a function obeys: of a norm that does not ask for rewards none, as they are about those."""
-    if axis not in LAWS or axis == "norm" and not REWARDS & {*requested_names(function)}:
+    if axis not in LAWS or axis == "norm" and not REWARDS & {*required_inputs(function)}:
         return frozenset()
     facts = facts_of(function, AXES[axis].facts)
     stated = {*ENTAILED.get(facts.compares if axis == "norm" else axis, ()), *facts.laws}
     entailed = {STRONGER[law] for law in stated if law in STRONGER}
-    vacuous = set() if "eps" in knobs(getattr(function, "func", function)) else {"faint"}
+    vacuous = set() if "eps" in hyperparameters(getattr(function, "func", function)) else {"faint"}
     return frozenset((stated | entailed) - {*facts.breaks} - vacuous)

@@ -1,4 +1,4 @@
-"""Correction of what trainer and sampler disagree about: ``mismatch(losses, ..., *, knobs) -> losses``, ``[*R P G T]``.
+"""Correction of what trainer and sampler disagree about: ``mismatch(losses, ..., *, …) -> losses``, ``[*R P G T]``.
 
 The sampler's policy is not quite the trainer's: other kernels, other precision. The per-token policy losses are
 multiplied by a weight of κ = π_old / π_sampler, both of the policy that sampled: π_old as the trainer computes it,
@@ -218,4 +218,4 @@ FUNCTIONS = {
     "divergence_reject": divergence_reject,
     "truncate_and_reject": truncate_and_reject,
 }
-OFFERED = LOSS | LOSSES
+INPUTS = LOSS | LOSSES

@@ -1,6 +1,6 @@
 """What the training step offers to axis functions: each takes what it needs by name, by position, with these types.
 
-Every axis has its table, ``OFFERED``, made of what is here. What somebody asks for is computed; what nobody asks for
+Every axis has its table, ``INPUTS``, made of what is here. What somebody asks for is computed; what nobody asks for
 costs nothing. Tokens that do not count (outside ``mask``) hold numbers of no meaning.
 """
 

@@ -1,4 +1,4 @@
-"""What a gradient does to the weights: ``optimizer(gradient, …, rates, updates, *, knobs) -> move``, ``[*R N]``.
+"""What a gradient does to the weights: ``optimizer(gradient, …, rates, updates, *, …) -> move``, ``[*R N]``.
 
 All N parameters of a network stand side by side; the move is taken off them. These functions work in place, as what
 they work on is as large as the network: ``gradient`` becomes the move, and of ``first``, ``second`` and ``velocity``,
@@ -90,7 +90,7 @@ def rmsprop(
 
 
 FUNCTIONS = {"adam": adam, "adamw": adamw, "sgd": sgd, "momentum": momentum, "rmsprop": rmsprop}
-OFFERED = {
+INPUTS = {
     "gradient": Offer(PerParameter, "gradient in all parameters, clipped; becomes the move"),
     "weights": Offer(PerParameter, "the parameters before the update, a copy"),
     "first": Offer(PerParameter, "kept from update to update, 0 at first: of g"),

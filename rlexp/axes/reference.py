@@ -39,7 +39,7 @@ def follow(
 
 
 FUNCTIONS = {"frozen": frozen, "follow": follow}
-OFFERED = {
+INPUTS = {
     "reference": Offer(Tensor, "one parameter of the reference policy"),
     "policy": Offer(Tensor, "the same parameter of the policy, after the updates of the step"),
     "step": Offer(int, "number of the step, from 1"),

@@ -1,4 +1,4 @@
-"""What the sampler makes of the policy: ``sampler(log_probs, *, knobs) -> log_probs``, ``[*R P G V]``.
+"""What the sampler makes of the policy: ``sampler(log_probs, *, hyperparameters) -> log_probs``, ``[*R P G V]``.
 
 A simulation of the disagreement between an inference engine and a trainer. Given are the trainer's log-probabilities of
 the next token at the sampling temperature (the scaled logits, up to a constant); tokens are drawn from what comes back,
@@ -38,7 +38,7 @@ def bf16(log_probs: NextToken) -> NextToken:
 
 
 FUNCTIONS = {"exact": exact, "noisy": noisy, "bf16": bf16}
-OFFERED = {
+INPUTS = {
     "log_probs": Offer(NextToken, "log π of the next token over the vocabulary, at the sampling temperature"),
     "errors": Offer(NextToken, "independent standard normal numbers"),
 }

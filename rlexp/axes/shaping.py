@@ -1,4 +1,4 @@
-"""Rewards to rewards before the advantages: ``shaping(rewards, …, *, knobs) -> rewards``, ``[*R P G]``.
+"""Rewards to rewards before the advantages: ``shaping(rewards, …, *, hyperparameters) -> rewards``, ``[*R P G]``.
 
 ``lengths`` are in tokens, the end token included; ``finished`` says whether the completion ended by itself. ``drawn``
 and ``hashed`` are numbers uniform in [0, 1), one a completion: the first are drawn anew at every step, the second
@@ -181,4 +181,4 @@ FUNCTIONS = {
     "flips": flips,
     "flips_persistent": flips_persistent,
 }
-OFFERED = SAMPLED
+INPUTS = SAMPLED

@@ -40,5 +40,5 @@ def alone(old_log_probs: PerToken, teacher_log_probs: PerToken, *, coef: Positiv
 
 
 FUNCTIONS = {"none": none, "added": added, "alone": alone}
-OFFERED = SAMPLED | SHAPED | ADVANTAGES
-OFFERED |= {"teacher_log_probs": Offer(PerToken, "log π_teacher of the tokens, at the student's temperature")}
+INPUTS = SAMPLED | SHAPED | ADVANTAGES
+INPUTS |= {"teacher_log_probs": Offer(PerToken, "log π_teacher of the tokens, at the student's temperature")}

@@ -18,7 +18,7 @@ from rlexp.config.compatibility import kl_in_reward, problems_of_choices, remark
 from rlexp.config.groups import table_at
 from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function
 from rlexp.core.errors import format_value
-from rlexp.core.registry import bind_choice, requested_names
+from rlexp.core.registry import bind_choice, required_inputs
 from rlexp.language import TEXT_TASKS, text_task
 from rlexp.language.backend import CAPABILITIES, Limit, NoOp
 from rlexp.language.made import MODULES
@@ -72,7 +72,7 @@ def backend_problems(config: Any) -> Iterator[str]:
     refused = {limit.key: line for limit in backend.limits if (line := beyond(limit, config))}
     yield from refused.values()
     for key, node, _ in axis_nodes(config):
-        missing = sorted(backend.not_offered.keys() & {*requested_names(chosen_function(config, key))})
+        missing = sorted(backend.not_offered.keys() & {*required_inputs(chosen_function(config, key))})
         if missing and key not in refused:
             yield f"backend={name} {key}={node.name}: asks for {backend.not_offered[missing[0]]}, not there"
 
@@ -100,7 +100,7 @@ def value_at(config: Any, key: str) -> Any:
 
 
 def task_problems(config: Any) -> Iterator[str]:
-    """Let the task itself say whether its knobs fit together, and whether it can be text where that is wanted."""
+    """Let the task say whether its hyperparameters fit together, and whether it can be text where that is wanted."""
     try:
         batched = CAPABILITIES[config.backend.name].batched
         bind_choice(TASKS | TEXT_TASKS, config.task)() if batched else text_task(config.task)
@@ -190,7 +190,7 @@ def judge_problems(config: Any) -> Iterator[str]:
     if chosen_facts(config, "reward").is_noop:
         return
     for key, node, _ in axis_nodes(config):
-        asked = sorted(OF_VERIFIER & {*requested_names(chosen_function(config, key))})
+        asked = sorted(OF_VERIFIER & {*required_inputs(chosen_function(config, key))})
         if asked and key != "reward":
             yield (
                 f"reward={config.reward.name} {key}={node.name}: asks the task for its `{asked[0]}`, which are not the "
@@ -201,7 +201,7 @@ def judge_problems(config: Any) -> Iterator[str]:
 def reward_model_problems(config: Any) -> Iterator[str]:
     """Refuse a reward without its model, a model without its reward, and settings that teach it nothing."""
     name, training = config.reward.name, config.reward.model
-    asked = "proxies" in requested_names(chosen_function(config, "reward"))
+    asked = "proxies" in required_inputs(chosen_function(config, "reward"))
     if asked != (training is not None):
         text = "needs one, its settings are in conf/reward/learned.yaml" if asked else "asks no model; take null"
         yield f"reward.model={'null' if asked else training.name}: reward={name} {text}"
@@ -222,7 +222,7 @@ def start_problems(config: Any) -> Iterator[str]:
     """Refuse a start that cannot exist."""
     start, task = config.start, config.task.name
     right, wrong = ("oracle", "wrong_answers") if task in TASKS else ("solution", "wrong_solution")
-    if "task" in requested_names(STARTS[start.name]) and not hasattr((TASKS | TEXT_TASKS)[task], right):
+    if "task" in required_inputs(STARTS[start.name]) and not hasattr((TASKS | TEXT_TASKS)[task], right):
         yield f"start={start.name}: task={task} has no right answers to learn from; take start=random"
     if hasattr(start, "formed") and not hasattr((TASKS | TEXT_TASKS)[task], wrong):
         yield f"start={start.name}: task={task} has no wrong answers to learn from; take start=sft"
@@ -254,7 +254,7 @@ def data_problems(config: Any) -> Iterator[str]:
     if data.name == "fresh":
         return
     for key, node, _ in axis_nodes(config):
-        if {"entropies", "sum_pi_squared"} & {*requested_names(chosen_function(config, key))}:
+        if {"entropies", "sum_pi_squared"} & {*required_inputs(chosen_function(config, key))}:
             chosen = f"{key}={node.name} data={data.name}"
             yield f"{chosen}: asks for distributions of the policy that sampled, which is gone by then"
             return
@@ -269,7 +269,7 @@ def remarks(config: Any) -> Iterator[str]:
     blind = [
         f"{axis}={getattr(config, axis).name}"
         for axis in ("norm", "teacher")
-        if not (REWARDS | {"advantages"}) & {*requested_names(chosen_function(config, axis))}
+        if not (REWARDS | {"advantages"}) & {*required_inputs(chosen_function(config, axis))}
     ]
     axes = [axis for axis in ("reward", "shaping") if not chosen_facts(config, axis).is_noop]
     changed = [f"{axis}={getattr(config, axis).name}" for axis in axes]
@@ -295,7 +295,7 @@ def remarks_of_losses(config: Any) -> Iterator[str]:
             f"clip={clip} inner_steps=1 minibatches=1: with one update on each rollout every ratio is 1, nothing is "
             "clipped, and it trains as clip=naive does"
         )
-    unused = [] if "advantages" in requested_names(chosen_function(config, "clip")) else ("norm", "teacher")
+    unused = [] if "advantages" in required_inputs(chosen_function(config, "clip")) else ("norm", "teacher")
     for axis, name in ((axis, getattr(config, axis).name) for axis in unused):
         if name != "none":
             yield f"clip={clip} {axis}={name}: this loss ranks rewards and uses no advantages; {axis}=none says so"

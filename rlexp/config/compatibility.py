@@ -11,7 +11,7 @@ from string import Formatter
 from typing import Any, NamedTuple
 
 from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function
-from rlexp.core.registry import requested_names
+from rlexp.core.registry import required_inputs
 from rlexp.core.text import format_value
 
 LARGEST_OF_ADAM = 5e-3  # a learning rate below it is meant for Adam
@@ -215,7 +215,7 @@ REMARKS = rules(
     (
         "reference=follow",
         lambda _, config: (
-            config.kl.coef == 0 and "ref_log_probs" not in requested_names(chosen_function(config, "clip"))
+            config.kl.coef == 0 and "ref_log_probs" not in required_inputs(chosen_function(config, "clip"))
         ),
         "{key}={node.name}: without a kl nothing is trained against it",
     ),

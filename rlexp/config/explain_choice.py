@@ -76,7 +76,7 @@ def explained(name: str) -> Iterator[str]:
         values = [f"{each}={key.value}" for each, key in keys().items() if each.startswith(f"{name}.")]
         yield f"{name}: {keys()[name].text or 'see rlexp --help'}"
         yield f"  by default {' '.join(values) or f'{name}={keys()[name].value}'}"
-    elif not equals and (having := choices_with(axis, below)):  # a knob, with its value in their files
+    elif not equals and (having := choices_with(axis, below)):  # a hyperparameter, with its value in their files
         yield f"{name} belongs to"
         yield from table({f"{axis}={each}": written(value_at(values_of(axis, each), below)) for each in having})
     elif not equals and groups_with(name):
@@ -115,7 +115,7 @@ def about_group(group: str) -> Iterator[str]:
         from rlexp.core.memory import owners
 
         symbols = plain(axes[0].module.__doc__).split("\n\n")[1]
-        inputs = dict.fromkeys(name for axis in axes for name in axis.module.OFFERED)
+        inputs = dict.fromkeys(name for axis in axes for name in axis.module.INPUTS)
         remembered = [f"{name} ({', '.join(choices)})" for name, choices in owners(axes[0].memories).items()]
         asked = f"A function of your own may ask by name for {', '.join([*inputs, *remembered])} (docs/variants.md)."
         for text in symbols, asked:
@@ -142,18 +142,18 @@ def about_choice(group: str, choice: str) -> Iterator[str]:
 
 
 def in_a_line(group: str, choice: str) -> str:
-    """Return formula and knobs of a choice; what its file says of it, or just says, where no one function makes it."""
+    """Return formula and hyperparameters of a choice; what its file says, where no one function makes it."""
     parts, comment = nodes(group, choice), comment_of(text_of(group, choice))
     formulas = [
         " ".join(docstring(group, place, node).partition("\n\n")[0].split()).partition(" Source:")[0]
         for place, node in parts.items()
     ]
-    knobs = " ".join(leaf for place, node in parts.items() for leaf in leaves(place, node))
+    hyperparameters = " ".join(leaf for place, node in parts.items() for leaf in leaves(place, node))
     if "" in parts or group == "group_size":
-        text, knobs = "".join(formulas), knobs or " ".join(leaves("", values_of(group, choice)))
+        text, hyperparameters = "".join(formulas), hyperparameters or " ".join(leaves("", values_of(group, choice)))
     else:  # the comment's first sentence, which no `Dr. GRPO` ends
         text = re.split(r"(?<=[^D][^r]\.) (?=[A-Z])", comment)[0] or "; ".join(formulas)
-    return f"{text} ({knobs})" if text and knobs else text or knobs
+    return f"{text} ({hyperparameters})" if text and hyperparameters else text or hyperparameters
 
 
 def nodes(group: str, choice: str) -> dict[str, Mapping[str, Any]]:

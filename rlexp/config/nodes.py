@@ -16,7 +16,7 @@ def axis_nodes(config: Any) -> Iterator[tuple[str, Any, Axis]]:
 
 
 def chosen_function(config: Any, key: str) -> Callable:
-    """Return the function, without its knobs, that the node at a key as ``filter.loss`` chooses."""
+    """Return the function, without its hyperparameters, that the node at a key as ``filter.loss`` chooses."""
     return AXES[key].functions[attrgetter(key)(config).name]
 
 

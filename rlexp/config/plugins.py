@@ -29,7 +29,7 @@ from rlexp.core.errors import ConfigError
 from rlexp.core.facts import facts_of
 from rlexp.core.offers import check_requests
 from rlexp.core.registered import REGISTERED, Registration, registered
-from rlexp.core.registry import knobs
+from rlexp.core.registry import hyperparameters
 
 if TYPE_CHECKING:
     from rlexp.core.memory import Memory
@@ -156,7 +156,7 @@ def place_of(function: Callable) -> tuple[str, str]:
 def values_of(group: str, name: str, function: Callable, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the YAML of a choice would say; ConfigError for a hyperparameter without type or default."""
     try:
-        names = knobs(function)
+        names = hyperparameters(function)
     except TypeError as error:
         raise ConfigError([f"{group}={name}: {error}"]) from None
     if unknown := [key for key in defaults if key not in names]:

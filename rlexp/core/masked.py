@@ -63,7 +63,7 @@ def per_token(values: Tensor, tokens: Tensor) -> Tensor:
     return values if values.dim() == tokens.dim() else values.unsqueeze(-1)
 
 
-def centred(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:
+def centered(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:
     """Values minus their mean over ``dims``, exactly zero where they are all equal.
 
     The mean of eight float32 rewards of 0.7 is off by one unit in the last place; without the guard

@@ -16,14 +16,14 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from rlexp.core.offers import Offer, check_requests
-from rlexp.core.registry import bind_knobs, call_with
+from rlexp.core.registry import bind_hyperparameters, call_with
 
 
 class Memory(NamedTuple):
     """A name, the numbers to start from, what follows them after a step, and a line about it.
 
-    ``start`` and ``update`` take those of the choice's knobs that they name by keyword. What ``update`` returns is
-    annotated: it is the type under which the memory is offered.
+    ``start`` and ``update`` take those of the choice's hyperparameters that they name by keyword. What ``update``
+    returns is annotated: it is the type under which the memory is offered.
     """
 
     name: str
@@ -54,11 +54,11 @@ def owners(memories: Mapping[str, Memory]) -> dict[str, list[str]]:
 
 
 def bind_memories(memories: Mapping[str, Memory], settings: BaseModel) -> dict[str, Memory]:
-    """Return the memory of a choice by its name, bound to the choice's knobs; nothing if it has none."""
+    """Return the memory of a choice by its name, bound to the choice's hyperparameters; nothing if it has none."""
     if settings.name not in memories:
         return {}
     name, start, update, text = memories[settings.name]
-    return {name: Memory(name, bind_knobs(start, settings), bind_knobs(update, settings), text)}
+    return {name: Memory(name, bind_hyperparameters(start, settings), bind_hyperparameters(update, settings), text)}
 
 
 def initial_memory(blocks: Sequence[tuple[Any, int]]) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
-"""A name and its knobs to a bound function; the signature of the function is the schema of its YAML.
+"""A name and its hyperparameters to a bound function; the signature of the function is the schema of its YAML.
 
 What an axis function takes by position are tensors, asked for by name from those that the training step offers; what it
-takes by keyword only are its knobs.
+takes by keyword only are its hyperparameters.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-def knobs(function: Callable) -> dict[str, object]:
+def hyperparameters(function: Callable) -> dict[str, object]:
     """Return the keyword-only parameters of a function or class and their annotated types."""
     typed = function.__init__ if inspect.isclass(function) and not is_dataclass(function) else function
     hints = get_type_hints(typed, include_extras=True)
     parameters = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for parameter in parameters:
         if parameter.name not in hints and parameter.default in (None, parameter.empty):
-            knob = f"the hyperparameter `{parameter.name}` of `{function.__name__}` in {function.__module__}"
-            raise TypeError(f"{knob} has no type; rlexp/core/numbers.py has some, as Positive")
+            hyperparameter = f"the hyperparameter `{parameter.name}` of `{function.__name__}` in {function.__module__}"
+            raise TypeError(f"{hyperparameter} has no type; rlexp/core/numbers.py has some, as Positive")
     return {p.name: hints.get(p.name, type(p.default)) for p in parameters}
 
 
-def requested_names(function: Callable) -> tuple[str, ...]:
+def required_inputs(function: Callable) -> tuple[str, ...]:
     """Return the names of the tensors that an axis function, bound or not, takes by position."""
     return parameters_by_position(getattr(function, "func", function))
 
@@ -55,7 +55,7 @@ def join_families(families: Sequence[ModuleType], table: str) -> dict:
 
 def call_with(function: Callable, offered: Mapping[str, object]) -> object:
     """Call a function with the tensors that it needs, of those that are offered by name."""
-    return function(**{name: offered[name] for name in requested_names(function)})
+    return function(**{name: offered[name] for name in required_inputs(function)})
 
 
 def schema(
@@ -83,15 +83,17 @@ def choice_type(name: str, function: Callable, extra: tuple[tuple[str, object], 
 
     It is made once: configs that were read before another choice was registered stay of the same types.
     """
-    fields = {key: (kind, ...) for key, kind in (knobs(function) | dict(extra)).items()}
+    fields = {key: (kind, ...) for key, kind in (hyperparameters(function) | dict(extra)).items()}
     return create_model(name, __base__=StrictModel, name=(Literal[name], ...), **fields)
 
 
 def bind_choice(functions: Mapping[str, Callable], settings: BaseModel) -> Callable:
-    """Bind the function that ``settings.name`` names to those of the settings that are its knobs."""
-    return bind_knobs(functions[settings.name], settings)
+    """Bind the function that ``settings.name`` names to those of the settings that are its hyperparameters."""
+    return bind_hyperparameters(functions[settings.name], settings)
 
 
-def bind_knobs(function: Callable, settings: BaseModel) -> Callable:
-    """Give a function those of the settings that are its knobs."""
-    return partial(function, **{knob: getattr(settings, knob) for knob in knobs(function)})
+def bind_hyperparameters(function: Callable, settings: BaseModel) -> Callable:
+    """Give a function those of the settings that are its hyperparameters."""
+    return partial(
+        function, **{hyperparameter: getattr(settings, hyperparameter) for hyperparameter in hyperparameters(function)}
+    )

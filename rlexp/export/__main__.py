@@ -14,7 +14,7 @@ usage: python -m rlexp.export [axis=choice ...] [key=value ...] to=FRAMEWORK
 FRAMEWORK:
 {targets}
 
-Before to= stand the choices and numbers of python -m rlexp.train: axes, presets, knobs. What is not given is the
+Before to= stand the choices and numbers of python -m rlexp.train: axes, presets, keys. What is not given is the
 default. Names of axes and choices: python -m rlexp.train --help.
 
 example:

@@ -13,7 +13,7 @@ from rlexp.axes import reward, shaping
 from rlexp.config.nodes import chosen_function
 from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
-from rlexp.core.registry import requested_names
+from rlexp.core.registry import required_inputs
 from rlexp.export.verl_advantages import size
 
 BELOW_ALL = 1e-9  # no ratio is below it: verl clamps log-ratios at ±20
@@ -87,7 +87,7 @@ def has_kl(config: Config, place: str) -> bool:
 def exponentiates(config: Config) -> bool:
     """Whether some choice exponentiates a log-ratio that is bounded here."""
     functions = (chosen_function(config, axis) for axis in ("clip", "kl"))
-    return any("log_ratio_bound" in requested_names(function) for function in functions)
+    return any("log_ratio_bound" in required_inputs(function) for function in functions)
 
 
 CONDITIONS: Mapping[str, Callable[[Any, Config], bool]] = {
@@ -141,9 +141,13 @@ CONDITIONS: Mapping[str, Callable[[Any, Config], bool]] = {
 def in_the_reward(node: Any, config: Config) -> str:
     """Return what a judge or a shaping does, for frameworks that leave it to the reward function."""
     first = (reward.FUNCTIONS | shaping.FUNCTIONS)[node.name].__doc__.partition("\n")[0]
-    knobs = ", ".join(f"{name}={format_value(value)}" for name, value in node if name not in ("name", "model"))
+    hyperparameters = ", ".join(
+        f"{name}={format_value(value)}" for name, value in node if name not in ("name", "model")
+    )
     trained = ", a model that you train" if getattr(node, "model", None) else ""
-    return f"is for your reward function to do ({knobs}{trained}): {first}".replace("(, ", "(").replace(" ()", "")
+    return f"is for your reward function to do ({hyperparameters}{trained}): {first}".replace("(, ", "(").replace(
+        " ()", ""
+    )
 
 
 NOTES: Mapping[str, Callable[[Any, Config], str]] = {"in the reward": in_the_reward, "size": size}

@@ -3,10 +3,10 @@
 A table has under ``choices``, for each part of a configuration and each function of it (or several, with commas), its
 settings in the framework, or a text that says why there are none; ``run`` has those of every run.
 
-- ``$low`` is the knob ``low`` of the choice, ``$grad_clip or 1.0`` a number where it is null, ``$warmup_ratio()`` a
+- ``$low`` is the hyperparameter ``low``, ``$grad_clip or 1.0`` a number where it is null, ``$warmup_ratio()`` a
   function of ``computed.VALUES``.
-- ``notes`` say what differs all the same: a text, with knobs as ``{node.cap}``; ``condition: text``, by
-  ``computed.CONDITIONS``; ``fixed: {eps: 1.0e-6}``, knobs that are constants there; ``$clamped``, notes that stand at
+- ``notes`` say what differs all the same: a text, with hyperparameters as ``{node.cap}``; ``condition: text``, by
+  ``computed.CONDITIONS``; ``fixed: {eps: 1.0e-6}``, what is constant there; ``$clamped``, notes that stand at
   the head of a file, or one of ``computed.NOTES``.
 - ``implies`` are parts that these settings decide too, each with the functions that they decide for.
 - ``*`` is every function of an axis that has no entry.
@@ -59,10 +59,10 @@ def read_value(value: Any) -> Any:
         return lambda node, config: [part(node, config) if callable(part) else part for part in parts]
     if not (isinstance(value, str) and value.startswith("$")):
         return value
-    knob, _, instead = value.removeprefix("$").partition(" or ")
-    if knob.endswith("()"):
-        return VALUES[knob.removesuffix("()")]
-    get, number = attrgetter(knob), yaml.safe_load(instead) if instead else None
+    hyperparameter, _, instead = value.removeprefix("$").partition(" or ")
+    if hyperparameter.endswith("()"):
+        return VALUES[hyperparameter.removesuffix("()")]
+    get, number = attrgetter(hyperparameter), yaml.safe_load(instead) if instead else None
     return lambda node, config: number if (found := get(node)) is None else found
 
 
@@ -88,7 +88,7 @@ def conditional(condition: Callable[[Any, Config], bool], text: str) -> Note:
 
 
 def constant(name: str, there: float | int) -> Note:
-    """Return a note that a knob is a constant there, for those configurations in which it is another one."""
+    """Return a note that a hyperparameter is a constant there, for those configurations in which it is another one."""
 
     def note(node: Any, config: Config) -> str:
         here = getattr(node, name)

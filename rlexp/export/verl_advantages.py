@@ -20,8 +20,8 @@ from rlexp.axes.norm.pass_at_k import grpo_passk
 from rlexp.axes.norm.statistics import local
 from rlexp.axes.norm.token import TOKENS, gradient_energy, returns_to_go, token_rewards
 from rlexp.config.schema import Config
-from rlexp.core.masked import BATCH, GROUP, centred, count, masked_std, masked_sum, per_token
-from rlexp.core.registry import bind_choice, call_with, knobs
+from rlexp.core.masked import BATCH, GROUP, centered, count, masked_std, masked_sum, per_token
+from rlexp.core.registry import bind_choice, call_with, hyperparameters
 
 Tensors = Mapping[str, Tensor]
 SHAPE = PROMPTS, GROUP_SIZE, TIME = 16, 8, 6
@@ -69,8 +69,8 @@ def example(config: Config) -> dict[str, Tensor]:
 
 
 def whitened(values: Tensor, mask: Tensor) -> Tensor:
-    """Return values over tokens, centred, over √(var + 1e-8), as ``masked_whiten``."""
-    return centred(values, mask, TOKENS) / (masked_std(values, mask, TOKENS, 1).square() + 1e-8).sqrt()
+    """Return values over tokens, centered, over √(var + 1e-8), as ``masked_whiten``."""
+    return centered(values, mask, TOKENS) / (masked_std(values, mask, TOKENS, 1).square() + 1e-8).sqrt()
 
 
 def gdpo(components: Tensor, weights: Tensor, mask: Tensor, keep: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ def gdpo(components: Tensor, weights: Tensor, mask: Tensor, keep: Tensor) -> Ten
 def gpg(rewards: Tensor, keep: Tensor) -> Tensor:
     """Distances from the group's mean, scaled by completions over completions with a reward other than 0."""
     scale = count(keep, BATCH, rewards.dtype) / count(keep & (rewards != 0), BATCH, rewards.dtype).clamp(min=1)
-    return scale * centred(rewards, keep, GROUP)
+    return scale * centered(rewards, keep, GROUP)
 
 
 def optimal_token(token_rewards: Tensor, mask: Tensor, old_log_probs: Tensor, sum_pi_squared: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ THERE: Mapping[str, Callable[[Tensors, Any], Tensor]] = {
     "optimal_token": lambda t, node: call_with(optimal_token, t),
     "reinforce_pp": lambda t, node: whitened(returns_to_go(t["token_rewards"], node.gamma), t["mask"]),
     "reinforce_pp_baseline": lambda t, node: whitened(
-        centred(t["rewards"], t["keep"], GROUP).unsqueeze(-1).expand(t["mask"].shape), t["mask"]
+        centered(t["rewards"], t["keep"], GROUP).unsqueeze(-1).expand(t["mask"].shape), t["mask"]
     ),
     "gae_whitened": lambda t, node: whitened(
         gae(t["token_rewards"], t["values"], t["mask"], t["finished"], gamma=node.gamma, lam=node.lam, bootstrap=0.0),
@@ -115,7 +115,10 @@ THERE: Mapping[str, Callable[[Tensors, Any], Tensor]] = {
 def distance(node: Any, config: Config) -> tuple[float, float]:
     """Return the largest difference of a token's advantages on the batch, and the largest advantage here."""
     tensors, function = example(config), norm.FUNCTIONS[node.name]
-    mask, values = tensors["mask"], {knob: getattr(node, knob) for knob in knobs(function)}
+    mask, values = (
+        tensors["mask"],
+        {hyperparameter: getattr(node, hyperparameter) for hyperparameter in hyperparameters(function)},
+    )
     here = per_token(call_with(partial(function, **values), tensors), mask).expand(mask.shape)[mask]
     there = per_token(THERE[node.name](tensors, node), mask).expand(mask.shape)[mask]
     return (here - there).abs().max().item(), here.abs().max().item()

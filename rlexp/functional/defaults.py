@@ -13,7 +13,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from rlexp.config.conf_folder import CONF
-from rlexp.core.registry import knobs
+from rlexp.core.registry import hyperparameters
 
 COMMENT = re.compile(r"^(\w+): *[^#\n]*# *(.+)$", re.MULTILINE)
 REQUIRED = Parameter.empty
@@ -34,7 +34,10 @@ class Settings(NamedTuple):
 
     def of(self, function: Callable) -> Settings:
         """Return the settings of another function with the same hyperparameters, or some of them."""
-        return self._replace(function=function, values={knob: self.values[knob] for knob in knobs(function)})
+        return self._replace(
+            function=function,
+            values={hyperparameter: self.values[hyperparameter] for hyperparameter in hyperparameters(function)},
+        )
 
 
 def settings_of(axis: str, functions: Mapping[str, Callable], choice: str) -> Settings:
@@ -82,7 +85,7 @@ def read(path: Path) -> Mapping[str, Any]:
 def defaults(function: Callable, node: Mapping[str, Any]) -> dict[str, Any]:
     """Return the hyperparameters of a function with the values of a node, else with the defaults of its signature."""
     own = signature(function).parameters
-    return {name: default(kind, node.get(name, own[name].default)) for name, kind in knobs(function).items()}
+    return {name: default(kind, node.get(name, own[name].default)) for name, kind in hyperparameters(function).items()}
 
 
 def default(kind: Any, value: Any) -> Any:

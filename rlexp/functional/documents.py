@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from rlexp.core.offers import Offer
-from rlexp.core.registry import knobs
+from rlexp.core.registry import hyperparameters
 from rlexp.functional.defaults import REQUIRED, Settings
 from rlexp.functional.layouts import axes_of, flat, written
 
@@ -30,7 +30,7 @@ def document(formula: Any, optional: Mapping[str, str]) -> str:
         parts.append(fill(f"Here with the settings of ``{settings.choice}``: {sentence(settings.about)}", WIDTH))
     tensors = sorted(formula.offered, key=lambda name: name in optional)
     arguments = [describe_tensor(name, formula.offered[name], optional.get(name)) for name in tensors]
-    arguments += [*describe_knobs(settings), *([GROUP_IDS] if formula.by_row else [])]
+    arguments += [*describe_hyperparameters(settings), *([GROUP_IDS] if formula.by_row else [])]
     parts += ["\n".join(["Args:", *map(indented, arguments)])] if arguments else []
     return "\n\n".join([*parts, "Returns:\n" + indented(f"{shape_of(formula.result)}{left_out(formula)}.")]) + "\n"
 
@@ -54,9 +54,9 @@ def describe_tensor(name: str, offer: Offer, otherwise: str | None) -> str:
     return f"{name}: {number}{shape_of(offer.kind)}{beside}{default}. {sentence(offer.text)}"
 
 
-def describe_knobs(settings: Settings) -> Iterator[str]:
+def describe_hyperparameters(settings: Settings) -> Iterator[str]:
     """Yield `eps: float above 0, 1e-06 if not given (verl, ROLL; TRL 1e-4).` for each hyperparameter."""
-    for name, kind in knobs(settings.function).items():
+    for name, kind in hyperparameters(settings.function).items():
         value, comment = settings.values[name], settings.comments.get(name)
         default = "" if value is REQUIRED else f", {value!r} if not given"
         yield f"{name}: {range_of(kind)}{default}" + (f" ({comment})." if comment else ".")

@@ -16,7 +16,7 @@ from torch import Tensor
 from rlexp.core.masked import per_token
 from rlexp.core.memory import Memory
 from rlexp.core.offers import Offer
-from rlexp.core.registry import knobs, requested_names
+from rlexp.core.registry import hyperparameters, required_inputs
 from rlexp.functional.defaults import REQUIRED, Settings, default_bound
 from rlexp.functional.layouts import GROUPED, AsGiven, Axes, Groups, Layout, Rows, Sizes, axes_of, flat, written
 from rlexp.functional.trial import compares_within_groups, counts_what_is_left_out
@@ -43,7 +43,7 @@ class Formula:
 
     def __init__(self, name: str, settings: Settings, offered: Mapping[str, Offer], remembers: Memory | None = None):
         self.name, self.settings, self.function, self.remembers = name, settings, settings.function, remembers
-        self.offered = {tensor: offered[tensor] for tensor in requested_names(self.function)}
+        self.offered = {tensor: offered[tensor] for tensor in required_inputs(self.function)}
         self.axes = {tensor: axes_of(offer.kind) for tensor, offer in self.offered.items()}
         self.result = get_type_hints(self.function).get("return")
         if self.result is None:
@@ -58,7 +58,7 @@ class Formula:
     @cached_property
     def adapters(self) -> dict[str, TypeAdapter]:
         """What checks each hyperparameter."""
-        return {knob: TypeAdapter(kind) for knob, kind in knobs(self.function).items()}
+        return {hyperparameter: TypeAdapter(kind) for hyperparameter, kind in hyperparameters(self.function).items()}
 
     @cached_property
     def signature(self) -> Signature:
@@ -68,7 +68,7 @@ class Formula:
         needed = [Parameter(name, either, annotation=kind) for name, kind in kinds.items() if name not in OPTIONAL]
         others = {name: kind | None for name, kind in kinds.items() if name in OPTIONAL}
         optional = [Parameter(name, either, default=None, annotation=kind) for name, kind in others.items()]
-        values, types = self.settings.values, knobs(self.function)
+        values, types = self.settings.values, hyperparameters(self.function)
         own = [Parameter(name, named, default=values[name], annotation=plain(kind)) for name, kind in types.items()]
         groups = [Parameter("group_ids", named, default=None, annotation=Tensor | None)] if self.by_row else []
         return Signature([*needed, *optional, *own, *groups])
@@ -83,7 +83,9 @@ class Formula:
         """Check what is given, fill in what is not, compute, and return the result as the caller's tensors are."""
         given = self.bind(arguments, named)
         group_ids = given.pop("group_ids", None)
-        values = {knob: self.checked(knob, given.pop(knob)) for knob in self.adapters}
+        values = {
+            hyperparameter: self.checked(hyperparameter, given.pop(hyperparameter)) for hyperparameter in self.adapters
+        }
         tensors = {name: self.as_tensor(name, value) for name, value in given.items() if value is not None}
         rows = [name for name in tensors if self.is_by_row(name)]
         if not self.by_row:
@@ -109,14 +111,14 @@ class Formula:
                 raise TypeError(f"{self.name}: {name} is missing: {text}")
         return bound.arguments
 
-    def checked(self, knob: str, value: Any) -> Any:
+    def checked(self, hyperparameter: str, value: Any) -> Any:
         """Return a hyperparameter; ValueError or TypeError if its type does not have it."""
         try:
-            return self.adapters[knob].validate_python(value, strict=True)
+            return self.adapters[hyperparameter].validate_python(value, strict=True)
         except ValidationError as error:
             problem = error.errors(include_url=False)[0]
             wrong = TypeError if problem["type"].endswith("_type") else ValueError
-            raise wrong(f"{self.name}: {knob}={value!r}: {problem['msg'].lower()}") from None
+            raise wrong(f"{self.name}: {hyperparameter}={value!r}: {problem['msg'].lower()}") from None
 
     def as_tensor(self, name: str, value: Any) -> Any:
         """Return a tensor, masks of integers as bool, or a number where one will do; TypeError for anything else."""
@@ -231,7 +233,9 @@ class Formula:
         """Return what it remembers before the first step, by its name; nothing if it does not."""
         if self.remembers is None:
             return {}
-        start = self.remembers.start(**{knob: values[knob] for knob in knobs(self.remembers.start)})
+        start = self.remembers.start(
+            **{hyperparameter: values[hyperparameter] for hyperparameter in hyperparameters(self.remembers.start)}
+        )
         return {self.remembers.name: torch.tensor(start, dtype=torch.float64)}
 
     def is_of_token(self, name: str) -> bool:

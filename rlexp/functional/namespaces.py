@@ -100,6 +100,6 @@ def of_axis(axis: str) -> Namespace:
 
 def of_targets() -> Namespace:
     """Return what a critic is trained to, by the norm that asks for its values."""
-    namespace = Namespace("value_target", "norm", norm.TARGETS, norm.OFFERED, {})
+    namespace = Namespace("value_target", "norm", norm.TARGETS, norm.INPUTS, {})
     namespace.__doc__ = "What a critic is trained to, ``[..., P, G, T]``, by the ``norm`` that asks for its values."
     return namespace

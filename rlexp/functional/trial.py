@@ -38,8 +38,11 @@ def differs(formula: Any, values: Mapping[str, Any], question: str, one: Layout,
     """Whether results differ between two layouts, with the default hyperparameters where there are some."""
     if question not in formula.tried:
         own = formula.settings.values
-        values = {knob: value if own[knob] is REQUIRED else own[knob] for knob, value in values.items()}
-        values = {knob: OTHERS if value is None else value for knob, value in values.items()}
+        values = {
+            hyperparameter: value if own[hyperparameter] is REQUIRED else own[hyperparameter]
+            for hyperparameter, value in values.items()
+        }
+        values = {hyperparameter: OTHERS if value is None else value for hyperparameter, value in values.items()}
         try:
             tensors = {name: made_up(name, offer.kind) for name, offer in formula.offered.items()}
             tensors |= formula.memory(values)

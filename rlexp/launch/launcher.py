@@ -66,7 +66,7 @@ class SweepLauncher:
         executor = import_module(f"rlexp.launch.executors.{self.settings.executor}")
         folder = self.index.path.parent
         allow_open_files()
-        with executor.open_pool(folder.absolute(), jobs, **self.settings.knobs) as pool:
+        with executor.open_pool(folder.absolute(), jobs, **self.settings.options) as pool:
             batches = into_batches(jobs, self.settings.max_replicas, pool.workers)
             self.index.add(jobs)
             try:

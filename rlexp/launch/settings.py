@@ -23,12 +23,12 @@ class LauncherSettings:
     executor: str = "local"
     max_replicas: int | None = None  # None for what fits memory
     max_runs: int | None = None  # None for any number
-    knobs: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, executor: str, max_replicas: int | None, max_runs: int | None, **knobs: Any) -> LauncherSettings:
+    def of(cls, executor: str, max_replicas: int | None, max_runs: int | None, **options: Any) -> LauncherSettings:
         """Make them of what Hydra hands to the launcher."""
-        return cls(executor, max_replicas, max_runs, knobs)
+        return cls(executor, max_replicas, max_runs, options)
 
     @classmethod
     def read(cls, config: DictConfig) -> LauncherSettings | None:
@@ -52,11 +52,11 @@ class LauncherSettings:
             return f"hydra.launcher.max_replicas={self.max_replicas}: must be at least 1, or null for what fits memory"
         if self.max_runs is not None and self.max_runs < 1:
             return f"hydra.launcher.max_runs={self.max_runs}: must be at least 1, or null for any number"
-        for knob in COUNTS:
-            value = self.knobs.get(knob)
+        for option in COUNTS:
+            value = self.options.get(option)
             words = ("auto",) if self.executor == "local" else ()
             if value is not None and value not in words and not (isinstance(value, int) and value >= 1):
-                return f"hydra.launcher.{knob}={value}: must be {' or '.join([*words, 'at least 1'])}"
+                return f"hydra.launcher.{option}={value}: must be {' or '.join([*words, 'at least 1'])}"
         return self.missing_program()
 
     def missing_program(self) -> str | None:

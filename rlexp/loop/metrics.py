@@ -14,7 +14,7 @@ from torch import Tensor
 from rlexp.core.blocks import Masked, map_variants
 from rlexp.core.exits import RunFailed
 from rlexp.core.masked import count, is_constant, masked_extreme, masked_mean, masked_std, masked_sum
-from rlexp.core.registry import call_with, requested_names
+from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.types import PerToken, PerVocabulary
 from rlexp.loop.dynamic_sampling import Groups
 from rlexp.loop.rewards import Rewards
@@ -208,7 +208,7 @@ def bounded_metrics(variant: Variant, offered: Mapping[str, Tensor]) -> Row:
     mask, limit = offered["mask"], offered["log_ratio_bound"][..., None, None, None]
     beyond = torch.zeros_like(mask)
     for choice in (variant.clip, variant.mismatch, *([variant.kl] if variant.penalized else [])):
-        asked = requested_names(choice)
+        asked = required_inputs(choice)
         first, *others = [offered[name] for name in POLICIES if name in asked] if "log_ratio_bound" in asked else [None]
         for other in others:
             beyond |= (first - other).abs() > limit

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rlexp.axes.optimizer import MEMORIES_OF_WEIGHTS, adam
-from rlexp.core.registry import call_with, requested_names
+from rlexp.core.registry import call_with, required_inputs
 
 
 def flat(tensors: Iterable[Tensor]) -> Tensor:
@@ -57,7 +57,7 @@ class Optimizer:
         width = sum(p[0].numel() for p in self.parameters)
         empty = self.parameters[0].new_zeros
         self.kept = [
-            {name: empty(size, width) for name in requested_names(function) if name in MEMORIES_OF_WEIGHTS}
+            {name: empty(size, width) for name in required_inputs(function) if name in MEMORIES_OF_WEIGHTS}
             for function, size in blocks
         ]
         self.updates = 0
@@ -94,7 +94,7 @@ class Optimizer:
     ) -> None:
         """Let a function overwrite the gradients of its runs with their moves."""
         offered = {"gradient": gradient[rows], "rates": rates[rows], "updates": self.updates, **kept}
-        if "weights" in requested_names(function):
+        if "weights" in required_inputs(function):
             offered["weights"] = flat(p[rows] for p in self.parameters)
         call_with(function, offered)
 

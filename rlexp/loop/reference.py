@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rlexp.core.blocks import map_variants
-from rlexp.core.registry import call_with, requested_names
+from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.types import PerVocabulary
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.state import TrainState
@@ -21,7 +21,7 @@ def update_reference(state: TrainState, step: int) -> None:
         offered = {"reference": reference, "policy": policy, "step": step}
         return {"reference": call_with(variant.reference, offered)}
 
-    if any("policy" in requested_names(variant.reference) for variant, _ in state.blocks):
+    if any("policy" in required_inputs(variant.reference) for variant, _ in state.blocks):
         for reference, policy in zip(state.reference.parameters(), state.policy.parameters(), strict=True):
             reference.copy_(map_variants(moved, state.blocks, reference, policy)["reference"])
 

@@ -27,7 +27,7 @@ TOKENS = (-1, -2, -3)
 
 @torch.no_grad()
 def requested_tensors(state: TrainState, step: int, groups: Groups, reference: Tensor | None) -> dict[str, Tensor]:
-    """Return the state's memory and each requested tensor by its name in ``OFFERED``.
+    """Return the state's memory and each requested tensor by its name in ``INPUTS``.
 
     ``reference`` are the reference's log-probabilities of the whole vocabulary, if they are known already.
     """

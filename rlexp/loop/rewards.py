@@ -12,7 +12,7 @@ from torch import Tensor
 from rlexp.axes.reward.voting import NUMBERS
 from rlexp.core.blocks import map_variants
 from rlexp.core.masked import at_last_token
-from rlexp.core.registry import call_with, requested_names
+from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose, hashed_streams
 from rlexp.core.types import CompletionMask, PerCompletion, PerToken
 from rlexp.loop.rollout import Rollout
@@ -50,7 +50,7 @@ def score(
         return rewards
     draw = partial(state.uniforms, occasion, step, round=round)
     made = lazy_inputs(state, rollout, scores, rewards.gold, draw)
-    names = {name for variant, _ in state.blocks for name in requested_names(variant.reward)}
+    names = {name for variant, _ in state.blocks for name in required_inputs(variant.reward)}
     offered = rollout._asdict() | {name: make() for name, make in made.items() if name in names}
     total = map_variants(judge, state.blocks, {name: offered[name] for name in names})
     return rewards._replace(total=total.masked_fill(rewards.gold.isnan(), float("nan")))
@@ -64,7 +64,7 @@ def judge(variant: Variant, offered: Mapping[str, Tensor]) -> PerCompletion:
 def lazy_inputs(
     state: TrainState, rollout: Rollout, scores: Scores, gold: PerCompletion, draw: Callable[..., Tensor]
 ) -> Mapping[str, Callable[[], Tensor]]:
-    """Return for each name in ``OFFERED`` of the reward, those of the rollout aside, what makes the tensor."""
+    """Return for each name in ``INPUTS`` of the reward, those of the rollout aside, what makes the tensor."""
     dtype = gold.dtype
     shape = (*rollout.finished.shape[1:], NUMBERS)
     judged = rollout.prompts, rollout.completions, rollout.mask

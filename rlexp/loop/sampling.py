@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rlexp.core.blocks import map_variants
-from rlexp.core.registry import call_with, requested_names
+from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose, normals
 from rlexp.core.types import Prompts
 from rlexp.loop.rollout import Rollout, inverse_cdf, sample
@@ -39,7 +39,7 @@ def distortion(
     """
 
     def draw_errors(variant: Variant, seeds: Tensor) -> Tensor:
-        if "errors" not in requested_names(variant.sampler):
+        if "errors" not in required_inputs(variant.sampler):
             return torch.zeros(len(seeds), *shape)
         return normals(seeds.tolist(), Purpose.SAMPLER, step, shape, round=round)
 

@@ -146,8 +146,8 @@ def scaled(
     over the states that samples of the ``sft`` policy visit on ``checked`` held-out prompts.
     Source: temperature scaling (arXiv 1706.04599), which changes no most likely token.
     """
-    knobs = dict(accuracy=accuracy, lr=lr, prompts=prompts, every=every, checked=checked, updates=updates)
-    problems = sft(policy, task, seeds, **knobs)
+    hyperparameters = dict(accuracy=accuracy, lr=lr, prompts=prompts, every=every, checked=checked, updates=updates)
+    problems = sft(policy, task, seeds, **hyperparameters)
     with torch.no_grad():
         visited = answers(policy, task, seeds, checked, updates + 1)
         scale, reached = scale_to(entropy, policy(visited.prompts, visited.completions), visited.mask)

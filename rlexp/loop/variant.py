@@ -13,7 +13,7 @@ from rlexp.axes import AXES
 from rlexp.core.facts import ControlFacts, Facts, LossFacts, RewardFacts, facts_of
 from rlexp.core.memory import Memory
 from rlexp.core.registered import METRICS
-from rlexp.core.registry import knobs, requested_names
+from rlexp.core.registry import hyperparameters, required_inputs
 from rlexp.core.types import PerReplica
 
 # A field for each axis: the function that is chosen on it, bound to its hyperparameters.
@@ -87,14 +87,19 @@ class Variant(Chosen):
         axes = [axis for axis in AXES.values() if axis.stage in ("advantages", "loss")]
         functions = [getattr(self, axis.attribute) for axis in axes if axis.key != "kl" or self.penalized]
         functions += [memory.update for memory in self.memories.values()]
-        return frozenset(name for function in functions for name in requested_names(function))
+        return frozenset(name for function in functions for name in required_inputs(function))
 
     @cached_property
     def measures(self) -> dict[str, Callable]:
-        """Metrics of an update that only runs with these choices have, and registered ones, bound to their knobs."""
+        """Metrics of an update that only runs with these choices have, and registered ones, as bound functions."""
         bound = dict(METRICS) if self.kl_stop is None else METRICS | {"kl/stopped": lambda stopped: stopped}
         for choice, kind in ((self.clip, LossFacts), (self.entropy_control, ControlFacts)):
             values = getattr(choice, "keywords", {})
             metrics = facts_of(choice, kind).metrics.items()
-            bound |= {name: partial(each, **{knob: values[knob] for knob in knobs(each)}) for name, each in metrics}
+            bound |= {
+                name: partial(
+                    each, **{hyperparameter: values[hyperparameter] for hyperparameter in hyperparameters(each)}
+                )
+                for name, each in metrics
+            }
         return bound

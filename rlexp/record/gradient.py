@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rlexp.axes import clip
 from rlexp.core.facts import LossFacts, facts_of
-from rlexp.core.registry import bind_choice, call_with, requested_names
+from rlexp.core.registry import bind_choice, call_with, required_inputs
 
 OLD_PROBABILITY = 0.1  # of the token, for the choices whose bounds are distances between probabilities
 SMALLEST, LARGEST, NUMBER = 0.3, 6.0, 100
@@ -43,7 +43,7 @@ def gradient_curves(settings: BaseModel, log_ratio_bound: float | None = None) -
     """
     loss = bind_choice(clip.FUNCTIONS, settings)
     curves = facts_of(loss, LossFacts).curves
-    if not {*requested_names(loss)} <= {*offered(1.0, 0.0, math.inf)}:
+    if not {*required_inputs(loss)} <= {*offered(1.0, 0.0, math.inf)}:
         return None
     bound = math.inf if log_ratio_bound is None else log_ratio_bound
     lines = {

@@ -1,4 +1,4 @@
-"""Where rows go beside metrics.jsonl: ``open_x(job, *, knobs)`` → ``.log(step, row)``, ``.finish(status, summary)``.
+"""Where rows go beside metrics.jsonl: ``open_x(job, *, …)`` → ``.log(step, row)``, ``.finish(status, summary)``.
 
 ``job`` is a ``rlexp.sweep.job.Job``. Weights & Biases mirrors a run's own files, offline unless asked. Trackio is
 a dashboard on this machine, without an account; `trackio show --project rlexp` opens it. Nothing reads these logs back,

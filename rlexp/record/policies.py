@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rlexp.axes import teacher
 from rlexp.core.errors import ConfigError, format_value, problem_lines
 from rlexp.core.exits import RunFailed
-from rlexp.core.registry import bind_choice, requested_names, schema
+from rlexp.core.registry import bind_choice, required_inputs, schema
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop.rewards import score_with
 from rlexp.loop.rollout import Rollout, inverse_cdf, most_likely, sample
@@ -111,7 +111,7 @@ def load_policy(folder: str | Path) -> TrainedPolicy:
 
 def has_teacher(config: Any) -> bool:
     """Whether the chosen ``teacher`` asks for a teacher's log-probabilities."""
-    return "teacher_log_probs" in requested_names(teacher.FUNCTIONS[config.teacher.name])
+    return "teacher_log_probs" in required_inputs(teacher.FUNCTIONS[config.teacher.name])
 
 
 def problems(config: Any) -> Iterator[str]:
@@ -136,14 +136,16 @@ def problems(config: Any) -> Iterator[str]:
 
 
 def difference(config: Any, theirs: Mapping[str, Any]) -> str | None:
-    """Name the first knob of task and model in which a run differs from one that takes its policy."""
+    """Name the first hyperparameter of task and model in which a run differs from one that takes its policy."""
     for part in ("task", "model"):
         ours = config.model_dump(mode="json", include={part})[part]
         there_of = theirs.get(part) if isinstance(theirs.get(part), Mapping) else {}
-        for knob in sorted(ours.keys() - REWARDED, key=lambda knob: (knob != "name", knob)):
-            there, here = format_value(there_of.get(knob)), format_value(ours[knob])
+        for hyperparameter in sorted(
+            ours.keys() - REWARDED, key=lambda hyperparameter: (hyperparameter != "name", hyperparameter)
+        ):
+            there, here = format_value(there_of.get(hyperparameter)), format_value(ours[hyperparameter])
             if there != here:
-                return f"{part}.{knob} is {there} there and {here} here; must be the same"
+                return f"{part}.{hyperparameter} is {there} there and {here} here; must be the same"
     return None
 
 

@@ -17,7 +17,7 @@ from rlexp.config.compose import compose
 from rlexp.config.nodes import axis_nodes, chosen_function
 from rlexp.config.schema import Config
 from rlexp.core.errors import ConfigError
-from rlexp.core.registry import requested_names
+from rlexp.core.registry import required_inputs
 from rlexp.record.provenance import with_effect
 from rlexp.runfolder.variants import WITHOUT_EFFECT, flatten, key_of
 
@@ -114,7 +114,7 @@ def read_recipe(world: World, overrides: Sequence[str]) -> Recipe:
         if rest == after:
             raise ConfigError([f"{override}: changes nothing of this recipe; leave it out"])
     functions = [chosen_function(config, key) for key, _, _ in axis_nodes(config)]
-    greedy = any("greedy_rewards" in requested_names(function) for function in functions)  # one a prompt, as norm=remax
+    greedy = any("greedy_rewards" in required_inputs(function) for function in functions)  # one a prompt, as norm=remax
     return Recipe(world, tuple(overrides), changes, after, config.group_size.prompts * greedy)
 
 

@@ -16,7 +16,7 @@ from rlexp.axes import AXES, norm, optimizer
 from rlexp.config.nodes import axis_nodes, chosen_facts
 from rlexp.config.schema import Config
 from rlexp.core import memory
-from rlexp.core.registry import bind_choice, bind_knobs
+from rlexp.core.registry import bind_choice, bind_hyperparameters
 from rlexp.loop.critic import CRITICS
 from rlexp.loop.data import DATA, empty_buffer
 from rlexp.loop.judged.bradley_terry import TRAININGS, make_judges, room_for_pairs
@@ -157,6 +157,6 @@ def variant(config: Config) -> Variant:
         refill_rounds=config.filter.refill.rounds,
         kl_in_loss=weight.get("loss", 0.0),
         kl_in_reward=weight.get("reward", 0.0),
-        value_target=target and bind_knobs(target, config.norm),
+        value_target=target and bind_hyperparameters(target, config.norm),
         **{key: getattr(config, key) for key in NUMBERS},
     )

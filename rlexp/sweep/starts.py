@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from rlexp.config.schema import Config
 from rlexp.core.exits import RunFailed
-from rlexp.core.registry import bind_choice, call_with, requested_names
+from rlexp.core.registry import bind_choice, call_with, required_inputs
 from rlexp.loop.start import STARTS
 from rlexp.loop.state import TrainState
 from rlexp.models import MODELS
@@ -73,7 +73,7 @@ def trained_starts(configs: Sequence[Config], folder: Path | None) -> tuple[dict
     A run whose start asks for no policy keeps the weights that it is made with.
     """
     weights, problems, missing = {}, {}, []
-    wanted = {start_key(each): each for each in configs if "policy" in requested_names(STARTS[each.start.name])}
+    wanted = {start_key(each): each for each in configs if "policy" in required_inputs(STARTS[each.start.name])}
     for key, config in wanted.items():
         try:
             found = load(folder, key)

@@ -150,5 +150,5 @@ def counts(symbols: int, length: int, features: int) -> np.ndarray:
 
 def standardized(values: np.ndarray, chances: np.ndarray) -> np.ndarray:
     """Mean 0 and standard deviation 1 where ``chances`` are the probabilities."""
-    centred = values - chances @ values
-    return centred / np.sqrt(chances @ centred**2)
+    centered = values - chances @ values
+    return centered / np.sqrt(chances @ centered**2)

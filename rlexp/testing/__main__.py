@@ -17,7 +17,7 @@ from typing import Any
 from rlexp.axes import AXES, axis_of
 from rlexp.core.exits import BAD_INPUT, FAILED, exit_with
 from rlexp.core.registered import Registration, registered
-from rlexp.core.registry import knobs
+from rlexp.core.registry import hyperparameters
 from rlexp.testing.choices import Choice, bind, resolved, shipped
 from rlexp.testing.examine import Result, examine, examine_task
 
@@ -79,7 +79,7 @@ def results(word: str, registrations: Callable[[], Sequence[Any]] = registered) 
             yield Result(f"{each.group}={each.name}", "no check", "there is none for this group", hint=True)
         else:
             choice = bind(group, each.function, **resolved(group, values))
-            yield from examine(Choice(group, each.name, each.name, choice.knobs, each.function))
+            yield from examine(Choice(group, each.name, each.name, choice.hyperparameters, each.function))
 
 
 def own_values(registration: Registration) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def own_values(registration: Registration) -> dict[str, Any]:
     node = registration.values
     for place in registration.group.split(".")[1:]:
         node = node.get(place, {})
-    return {key: value for key, value in node.items() if key in knobs(registration.function)}
+    return {key: value for key, value in node.items() if key in hyperparameters(registration.function)}
 
 
 def main(arguments: Sequence[str], registrations: Callable[[], Sequence[Any]] = registered) -> int:

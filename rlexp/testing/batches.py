@@ -162,7 +162,7 @@ def components(rng: np.random.Generator, rewards: np.ndarray) -> np.ndarray:
 def hard_cases_of_rewards(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Rewards, and who has one: group 0 has equal ones, group 3 of the last replica none.
 
-    Group 1 has a mean between two values of a knob of ``difficulty``; one of group 2 is near the middle of 0 and 1.
+    Group 1 has a mean between two bounds of ``difficulty``; one of group 2 is near the middle of 0 and 1.
     """
     rewards = rng.normal(size=(R, P, G))
     rewards[:, 0] = 0.7

@@ -20,7 +20,7 @@ from rlexp.core import memory
 from rlexp.core.errors import problem_lines
 from rlexp.core.facts import Facts, facts_of
 from rlexp.core.offers import Offer
-from rlexp.core.registry import bind_choice, knobs, requested_names, schema
+from rlexp.core.registry import bind_choice, hyperparameters, required_inputs, schema
 
 # The axes whose functions take tensors of a batch and can be checked as a whole; of the others only the signature is.
 BATCH_AXES = ("reward", "shaping", "filter", "norm", "clip", "agg", "kl", "sampler", "mismatch")
@@ -36,18 +36,19 @@ class Choice:
     axis: str
     label: str
     name: str
-    knobs: Mapping[str, object]
+    hyperparameters: Mapping[str, object]
     func: Callable[..., Tensor]
 
     @cached_property
     def function(self) -> Callable[..., Tensor]:
         """The bound function, made as training makes it; AssertionError where a hyperparameter is not allowed."""
-        values = {"name": self.name, **self.knobs}
+        values = {"name": self.name, **self.hyperparameters}
         try:
             return bind_choice({self.name: self.func}, schema_of(self.name, self.func).validate_python(values))
         except ValidationError as error:
             problems = "; ".join(problem_lines(error, values))
-            takes = f"`{self.func.__name__}` in {file_of(self.func)} takes {', '.join(knobs(self.func)) or 'none'}"
+            named = ", ".join(hyperparameters(self.func)) or "none"
+            takes = f"`{self.func.__name__}` in {file_of(self.func)} takes {named}"
             raise AssertionError(f"{self}: its hyperparameters are wrong ({takes}): {problems}") from None
 
     def __call__(self, *tensors: Tensor, **named: Tensor) -> Tensor:
@@ -64,7 +65,7 @@ class Choice:
     @property
     def needs(self) -> tuple[str, ...]:
         """Names of the tensors that the function takes."""
-        return requested_names(self.func)
+        return required_inputs(self.func)
 
     @property
     def facts(self) -> Facts:
@@ -73,7 +74,7 @@ class Choice:
 
     def changed(self, **values: object) -> Choice:
         """Return the same choice with other values of some hyperparameters."""
-        return replace(self, knobs={**self.knobs, **values})
+        return replace(self, hyperparameters={**self.hyperparameters, **values})
 
     def __str__(self) -> str:
         return f"{self.axis}={self.label}"
@@ -153,6 +154,11 @@ def memory_shapes() -> dict[str, tuple[int, ...]]:
         memories: Mapping[str, memory.Memory] = axis_of(axis).memories
         for choice in shipped(axis) if memories else ():
             if each := memories.get(choice.name):
-                start = each.start(**{knob: choice.knobs[knob] for knob in knobs(each.start)})
+                start = each.start(
+                    **{
+                        hyperparameter: choice.hyperparameters[hyperparameter]
+                        for hyperparameter in hyperparameters(each.start)
+                    }
+                )
                 found[each.name] = tuple(torch.tensor(start).shape)
     return found

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlexp.core.offers import check_requests
-from rlexp.core.registry import knobs
+from rlexp.core.registry import hyperparameters
 from rlexp.testing.batches import batch, cached_batch
 from rlexp.testing.choices import Choice, offers_of
 
@@ -88,11 +88,11 @@ def signature(choice: Choice) -> Iterator[str]:
         return
     try:
         check_requests(str(choice), choice.func, offers_of(choice.axis, choice.name))
-        takes = knobs(choice.func)
+        takes = hyperparameters(choice.func)
     except (TypeError, NameError) as error:
         yield str(error)
         return
-    if missing := [name for name in takes if name not in choice.knobs]:
+    if missing := [name for name in takes if name not in choice.hyperparameters]:
         yield f"{', '.join(missing)} of `{choice.func.__name__}` has no value: give it a default, or one to the check"
         return
     if "return" not in get_type_hints(choice.func):

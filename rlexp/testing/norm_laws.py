@@ -52,7 +52,9 @@ def group_shift(norm: Choice, rewards: Tensor, keep: Tensor) -> bool:
 def scale(norm: Choice, rewards: Tensor, keep: Tensor) -> bool:
     """Another unit: ``eps`` has that of a reward."""
     expected = advantages_of_rewards(norm, rewards, keep)
-    of_unit = [norm.changed(eps=by * norm.knobs["eps"]) if "eps" in norm.knobs else norm for by in UNITS]
+    of_unit = [
+        norm.changed(eps=by * norm.hyperparameters["eps"]) if "eps" in norm.hyperparameters else norm for by in UNITS
+    ]
     found = [of_scaled(one, (rewards, keep), by) for one, by in zip(of_unit, UNITS, strict=True)]
     return all(close(one, expected) for one in found)
 
@@ -141,7 +143,7 @@ def laws_of_a_norm(norm: Choice) -> Iterator[tuple[str, bool, bool]]:
         *_, ordinary = cases()
         yield law, all(holds(norm, *case) for case in cases()), holds(norm, *ordinary)
     for law, holds in OF_EQUAL_REWARDS.items():
-        if law != "faint" or "eps" in norm.knobs:
+        if law != "faint" or "eps" in norm.hyperparameters:
             yield law, (found := holds(norm)), found
 
 

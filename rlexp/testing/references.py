@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rlexp.axes import axis_of
-from rlexp.core.registry import knobs
+from rlexp.core.registry import hyperparameters
 from rlexp.testing.batches import R, hard_batch
 from rlexp.testing.choices import Choice, file_of
 from rlexp.testing.contract import TRAINED, Offered, difference, used
@@ -40,9 +40,9 @@ def tensors() -> dict[str, Tensor]:
 def of_reference(choice: Choice, reference: Reference, given: list[Tensor]) -> Tensor:
     """Return what a reference makes of one run; it is given tensors if it fails on NumPy arrays."""
     try:
-        found = reference(*(each.numpy() for each in given), **choice.knobs)
+        found = reference(*(each.numpy() for each in given), **choice.hyperparameters)
     except (TypeError, AttributeError):
-        found = reference(*given, **choice.knobs)
+        found = reference(*given, **choice.hyperparameters)
     return torch.as_tensor(np.asarray(found) if not isinstance(found, Tensor) else found)
 
 
@@ -70,7 +70,7 @@ def value(choice: Choice, reference: Reference) -> Iterator[str]:
     # of advantages, training uses those of completions in the statistics, spread over the tokens that count
     found, wanted = (used(choice, each.to(output.dtype), offered) for each in (output, wanted))
     if not torch.allclose(found.double(), wanted.double(), **VALUE, equal_nan=True):
-        settings = ", ".join(f"{knob}={number}" for knob, number in choice.knobs.items())
+        settings = ", ".join(f"{hyperparameter}={number}" for hyperparameter, number in choice.hyperparameters.items())
         at = f" with {settings}" if settings else ""
         yield f"the output{at} {difference(found, wanted)} of the reference: {disagreement(choice, reference)}"
 
@@ -93,13 +93,13 @@ def alternatives(value: object, kind: object) -> list[object]:
     return []
 
 
-def retuned(choice: Choice, knob: str) -> Iterator[Choice]:
+def retuned(choice: Choice, hyperparameter: str) -> Iterator[Choice]:
     """Yield the choice with other values of a hyperparameter, then with others of a second one, as far as allowed."""
-    kinds = knobs(choice.func)
-    others = {name: alternatives(choice.knobs[name], kinds[name]) for name in kinds}
-    singles = [{knob: value} for value in others[knob]]
-    rest = [(name, value) for name in kinds if name != knob for value in others[name]]
-    doubles = [{knob: value, name: second} for value, (name, second) in product(others[knob], rest)]
+    kinds = hyperparameters(choice.func)
+    others = {name: alternatives(choice.hyperparameters[name], kinds[name]) for name in kinds}
+    singles = [{hyperparameter: value} for value in others[hyperparameter]]
+    rest = [(name, value) for name in kinds if name != hyperparameter for value in others[name]]
+    doubles = [{hyperparameter: value, name: second} for value, (name, second) in product(others[hyperparameter], rest)]
     for values in singles + doubles:
         found = choice.changed(**values)
         try:
@@ -109,45 +109,46 @@ def retuned(choice: Choice, knob: str) -> Iterator[Choice]:
         yield found
 
 
-def neighbor(choice: Choice, other: Choice, knob: str) -> Choice:
+def neighbor(choice: Choice, other: Choice, hyperparameter: str) -> Choice:
     """Return ``choice`` with what ``other`` has changed beside one hyperparameter."""
-    return other.changed(**{knob: choice.knobs[knob]})
+    return other.changed(**{hyperparameter: choice.hyperparameters[hyperparameter]})
 
 
-def knobs_of_memory(choice: Choice) -> set[str]:
+def hyperparameters_of_memory(choice: Choice) -> set[str]:
     """Return the hyperparameters that only what is remembered for the next step depends on."""
     memory = axis_of(choice.axis).memories.get(choice.name)
-    return {*knobs(memory.update), *knobs(memory.start)} if memory else set()
+    return {*hyperparameters(memory.update), *hyperparameters(memory.start)} if memory else set()
 
 
-def visible(choice: Choice, knob: str, offered: Offered) -> Choice | None:
+def visible(choice: Choice, hyperparameter: str, offered: Offered) -> Choice | None:
     """Return the choice with a value of a hyperparameter that changes the output, if there is one."""
-    for other in retuned(choice, knob):
-        before = used(choice, neighbor(choice, other, knob).of(offered), offered)
+    for other in retuned(choice, hyperparameter):
+        before = used(choice, neighbor(choice, other, hyperparameter).of(offered), offered)
         if not torch.equal(used(other, other.of(offered), offered).nan_to_num(), before.nan_to_num()):
             return other
     return None
 
 
-def knobs_of_formula(choice: Choice) -> list[str]:
+def hyperparameters_of_formula(choice: Choice) -> list[str]:
     """Return the hyperparameters on which the output of a step depends."""
-    idle = knobs_of_memory(choice)
-    return [knob for knob in knobs(choice.func) if knob not in idle]
+    idle = hyperparameters_of_memory(choice)
+    return [hyperparameter for hyperparameter in hyperparameters(choice.func) if hyperparameter not in idle]
 
 
-def hyperparameters(choice: Choice) -> Iterator[str]:
+def idle_hyperparameters(choice: Choice) -> Iterator[str]:
     """Each hyperparameter changes the output."""
     offered = tensors()
-    for knob in knobs_of_formula(choice):
-        if visible(choice, knob, offered) is None:
-            yield f"{knob} of `{choice.func.__name__}` in {file_of(choice.func)} changes nothing: use it or take it out"
+    for hyperparameter in hyperparameters_of_formula(choice):
+        if visible(choice, hyperparameter, offered) is None:
+            where = f"`{choice.func.__name__}` in {file_of(choice.func)}"
+            yield f"{hyperparameter} of {where} changes nothing: use it or take it out"
 
 
 def tuned_values(choice: Choice, reference: Reference) -> Iterator[str]:
     """It is the reference with other hyperparameters too: a number written into the code does not pass."""
     offered = tensors()
-    for knob in knobs_of_formula(choice):
-        if other := visible(choice, knob, offered):
+    for hyperparameter in hyperparameters_of_formula(choice):
+        if other := visible(choice, hyperparameter, offered):
             yield from value(other, reference)
 
 
@@ -249,19 +250,19 @@ def slope_of_reference(
 
     leaf = first.clone().requires_grad_()
     try:
-        np.asarray(reference(*(each.numpy() for each in (first, *others)), **choice.knobs))
+        np.asarray(reference(*(each.numpy() for each in (first, *others)), **choice.hyperparameters))
     except (TypeError, AttributeError):
-        output = total(reference(leaf, *others, **choice.knobs))
+        output = total(reference(leaf, *others, **choice.hyperparameters))
         return torch.autograd.grad(output + 0 * leaf.sum(), leaf)[0]
     fixed, weights = [each.numpy() for each in others], slants.numpy()
 
     def number(point: np.ndarray) -> float:
-        output = reference(point, *fixed, **choice.knobs)
+        output = reference(point, *fixed, **choice.hyperparameters)
         return float(np.sum(output * (weights if np.ndim(output) else 1)))
 
     return torch.from_numpy(numerical_gradient(number, first.numpy()))
 
 
 PROPERTIES = {"gradient": gradient_reaches}
-HINTS = {"hyperparameters": hyperparameters, "gradient of the value": gradient_of_value}
+HINTS = {"hyperparameters": idle_hyperparameters, "gradient of the value": gradient_of_value}
 OF_AXES = dict.fromkeys(("gradient", "gradient of the value", "gradient of the reference"), TRAINED)

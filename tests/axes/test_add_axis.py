@@ -25,7 +25,7 @@ def scaled(advantages: PerToken, *, by: Positive) -> PerToken:
 
 
 FUNCTIONS = {"none": none, "scaled": scaled}
-OFFERED = ADVANTAGES
+INPUTS = ADVANTAGES
 '''
 OWN_ROW = '        Axis("finish", "the last word", "advantages", PER_TOKEN),\n'
 ROW = '        Axis("norm", "rewards to advantages", "advantages", EITHER, facts=NormFacts),\n'

@@ -11,7 +11,7 @@ from rlexp.axes import AXES as ROWS
 from rlexp.axes.laws import LAWS
 from rlexp.config.compatibility import PROBLEMS, REMARKS
 from rlexp.core.facts import facts_of
-from rlexp.core.registry import knobs
+from rlexp.core.registry import hyperparameters
 from rlexp.testing import laws, norm_laws
 from rlexp.testing.batches import batch, hard_batch
 from rlexp.testing.choices import Choice
@@ -38,8 +38,8 @@ def test_a_choice_keeps_what_is_promised(any_choice):
 @pytest.mark.parametrize("axis", AXES)
 def test_every_function_is_named_by_a_yaml(axis):
     for name in set(AXES[axis]) - {choice.name for choice in choices(axis)}:
-        knobs_of = "".join(f", and `{knob}`" for knob in knobs(AXES[axis][name]))
-        pytest.fail(f"{axis}: no YAML chooses `{name}`; write conf/{axis}/{name}.yaml with `name: {name}`{knobs_of}")
+        named = "".join(f", and `{hyperparameter}`" for hyperparameter in hyperparameters(AXES[axis][name]))
+        pytest.fail(f"{axis}: no YAML chooses `{name}`; write conf/{axis}/{name}.yaml with `name: {name}`{named}")
 
 
 @pytest.mark.parametrize("key", ROWS)

@@ -25,13 +25,13 @@ from rlexp.loop.step import make_experience, train_step
 KNOBS = dict(target=0.9, delta=0.25, least=0.1, most=0.5)
 
 
-def settings(**knobs):
+def settings(**hyperparameters):
     node = compose("entropy_control=adaptive").entropy_control
-    return node.model_copy(update={"initial": 0.3, **KNOBS, **knobs})
+    return node.model_copy(update={"initial": 0.3, **KNOBS, **hyperparameters})
 
 
-def with_control(base, **knobs):
-    node = settings(**knobs)
+def with_control(base, **hyperparameters):
+    node = settings(**hyperparameters)
     control = bind_choice(entropy_control.FUNCTIONS, node)
     return replace(
         base,

@@ -17,7 +17,7 @@ from toy_state import GROUP, PROMPTS, make_state, variant
 
 from rlexp.axes import kl_control
 from rlexp.core import memory
-from rlexp.core.registry import bind_knobs, call_with, requested_names, schema
+from rlexp.core.registry import bind_hyperparameters, call_with, required_inputs, schema
 from rlexp.loop.step import train_step
 
 CHOICES = {path.stem: OmegaConf.to_container(OmegaConf.load(path)) for path in (CONF / "kl_control").glob("*.yaml")}
@@ -30,12 +30,12 @@ CLOSE = dict(rtol=1e-12)
 ROUGH = dict(rtol=1e-5, atol=0)
 
 
-def settings(name, **knobs):
-    return TypeAdapter(schema(kl_control.FUNCTIONS)).validate_python(CHOICES[name] | knobs)
+def settings(name, **hyperparameters):
+    return TypeAdapter(schema(kl_control.FUNCTIONS)).validate_python(CHOICES[name] | hyperparameters)
 
 
-def chosen(name, **knobs):
-    return bind_knobs(kl_control.FUNCTIONS[CHOICES[name]["name"]], settings(name, **knobs))
+def chosen(name, **hyperparameters):
+    return bind_hyperparameters(kl_control.FUNCTIONS[CHOICES[name]["name"]], settings(name, **hyperparameters))
 
 
 def by_hand(name, factor, log_probs, ref_log_probs, mask, target, horizon):
@@ -82,7 +82,7 @@ def test_a_controller_is_that_of_its_source(name, target, horizon):
 
 def test_fixed_keeps_the_coefficient():
     factor = torch.tensor([0.7, 1.0])
-    assert requested_names(kl_control.fixed) == ("kl_factor",) and same_bits(kl_control.fixed(factor), factor)
+    assert required_inputs(kl_control.fixed) == ("kl_factor",) and same_bits(kl_control.fixed(factor), factor)
 
 
 @pytest.mark.parametrize("name", OF_TOKENS)
@@ -95,9 +95,9 @@ def test_replicas_do_not_mix(name):
 PLACES = {"loss": dict(kl_in_loss=0.3), "reward": dict(kl_in_reward=0.3)}
 
 
-def controlled(place, name, **knobs):
+def controlled(place, name, **hyperparameters):
     both = variant(Recipe(inner_steps=2, **PLACES[place]))
-    return replace(both, memories=memory.bind_memories(kl_control.MEMORIES, settings(name, **knobs)))
+    return replace(both, memories=memory.bind_memories(kl_control.MEMORIES, settings(name, **hyperparameters)))
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -156,8 +156,8 @@ def test_a_token_beyond_the_bound_has_no_gradient_and_the_others_keep_theirs():
     """k3 is unbounded where π has given a token up: there the clamp, which acts on nothing else, ends the pull back."""
     world = Categorical(0)
     clamped, plain = (
-        world.expectation(world.estimates(bind("kl", name, **knobs)))
-        for name, knobs in {"low_var_kl": {"bound": 0.3}, "k3": {}}.items()
+        world.expectation(world.estimates(bind("kl", name, **hyperparameters)))
+        for name, hyperparameters in {"low_var_kl": {"bound": 0.3}, "k3": {}}.items()
     )
     beyond = world.estimates(bind("kl", "k3")) > 0.3
     assert beyond.any() and not beyond.all()
@@ -173,4 +173,4 @@ def test_the_clamps_keep_value_and_gradient_finite(distance):
     (choice,) = (choice for choice in choices("kl") if choice.name == "low_var_kl")
     penalty = choice(log_probs, torch.zeros(1, 1, 1))
     penalty.sum().backward()
-    assert penalty.item() == choice.knobs["bound"] and log_probs.grad.item() == 0
+    assert penalty.item() == choice.hyperparameters["bound"] and log_probs.grad.item() == 0

@@ -74,7 +74,7 @@ def loops(choice, every) -> tuple[np.ndarray, np.ndarray]:
         first, *others = (arrays[name][r] for name in choice.needs)
 
         def kept(point, function=function, others=others, mask=mask):
-            output = function(point, *others, **choice.knobs)
+            output = function(point, *others, **choice.hyperparameters)
             return np.where(mask, output, 0.0) if np.ndim(output) == 3 else output
 
         values.append(kept(first))

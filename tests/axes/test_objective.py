@@ -25,8 +25,8 @@ KL_COEF = 0.1
 
 
 def reference_of(choice):
-    """Return the loops for a choice, bound to its knobs."""
-    return functools.partial(reference.REFERENCES[choice.axis][choice.name], **choice.knobs)
+    """Return the loops for a choice, bound to its hyperparameters."""
+    return functools.partial(reference.REFERENCES[choice.axis][choice.name], **choice.hyperparameters)
 
 
 def advantages_of(norm, one) -> np.ndarray:

@@ -34,19 +34,19 @@ def factor(function):
 
 # The table, what a function that asks for all of it returns, and the variant that has it.
 PLACES = {
-    "sampler": (sampler.OFFERED, lambda given: given["log_probs"], lambda f: {"sampler": f}),
+    "sampler": (sampler.INPUTS, lambda given: given["log_probs"], lambda f: {"sampler": f}),
     "refill": (
         filter.OFFERED_TO_REFILL,
         lambda given: given["finished"],
         lambda f: {"filter_refill": f, "refill_rounds": 2},
     ),
     "kl in the reward": (
-        kl.OFFERED,
+        kl.INPUTS,
         lambda given: given["log_probs"] - given["ref_log_probs"],
         lambda f: {"kl": f, "kl_in_reward": 0.1},
     ),
-    "kl_control": (kl_control.OFFERED, lambda given: given["advantages"].sum((-1, -2, -3)), factor),
-    "reference": (reference.OFFERED, lambda given: given["reference"], lambda f: {"reference": f}),
+    "kl_control": (kl_control.INPUTS, lambda given: given["advantages"].sum((-1, -2, -3)), factor),
+    "reference": (reference.INPUTS, lambda given: given["reference"], lambda f: {"reference": f}),
 }
 
 

@@ -40,15 +40,17 @@ OTHERS = {
 }
 
 
-def bound(name, **knobs):
-    node = TypeAdapter(schema(optimizer.FUNCTIONS)).validate_python(CHOICES[name] | knobs)
+def bound(name, **hyperparameters):
+    node = TypeAdapter(schema(optimizer.FUNCTIONS)).validate_python(CHOICES[name] | hyperparameters)
     return bind_choice(optimizer.FUNCTIONS, node)
 
 
-def torchs(name, parameters, lr, knobs):
+def torchs(name, parameters, lr, hyperparameters):
     """The class of PyTorch with the same numbers; weight decay is 0 unless it is named."""
-    betas = {"betas": (knobs.get("beta1"), knobs.get("beta2"))} if "beta1" in knobs else {}
-    rest = {key: value for key, value in knobs.items() if not key.startswith("beta") and key != "name"}
+    betas = (
+        {"betas": (hyperparameters.get("beta1"), hyperparameters.get("beta2"))} if "beta1" in hyperparameters else {}
+    )
+    rest = {key: value for key, value in hyperparameters.items() if not key.startswith("beta") and key != "name"}
     classes = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}
     return classes.get(name, torch.optim.SGD)(parameters, lr=lr, **betas, **rest)
 
@@ -71,12 +73,12 @@ def gradients(seed, update):
     return [3.0 ** (update % 4 - 2) * torch.randn(width, generator=random, dtype=torch.float64) for width in WIDTHS]
 
 
-def trained(names, seeds, knobs=None, dtype=torch.float64, make=None):
+def trained(names, seeds, hyperparameters=None, dtype=torch.float64, make=None):
     """Apply all gradients to a stack in which each run has its own optimiser; return parameters and optimiser."""
-    stack, knobs = Stack(seeds, dtype), knobs or {}
+    stack, hyperparameters = Stack(seeds, dtype), hyperparameters or {}
     rates = torch.tensor([LR[name] for name in names], dtype=dtype)
     schedule = Schedule(rates, torch.full_like(rates, 3.0), torch.full_like(rates, 0.5), UPDATES)
-    blocks = [(bound(name, **knobs.get(name, {})), 1) for name in names]
+    blocks = [(bound(name, **hyperparameters.get(name, {})), 1) for name in names]
     limits = torch.full_like(rates, 2.0)
     made = make(stack, schedule, limits) if make else Optimizer(stack, schedule, limits, blocks)
     for update in range(UPDATES):
@@ -86,9 +88,9 @@ def trained(names, seeds, knobs=None, dtype=torch.float64, make=None):
     return [parameter.detach() for parameter in stack.rows], made
 
 
-def by_torch(name, seed, knobs):
+def by_torch(name, seed, hyperparameters):
     parameters = [nn.Parameter(row[0].detach().clone()) for row in Stack([seed]).rows]
-    theirs = torchs(name, parameters, LR[name], CHOICES[name] | knobs)
+    theirs = torchs(name, parameters, LR[name], CHOICES[name] | hyperparameters)
     climb = torch.optim.lr_scheduler.LambdaLR(
         theirs, lambda done: min(1.0, (done + 1) / 3) * (1 - 0.5 * done / UPDATES)
     )  # fmt: skip
@@ -101,12 +103,12 @@ def by_torch(name, seed, knobs):
     return parameters
 
 
-@pytest.mark.parametrize("knobs", [{}, OTHERS], ids=["as shipped", "others"])
-def test_each_is_that_of_torch_in_a_stack_of_all(knobs):
+@pytest.mark.parametrize("hyperparameters", [{}, OTHERS], ids=["as shipped", "others"])
+def test_each_is_that_of_torch_in_a_stack_of_all(hyperparameters):
     names = [*CHOICES, *CHOICES]
-    ours, _ = trained(names, range(len(names)), knobs)
+    ours, _ = trained(names, range(len(names)), hyperparameters)
     for seed, name in enumerate(names):
-        for mine, theirs in zip(ours, by_torch(name, seed, knobs.get(name, {})), strict=True):
+        for mine, theirs in zip(ours, by_torch(name, seed, hyperparameters.get(name, {})), strict=True):
             torch.testing.assert_close(mine[seed], theirs, **CLOSE, msg=lambda text, name=name: f"{name}: {text}")
 
 

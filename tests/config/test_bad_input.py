@@ -146,7 +146,7 @@ def test_a_run_is_never_overwritten(command, tmp_path, arguments):
         ("name: local\nesp: 1e-6\nddof: 1\n", "norm.esp=1e-06: no such key; did you mean eps?\nnorm.eps: is missing\n"),
         ("name: locl\n", f"norm.name=locl: must be one of {', '.join(norm.FUNCTIONS)}\n"),
     ],
-    ids=["knob", "name"],
+    ids=["hyperparameter", "name"],
 )
 def test_a_mistake_in_a_yaml_file(command, tmp_path, text, line):
     result = command("--config-dir", with_norm(tmp_path, text), "norm=mine")

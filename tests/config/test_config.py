@@ -158,7 +158,7 @@ def test_pass_at_k_needs_k_completions():
     assert line == "norm.k=9: must be at most group_size.completions=8"
 
 
-def test_knobs_that_contradict_each_other_within_an_axis():
+def test_hyperparameters_that_contradict_each_other_within_an_axis():
     assert problems("shaping=overlong", "shaping.cache=7") == ("shaping.cache=7: must be at most shaping.cap=6",)
     assert problems("shaping=overlong_quadratic", "shaping.cache=7") == (
         "shaping.cache=7: must be at most shaping.cap=6",

@@ -16,8 +16,8 @@ SYMMETRIC, HIGHER, NAIVE = ("ppo", 0.2, 0.2), ("ppo", 0.2, 0.28), ("naive",)
 LOCAL, NO_KL = ("local", 1e-6, 1), ("none", 0.0, "loss")
 ALL = ("none", "none")
 RECIPES = {
-    # name: shaping; groups replaced, what is left out of the loss; norm and its knobs; clip and its knobs; agg; kl, its
-    # weight and place; passes times minibatches and entropy bonus, None where the source leaves them open
+    # name: shaping; groups replaced, what is left out of the loss; norm and clip with their hyperparameters; agg; kl,
+    # its weight and place; passes times minibatches and entropy bonus, None where the source leaves them open
     "aligned": ("none", ALL, ("hybrid", 1e-6, 1), HIGHER, "sequence", NO_KL, None),
     "best_of_n": ("none", ALL, ("best_of_n",), NAIVE, "sequence", NO_KL, (1, 0.0)),
     "beyond_80_20": ("overlong", ("none", "top_entropy"), LOCAL, HIGHER, "token", NO_KL, None),

@@ -30,7 +30,7 @@ def other(rewards: PerCompletion, keep: TokenMask) -> PerCompletion:
 WRITTEN_OUT = Float[Tensor, "*replica prompts group"]  # noqa: F722
 
 
-def same(rewards: WRITTEN_OUT, *, knob: float) -> PerCompletion:
+def same(rewards: WRITTEN_OUT, *, hyperparameter: float) -> PerCompletion:
     return rewards
 
 
@@ -54,7 +54,7 @@ MEMORIES = {"remembering": Memory("level", start, update, "the level")}
 
 
 def built(function, memories=None):
-    return schema({function.__name__: function}, norm.OFFERED, "norm", memories)
+    return schema({function.__name__: function}, norm.INPUTS, "norm", memories)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_is_not_offered_is_refused(function, text):
         built(function)
 
 
-def test_a_type_may_be_written_out_or_left_out_and_knobs_are_none_of_it():
+def test_a_type_may_be_written_out_or_left_out_and_hyperparameters_are_none_of_it():
     built(same)
     built(untyped)
 

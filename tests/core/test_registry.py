@@ -7,7 +7,7 @@ import torch
 from axis_choices import AXES
 from pydantic import TypeAdapter, ValidationError
 
-from rlexp.core.registry import bind_choice, knobs, schema
+from rlexp.core.registry import bind_choice, hyperparameters, schema
 
 LOCAL = {"name": "local", "eps": 1e-6, "ddof": 1}
 PPO = {"name": "ppo", "low": 0.2, "high": 0.28}
@@ -55,10 +55,10 @@ def test_an_unknown_name_is_answered_with_the_names_there_are():
         read("norm", {"name": "grupo"})
 
 
-@pytest.mark.parametrize(("axis", "node", "knob"), [("norm", LOCAL, "eps"), ("clip", PPO, "high")], ids=str)
-def test_a_knob_is_a_number(axis, node, knob):
+@pytest.mark.parametrize(("axis", "node", "hyperparameter"), [("norm", LOCAL, "eps"), ("clip", PPO, "high")], ids=str)
+def test_a_hyperparameter_is_a_number(axis, node, hyperparameter):
     with pytest.raises(ValidationError):
-        read(axis, node | {knob: float("nan")})
+        read(axis, node | {hyperparameter: float("nan")})
 
 
 def test_extra_fields_belong_to_every_choice():
@@ -73,11 +73,11 @@ def test_settings_do_not_change_after_they_were_read():
         settings.low = 0.3
 
 
-def test_knobs_are_the_keyword_only_parameters():
-    assert set(knobs(AXES["clip"]["ppo"])) == {"low", "high"} and knobs(AXES["clip"]["naive"]) == {}
+def test_hyperparameters_are_the_keyword_only_parameters():
+    assert set(hyperparameters(AXES["clip"]["ppo"])) == {"low", "high"} and hyperparameters(AXES["clip"]["naive"]) == {}
 
 
-def test_a_chosen_function_has_its_knobs_and_not_the_extra_fields():
+def test_a_chosen_function_has_its_hyperparameters_and_not_the_extra_fields():
     settings = read("clip", PPO | {"coef": 0.1}, coef=float)
     assert bind_choice(AXES["clip"], settings).keywords == {"low": 0.2, "high": 0.28}
 

@@ -28,7 +28,7 @@ def test_the_page_is_up_to_date(page):
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_every_choice_has_a_row_and_its_knobs(page, group):
+def test_every_choice_has_a_row_and_its_hyperparameters(page, group):
     rows = [line.split(" | ")[0].removeprefix("| ") for line in page.splitlines() if line.startswith(f"| `{group}=")]
     assert rows == [f"`{group}={path.stem}`" for path in sorted((CONF / group).glob("*.yaml"))]
 
@@ -40,7 +40,7 @@ def test_every_choice_is_described_below_its_function(page, axis):
         for node in one.active.values():
             below = text[text.index(f"### {axis}: {node.name}\n") :].partition("\n### ")[0]
             assert f"\n- `{axis}={one.label}`" in below
-            assert all(f"`{knob}` " in below for knob in vars(node) if knob != "name")
+            assert all(f"`{hyperparameter}` " in below for hyperparameter in vars(node) if hyperparameter != "name")
             assert one.comment in below
 
 

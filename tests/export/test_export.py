@@ -23,7 +23,7 @@ OF_THIS_PROJECT = (
     "task model logger log_every checkpoint_every resume threads device matmul_precision compile eval score baseline "
     "until_decided study backend"
 )
-# Knobs that have no counterpart, and of which the note says so without a number.
+# Hyperparameters that have no counterpart, and of which the note says so without a number.
 ROUNDS = {(framework, "filter.refill", "rounds") for framework in ("verl", "openrlhf")}
 UNSAID = ROUNDS | {("trl", "kl_control", "target"), ("trl", "kl_control", "horizon")}
 
@@ -77,23 +77,30 @@ def shifted(value):
 
 
 @pytest.mark.parametrize("choice", [choice for choice in CHOICES if not choice.startswith("start")])
-def test_no_knob_is_passed_over_in_silence(choice):
+def test_no_hyperparameter_is_passed_over_in_silence(choice):
     for to, framework in FRAMEWORKS.items():
-        no_knob_is_passed_over(choice, configuration(choice), to, framework)
+        no_hyperparameter_is_passed_over(choice, configuration(choice), to, framework)
 
 
-def no_knob_is_passed_over(choice, config, to, framework):
+def no_hyperparameter_is_passed_over(choice, config, to, framework):
     before = export(config, framework)
     for part, node in parts(config).items():
         axis, _, place = part.partition(".")
         if axis != choice.partition("=")[0] or any(line.startswith(f"{part}=") for line in before.missing):
             continue
-        for knob, value in node:
-            if isinstance(value, str) or knob in ("model", "run") or node.name == "none" or (to, part, knob) in UNSAID:
+        for hyperparameter, value in node:
+            if (
+                isinstance(value, str)
+                or hyperparameter in ("model", "run")
+                or node.name == "none"
+                or (to, part, hyperparameter) in UNSAID
+            ):
                 continue
-            changed = node.model_copy(update={knob: shifted(value)})
+            changed = node.model_copy(update={hyperparameter: shifted(value)})
             changed = getattr(config, axis).model_copy(update={place: changed}) if place else changed
-            assert export(config.model_copy(update={axis: changed}), framework) != before, f"{to}: {part}.{knob}"
+            assert export(config.model_copy(update={axis: changed}), framework) != before, (
+                f"{to}: {part}.{hyperparameter}"
+            )
 
 
 def test_every_key_of_a_run_is_exported_or_of_this_project_alone():

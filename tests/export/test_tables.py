@@ -33,7 +33,7 @@ def test_a_setting_that_names_a_function_which_is_not_there_is_an_error():
     [(0.5, 0.5), ("token", "token"), ("$low", 0.1), ("$clip or 9", 9), ("$low or 9", 0.1), (["$low", 1], [0.1, 1])],
     ids=str,
 )
-def test_a_setting_is_a_value_or_a_knob_or_a_number_where_the_knob_is_null(written, expected):
+def test_a_setting_is_a_value_or_a_hyperparameter_or_a_number_where_the_hyperparameter_is_null(written, expected):
     value = tables.read_value(written)
     node = SimpleNamespace(low=0.1, clip=None)
     assert (value(node, None) if callable(value) else value) == expected

@@ -89,8 +89,10 @@ def rates(*overrides):
     config, settings = compose("steps=10", *overrides), exported("trl", "steps=10", *overrides).settings
     updates = settings["max_steps"]
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=settings["learning_rate"])
-    name, knobs = settings["lr_scheduler_type"], settings["lr_scheduler_kwargs"]
-    scheduler = get_scheduler(name, optimizer, settings["warmup_steps"], updates, scheduler_specific_kwargs=knobs)
+    name, hyperparameters = settings["lr_scheduler_type"], settings["lr_scheduler_kwargs"]
+    scheduler = get_scheduler(
+        name, optimizer, settings["warmup_steps"], updates, scheduler_specific_kwargs=hyperparameters
+    )
     found = []
     for _ in range(updates):
         found.append(scheduler.get_last_lr()[0])

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from rlexp.axes import axis_of
-from rlexp.core.registry import knobs, requested_names
+from rlexp.core.registry import hyperparameters, required_inputs
 
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 sys.path[:0] = [str(SUPPORT), str(SUPPORT / "axes")]
@@ -94,7 +94,7 @@ SCENES: dict[str, Callable[[], Inputs]] = {
 
 
 class Function(NamedTuple):
-    """A function of an axis that works on other tensors than the rest, with its knobs: no gradient is taken."""
+    """A function of an axis that works on other tensors than the rest, bound: no gradient is taken."""
 
     axis: str
     name: str
@@ -103,7 +103,7 @@ class Function(NamedTuple):
     @property
     def needs(self) -> tuple[str, ...]:
         """Names of the tensors that the function takes."""
-        return requested_names(self.function)
+        return required_inputs(self.function)
 
     def __call__(self, *values: Tensor) -> Tensor:
         with torch.no_grad():
@@ -121,7 +121,13 @@ def others() -> Iterator[Function]:
             settings = {"steps": 100, "lr": 1e-3, axis: OmegaConf.load(path)}
             node = OmegaConf.to_container(OmegaConf.create(settings), resolve=True)[axis]
             function = axis_of(axis).functions[node["name"]]
-            yield Function(axis, path.stem, partial(function, **{knob: node[knob] for knob in knobs(function)}))
+            yield Function(
+                axis,
+                path.stem,
+                partial(
+                    function, **{hyperparameter: node[hyperparameter] for hyperparameter in hyperparameters(function)}
+                ),
+            )
 
 
 def of_others(found: Inputs) -> Inputs:

@@ -15,7 +15,7 @@ import rlexp.functional as F
 from rlexp.axes import axis_of, norm
 from rlexp.axes.laws import laws_of
 from rlexp.core.masked import per_token
-from rlexp.core.registry import knobs, requested_names
+from rlexp.core.registry import hyperparameters, required_inputs
 from rlexp.functional.defaults import REQUIRED, settings_of
 from rlexp.functional.layouts import axes_of
 
@@ -55,8 +55,15 @@ def cases() -> Iterator[Case]:
         for name in dir(getattr(F, namespace)):
             flat, settings = getattr(getattr(F, namespace), name), settings_of(axis, functions, name.rstrip("_"))
             parameters = inspect.signature(flat).parameters
-            needed = {knob: GIVEN[knob] for knob in knobs(settings.function) if parameters[knob].default is REQUIRED}
-            values = {knob: parameters[knob].default for knob in knobs(settings.function)} | needed
+            needed = {
+                hyperparameter: GIVEN[hyperparameter]
+                for hyperparameter in hyperparameters(settings.function)
+                if parameters[hyperparameter].default is REQUIRED
+            }
+            values = {
+                hyperparameter: parameters[hyperparameter].default
+                for hyperparameter in hyperparameters(settings.function)
+            } | needed
             yield Case(f"{namespace}.{name}", flat, settings.function, values, needed)
 
 
@@ -78,7 +85,7 @@ def batch(*lead: int) -> dict[str, Tensor]:
 
 
 def asked(case: Case, offered: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: offered[name] for name in requested_names(case.function)}
+    return {name: offered[name] for name in required_inputs(case.function)}
 
 
 def value_and_gradient(function: Callable, tensors: Mapping[str, Tensor], values: Mapping, counts: Callable) -> list:
@@ -97,7 +104,7 @@ def value_and_gradient(function: Callable, tensors: Mapping[str, Tensor], values
 
 def where_it_counts(case: Case, offered: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
     """Return what cuts a result of the axis function as the library does: by the mask, advantages by keep too."""
-    asks = requested_names(case.function)
+    asks = required_inputs(case.function)
 
     def cut(result: Tensor) -> Tensor:
         if "mask" in asks and result.shape == offered["mask"].shape:

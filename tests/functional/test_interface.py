@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 import rlexp.functional as F
 from rlexp.axes import axis_of, norm
-from rlexp.core.registry import knobs, requested_names
+from rlexp.core.registry import hyperparameters, required_inputs
 from rlexp.core.types import PerCompletion, Positive
 from rlexp.functional.defaults import REQUIRED, default_bound
 
@@ -44,16 +44,18 @@ def test_defaults_are_those_of_the_files():
             named = [(path.stem, node)] if "name" in node else [(part["name"], part) for part in node.values()]
             for name, values in named:
                 parameters = inspect.signature(getattr(getattr(F, axis), name + "_" * (name == "global"))).parameters
-                for knob, value in values.items():
-                    if knob not in parameters:
-                        assert knob in ("name", "coef", "place", "rounds", "run"), (
-                            f"{axis}={name}: {knob} is no argument"
+                for hyperparameter, value in values.items():
+                    if hyperparameter not in parameters:
+                        assert hyperparameter in ("name", "coef", "place", "rounds", "run"), (
+                            f"{axis}={name}: {hyperparameter} is no argument"
                         )
                     elif isinstance(value, str) and "$" in value:
-                        assert parameters[knob].default in (REQUIRED, None), f"{axis}={name}: {knob}"
+                        assert parameters[hyperparameter].default in (REQUIRED, None), (
+                            f"{axis}={name}: {hyperparameter}"
+                        )
                     else:
-                        found = parameters[knob].default
-                        assert (found, type(found)) == (value, type(value)), f"{axis}={name}: {knob}={found}"
+                        found = parameters[hyperparameter].default
+                        assert (found, type(found)) == (value, type(value)), f"{axis}={name}: {hyperparameter}={found}"
     assert default_bound() == OmegaConf.load(CONF / "config.yaml").log_ratio_bound
 
 
@@ -91,21 +93,22 @@ def test_tensors_keep_their_order_but_for_those_that_may_be_left_out():
     for name, function in functions().items():
         parameters = inspect.signature(function).parameters
         tensors = [each for each, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
-        asked = requested_names(inspect.unwrap(function))
+        asked = required_inputs(inspect.unwrap(function))
         needed = [each for each in asked if parameters[each].default is REQUIRED]
         assert tensors == [*needed, *(each for each in asked if each not in needed)], name
 
 
 def test_what_is_remembered():
     """From its start over two steps, flat as in groups, as the memories of the axes have it."""
-    for name, knob in (("running", {}), ("ema", {}), ("spo", {"prompts": 3})):
+    for name, hyperparameter in (("running", {}), ("ema", {}), ("spo", {"prompts": 3})):
         function, memory = getattr(F.norm, name), norm.MEMORIES[name]
-        kept = expected = function.start(**knob).double()
+        kept = expected = function.start(**hyperparameter).double()
         for seed in (1, 2):
             offered = numbers(P, G, T, seed=seed) | {memory.name: kept}
-            asked_for = {each: offered[each] for each in requested_names(memory.update)}
+            asked_for = {each: offered[each] for each in required_inputs(memory.update)}
             values = {
-                each: inspect.signature(function.update).parameters[each].default for each in knobs(memory.update)
+                each: inspect.signature(function.update).parameters[each].default
+                for each in hyperparameters(memory.update)
             }
             expected = memory.update(**{**asked_for, memory.name: expected}, **values)
             kept = function.update(**asked_for)

@@ -22,8 +22,8 @@ def learner(task=None, seed=0, length=8):
 
 
 def train(learner, settings, **others):
-    knobs = {key: value for key, value in {**settings, **others}.items() if key != "name"}
-    return warm_up.STARTS[settings["name"]](learner, **knobs)
+    hyperparameters = {key: value for key, value in {**settings, **others}.items() if key != "name"}
+    return warm_up.STARTS[settings["name"]](learner, **hyperparameters)
 
 
 def accuracy(learner, samples=4096):
@@ -36,7 +36,7 @@ def accuracy(learner, samples=4096):
 
 
 @pytest.mark.parametrize("name", warm_up.STARTS)
-def test_a_start_has_the_knobs_of_the_replicas(name):
+def test_a_start_has_the_hyperparameters_of_the_replicas(name):
     ours, theirs = (inspect.get_annotations(module.STARTS[name]) for module in (warm_up, start))
     assert ours.keys() - {"learner", "return"} == theirs.keys() - {"policy", "task", "seeds", "return"}
 

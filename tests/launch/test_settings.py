@@ -16,7 +16,7 @@ def test_a_missing_library_is_one_line(command, tmp_path, monkeypatch, launcher,
 
 
 @pytest.mark.slow  # much is composed
-def test_knobs_of_an_executor_are_checked_before_anything_is_written(command, tmp_path, monkeypatch):  # noqa: F811
+def test_hyperparameters_of_an_executor_are_checked_before_anything_is_written(command, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr(settings, "find_spec", lambda name: True)
     monkeypatch.setattr(settings.shutil, "which", lambda name: None)
     assert command("-m", "hydra/launcher=slurm").err.startswith("hydra/launcher=slurm needs sbatch")

@@ -116,8 +116,8 @@ def test_rewards_are_shaped_before_the_penalty_is_taken_off_and_filtered_after(f
     part = compute_advantages(chosen, rollout, rewards, UNIT | {"ref_log_probs": ref})
     expected = 3 * rewards - 1 - 0.3 * ((rollout.old_log_probs - ref) * rollout.mask).sum(-1)
     torch.testing.assert_close(part.rewards, expected, **CLOSE)
-    centred = (expected - expected.mean(-1, keepdim=True)).unsqueeze(-1).expand_as(ref)
-    torch.testing.assert_close(part.advantages, centred, **CLOSE)
+    centered = (expected - expected.mean(-1, keepdim=True)).unsqueeze(-1).expand_as(ref)
+    torch.testing.assert_close(part.advantages, centered, **CLOSE)
     assert torch.equal(asked[0], part.rewards)
     assert torch.equal(part.mask, rollout.mask), "the penalty makes the rewards of the first group differ"
     without = replace(chosen, kl_in_reward=0.0)

@@ -46,10 +46,12 @@ class Tiny(Toy):
         return tokens.count(0) - 0.3 * len(tokens)
 
 
-def fixed_policies(name, **knobs):
+def fixed_policies(name, **hyperparameters):
     """Runs whose policies stay what they are, with a critic that learns; the norm is ``name``."""
     asking = replace(
-        variant(Recipe()), norm=bind("norm", name, **knobs), value_target=partial(norm.TARGETS[name], **knobs)
+        variant(Recipe()),
+        norm=bind("norm", name, **hyperparameters),
+        value_target=partial(norm.TARGETS[name], **hyperparameters),
     )
     settings = Critic(lr=0.02, lr_final=0.02, warmup_steps=0, grad_clip=None, coef=1.0, clip=None, updates=UPDATES)
     state = make_state([(asking, len(SEEDS))], SEEDS, task=Tiny(), critic=settings, prompts=32, group=32)
@@ -89,12 +91,12 @@ def is_whole(tokens):
 
 @pytest.mark.slow  # it trains until it has converged
 @pytest.mark.parametrize(
-    ("name", "knobs"),
+    ("name", "hyperparameters"),
     [("value_baseline", dict(gamma=GAMMA)), ("gae", dict(gamma=GAMMA, lam=0.5, bootstrap=0.0))],
     ids=["returns", "bootstrapped"],
 )
-def test_the_values_of_a_critic_converge_to_v(name, knobs):
-    state = fixed_policies(name, **knobs)
+def test_the_values_of_a_critic_converge_to_v(name, hyperparameters):
+    state = fixed_policies(name, **hyperparameters)
     before = partial(scalar.values, GRU(Init(SEEDS), state.task, 1, hidden=12, layers=1).double())
     for step in range(1, STEPS + 1):
         train_step(state, step, False)

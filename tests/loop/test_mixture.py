@@ -24,10 +24,10 @@ def policy_for(seeds):
     return Transformer(Init(seeds), task_of(), width=32, layers=1, heads=2, feedforward=64)
 
 
-def started(seeds=SEEDS, **knobs):
+def started(seeds=SEEDS, **hyperparameters):
     """Return the policy of a start and what went wrong."""
     policy = policy_for(seeds)
-    return policy, mixture(policy, task_of(), seeds, **(KNOBS | knobs))
+    return policy, mixture(policy, task_of(), seeds, **(KNOBS | hyperparameters))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The tables ``OFFERED`` are true: a function that asks for all of an axis' names gets all of them, of those shapes."""
+"""The tables ``INPUTS`` are true: a function that asks for all of an axis' names gets all of them, of those shapes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def asking_for(names, answer):
 @pytest.mark.parametrize("place", FUNCTIONS)
 def test_what_is_offered_is_there(place):
     module, answer = FUNCTIONS[place]
-    names = [name for name in module.OFFERED if name != "kl_factor"]
+    names = [name for name in module.INPUTS if name != "kl_factor"]
     function, given = asking_for(names, answer)
     recipe = Recipe(kl_in_loss=0.3)
     listening = replace(variant(recipe), **{place: function})
@@ -53,7 +53,7 @@ def test_what_is_offered_is_there(place):
     train_step(state, 1, False)
     assert set(given) == set(names)
     for name in names:
-        axes = module.OFFERED[name].kind.dim_str.removeprefix("*replica").split()
+        axes = module.INPUTS[name].kind.dim_str.removeprefix("*replica").split()
         sizes = [SIZES.get(axis, 1 if axis == "1" else None) for axis in axes]
         assert len(given[name].shape) == 1 + len(axes), name
         assert all(size in (None, there) for size, there in zip(sizes, given[name].shape[1:], strict=True)), name

@@ -25,9 +25,9 @@ STEPS = 8
 CLOSE = dict(rtol=1e-14, atol=1e-15)
 
 
-def chosen(name: str, **knobs):
-    node = OmegaConf.to_container(OmegaConf.merge(CHOICES[name], knobs))
-    node = {knob: value for knob, value in node.items() if knob not in ("begin", "run")}
+def chosen(name: str, **hyperparameters):
+    node = OmegaConf.to_container(OmegaConf.merge(CHOICES[name], hyperparameters))
+    node = {hyperparameter: value for hyperparameter, value in node.items() if hyperparameter not in ("begin", "run")}
     return bind_choice(reference.FUNCTIONS, TypeAdapter(schema(reference.FUNCTIONS)).validate_python(node))
 
 

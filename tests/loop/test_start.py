@@ -37,11 +37,11 @@ def same(ours, theirs, replica=slice(None)):
     return all(torch.equal(ours[name][replica], theirs[name]) for name in theirs)
 
 
-def started(model, seeds, function=sft, **knobs):
+def started(model, seeds, function=sft, **hyperparameters):
     """Return the weights of a start and what went wrong."""
     task = preference_task()
     policy = policy_of(model, seeds, task)
-    problems = function(policy, task, seeds, **(KNOBS | knobs))
+    problems = function(policy, task, seeds, **(KNOBS | hyperparameters))
     return policy, task, problems
 
 
@@ -101,8 +101,8 @@ def test_the_warm_up_is_that_of_plain_pytorch():
             torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimizer.step()
         singles.append(network.state_dict())
-    knobs = KNOBS | dict(accuracy=1.0, lr=2**-7, prompts=prompts, updates=updates, checked=8)
-    problems = sft(policy, task, seeds, **knobs)
+    hyperparameters = KNOBS | dict(accuracy=1.0, lr=2**-7, prompts=prompts, updates=updates, checked=8)
+    problems = sft(policy, task, seeds, **hyperparameters)
     assert all("after 4 updates, wanted 1;" in problem for problem in problems)
     for replica, single in enumerate(singles):
         for name, values in unstacked(policy, replica).items():

@@ -33,8 +33,8 @@ COMMON += ["model.hidden=8", "steps=4", "checkpoint_every=1"]
 CLOSE, ROUGH = dict(rtol=1e-10, atol=1e-12), dict(rtol=1e-5, atol=1e-6)
 
 
-def chosen(name, **knobs):
-    node = CHOICES[name] | knobs
+def chosen(name, **hyperparameters):
+    node = CHOICES[name] | hyperparameters
     return bind_choice(teacher.FUNCTIONS, TypeAdapter(schema(teacher.FUNCTIONS, run=str | None)).validate_python(node))
 
 
@@ -47,8 +47,10 @@ def test_an_advantage_is_that_of_its_formula(name):
     rng = np.random.default_rng(4)
     names = ("advantages", "old_log_probs", "teacher_log_probs")
     arrays = dict(zip(names, rng.normal(size=(3, 2, 3, 4, 5)), strict=True))
-    knobs = {} if name == "none" else {"coef": 0.7}
-    actual = call_with(chosen(name, **knobs), {key: torch.from_numpy(array) for key, array in arrays.items()}).numpy()
+    hyperparameters = {} if name == "none" else {"coef": 0.7}
+    actual = call_with(
+        chosen(name, **hyperparameters), {key: torch.from_numpy(array) for key, array in arrays.items()}
+    ).numpy()
     for place in np.ndindex(*actual.shape):
         advantage, old, taught = (array[place] for array in arrays.values())
         signal = 0.0 if name == "none" else 0.7 * taught - 0.7 * old

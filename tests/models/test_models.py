@@ -202,9 +202,9 @@ WIDE = {
 SEEDS = (5, 2, 7, 2, 0)
 
 
-def trained(name: str, seeds, task, knobs, prompts: int, group: int) -> list[torch.Tensor]:
+def trained(name: str, seeds, task, hyperparameters, prompts: int, group: int) -> list[torch.Tensor]:
     """Logits, gradients and a rollout of some replicas."""
-    policy = policy_of(name, seeds, task, **knobs)
+    policy = policy_of(name, seeds, task, **hyperparameters)
     questions, answers = prompts_of(task, seeds, prompts), completions_of(task, seeds, prompts, group)
     logits = policy(questions, answers)
     log_probs = F.log_softmax(logits, -1).gather(-1, answers.unsqueeze(-1)).squeeze(-1)
@@ -217,17 +217,17 @@ def trained(name: str, seeds, task, knobs, prompts: int, group: int) -> list[tor
 @pytest.mark.bits
 @every_model
 @pytest.mark.parametrize(
-    ("task", "knobs", "prompts", "group"),
+    ("task", "hyperparameters", "prompts", "group"),
     [("padded", {}, 1, 1), ("padded", {}, 3, 5), ("fixed", {}, 4, 2), ("padded", WIDE, 7, 5)],
     ids=["one", "odd", "fixed", "threaded"],
 )
 @pytest.mark.slow  # each model in stacks of all sizes
-def test_a_replica_has_the_same_bits_alone_and_in_a_stack(name, task, knobs, prompts, group, threads):  # noqa: F811
+def test_a_replica_has_the_same_bits_alone_and_in_a_stack(name, task, hyperparameters, prompts, group, threads):  # noqa: F811
     """Alone on one thread: with more, MKL splits the one product of a stack of one, which changes its last bit."""
-    sizes = TASKS[task], knobs.get(name, {}), prompts, group
+    sizes = TASKS[task], hyperparameters.get(name, {}), prompts, group
     threads(1)
     alone = [trained(name, [seed], *sizes) for seed in SEEDS]
-    for count in (1, 2, 3) if knobs else (1, 2):
+    for count in (1, 2, 3) if hyperparameters else (1, 2):
         threads(count)
         for r, stacked in enumerate(zip(*trained(name, SEEDS, *sizes), strict=True)):
             assert all(torch.equal(a, b[0]) for a, b in zip(stacked, alone[r], strict=True)), f"{count} threads, {r}"

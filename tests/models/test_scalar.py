@@ -21,8 +21,8 @@ JUDGES = [name for name, model in MODELS.items() if model.reads_completions]
 every_judge = pytest.mark.parametrize("name", JUDGES)
 
 
-def network_of(name, task, seeds=SEEDS, purpose=Purpose.WEIGHTS, member=0, **knobs):
-    return MODELS[name](Init(seeds, purpose, member), task, 1, **(SMALL[name] | knobs))
+def network_of(name, task, seeds=SEEDS, purpose=Purpose.WEIGHTS, member=0, **hyperparameters):
+    return MODELS[name](Init(seeds, purpose, member), task, 1, **(SMALL[name] | hyperparameters))
 
 
 def example(name, task):
@@ -112,10 +112,10 @@ WIDE = {
 }
 
 
-def regressed(name, seeds, knobs, prompts, group):
+def regressed(name, seeds, hyperparameters, prompts, group):
     """Values and gradients of a regression."""
     task = TASKS["padded"]
-    network = network_of(name, task, seeds, **knobs)
+    network = network_of(name, task, seeds, **hyperparameters)
     actual = values(network, prompts_of(task, seeds, prompts), completions_of(task, seeds, prompts, group))
     targets = uniforms(seeds, Purpose.SAMPLING, 2, actual.shape[1:])
     return [actual.detach(), *torch.autograd.grad((actual - targets).square().sum(), list(network.parameters()))]
@@ -123,11 +123,11 @@ def regressed(name, seeds, knobs, prompts, group):
 
 @pytest.mark.bits
 @every_judge
-@pytest.mark.parametrize(("knobs", "prompts", "group"), [({}, 1, 1), ({}, 3, 5), (WIDE, 7, 5)])
+@pytest.mark.parametrize(("hyperparameters", "prompts", "group"), [({}, 1, 1), ({}, 3, 5), (WIDE, 7, 5)])
 @pytest.mark.slow  # each model in stacks of all sizes
-def test_a_replica_has_the_same_bits_alone_and_in_a_stack(name, knobs, prompts, group, threads):  # noqa: F811
+def test_a_replica_has_the_same_bits_alone_and_in_a_stack(name, hyperparameters, prompts, group, threads):  # noqa: F811
     """Alone on one thread: with more, MKL splits the one product of a stack of one, which changes its last bit."""
-    sizes, seeds = (knobs.get(name, {}), prompts, group), (5, 2, 7, 2, 0)
+    sizes, seeds = (hyperparameters.get(name, {}), prompts, group), (5, 2, 7, 2, 0)
     threads(1)
     alone = [regressed(name, [seed], *sizes) for seed in seeds]
     for count in (1, 2, 3):

@@ -18,9 +18,9 @@ from rlexp.models.policy import Policy
 SEEDS, PROMPTS, GROUP = (5, 2, 7), 6, 4
 
 
-def example(world, seeds=SEEDS, **knobs):
+def example(world, seeds=SEEDS, **hyperparameters):
     inputs = prompts_of(world, seeds, PROMPTS), completions_of(world, seeds, PROMPTS, GROUP)
-    return policy_of("tabular", seeds, world, **knobs), *inputs
+    return policy_of("tabular", seeds, world, **hyperparameters), *inputs
 
 
 def plain_logits(policy, world, prompts, completions):

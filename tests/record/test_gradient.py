@@ -58,7 +58,7 @@ def dppo_kl(positive, low, high, upper):
     return np.where(near, R.clip(max=upper), 0)
 
 
-# The weight at each ratio, given whether A is 1 or −1 and the knobs.
+# The weight at each ratio, given whether A is 1 or −1 and the hyperparameters.
 FORMULAS = {
     "naive": lambda positive: np.ones_like(R),
     "unclipped": lambda positive: R,
@@ -98,12 +98,12 @@ ROUNDED = dict(rtol=1e-5, atol=1e-9)
 
 
 def curves(choice):
-    return gradient_curves(schema_of("clip").validate_python({"name": choice.name, **choice.knobs}))
+    return gradient_curves(schema_of("clip").validate_python({"name": choice.name, **choice.hyperparameters}))
 
 
-def is_that_of(line, formula, **knobs):
-    np.testing.assert_allclose(line["positive"], formula(True, **knobs), **ROUNDED)
-    np.testing.assert_allclose(line["negative"], formula(False, **knobs), **ROUNDED)
+def is_that_of(line, formula, **hyperparameters):
+    np.testing.assert_allclose(line["positive"], formula(True, **hyperparameters), **ROUNDED)
+    np.testing.assert_allclose(line["negative"], formula(False, **hyperparameters), **ROUNDED)
 
 
 def test_the_ratios_are_a_hundred_from_small_to_large():
@@ -117,7 +117,7 @@ def test_the_weights_are_those_of_the_formula(clip_choice):
     if found is None:
         pytest.skip("asks for more than a token has")
     assert clip_choice.name in FORMULAS, f"write the weight of {clip_choice} here, from its formula"
-    is_that_of(found["lines"][""], FORMULAS[clip_choice.name], **clip_choice.knobs)
+    is_that_of(found["lines"][""], FORMULAS[clip_choice.name], **clip_choice.hyperparameters)
     assert found["ratios"] == RATIOS and [*found["lines"]] == [""]
     assert found["note"] == NOTES.get(clip_choice.name, "")
 

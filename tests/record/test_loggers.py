@@ -182,7 +182,7 @@ def test_ids_are_legal_and_differ_between_sweeps(tmp_path):
     assert len(run_id(here)) < 80 and not set(run_id(here)) & set("/\\#?%:;,' []")
 
 
-def test_the_knobs_are_the_schema():
+def test_the_hyperparameters_are_the_schema():
     read_node = TypeAdapter(schema(LOGGERS)).validate_python
     assert read_node({"name": "wandb", **OFFLINE}).mode == "offline"
     assert read_node({"name": "none"}).name == "none"

@@ -119,7 +119,7 @@ def clip_dro(log_probs, old_log_probs, advantages, mask, *, beta):
 
 
 def covariances(log_probs, advantages, mask) -> dict[tuple[int, ...], float]:
-    """Entropy mechanism, arXiv 2505.22617: the centred product at each token that counts."""
+    """Entropy mechanism, arXiv 2505.22617: the centered product at each token that counts."""
     kept = [index for index in np.ndindex(*mask.shape) if mask[index]]
     if not kept:
         return {}

@@ -28,11 +28,11 @@ def pairs_of_group(rewards, keep, mask, p, kind) -> list[tuple[int, int]]:
 def over_pairs(loss_of_a_pair):
     """Return the loss of every token: the mean over the pairs of its group, 0 without any."""
 
-    def loss(log_probs, ref_log_probs, rewards, keep, mask, *, pairs, **knobs):
+    def loss(log_probs, ref_log_probs, rewards, keep, mask, *, pairs, **hyperparameters):
         filled = np.zeros(log_probs.shape)
         for p in range(len(log_probs)):
             found = [
-                loss_of_a_pair(*(gain(log_probs, ref_log_probs, mask, p, g) for g in pair), **knobs)
+                loss_of_a_pair(*(gain(log_probs, ref_log_probs, mask, p, g) for g in pair), **hyperparameters)
                 for pair in pairs_of_group(rewards, keep, mask, p, pairs)
             ]
             filled[p] = sum(found) / max(len(found), 1)

@@ -65,8 +65,8 @@ def slope_vespo(
     return per_token(log_probs, one)
 
 
-def clip_vespo(log_probs, old_log_probs, advantages, mask, **knobs):
-    slopes = slope_vespo(log_probs, old_log_probs, advantages, mask, **knobs)
+def clip_vespo(log_probs, old_log_probs, advantages, mask, **hyperparameters):
+    slopes = slope_vespo(log_probs, old_log_probs, advantages, mask, **hyperparameters)
     return per_token(log_probs, lambda *i: slopes[i] * log_probs[i])
 
 
@@ -90,7 +90,7 @@ def of_groups(loss: Callable) -> Callable:
     ``loss`` gets a list for the log-ratio of each completion that counts, and one for each other quantity.
     """
 
-    def clip(log_probs, old_log_probs, advantages, mask, keep, **knobs):
+    def clip(log_probs, old_log_probs, advantages, mask, keep, **hyperparameters):
         losses = np.zeros(log_probs.shape)
         for p in range(len(mask)):
             counted = [g for g in range(len(mask[p])) if keep[p][g] and tokens(mask, p, g)]
@@ -101,7 +101,7 @@ def of_groups(loss: Callable) -> Callable:
                 old.append([old_log_probs[p][g][t] for t in kept])
                 means.append(sum(advantages[p][g][t] for t in kept) / len(kept))
             for g in counted:
-                losses[p][g] = loss(new, old, means, **knobs) * len(mask[p]) / len(counted)
+                losses[p][g] = loss(new, old, means, **hyperparameters) * len(mask[p]) / len(counted)
         return losses
 
     return clip

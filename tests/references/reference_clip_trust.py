@@ -41,15 +41,15 @@ def m2po_bounds(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, 
     return {"low": max(low, 1 - math.exp(-tau)), "high": max(high, math.exp(tau) - 1)}
 
 
-def clip_m2po_clipped(*tensors, **knobs):
+def clip_m2po_clipped(*tensors, **hyperparameters):
     """PPO with these bounds."""
-    return clip_ppo(*tensors, **m2po_bounds(*tensors, **knobs))
+    return clip_ppo(*tensors, **m2po_bounds(*tensors, **hyperparameters))
 
 
-def slope_m2po_clipped(log_probs, old_log_probs, advantages, mask, log_ratio_bound, **knobs):
+def slope_m2po_clipped(log_probs, old_log_probs, advantages, mask, log_ratio_bound, **hyperparameters):
     """The slope with the bounds held: that of −ρ · A, and 0 where PPO's loss is another or ρ is at its bound."""
     tensors = log_probs, old_log_probs, advantages, mask, log_ratio_bound
-    losses, full = clip_m2po_clipped(*tensors, **knobs), clip_unclipped(*tensors)
+    losses, full = clip_m2po_clipped(*tensors, **hyperparameters), clip_unclipped(*tensors)
 
     def one(*i):
         inside = abs(log_probs[i] - old_log_probs[i]) <= log_ratio_bound

@@ -45,27 +45,29 @@ def delightful_weight(new, advantage, *, eta):
 def of_ratio(weight: Callable) -> Callable:
     """Return the slope −weight · A of a weight of the ratio."""
 
-    def slope(log_probs, old_log_probs, advantages, mask, log_ratio_bound, **knobs):
+    def slope(log_probs, old_log_probs, advantages, mask, log_ratio_bound, **hyperparameters):
         ratio = ratios(log_probs, old_log_probs, log_ratio_bound)
 
         def one(*i):
-            return -weight(ratio[i], log_probs[i], old_log_probs[i], advantages[i], **knobs) * advantages[i]
+            return -weight(ratio[i], log_probs[i], old_log_probs[i], advantages[i], **hyperparameters) * advantages[i]
 
         return per_token(log_probs, one)
 
     return slope
 
 
-def slope_delightful(log_probs, old_log_probs, advantages, mask, **knobs):
+def slope_delightful(log_probs, old_log_probs, advantages, mask, **hyperparameters):
     """−weight · A, with no ratio."""
-    return per_token(log_probs, lambda *i: -delightful_weight(log_probs[i], advantages[i], **knobs) * advantages[i])
+    return per_token(
+        log_probs, lambda *i: -delightful_weight(log_probs[i], advantages[i], **hyperparameters) * advantages[i]
+    )
 
 
 def weighted(slope: Callable) -> tuple[Callable, Callable]:
     """Return the loss that has such a slope, and the slope."""
 
-    def loss(log_probs, *others, **knobs):
-        slopes = slope(log_probs, *others, **knobs)
+    def loss(log_probs, *others, **hyperparameters):
+        slopes = slope(log_probs, *others, **hyperparameters)
         return per_token(log_probs, lambda *i: slopes[i] * log_probs[i])
 
     return loss, slope

@@ -16,10 +16,10 @@ from reference_clip import bounded, ratio_of
 def per_token(one: Callable[..., float]) -> Callable[..., np.ndarray]:
     """Let a function of log-probabilities, and of the bound if there is one, work on arrays, entry by entry."""
 
-    def every(*given, **knobs):
+    def every(*given, **hyperparameters):
         log_probs, bound = [each for each in given if np.ndim(each)], [each for each in given if not np.ndim(each)]
         rows = zip(*(np.ravel(each) for each in log_probs), strict=True)
-        return np.reshape([one(*row, *bound, **knobs) for row in rows], np.shape(log_probs[0]))
+        return np.reshape([one(*row, *bound, **hyperparameters) for row in rows], np.shape(log_probs[0]))
 
     return every
 

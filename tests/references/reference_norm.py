@@ -124,9 +124,9 @@ def norm_center_batch(rewards, keep):
 def norm_hybrid_centered(rewards, keep, *, eps, ddof):
     """ROLL ``group_reward_norm(div_std_global=True)``: the deviation of what is left after centring."""
     prompts, group = rewards.shape
-    centred = norm_center(rewards, keep)
-    left = [float(centred[p][g]) for p in range(prompts) for g in range(group) if keep[p][g]]
-    return centred / (deviation(left, ddof) + eps)
+    centered = norm_center(rewards, keep)
+    left = [float(centered[p][g]) for p in range(prompts) for g in range(group) if keep[p][g]]
+    return centered / (deviation(left, ddof) + eps)
 
 
 def norm_batch_mean_group_std(rewards, keep, *, eps, ddof):
@@ -201,7 +201,7 @@ def norm_quantile(rewards, keep, *, level, eps, ddof):
 
 
 def norm_gpg(rewards, keep):
-    """GPG, arXiv 2504.02546: centred, times all completions over those of groups with a gradient."""
+    """GPG, arXiv 2504.02546: centered, times all completions over those of groups with a gradient."""
     groups = [kept_of_group(rewards, keep, p) for p in range(len(rewards))]
     useful = sum(len(group) for group in groups if varies(group))
     factor = sum(map(len, groups)) / useful if useful else 0.0

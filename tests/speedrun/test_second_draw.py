@@ -41,7 +41,7 @@ def first(tiny, monkeypatch, tmp_path):
     return record
 
 
-def lucky_knob(record):
+def lucky_hyperparameter(record):
     """Turn a bound that nothing reaches until ten seeds of the submission are lucky."""
     before = recipe_of(record)
     recipe = recipe_of_tiny("lr=0.2", "advantage_clip=1000.0")
@@ -53,9 +53,9 @@ def lucky_knob(record):
     raise AssertionError("never lucky")
 
 
-def test_a_knob_that_does_nothing_turned_until_it_is_lucky_makes_no_record(first, capsys):
-    knob = lucky_knob(first)
-    assert main(["tiny", "lr=0.2", knob, "--record", "--records", "records"]) == 0
+def test_a_hyperparameter_that_does_nothing_turned_until_it_is_lucky_makes_no_record(first, capsys):
+    hyperparameter = lucky_hyperparameter(first)
+    assert main(["tiny", "lr=0.2", hyperparameter, "--record", "--records", "records"]) == 0
     known = records_of(TINY, Path("records"))
     assert known[-1].p < 0.01 and current_record(known).name == "tiny-1"
     shown = "\n".join(page.table(TINY, known))
@@ -64,8 +64,8 @@ def test_a_knob_that_does_nothing_turned_until_it_is_lucky_makes_no_record(first
     assert "is not shown to beat tiny-1 on 1 second draw: p = " in capsys.readouterr().out
     assert current_record(records_of(TINY, Path("records"))).name == "tiny-1"
     with pytest.raises(SystemExit):
-        main(["tiny", knob, "lr=0.2", "--records", "records"])
-    assert f"{knob} lr=0.2: is the recipe of tiny-2" in capsys.readouterr().err
+        main(["tiny", hyperparameter, "lr=0.2", "--records", "records"])
+    assert f"{hyperparameter} lr=0.2: is the recipe of tiny-2" in capsys.readouterr().err
 
 
 def test_an_idle_entry_in_the_changes_of_a_file_gives_seeds_that_are_found_out(first):

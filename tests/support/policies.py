@@ -41,8 +41,8 @@ def preference_task(**changes):
     return TASKS["token_preference"](**(settings | {"weights": {"ternary": 1.0, "share": 0.5}} | changes))
 
 
-def policy_of(name: str, seeds, task, **knobs) -> nn.Module:
-    return MODELS[name](Init(seeds), task, **(SMALL[name] | knobs))
+def policy_of(name: str, seeds, task, **hyperparameters) -> nn.Module:
+    return MODELS[name](Init(seeds), task, **(SMALL[name] | hyperparameters))
 
 
 def shaken(policy: nn.Module) -> nn.Module:

@@ -77,7 +77,7 @@ def config(start=None, seed=0, length=8, **model):
 
 
 class CopySettings:
-    """No knobs."""
+    """No hyperparameters."""
 
     def __init__(self):
         pass

@@ -12,7 +12,7 @@ from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
 
 AGAIN = ["refresh=2", "refresh_pairs=8", "refresh_updates=2", "worst_of=2"]
-REFRESHED = ["steps=4", "minibatches=2", *(f"reward.model.{knob}" for knob in AGAIN)]
+REFRESHED = ["steps=4", "minibatches=2", *(f"reward.model.{hyperparameter}" for hyperparameter in AGAIN)]
 OTHERS = ["norm=local", "norm=remax", "filter=dynamic", "kl=k3", "temperature=0.7"]
 
 

@@ -105,6 +105,6 @@ def test_a_class_an_entry_and_a_yaml_are_a_task(copied, tmp_path):
 
 
 @pytest.mark.rare
-def test_its_knobs_are_checked(copied):
+def test_its_hyperparameters_are_checked(copied):
     wrong = copied("rlexp.train", "task=echo", "task.vocabulary=1", *SHORT)
     assert wrong.returncode == 2 and wrong.stderr == "task.vocabulary=1: must be at least 2\n"

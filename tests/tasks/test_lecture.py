@@ -65,7 +65,9 @@ def train(arm):
 def test_the_page_has_the_rewards_that_the_lecture_ended_with():
     page = " ".join((Path(__file__).parents[2] / "docs/lecture17.md").read_text(encoding="utf-8").split())
     none, center, local = (PRINTED[arm][EPOCHS - 1] for arm in ("none", "center", "local"))
-    ended = f"{none} with raw, {center} with centred and {local} with normalised rewards in the last of {EPOCHS} epochs"
+    ended = (
+        f"{none} with raw, {center} with centered and {local} with normalised rewards in the last of {EPOCHS} epochs"
+    )
     assert ended in page
 
 

@@ -8,7 +8,7 @@ import torch
 
 import rlexp.testing
 from rlexp.core.facts import NormFacts
-from rlexp.core.masked import GROUP, centred, masked_mean
+from rlexp.core.masked import GROUP, centered, masked_mean
 from rlexp.core.types import CompletionMask, Discount, PerCompletion, PerToken, Positive
 
 LAWS = dict(compares="group", laws=("scale", "zero sum"))
@@ -17,7 +17,7 @@ LAWS = dict(compares="group", laws=("scale", "zero sum"))
 @NormFacts(**LAWS)
 def mad(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive = 1e-6) -> PerCompletion:
     """A = (r − mean) / (mean absolute deviation + eps)."""
-    deviations = centred(rewards, keep, GROUP)
+    deviations = centered(rewards, keep, GROUP)
     return deviations / (masked_mean(deviations.abs(), keep, GROUP) + eps)
 
 

@@ -9,7 +9,7 @@ import torch
 
 import rlexp.testing
 from rlexp.core.facts import NormFacts
-from rlexp.core.masked import GROUP, centred, masked_mean
+from rlexp.core.masked import GROUP, centered, masked_mean
 from rlexp.core.types import CompletionMask, PerCompletion, PerReplica, PerToken, Positive, TokenMask
 from rlexp.testing import contract, laws, masks
 
@@ -19,7 +19,7 @@ LAWS = dict(compares="group", laws=("scale", "zero sum"))
 @NormFacts(**LAWS)
 def mad(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive = 1e-6) -> PerCompletion:
     """A = (r − mean) / (mean absolute deviation + eps)."""
-    deviations = centred(rewards, keep, GROUP)
+    deviations = centered(rewards, keep, GROUP)
     return deviations / (masked_mean(deviations.abs(), keep, GROUP) + eps)
 
 
@@ -48,7 +48,7 @@ def one_number(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
 
 
 def single_precision(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
-    return centred(rewards, keep, GROUP).float()
+    return centered(rewards, keep, GROUP).float()
 
 
 def in_place(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
@@ -84,7 +84,7 @@ def multiplies_by_keep(rewards: PerCompletion, keep: CompletionMask) -> PerCompl
 
 
 def divides_by_nothing(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
-    deviations = centred(rewards, keep, GROUP)
+    deviations = centered(rewards, keep, GROUP)
     return deviations / masked_mean(deviations.abs(), keep, GROUP)
 
 
@@ -179,7 +179,7 @@ def test_every_property_has_a_wrong_function():
 
 @NormFacts(compares="group", laws=("scale", "zero sum"), breaks=("equal", "equal group", "faint"))
 def eager(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
-    deviations = centred(rewards, keep, GROUP)
+    deviations = centered(rewards, keep, GROUP)
     size = masked_mean(deviations.abs(), keep, GROUP)
     several = keep.sum(-1, keepdim=True) > 1
     return (deviations / size.where(several & (rewards != 0).any(-1, keepdim=True), 1.0)).where(keep, 0.0)

@@ -86,7 +86,7 @@ def test_s3_4_and_s3_14_of_the_notes():
 def test_s3_14_goes_through_the_functions_that_train(monkeypatch, axis, name):
     """Twice the advantages, or the losses, are twice the loss."""
     function, before = axis.FUNCTIONS[name], column(trl_notes.losses_to_loss(), 1)[0]
-    monkeypatch.setitem(axis.FUNCTIONS, name, lambda *given, **knobs: 2 * function(*given, **knobs))
+    monkeypatch.setitem(axis.FUNCTIONS, name, lambda *given, **hyperparameters: 2 * function(*given, **hyperparameters))
     assert column(trl_notes.losses_to_loss(), 1)[0] == pytest.approx(2 * before)
 
 

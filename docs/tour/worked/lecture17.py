@@ -30,7 +30,7 @@ def sorting_rewards() -> Table:
 def deltas() -> Table:
     """The lecture's four rules of advantages (S2.10)."""
     rules = {"none": {}, "center": {}, "local": {"eps": 1e-5, "ddof": 1}, "max": {}}
-    found = [advantages([REWARDS], norm, **knobs)[0].tolist() for norm, knobs in rules.items()]
+    found = [advantages([REWARDS], norm, **hyperparameters)[0].tolist() for norm, hyperparameters in rules.items()]
     return Table(
         "Five answers with rewards 3, 3, 3, 4, 3",
         ("reward", *(f"norm={norm}" for norm in rules)),

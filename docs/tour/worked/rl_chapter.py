@@ -54,12 +54,12 @@ def regression_weights() -> Table:
     )
 
 
-def pair_loss(choice: str, margin: float, **knobs: float) -> tuple[float, float]:
+def pair_loss(choice: str, margin: float, **hyperparameters: float) -> tuple[float, float]:
     """Loss of a pair at a margin in nats, and its slope in the log-probability of the preferred completion."""
     log_probs = numbers([[[margin], [0.0]]]).requires_grad_()
     mask = torch.ones(1, 2, 1, dtype=torch.bool)
     offered = torch.zeros(1, 2, 1, dtype=torch.float64), numbers([[1.0, 0.0]]), mask[..., 0], mask
-    loss = clip.FUNCTIONS[choice](log_probs, *offered, pairs="all", **knobs)[0, 0, 0]
+    loss = clip.FUNCTIONS[choice](log_probs, *offered, pairs="all", **hyperparameters)[0, 0, 0]
     (slope,) = torch.autograd.grad(loss, log_probs)
     return loss.item(), slope[0, 0, 0].item()
 

@@ -32,10 +32,10 @@ def numbers(values: Sequence) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def advantages(groups: Sequence[Sequence[float | int]], norm: str, **knobs: float | int) -> Tensor:
+def advantages(groups: Sequence[Sequence[float | int]], norm: str, **hyperparameters: float | int) -> Tensor:
     """Return the advantages ``[P G]`` of rewards ``[P G]`` by a choice of ``norm``; every completion is kept."""
     rewards = numbers(groups)
-    return AXES["norm"].functions[norm](rewards, torch.ones_like(rewards, dtype=torch.bool), **knobs)
+    return AXES["norm"].functions[norm](rewards, torch.ones_like(rewards, dtype=torch.bool), **hyperparameters)
 
 
 def ragged(lengths: Sequence[int]) -> Tensor:

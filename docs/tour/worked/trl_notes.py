@@ -10,7 +10,7 @@ from table import NO_BOUND, Table, advantages, cell, numbers, ragged
 
 from rlexp.axes import agg, clip, kl, shaping
 from rlexp.core.masked import masked_mean, per_token
-from rlexp.core.registry import requested_names
+from rlexp.core.registry import required_inputs
 from rlexp.tasks import total_reward
 
 LENGTHS = [5, 4, 6]
@@ -43,7 +43,10 @@ def by_aggregation(losses: torch.Tensor) -> dict[str, float]:
     """Return the loss of three completions by TRL's ``loss_type``."""
     mask = ragged(LENGTHS)
     choices = {"grpo": ("sequence", {}), "bnpo": ("bnpo", {}), "dr_grpo": ("dr_grpo", {"length": max(LENGTHS)})}
-    return {kind: agg.FUNCTIONS[name](losses, mask, **knobs).item() for kind, (name, knobs) in choices.items()}
+    return {
+        kind: agg.FUNCTIONS[name](losses, mask, **hyperparameters).item()
+        for kind, (name, hyperparameters) in choices.items()
+    }
 
 
 def rewards_to_losses() -> Table:
@@ -130,8 +133,8 @@ def paper_aggregates_by_completion() -> Answer:
 
 def no_penalty_no_reference() -> Answer:
     """β = 0."""
-    asked = {name for choice in (ppo, agg.token) for name in requested_names(choice)}
-    needed = "ref_log_probs" in requested_names(kl.FUNCTIONS["k3"])
+    asked = {name for choice in (ppo, agg.token) for name in required_inputs(choice)}
+    needed = "ref_log_probs" in required_inputs(kl.FUNCTIONS["k3"])
     return "no pass through it is made", needed and "ref_log_probs" not in asked
 
 

@@ -1,4 +1,4 @@
-"""Policy loss: ``clip(log_probs, old_log_probs, advantages, mask, *, knobs) -> losses``, all ``[*R P G T]``.
+"""Policy loss: ``clip(log_probs, old_log_probs, advantages, mask, *, hyperparameters) -> losses``, all ``[*R P G T]``.
 
 ``log_probs`` carries the gradient; ``old_log_probs`` are those of the policy before the inner steps, fixed through
 them. ρ = exp(log_probs − old_log_probs), never a quotient of log-probabilities; sg stops the gradient. Losses are to be
@@ -26,4 +26,4 @@ from rlexp.core.types import PerToken
 FAMILIES = token, weighted, sequence, covariance, trust, group, preference
 FUNCTIONS = join_families(FAMILIES, "FUNCTIONS")
 MEMORIES = join_families(FAMILIES, "MEMORIES")
-OFFERED = LOSS | {"uniforms": Offer(PerToken, "uniform in [0, 1), drawn anew at every update")}
+INPUTS = LOSS | {"uniforms": Offer(PerToken, "uniform in [0, 1), drawn anew at every update")}

@@ -87,7 +87,7 @@ def dual(
     """``ppo``, but for A < 0 at most −c·A: ℓ = min(−min(ρ·A, clip(ρ)·A), −c·A), so that ρ > c has no gradient.
 
     Source: dual-clip PPO (arXiv 1912.09729, eq. 5). verl ``clip_ratio_c``, always on with 3; slime ``--eps-clip-c``;
-    OpenRLHF ``--actor.dual_clip``; ROLL ``dual_clip_loss`` with c = 1 + 2 · ``pg_clip``, no knob.
+    OpenRLHF ``--actor.dual_clip``; ROLL ``dual_clip_loss`` with c = 1 + 2 · ``pg_clip``, no hyperparameter.
     """
     losses = ppo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, low=low, high=high)
     return minimum(losses, -c * advantages).where(advantages < 0, losses)

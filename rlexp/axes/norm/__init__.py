@@ -1,4 +1,4 @@
-"""Rewards to advantages: ``norm(rewards, keep, …, *, knobs)``, ``[*R P G]``, or ``[*R P G T]`` where tokens differ.
+"""Rewards to advantages: ``norm(rewards, keep, …, *, …)``, ``[*R P G]``, or ``[*R P G T]`` where tokens differ.
 
 ``keep`` says which completions enter the statistics; what a function returns for the others is not used
 (``loop.step.compute_advantages`` gives them advantage 0). ``rewards`` are those after shaping and KL in the reward. A
@@ -34,8 +34,8 @@ FAMILIES = statistics, components, baseline, pass_at_k, token, critic, memory, i
 FUNCTIONS = join_families(FAMILIES, "FUNCTIONS")
 MEMORIES = join_families(FAMILIES, "MEMORIES")
 TARGETS = join_families(FAMILIES, "TARGETS")
-OFFERED = SAMPLED | SHAPED | KEEP | VALUES | KNOWN
-OFFERED |= {
+INPUTS = SAMPLED | SHAPED | KEEP | VALUES | KNOWN
+INPUTS |= {
     "token_penalties": Offer(PerToken, "KL in the reward where it is due, 0 without it"),
     "token_rewards": Offer(
         PerToken, "outcomes where they are due, at the last token unless the task pays each, minus token_penalties"

@@ -10,7 +10,7 @@ from rlexp.core.facts import NormFacts
 from rlexp.core.masked import (
     BATCH,
     GROUP,
-    centred,
+    centered,
     count,
     is_constant,
     masked_extreme,
@@ -92,7 +92,7 @@ def gpg(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     """
     varied = keep & ~is_constant(rewards, keep, GROUP)
     alpha = count(keep, BATCH, rewards.dtype) / count(varied, BATCH, rewards.dtype).clamp(min=1)
-    return alpha * centred(rewards, keep, GROUP)
+    return alpha * centered(rewards, keep, GROUP)
 
 
 @NormFacts(compares="group", laws=("scale", "zero sum"), breaks=("shift", "group shift"))
@@ -103,7 +103,7 @@ def maxrl(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     prime-rl ``max_rl``.
     """
     mean = masked_mean(rewards, keep, GROUP)
-    return (centred(rewards, keep, GROUP) / mean).where(mean > 0, 0.0)
+    return (centered(rewards, keep, GROUP) / mean).where(mean > 0, 0.0)
 
 
 @NormFacts(laws=("group shift",))
@@ -114,7 +114,7 @@ def asymre(rewards: PerCompletion, keep: CompletionMask, *, shift: FiniteFloat) 
     improves, with one above it can collapse. Equal rewards have the advantage −shift. Source: AsymRE (arXiv
     2506.20520), A = r − V with a V a little below the mean; no code of it was found.
     """
-    return centred(rewards, keep, GROUP) - shift
+    return centered(rewards, keep, GROUP) - shift
 
 
 @NormFacts(compares="batch")
@@ -130,7 +130,7 @@ def shrinkage(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive) ->
     A batch of one group is that of ``rloo``.
     """
     number, means = count(keep, GROUP, rewards.dtype), masked_mean(rewards, keep, GROUP)
-    deviations = centred(rewards, keep, GROUP)
+    deviations = centered(rewards, keep, GROUP)
     more = (number - 1).clamp(min=1)
     errors = masked_sum(deviations.square(), keep, GROUP) / (more * number.clamp(min=1))
     apart = ~eye(rewards.shape[-2], dtype=keep.dtype, device=rewards.device)

@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 
 from rlexp.axes.norm.token import TOKENS, returns_to_go
 from rlexp.core.facts import NormFacts
-from rlexp.core.masked import centred, masked_std
+from rlexp.core.masked import centered, masked_std
 from rlexp.core.types import (
     CompletionMask,
     Ddof,
@@ -75,7 +75,7 @@ def gae_whitened(
     """
     counted = mask & keep.unsqueeze(-1)
     advantages = gae(token_rewards, values, mask, finished, gamma=gamma, lam=lam, bootstrap=bootstrap)
-    return centred(advantages, counted, TOKENS) / (masked_std(advantages, counted, TOKENS, ddof) + eps)
+    return centered(advantages, counted, TOKENS) / (masked_std(advantages, counted, TOKENS, ddof) + eps)
 
 
 @NormFacts(laws=("linear",))

@@ -13,7 +13,7 @@ from rlexp.core.facts import NormFacts
 from rlexp.core.masked import (
     BATCH,
     GROUP,
-    centred,
+    centered,
     count,
     masked_extreme,
     masked_mean,
@@ -130,7 +130,7 @@ def spo(
     """
     values = prompt_values[..., 0].gather(-1, prompt_numbers).unsqueeze(-1)
     errors = rewards - values
-    return centred(errors, keep, BATCH) / (masked_std(errors, keep, BATCH, ddof) + eps)
+    return centered(errors, keep, BATCH) / (masked_std(errors, keep, BATCH, ddof) + eps)
 
 
 def prior_values(*, prompts: Size | None, prior: FiniteFloat, weight: Positive) -> list[list[float]]:

@@ -14,7 +14,7 @@ from rlexp.core.types import CompletionMask, Ddof, FiniteNonNegative, PerComplet
 
 
 def best(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
-    """A = r where r is the group's largest reward, else 0; not centred.
+    """A = r where r is the group's largest reward, else 0; not centered.
 
     Source: CS336 lecture 17, ``compute_deltas(mode="max_rewards")``.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlexp.core.facts import NormFacts
-from rlexp.core.masked import BATCH, GROUP, centred, count, is_constant, masked_std
+from rlexp.core.masked import BATCH, GROUP, centered, count, is_constant, masked_std
 from rlexp.core.types import CompletionMask, Ddof, PerCompletion, Positive
 
 
@@ -20,7 +20,7 @@ def center(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     Source: Dr. GRPO (arXiv 2503.20783). TRL ``scale_rewards="none"``, verl ``norm_adv_by_std_in_grpo=False``,
     open-instruct ``centered``. Peers disagree on a group of one: verl returns r, the others 0 or refuse; here 0.
     """
-    return centred(rewards, keep, GROUP)
+    return centered(rewards, keep, GROUP)
 
 
 @NormFacts(compares="batch", laws=("linear", "zero batch sum"))
@@ -29,7 +29,7 @@ def center_batch(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
 
     Source: ROLL ``norm_mean_type=batch, norm_std_type=None``.
     """
-    return centred(rewards, keep, BATCH)
+    return centered(rewards, keep, BATCH)
 
 
 @NormFacts(compares="group", laws=("scale", "zero sum"))
@@ -39,7 +39,7 @@ def local(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof: 
     Source: GRPO (arXiv 2402.03300, §4.1.2). TRL ``scale_rewards="group"`` (eps 1e-4), verl ``grpo`` (1e-6),
     OpenRLHF ``group_norm`` (1e-9); all ddof 1, open-instruct ``standard`` ddof 0 (1e-8).
     """
-    return centred(rewards, keep, GROUP) / (masked_std(rewards, keep, GROUP, ddof) + eps)
+    return centered(rewards, keep, GROUP) / (masked_std(rewards, keep, GROUP, ddof) + eps)
 
 
 @NormFacts(compares="batch", laws=("scale", "zero batch sum"))
@@ -48,7 +48,7 @@ def global_(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof
 
     Source: REINFORCE with whitened returns; ROLL ``norm_mean_type=batch, norm_std_type=batch``.
     """
-    return centred(rewards, keep, BATCH) / (masked_std(rewards, keep, BATCH, ddof) + eps)
+    return centered(rewards, keep, BATCH) / (masked_std(rewards, keep, BATCH, ddof) + eps)
 
 
 @NormFacts(compares="group", laws=("scale", "zero sum"), breaks=("group shift",))
@@ -56,20 +56,20 @@ def hybrid(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof:
     """A = (r − mean_group) / (std_batch + eps), the deviation over the raw rewards of the batch.
 
     Source: Lite PPO (arXiv 2508.08221). TRL ``scale_rewards="batch"`` and ROLL mean=group, std=batch use raw
-    rewards as here; REINFORCE++-baseline (arXiv 2501.03262) takes the deviation of the centred ones.
+    rewards as here; REINFORCE++-baseline (arXiv 2501.03262) takes the deviation of the centered ones.
     """
-    return centred(rewards, keep, GROUP) / (masked_std(rewards, keep, BATCH, ddof) + eps)
+    return centered(rewards, keep, GROUP) / (masked_std(rewards, keep, BATCH, ddof) + eps)
 
 
 @NormFacts(compares="group", laws=("scale", "zero sum"))
 def hybrid_centered(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive, ddof: Ddof) -> PerCompletion:
-    """A = (r − mean_group) / (std_batch + eps), the deviation over the centred rewards of the batch.
+    """A = (r − mean_group) / (std_batch + eps), the deviation over the centered rewards of the batch.
 
     Source: ROLL ``group_reward_norm(div_std_global=True)``; REINFORCE++-baseline (arXiv 2501.03262) without weights by
     length. The difficulty of the prompts does not enter the scale, as it does in ``hybrid``. Up to eps it is also
     TRL's ``RLOOTrainer(normalize_advantages=True)``.
     """
-    deviations = centred(rewards, keep, GROUP)
+    deviations = centered(rewards, keep, GROUP)
     return deviations / (masked_std(deviations, keep, BATCH, ddof) + eps)
 
 
@@ -81,7 +81,7 @@ def batch_mean_group_std(rewards: PerCompletion, keep: CompletionMask, *, eps: P
     rule on equal rewards such a group would have advantages of order 1 / eps, and so it has if its rewards differ by as
     little: with KL in the reward, of order 1 / ``kl.coef``.
     """
-    advantages = centred(rewards, keep, BATCH) / (masked_std(rewards, keep, GROUP, ddof) + eps)
+    advantages = centered(rewards, keep, BATCH) / (masked_std(rewards, keep, GROUP, ddof) + eps)
     return advantages.masked_fill(is_constant(rewards, keep, GROUP), 0.0)
 
 
@@ -92,7 +92,7 @@ def rloo(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     Source: RLOO (arXiv 2402.14740). TRL ``RLOOTrainer``, verl ``rloo``, OpenRLHF ``rloo``.
     """
     kept = count(keep, GROUP, rewards.dtype)
-    return centred(rewards, keep, GROUP) * kept / (kept - 1).clamp(min=1)
+    return centered(rewards, keep, GROUP) * kept / (kept - 1).clamp(min=1)
 
 
 FUNCTIONS = {

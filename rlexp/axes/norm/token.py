@@ -10,7 +10,7 @@ from __future__ import annotations
 from torch import Tensor, stack
 
 from rlexp.core.facts import NormFacts
-from rlexp.core.masked import GROUP, at_last_token, centred, is_constant, masked_std, masked_sum
+from rlexp.core.masked import GROUP, at_last_token, centered, is_constant, masked_std, masked_sum
 from rlexp.core.types import CompletionMask, Ddof, Discount, PerCompletion, PerToken, Positive, TokenMask
 
 TOKENS, SAME_STEP = (-1, -2, -3), (-2,)
@@ -46,7 +46,7 @@ def reinforce_pp(
     """
     counted = mask & keep.unsqueeze(-1)
     returns = returns_to_go(token_rewards(outcomes, token_penalties, mask), gamma)
-    return centred(returns, counted, TOKENS) / (masked_std(returns, counted, TOKENS, ddof) + eps)
+    return centered(returns, counted, TOKENS) / (masked_std(returns, counted, TOKENS, ddof) + eps)
 
 
 @NormFacts(compares="group", laws=("scale", "zero token sum"), breaks=("equal group",))
@@ -66,7 +66,7 @@ def reinforce_pp_baseline(
     1. verl takes the penalty into the group mean, and each token bears that of its whole completion; slime subtracts
     each token's own without summing what follows. Without a penalty and with gamma = 1 they agree.
     """
-    return reinforce_pp(centred(outcomes, keep, GROUP), token_penalties, mask, keep, gamma=gamma, eps=eps, ddof=ddof)
+    return reinforce_pp(centered(outcomes, keep, GROUP), token_penalties, mask, keep, gamma=gamma, eps=eps, ddof=ddof)
 
 
 @NormFacts(compares="group", laws=("linear",))

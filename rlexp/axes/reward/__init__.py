@@ -28,4 +28,4 @@ JUDGED = {
     "vote_draws": Offer(PerVote, f"{NUMBERS} uniforms in [0, 1) a completion, drawn anew at every step"),
     "vote_hashes": Offer(PerVote, "the same number of uniforms, the same for a prompt and completion in the whole run"),
 }
-OFFERED = TOKENS | FINISHED | JUDGED
+INPUTS = TOKENS | FINISHED | JUDGED

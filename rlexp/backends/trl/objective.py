@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rlexp.core.masked import count
 from rlexp.core.memory import initial_memory
-from rlexp.core.registry import requested_names
+from rlexp.core.registry import required_inputs
 from rlexp.core.streams import Purpose, hashed_uniforms, uniforms
 from rlexp.loop.metrics import Row, own_metrics, update_metrics
 from rlexp.loop.requested import TOKENS
@@ -73,7 +73,7 @@ class Objective:
         variant = self.variant
         before_the_loss = (variant.shaping, variant.filter_loss, variant.filter_statistics, variant.norm)
         before_the_loss += tuple(memory.update for memory in variant.memories.values())
-        asked = (requested_names(function) for function in before_the_loss)
+        asked = (required_inputs(function) for function in before_the_loss)
         return bool(variant.kl_in_reward) or any("old_log_probs" in names for names in asked)
 
     def requires(self, name: str) -> bool:

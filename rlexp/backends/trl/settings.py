@@ -96,8 +96,10 @@ def optimizer(config: Config) -> tuple[type, dict[str, Any]]:
 
     As in Transformers, biases and norms do not decay, which they do in ``optimizer=adamw`` of the other backend.
     """
-    knobs = config.optimizer.model_dump(exclude={"name", "beta1", "beta2", "weight_decay"}) | {"lr": config.lr}
+    hyperparameters = config.optimizer.model_dump(exclude={"name", "beta1", "beta2", "weight_decay"}) | {
+        "lr": config.lr
+    }
     made = getattr(torch.optim, OPTIMIZERS[config.optimizer.name])
     if made is torch.optim.AdamW:
-        knobs["betas"] = config.optimizer.beta1, config.optimizer.beta2
-    return made, knobs
+        hyperparameters["betas"] = config.optimizer.beta1, config.optimizer.beta2
+    return made, hyperparameters

@@ -17,7 +17,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
 from rlexp.backends.trl.objective import Objective, Scored, grouped, rewards_of
-from rlexp.core.registry import call_with, requested_names
+from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose
 from rlexp.language.generation import stream_seed
 from rlexp.language.text_task import Example, TextTask
@@ -192,7 +192,7 @@ class AxesTrainer(GRPOTrainer):
     @property
     def reference_moves(self) -> bool:
         """Whether the reference follows the policy."""
-        return self.ref_model is not None and "policy" in requested_names(self.objective.variant.reference)
+        return self.ref_model is not None and "policy" in required_inputs(self.objective.variant.reference)
 
     @torch.no_grad()
     def move_reference(self, step: int) -> None:

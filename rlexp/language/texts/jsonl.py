@@ -98,14 +98,14 @@ class JsonLines:
         taken = {row.prompt for row in others}
         return Sides(tuple(row for row in rows if row.prompt not in taken), others)
 
-    def rows(self, knob: str, path: str) -> tuple[Example, ...]:
+    def rows(self, hyperparameter: str, path: str) -> tuple[Example, ...]:
         """Return the lines of a file; ValueError, in one line, with the first that is none."""
         answer = None if self.match == "none" else self.answer
         try:
             stat = Path(path).stat()
-            return rows_of(knob, path, self.prompt, answer, self.match, (stat.st_mtime_ns, stat.st_size))
+            return rows_of(hyperparameter, path, self.prompt, answer, self.match, (stat.st_mtime_ns, stat.st_size))
         except OSError as error:
-            raise ValueError(f"{knob}={path}: {error.strerror or error}") from None
+            raise ValueError(f"{hyperparameter}={path}: {error.strerror or error}") from None
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -184,18 +184,20 @@ def order(seed: int, purpose: Purpose, epoch: int, prompts: int) -> list[int]:
 
 
 @lru_cache(maxsize=4)
-def rows_of(knob: str, path: str, prompt: str, answer: str | None, match: str, version: tuple) -> tuple[Example, ...]:
+def rows_of(
+    hyperparameter: str, path: str, prompt: str, answer: str | None, match: str, version: tuple
+) -> tuple[Example, ...]:
     """Read a file once, as long as its time and size, the ``version``, stay the same."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{knob}={path}: is no text in UTF-8, from byte {error.start} on") from None
+        raise ValueError(f"{hyperparameter}={path}: is no text in UTF-8, from byte {error.start} on") from None
     rows = []
     for number, line in enumerate(text.split("\n"), start=1):
         try:
             rows += [example_of(line, prompt, answer, match)] if line.strip() else []
         except ValueError as error:
-            raise ValueError(f"{knob}={path}: line {number} {error}") from None
+            raise ValueError(f"{hyperparameter}={path}: line {number} {error}") from None
     return tuple(rows)
 
 

@@ -52,15 +52,15 @@ def test_with_equal_difficulty_the_deviation_of_the_centred_rewards_is_that_of_t
     """Groups of equal mean: ``hybrid_centered`` is ``hybrid``."""
     rewards, keep = batch
     level = bind("norm", "center")(rewards, keep).where(keep, 0.0)
-    hybrid, centred = (bind("norm", name, eps=1e-6, ddof=1)(level, keep) for name in ("hybrid", "hybrid_centered"))
-    torch.testing.assert_close(hybrid.where(keep, 0.0), centred.where(keep, 0.0), **CLOSE)
+    hybrid, centered = (bind("norm", name, eps=1e-6, ddof=1)(level, keep) for name in ("hybrid", "hybrid_centered"))
+    torch.testing.assert_close(hybrid.where(keep, 0.0), centered.where(keep, 0.0), **CLOSE)
 
 
 @given(batch=batches(), shifts=st.lists(st.integers(-8, 8), min_size=3, max_size=3))
 def test_hybrid_centered_is_the_hybrid_of_centred_rewards(batch, shifts):
     rewards, keep = batch
-    centred = bind("norm", "center")(rewards, keep)
-    expected = bind("norm", "hybrid", eps=1e-6, ddof=1)(centred, keep)
+    centered = bind("norm", "center")(rewards, keep)
+    expected = bind("norm", "hybrid", eps=1e-6, ddof=1)(centered, keep)
     torch.testing.assert_close(bind("norm", "hybrid_centered", eps=1e-6, ddof=1)(rewards, keep), expected, **CLOSE)
 
 

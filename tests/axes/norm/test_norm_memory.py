@@ -92,15 +92,15 @@ def beta_counts(steps, replica, known, decay, prior, weight):
 
 
 def test_values_of_prompts_are_those_of_beta_counts_and_wait_where_nothing_counts():
-    known, knobs = 4, dict(decay=0.75, prior=0.25, weight=2.0)
-    settings = [f"norm.{name}={value}" for name, value in knobs.items()]
+    known, hyperparameters = 4, dict(decay=0.75, prior=0.25, weight=2.0)
+    settings = [f"norm.{name}={value}" for name, value in hyperparameters.items()]
     having = Having(**memories("spo", "task=sort", f"task.prompt_set={known}", *settings))
     steps = course()
     for at, each in enumerate(steps):
         each["rewards"] = (each["rewards"] > 3).float()
         each["prompt_numbers"] = torch.tensor([[0, 2, 0], [at % known, 1, 2]])  # one twice, one of the first run never
     for at, state in enumerate(run(having, steps)):
-        expected = torch.stack([beta_counts(steps[:at], replica, known, **knobs) for replica in range(2)])
+        expected = torch.stack([beta_counts(steps[:at], replica, known, **hyperparameters) for replica in range(2)])
         # float32 against float64, a handful of operations on numbers of order one
         torch.testing.assert_close(state["prompt_values"].double(), expected.double(), rtol=1e-6, atol=1e-6)
 

@@ -76,24 +76,24 @@ def test_s3_12_mean_of_three_losses():
 
 
 @pytest.mark.parametrize(
-    ("name", "knobs", "biased", "unbiased"),
+    ("name", "hyperparameters", "biased", "unbiased"),
     [
         ("sequence", {}, -0.01031, -0.00842),
         ("bnpo", {}, -0.09261, -0.07560),
         ("dr_grpo", {"length": 6}, -0.07717, -0.06300),
     ],
 )
-def test_s3_14_three_aggregations_of_three_completions(name, knobs, biased, unbiased):
+def test_s3_14_three_aggregations_of_three_completions(name, hyperparameters, biased, unbiased):
     """Lengths 5, 4, 6; the losses per completion are printed with four decimals, so the results have four."""
     for losses, expected in [([-1.2654, 1.2344, 0.0], biased), ([-1.0330, 1.0077, 0.0], unbiased)]:
-        close(bind("agg", name, **knobs)(*ragged(losses, [5, 4, 6])).item(), round(expected, 4), 4)
+        close(bind("agg", name, **hyperparameters)(*ragged(losses, [5, 4, 6])).item(), round(expected, 4), 4)
 
 
 # ---- shaping and filter
 
 
-def shaped(rewards, lengths, name="overlong", **knobs):
-    return bind("shaping", name, **knobs)(tensor(rewards).view(1, -1), tensor(lengths).view(1, -1)).view(-1)
+def shaped(rewards, lengths, name="overlong", **hyperparameters):
+    return bind("shaping", name, **hyperparameters)(tensor(rewards).view(1, -1), tensor(lengths).view(1, -1)).view(-1)
 
 
 def test_s1_14_zones_of_the_overlong_penalty():
@@ -115,8 +115,8 @@ def test_s3_3_overlong_penalty_with_the_defaults_of_trl():
 
 def test_s1_17_penalties_rewards_and_advantages_of_eight_completions():
     lengths, verdicts = [500, 800, 900, 1100, 600, 750, 950, 400], [1, -1, 1, 0, 1, -1, 0, 1]
-    knobs = dict(cap=1000, cache=200, factor=1.0)
-    penalties, rewards = shaped([0.0] * 8, lengths, **knobs), shaped(verdicts, lengths, **knobs)
+    hyperparameters = dict(cap=1000, cache=200, factor=1.0)
+    penalties, rewards = shaped([0.0] * 8, lengths, **hyperparameters), shaped(verdicts, lengths, **hyperparameters)
     close(penalties, [0, 0, -0.5, -1, 0, 0, -0.75, 0], 12)
     close(penalties.mean(), -0.28125, 5)
     close(rewards, [1, -1, 0.5, -1, 1, -1, -0.75, 1], 12)

@@ -26,23 +26,23 @@ def tensor(numbers) -> torch.Tensor:
     return torch.tensor(numbers, dtype=torch.float64)
 
 
-def advantages(groups, name: str, keep=None, **knobs) -> torch.Tensor:
+def advantages(groups, name: str, keep=None, **hyperparameters) -> torch.Tensor:
     rewards = tensor(groups)
     keep = torch.ones_like(rewards, dtype=torch.bool) if keep is None else torch.tensor(keep)
-    return bind("norm", name, **knobs)(rewards, keep)
+    return bind("norm", name, **hyperparameters)(rewards, keep)
 
 
-def token_slope(name: str, log_prob: float, old_log_prob: float, advantage: float, **knobs) -> float:
+def token_slope(name: str, log_prob: float, old_log_prob: float, advantage: float, **hyperparameters) -> float:
     """Gradient of the loss of a single token in its log-prob."""
     one = [tensor([[[number]]]) for number in (log_prob, old_log_prob, advantage)]
-    return slopes(bind("clip", name, **knobs), *one, torch.ones(1, 1, 1, dtype=torch.bool)).item()
+    return slopes(bind("clip", name, **hyperparameters), *one, torch.ones(1, 1, 1, dtype=torch.bool)).item()
 
 
 @pytest.mark.parametrize("log_prob", [-0.5, -0.01])
-@pytest.mark.parametrize(("name", "knobs"), [("unclipped", {}), ("ppo", SYMMETRIC)], ids=["unclipped", "ppo"])
-def test_1b_1_the_ratio_is_of_probabilities_not_of_their_logs(name, knobs, log_prob):
+@pytest.mark.parametrize(("name", "hyperparameters"), [("unclipped", {}), ("ppo", SYMMETRIC)], ids=["unclipped", "ppo"])
+def test_1b_1_the_ratio_is_of_probabilities_not_of_their_logs(name, hyperparameters, log_prob):
     """The lecture's log π / log π_old has slope +2 at log π = −0.5 and +100 at −0.01; right is −A = −1 at both."""
-    assert token_slope(name, log_prob, log_prob, 1.0, **knobs) == pytest.approx(-1.0, **approx(CLOSE))
+    assert token_slope(name, log_prob, log_prob, 1.0, **hyperparameters) == pytest.approx(-1.0, **approx(CLOSE))
 
 
 def approx(tolerance: dict[str, float]) -> dict[str, float]:
@@ -66,9 +66,11 @@ def test_1b_3_hybrid_has_no_deviation_if_the_whole_batch_agrees():
 
 @pytest.mark.parametrize(("name", "depends"), [("hybrid", True), ("local", False), ("center", False)])
 def test_1b_3_hybrid_depends_on_which_other_prompts_were_drawn(name, depends):
-    knobs = {} if name == "center" else Z_SCORE
+    hyperparameters = {} if name == "center" else Z_SCORE
     beside_easy, beside_mixed = ([[0, 1, 0, 0], other] for other in ([1, 1, 1, 1], [0, 0, 0, 1]))
-    same = torch.equal(advantages(beside_easy, name, **knobs)[0], advantages(beside_mixed, name, **knobs)[0])
+    same = torch.equal(
+        advantages(beside_easy, name, **hyperparameters)[0], advantages(beside_mixed, name, **hyperparameters)[0]
+    )
     assert same != depends
 
 
@@ -183,18 +185,21 @@ def test_1b_25_a_plain_mean_over_padding_is_a_third_aggregation():
 
 def test_1b_28_variance_reduced_from_28_to_1_33_the_printed_5_3_to_1_15_are_deviations():
     rewards = tensor([[11, 9], [0, 2]])
-    centred = advantages([[11, 9], [0, 2]], "center")
+    centered = advantages([[11, 9], [0, 2]], "center")
     mask = torch.ones_like(rewards, dtype=torch.bool)
-    for numbers, deviation, variance in [(rewards, 5.322906, 28.333), (centred, 1.154701, 1.3333)]:
+    for numbers, deviation, variance in [(rewards, 5.322906, 28.333), (centered, 1.154701, 1.3333)]:
         actual = masked_std(numbers, mask, (-1, -2), 1).item()
         assert actual == pytest.approx(deviation, abs=PRINTED["atol"])
         assert actual**2 == pytest.approx(variance, abs=PRINTED["atol"])
 
 
 def test_1b_30_leaving_out_the_deviation_is_about_difficulty():
-    """The largest advantage of a hard prompt beside that of a medium one, both centred and divided."""
+    """The largest advantage of a hard prompt beside that of a medium one, both centered and divided."""
     hard, medium = [1, 0, 0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 0, 0, 0, 0]
-    boost = {name: advantages([hard, medium], name, **knobs).square().mean(-1) for name, knobs in DIFFICULTY.items()}
+    boost = {
+        name: advantages([hard, medium], name, **hyperparameters).square().mean(-1)
+        for name, hyperparameters in DIFFICULTY.items()
+    }
     torch.testing.assert_close(boost["local"][0], boost["local"][1], **CLOSE)
     torch.testing.assert_close(boost["center"], tensor([7 / 64, 16 / 64]), **CLOSE)
 
@@ -203,12 +208,13 @@ DIFFICULTY = {"local": dict(eps=1e-12, ddof=0), "center": {}}
 
 
 @pytest.mark.parametrize(
-    ("name", "knobs", "biased"), [("sequence", {}, True), ("bnpo", {}, False), ("dr_grpo", {"length": 8}, False)]
+    ("name", "hyperparameters", "biased"),
+    [("sequence", {}, True), ("bnpo", {}, False), ("dr_grpo", {"length": 8}, False)],
 )
-def test_1b_30_length_bias_comes_from_dividing_by_the_own_length(name, knobs, biased):
+def test_1b_30_length_bias_comes_from_dividing_by_the_own_length(name, hyperparameters, biased):
     """Weight of one token of a short completion beside one of a long completion."""
     mask = torch.arange(8) < torch.tensor([2, 8]).view(1, 2, 1)
-    weights = slopes(bind("agg", name, **knobs), torch.ones(mask.shape, dtype=torch.float64), mask)
+    weights = slopes(bind("agg", name, **hyperparameters), torch.ones(mask.shape, dtype=torch.float64), mask)
     assert (weights[0, 0, 0] / weights[0, 1, 0]).item() == pytest.approx(4.0 if biased else 1.0, **approx(CLOSE))
 
 

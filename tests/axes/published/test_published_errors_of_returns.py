@@ -39,9 +39,9 @@ def test_1b_38_here_a_return_keeps_its_size_and_one_token_is_enough():
 
 @pytest.mark.parametrize("norm", ["global", "center_batch"])
 def test_1b_41_what_is_normalised_over_the_batch_forgets_a_constant_baseline(norm):
-    knobs = dict(eps=1e-8, ddof=1) if norm == "global" else {}
-    with_baseline = advantages([[1 - 0.4, 0 - 0.4], [1 - 0.4, 1 - 0.4]], norm, **knobs)
-    torch.testing.assert_close(with_baseline, advantages([[1, 0], [1, 1]], norm, **knobs))
+    hyperparameters = dict(eps=1e-8, ddof=1) if norm == "global" else {}
+    with_baseline = advantages([[1 - 0.4, 0 - 0.4], [1 - 0.4, 1 - 0.4]], norm, **hyperparameters)
+    torch.testing.assert_close(with_baseline, advantages([[1, 0], [1, 1]], norm, **hyperparameters))
 
 
 def test_error_48_the_optimal_baseline_weighs_by_the_gradient_of_log_pi():

@@ -60,7 +60,7 @@ def test_s2_3_a_baseline_per_state():
 
 
 @pytest.mark.parametrize(
-    ("name", "knobs", "expected"),
+    ("name", "hyperparameters", "expected"),
     [
         ("none", {}, [3, 3, 3, 4, 3]),
         ("center", {}, [-0.2, -0.2, -0.2, 0.8, -0.2]),
@@ -68,8 +68,8 @@ def test_s2_3_a_baseline_per_state():
         ("max", {}, [0, 0, 0, 4, 0]),
     ],
 )
-def test_s2_10_the_four_deltas_of_the_lecture(name, knobs, expected):
-    close(advantages([3, 3, 3, 4, 3], name, **knobs), expected, 4)
+def test_s2_10_the_four_deltas_of_the_lecture(name, hyperparameters, expected):
+    close(advantages([3, 3, 3, 4, 3], name, **hyperparameters), expected, 4)
 
 
 def test_s3_13_advantages_of_three_completions():
@@ -99,11 +99,11 @@ def test_claims_one_odd_reward_has_the_same_advantage_whatever_the_gap(size, gap
 # ---- expected weight of a prompt of difficulty p, by enumerating the binomial outcomes of its group
 
 
-def weight(p: float, size: int, name: str, **knobs) -> float:
+def weight(p: float, size: int, name: str, **hyperparameters) -> float:
     """w in E[update] = w · ∇p for 0/1 rewards: a right completion has score ∇p / p, a wrong one −∇p / (1 − p)."""
     right = torch.ones(size + 1, size, dtype=torch.float64).tril(-1)  # row k: k right ones
     signs = right / p - (1 - right) / (1 - p)
-    return float((binomial(p, size) * (advantages(right.tolist(), name, **knobs) * signs).mean(-1)).sum())
+    return float((binomial(p, size) * (advantages(right.tolist(), name, **hyperparameters) * signs).mean(-1)).sum())
 
 
 def binomial(p: float, size: int) -> torch.Tensor:
@@ -172,19 +172,19 @@ def test_claims_share_of_groups_without_signal():
 # ---- a learned baseline
 
 
-def of_one(token_rewards, values, name="gae", finished=True, **knobs):
+def of_one(token_rewards, values, name="gae", finished=True, **hyperparameters):
     """Advantages of one completion that is all mask; ``values`` has one more entry."""
     made, known = tensor([[token_rewards]]), tensor([[values]])
     mask, ended = torch.ones(made.shape, dtype=torch.bool), torch.tensor([[finished]])
-    return bind("norm", name, **knobs)(made, known, mask, ended)[0, 0]
+    return bind("norm", name, **hyperparameters)(made, known, mask, ended)[0, 0]
 
 
 def test_s4_4_generalised_advantages():
     """r = [0, 0, 1], V = [.2, .4, .6], done at the end, γ .99, λ .95; a value after it counts for nothing."""
     expected = [0.73227, 0.57020, 0.40000]
-    knobs = dict(gamma=0.99, lam=0.95, bootstrap=1.0)
-    close(of_one([0, 0, 1], [0.2, 0.4, 0.6, 9.0], **knobs), expected, 5)
-    close(of_one([0, 0, 1], [0.2, 0.4, 0.6, 0.0], **knobs), expected, 5)
+    hyperparameters = dict(gamma=0.99, lam=0.95, bootstrap=1.0)
+    close(of_one([0, 0, 1], [0.2, 0.4, 0.6, 9.0], **hyperparameters), expected, 5)
+    close(of_one([0, 0, 1], [0.2, 0.4, 0.6, 0.0], **hyperparameters), expected, 5)
 
 
 def test_error_46_a_limit_of_time_is_no_end():

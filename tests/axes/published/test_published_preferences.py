@@ -44,17 +44,17 @@ def test_s4_9_loss_at_the_reference(pairs, smoothing):
     close(loss(bind("clip", "dpo", **DPO | {"label_smoothing": smoothing}), at_reference).item(), 0.693147, 6)
 
 
-@pytest.mark.parametrize(("choice", "knobs", "at_reference"), [("dpo", DPO, math.log(2)), ("ipo", IPO, 25.0)])
-def test_s4_9_a_group_without_a_pair_counts_as_0(pairs, choice, knobs, at_reference):
+@pytest.mark.parametrize(("choice", "hyperparameters", "at_reference"), [("dpo", DPO, math.log(2)), ("ipo", IPO, 25.0)])
+def test_s4_9_a_group_without_a_pair_counts_as_0(pairs, choice, hyperparameters, at_reference):
     """One of five groups ties: the first loss is four fifths of what the source prints, and so is the gradient."""
     given = pairs | {"log_probs": pairs["ref_log_probs"].clone().requires_grad_(), "rewards": pairs["rewards"].clone()}
     given["rewards"][2] = 1.0
-    tied = loss(bind("clip", choice, **knobs), given)
+    tied = loss(bind("clip", choice, **hyperparameters), given)
     assert tied.item() == pytest.approx(4 / 5 * at_reference)
     assert preference.groups_with_pairs(*(given[n] for n in ("rewards", "keep", "mask")), pairs="all").item() == 0.8
     (slopes,) = torch.autograd.grad(tied, given["log_probs"])
     (whole,) = torch.autograd.grad(
-        loss(bind("clip", choice, **knobs), given | {"rewards": pairs["rewards"]}), given["log_probs"]
+        loss(bind("clip", choice, **hyperparameters), given | {"rewards": pairs["rewards"]}), given["log_probs"]
     )
     assert slopes[2].eq(0).all() and torch.equal(slopes[[0, 1, 3, 4]], whole[[0, 1, 3, 4]])
 

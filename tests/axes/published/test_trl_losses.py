@@ -38,7 +38,7 @@ def test_the_loss_is_that_of_trl(trained, tensors, name):
     case = CASES[name]
     trainer = trained(**case.arguments)
     trainer.beta = case.kl  # as an argument it would load a reference model
-    other = theirs(trainer, tensors, case.correction, **case.mismatch.knobs)
+    other = theirs(trainer, tensors, case.correction, **case.mismatch.hyperparameters)
     assert max(compared(ours(case, trainer.model, tensors), other, trainer.model)) < RELATIVE
 
 

@@ -24,9 +24,9 @@ def luck(count=MANY):
     return uniforms([5], Purpose.VOTES, 1, (count // 4, 4, NUMBERS))
 
 
-def judged(name, truth=1.0, count=MANY, **knobs):
+def judged(name, truth=1.0, count=MANY, **hyperparameters):
     """Verdicts about completions of equal quality and length 10."""
-    choice, draws = bind("reward", name, **knobs), luck(count)
+    choice, draws = bind("reward", name, **hyperparameters), luck(count)
     offered = dict.fromkeys(("quality", "lengths", "correct"), torch.full(draws.shape[:-1], truth))
     offered |= {"vote_draws": draws, "vote_hashes": draws, "lengths": torch.full(draws.shape[:-1], 10.0)}
     return choice(*(offered[name] for name in choice.needs))
@@ -68,11 +68,11 @@ def test_the_first_votes_of_eleven_are_those_of_five_and_the_tie_is_drawn_apart(
 @pytest.mark.parametrize("name", JUDGES)
 def test_a_judge_without_errors_and_bias_gives_the_quality(name):
     for ties in ("first", "random", "neutral"):
-        knobs = dict(accuracy=1.0, votes=3, ties=ties)
-        knobs |= {"bias": 0.0} if name.endswith(("length", "position")) else {}
-        knobs |= {"cap": 16} if name == "prm_length" else {}
-        assert judged(name, 1.0, 400, **knobs).eq(1).all(), ties
-        assert judged(name, 0.0, 400, **knobs).eq(-1.0 if name == "prm_binary" else 0.0).all(), ties
+        hyperparameters = dict(accuracy=1.0, votes=3, ties=ties)
+        hyperparameters |= {"bias": 0.0} if name.endswith(("length", "position")) else {}
+        hyperparameters |= {"cap": 16} if name == "prm_length" else {}
+        assert judged(name, 1.0, 400, **hyperparameters).eq(1).all(), ties
+        assert judged(name, 0.0, 400, **hyperparameters).eq(-1.0 if name == "prm_binary" else 0.0).all(), ties
 
 
 def test_the_smallest_and_the_largest_number_of_a_stream_give_a_vote():
@@ -191,8 +191,10 @@ def test_optimal_weights_are_right_as_often_as_bayes_and_oftener_than_equal_ones
 @pytest.mark.parametrize("votes", [1, MOST])
 def test_more_votes_do_not_cure_a_bias(name, votes):
     """Of bad completions: the length has 10 of 20 tokens, places of a group of four have 1, 2/3, 1/3, 0 of the bias."""
-    knobs = dict(accuracy=0.9, votes=votes, ties="random", bias=0.6) | ({"cap": 20} if name == "prm_length" else {})
-    good = judged(name, -1.0, **knobs) == 1
+    hyperparameters = dict(accuracy=0.9, votes=votes, ties="random", bias=0.6) | (
+        {"cap": 20} if name == "prm_length" else {}
+    )
+    good = judged(name, -1.0, **hyperparameters) == 1
     fair = judged("prm", -1.0, accuracy=0.9, votes=votes, ties="random") == 1
     for place in range(4):
         bias = 0.3 if name == "prm_length" else 0.6 * (1 - place / 3)

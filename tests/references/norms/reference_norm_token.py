@@ -39,8 +39,8 @@ def norm_reinforce_pp(outcomes, token_penalties, mask, keep, *, gamma, eps, ddof
 
 def norm_reinforce_pp_baseline(outcomes, token_penalties, mask, keep, *, gamma, eps, ddof):
     """OpenRLHF ``reinforce_baseline``: group mean first, then penalties, returns and whitening."""
-    centred = norm_center(outcomes, keep)
-    return norm_reinforce_pp(centred, token_penalties, mask, keep, gamma=gamma, eps=eps, ddof=ddof)
+    centered = norm_center(outcomes, keep)
+    return norm_reinforce_pp(centered, token_penalties, mask, keep, gamma=gamma, eps=eps, ddof=ddof)
 
 
 def norm_optimal_token(outcomes, token_penalties, mask, keep, old_log_probs, sum_pi_squared):

@@ -54,5 +54,5 @@ AXES = {name: axis_of(name).functions for name in BATCH_AXES}
 
 @cache
 def schema_of(axis: str) -> TypeAdapter:
-    """Return what checks the knobs of an axis; to make it takes longer than most tests."""
+    """Return what checks the hyperparameters of an axis; to make it takes longer than most tests."""
     return TypeAdapter(schema(AXES[axis]))

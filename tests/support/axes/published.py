@@ -17,11 +17,11 @@ def tensor(numbers) -> torch.Tensor:
     return torch.tensor(numbers, dtype=torch.float64)
 
 
-def advantages(rewards, name: str, **knobs) -> torch.Tensor:
+def advantages(rewards, name: str, **hyperparameters) -> torch.Tensor:
     """Advantages of groups ``[P G]`` or of one group ``[G]``, all completions kept."""
     rows = tensor(rewards)
     groups = rows.view(-1, rows.shape[-1])
-    return bind("norm", name, **knobs)(groups, torch.ones_like(groups, dtype=torch.bool)).view_as(rows)
+    return bind("norm", name, **hyperparameters)(groups, torch.ones_like(groups, dtype=torch.bool)).view_as(rows)
 
 
 def close(actual, expected, decimals: int):

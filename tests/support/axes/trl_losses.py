@@ -37,12 +37,12 @@ class Case:
     correction: str | None = None
 
 
-def ppo(agg, arguments=None, **knobs):
-    return Case(arguments or {}, bind("clip", "ppo", **(PPO | knobs)), agg)
+def ppo(agg, arguments=None, **hyperparameters):
+    return Case(arguments or {}, bind("clip", "ppo", **(PPO | hyperparameters)), agg)
 
 
-def clipped(name, agg, arguments, **knobs):
-    return Case(arguments, bind("clip", name, **knobs), bind("agg", agg))
+def clipped(name, agg, arguments, **hyperparameters):
+    return Case(arguments, bind("clip", name, **hyperparameters), bind("agg", agg))
 
 
 def corrected(mode, low, high):

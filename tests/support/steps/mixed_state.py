@@ -19,8 +19,8 @@ BAND = replace(NONE, filter_refill=bind("filter", "difficulty", low=0.3, high=0.
 BLOCKS = [(NONE, 1), (DYNAMIC, 3), (TWICE, 2), (BAND, 2), (NONE, 1)]
 MODELS = {
     "gru": dict(model=GRU),
-    "transformer": dict(model=Transformer, knobs=dict(width=8, layers=1, heads=2, feedforward=8)),
-    "positional": dict(model=Positional, knobs=dict(width=6)),
+    "transformer": dict(model=Transformer, hyperparameters=dict(width=8, layers=1, heads=2, feedforward=8)),
+    "positional": dict(model=Positional, hyperparameters=dict(width=6)),
 }
 SEEDS = [0, 0, 1, 2, 0, 1, 0, 1, 5]
 

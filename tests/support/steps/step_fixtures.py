@@ -36,8 +36,8 @@ RECIPES = {
 }
 MODELS = {
     "gru": dict(model=GRU),
-    "transformer": dict(model=Transformer, knobs=dict(width=8, layers=1, heads=2, feedforward=8)),
-    "positional": dict(model=Positional, knobs=dict(width=6)),
+    "transformer": dict(model=Transformer, hyperparameters=dict(width=8, layers=1, heads=2, feedforward=8)),
+    "positional": dict(model=Positional, hyperparameters=dict(width=6)),
 }
 
 

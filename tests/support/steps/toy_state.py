@@ -109,8 +109,10 @@ def make_state(
 ) -> TrainState:
     """Runs with the given seeds; ``blocks`` are variants and how many of the seeds are theirs."""
     task = task or Toy()
-    knobs = dict(hidden=HIDDEN, layers=LAYERS) if model is GRU else more.pop("knobs")
-    policy, reference = (model(Init([seed + shift for seed in seeds]), task, **knobs).to(dtype) for shift in (0, 100))
+    hyperparameters = dict(hidden=HIDDEN, layers=LAYERS) if model is GRU else more.pop("hyperparameters")
+    policy, reference = (
+        model(Init([seed + shift for seed in seeds]), task, **hyperparameters).to(dtype) for shift in (0, 100)
+    )
     rates, warmup, final, limits = (spread(values, seeds, dtype) for values in (RATES, WARMUP, FINAL, LIMITS))
     settings = dict(prompts=PROMPTS, group=GROUP, inner_steps=1, minibatches=1) | more
     return TrainState(
