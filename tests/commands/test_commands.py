@@ -6,6 +6,8 @@ import pytest
 
 from tests.commands.transcript import printed, sessions
 
+pytestmark = pytest.mark.slow  # whole commands
+
 SESSIONS = {path.stem: sessions(path) for path in sorted(Path(__file__).parent.glob("*.txt"))}
 EVERY = 16  # of so many, one is among the quick tests
 CASES = [

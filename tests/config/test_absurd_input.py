@@ -12,6 +12,8 @@ from rlexp.launch.checks import planning_notes
 from rlexp.sweep import engine
 from rlexp.sweep.build import bytes_of, memory_problem
 
+pytestmark = pytest.mark.slow  # whole commands
+
 ABSURD = [
     (["lr=${nope}"], "lr=${nope}: takes its value from nope, which is not there"),
     (["-m", "lr=${nope}", "seed=0"], "lr=${nope}: takes its value from nope, which is not there"),

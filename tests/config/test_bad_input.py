@@ -12,6 +12,8 @@ from rlexp.axes import norm
 from rlexp.config.compose import CONF as CHOICES
 from rlexp.sweep import engine
 
+pytestmark = pytest.mark.slow  # whole commands
+
 NORMS = "there are " + ", ".join(sorted(file.stem for file in (CHOICES / "norm").glob("*.yaml")))
 COUNT = NORMS.count(",") + 1
 MISTAKES = [

@@ -28,6 +28,8 @@ from rlexp.core.types import CompletionMask, PerCompletion, PerReplica, Positive
 from rlexp.record import provenance
 from rlexp.tasks import TASKS
 
+pytestmark = pytest.mark.slow  # whole commands
+
 
 @pytest.fixture(autouse=True)
 def nothing_stays():

@@ -17,6 +17,8 @@ from rlexp.config.compose import CONF, compose, composed, plain
 from rlexp.core.errors import ConfigError
 from rlexp.launch import repeat
 
+pytestmark = pytest.mark.slow  # whole commands
+
 REACHED = "the config was read"
 ATTACK = {"_target_": "pathlib.Path.write_text", "_args_": [{"_target_": "pathlib.Path", "_args_": ["owned"]}, "x"]}
 

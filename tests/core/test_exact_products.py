@@ -14,6 +14,8 @@ from torch.testing import assert_close
 
 from rlexp.core import exact
 
+pytestmark = pytest.mark.slow  # many shapes
+
 # Rows, inputs, outputs: single ones take other kernels than matrices, 5 · 128 · 1 differs on processors without a
 # strict mode, 1 · 8 · 64 in the strict mode; below 400 products PyTorch does not ask the library.
 SHAPES = [(1, 8, 64), (1, 64, 1), (1, 192, 5), (5, 128, 1), (3, 64, 1), (30, 10, 5), (33, 17, 67), (3, 1, 192)]

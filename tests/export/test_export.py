@@ -11,6 +11,8 @@ from small_runs import BESIDE, TAUGHT, compose
 from rlexp.config.schema import Config
 from rlexp.export.rule import OF_THE_PENALTY, Rule, export, kind, parts, text
 
+pytestmark = pytest.mark.slow  # every choice in three frameworks
+
 # A key that is a setting in one framework, and of which the others say that they lack it.
 OF_OPENRLHF = "advantage_clip"
 # A key that no framework has, and of which all say so.

@@ -18,6 +18,8 @@ from small_runs import TAUGHT
 from rlexp.export.rule import export, text
 from rlexp.export.tables import hydra_value
 
+pytestmark = pytest.mark.slow  # every preset
+
 WITH_KL = {"kl_control=adaptive", "kl_control=ziegler"}
 TRIED = [(choice, *(["kl=k3"] if choice in WITH_KL else [])) for choice in PRESETS + CHOICES if choice not in TAUGHT]
 # Values at the edges of what is allowed.

@@ -20,6 +20,8 @@ from rlexp.loop.dynamic_sampling import draw_prompts
 from rlexp.sweep.build import build
 from rlexp.tasks import TASKS
 
+pytestmark = pytest.mark.slow  # every task
+
 AS_TEXT = {key: task for key, (name, task) in CHOICES.items() if name != "token_preference_dense"}
 every_task = pytest.mark.parametrize("task", AS_TEXT.values(), ids=AS_TEXT.keys())
 # Tasks of which nothing is held out, or other streams only.

@@ -10,6 +10,8 @@ from rlexp.analysis.data.load import load
 from rlexp.api import train
 from rlexp.record.files import Recorder
 
+pytestmark = pytest.mark.slow  # whole commands
+
 FILES = ["config.yaml", "hydra.yaml", "overrides.yaml"]
 RUN = "seed=0"
 MODES = {

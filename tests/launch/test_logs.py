@@ -10,6 +10,8 @@ from command import command, no_comparison  # noqa: F401 (fixtures)
 from engine_double import engine_of  # noqa: F401 (a fixture)
 from sweep_files import rows
 
+pytestmark = pytest.mark.slow  # whole commands
+
 LOG = logging.getLogger(__name__)
 
 

@@ -21,6 +21,8 @@ from rlexp.launch.comparisons import comparison_problems
 from rlexp.runfolder.variants import number, parse_override, split_commas
 from rlexp.sweep.job import Job
 
+pytestmark = pytest.mark.slow  # Hydra composes each study
+
 ALL = [name for name in choices_of("study") if name != "none"]
 STUDIES = ALL if find_spec("trl") else [name for name in ALL if "_llama" not in name]
 EVERY = 4  # of so many, one is among the quick tests

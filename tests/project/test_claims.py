@@ -17,6 +17,8 @@ from benchmarks.claims.texts import HOME, Claim, read_claims, studies_of
 from benchmarks.claims.train import StudyFailed, in_one, rows_hash, share_starts
 from benchmarks.parts.common import ROOT
 
+pytestmark = pytest.mark.slow  # all records of all studies
+
 CLAIMS = read_claims()
 WORDS = {"title": "t", "says": "s", "source": "x", "read": "full", "mechanism": "m", "limits": "l"}
 

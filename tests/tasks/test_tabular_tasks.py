@@ -17,6 +17,8 @@ from rlexp.loop.evaluation import evaluate, exact
 from rlexp.loop.rollout import as_rollout
 from rlexp.loop.state import Network, TrainState
 
+pytestmark = pytest.mark.slow  # sums over all completions
+
 SEEDS, KS = (4, 9), [1, 3]
 # Rounding of sums over a thousand float32 numbers.
 ROUNDED = dict(rtol=2e-4, atol=2e-5)

@@ -12,6 +12,8 @@ from rlexp.analysis import better, plan
 from rlexp.analysis.stats.inference.paired import MOST, minimum_detectable_effect, seeds_for_effect, seeds_until_decided
 from rlexp.analysis.stats.inference.significance import sign_flip_p
 
+pytestmark = pytest.mark.slow  # many draws
+
 BASE = np.random.default_rng(0).normal(0.5, 0.05, 10)
 NOISE = np.random.default_rng(1).normal(0, 0.02, 10)
 
