@@ -15,7 +15,7 @@ from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_l
 from rlexp.analysis.data.load import load
 from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.data.variants import resolve_variant
-from rlexp.analysis.report.as_json import plain
+from rlexp.analysis.report.files import plain
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.comparison import Comparison, paired_differences
 from rlexp.analysis.stats.formatting import decimal_places, format_interval

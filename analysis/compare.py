@@ -13,8 +13,7 @@ from rlexp.analysis.data.load import SweepData, load
 from rlexp.analysis.data.metric_spec import BUDGETS, parse_budget, parse_option, parse_target
 from rlexp.analysis.data.read import inner
 from rlexp.analysis.data.runs import Problem
-from rlexp.analysis.report.as_json import answer_json
-from rlexp.analysis.report.files import write_files
+from rlexp.analysis.report.files import answer_json, write_files
 from rlexp.analysis.report.tables import wide_text
 from rlexp.analysis.report.terminal import Terminal, print_answer, print_files
 from rlexp.analysis.stats.answer import Answer, Question, answer, question_name
@@ -68,7 +67,8 @@ def report(
 
     They go to `<folder>/analysis`, or for another question than the configuration asks to a folder in it with the
     question's name. choices: other fields of `Question`; wide: print a table with this axis in the columns too; page:
-    the page of the same question: it has the answer, which is not computed again, and the notes, which are not printed.
+    the page of the same question: it has the answer and the figures, which are not made again, and the notes, which
+    are not printed.
     The baseline and metric of the configuration hold unless others are named. Runs that failed are left out and listed.
     Raises AnalysisError, one line, if nothing can be compared.
     """
@@ -98,7 +98,7 @@ def _find(
         first, *others = [folders] if isinstance(folders, str | Path) else folders
         sweeps = "+".join(Path(other).resolve().name for other in others)
         out = inner(first, "analysis", question_name(question, data, **{"with": sweeps, "wide": wide}))
-    files = write_files(Path(out), result, wide)
+    files = write_files(Path(out), result, wide, page and page.figures)
     return Report(data, result.comparisons[0], result.verdicts, result.notes, data.problems, files, result)
 
 

@@ -13,7 +13,7 @@ from rlexp.analysis.compare import relative_path
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, printable
 from rlexp.analysis.data.load import load
 from rlexp.analysis.data.read import inner, unlinked
-from rlexp.analysis.report.as_json import plain
+from rlexp.analysis.report.files import plain
 from rlexp.analysis.report.tables import TextTable, csv_text
 from rlexp.analysis.report.terminal import Terminal, print_files, print_table
 from rlexp.analysis.stats.answer import Answer, Question, answer
@@ -106,8 +106,8 @@ def as_json(found: Transfer) -> str:
 
 def write_files(found: Transfer, out: Path) -> list[Path]:
     """Table, JSON and figure; the paths written."""
+    from rlexp.analysis.figures.forest import transfer_figure
     from rlexp.analysis.figures.style import save_figure
-    from rlexp.analysis.figures.transfer import transfer_figure
 
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from rlexp.analysis.data.errors import CommandParser, ends_in_a_line, printable
 from rlexp.analysis.data.load import load
 from rlexp.analysis.data.read import inner, unlinked
-from rlexp.analysis.report.workspace import push, to_json, workspace
+from rlexp.analysis.report.wandb import push, to_json, workspace
 
 
 @ends_in_a_line

@@ -1,4 +1,7 @@
-"""Figures with one row per variant: its name and numbers, below them an estimate with its interval, then the seeds."""
+"""Figures with one row per variant: its name and numbers, below them an estimate with its interval, then the seeds.
+
+And the same differences in two sweeps, one below the other.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,169 +11,149 @@ import pandas as pd
 import seaborn
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from rlexp.analysis.data.metric_spec import direction_note
-from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_finite, require_spread
-from rlexp.analysis.figures.labels import few_seeds_note, line_names, seed_count
-from rlexp.analysis.figures.layout import GAP, LINE, add_text, fit_caption, write_caption, write_title
-from rlexp.analysis.figures.style import (
-    BASELINE,
-    FONT,
-    INK,
-    NOTE,
-    TICK,
-    WIDTH,
-    Colors,
-    light_grid,
-    set_margins,
-    text_size,
-    theme,
+from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_different_scores
+from rlexp.analysis.figures.layout import (
+    GAP,
+    LINE,
+    add_text,
+    few_seeds_note,
+    seed_count,
+    set_frame,
+    variant_names,
+    wrap_label,
 )
+from rlexp.analysis.figures.style import BASELINE, COLORS, FONT, INK, NOTE, TICK, WIDTH, light_grid, text_size, theme
 from rlexp.analysis.stats.comparison import Comparison
 from rlexp.analysis.stats.formatting import decimal_places, format_corrected_p, format_interval
 from rlexp.analysis.stats.inference.significance import ALPHA
+from rlexp.analysis.stats.transfer import EffectPair, Transfer
 
 ESTIMATE, SEEDS, ROW_END = 0.1, 0.25, 0.36  # inches below a row's text: the estimate, its seeds, the next row
 BOX = 0.16  # inches of height of a box
+PAIR, HEADING, APART = 0.3, 0.24, 0.18  # inches of a row of two sweeps, of a stratum's name; rows between the two
 NAME_WIDTH = 26  # characters
 BOX_SEEDS = 5  # fewer have no quartiles to speak of
 
-Columns = Sequence[Sequence[str]]  # of text, each below its header
+Interval = tuple[float, float, float]  # the estimate, and both ends
 
 
 class Row(NamedTuple):
-    """One row: wrapped name, (estimate, low, high), the seeds' values, color, and whether the mark is filled."""
+    """One row: wrapped name, estimate, the seeds' values, color, and whether the mark is filled."""
 
     name: str
-    estimate: tuple[float, float, float]
+    estimate: Interval
     seeds: np.ndarray
     color: str
     filled: bool
 
 
 def draw_effects(inputs: FigureInputs) -> Drawing:
-    """Draw paired differences to the baseline, the best variant first."""
+    """Draw paired differences to the baseline with their intervals, the seeds and the numbers, the best first."""
     comparison = inputs.comparison
     if not (comparison.table["n_pairs"] > 0).any():
         raise NoData("no variant shares a seed with the baseline")
-    require_finite(comparison)
-    require_spread(comparison.scores.to_numpy(), f"{comparison.metric} of every run", allow_one=True)
-    return effects_drawing(comparison, inputs.colors)
-
-
-def draw_scores(inputs: FigureInputs) -> Drawing:
-    """Draw the distribution of each variant's final scores over seeds, the best variant first."""
-    comparison = inputs.comparison
-    if not (comparison.table["n"] > 0).any():
-        raise NoData("no run has a score")
-    require_finite(comparison)
-    require_spread(comparison.scores.to_numpy(), f"{comparison.metric} of every run", allow_one=True)
-    return scores_drawing(comparison, inputs.colors)
-
-
-def effects_drawing(comparison: Comparison, colors: Colors) -> Drawing:
-    """Draw the differences with their intervals, the seeds, the numbers."""
-    table = comparison.table.loc[comparison.others]
+    require_different_scores(comparison, allow_one=True)
+    counts = comparison.table.loc[comparison.others, "n_pairs"]
     caption = (
         f"Dot and line: mean difference over paired seeds to {comparison.labels[comparison.baseline]} with its 95 % "
-        f"paired t interval (not adjusted); small dots: the seeds, {seed_count(table['n_pairs'])} per variant. "
-        f"Filled: p < {ALPHA:g} by sign flips, corrected by Holm over the variants shown."
-        f"{few_seeds_note(table['n_pairs'])}"
+        f"paired t interval (not adjusted); small dots: the seeds, {seed_count(counts)} per variant. "
+        f"Filled: p < {ALPHA:g} by sign flips, corrected by Holm over the variants shown.{few_seeds_note(counts)}"
     )
-    intervals = _format_intervals(comparison, table, "difference", signed=True)
-    alt_text = "; ".join(f"{comparison.labels[name]}: {text}" for name, text in intervals.items())
-    table = table[table["n_pairs"] > 0].sort_values("difference", ascending=comparison.better == "lower")
-    names = line_names(comparison, table.index, NAME_WIDTH)
+    alt_text, table = _best_first(comparison, comparison.others, "difference", "n_pairs")
     rows = [
-        Row(names[variant], ends, comparison.differences(variant), colors[variant], p < ALPHA)
-        for variant, ends, p in zip(table.index, _intervals(table, "difference"), table["p_holm"], strict=True)
+        Row(row["name"], row["ends"], comparison.differences(variant), inputs.colors[variant], row["p_holm"] < ALPHA)
+        for variant, row in table.iterrows()
     ]
-    columns = [
-        ["difference [95 %]", *(intervals[variant] for variant in table.index)],
-        ["p (Holm)", *format_corrected_p(comparison, table)],
-    ]
-    baseline = line_names(comparison, [comparison.baseline], 40, 1)[comparison.baseline]
+    columns = {"difference [95 %]": list(table["text"]), "p (Holm)": format_corrected_p(comparison, table)}
+    baseline = variant_names(comparison, [comparison.baseline], 40, 1)[comparison.baseline]
     title = f"Difference to {baseline}{direction_note(comparison.better)}"
     label = f"paired difference in {comparison.metric}"
     return Drawing(caption, alt_text, forest_plot(rows, columns, title, label, caption, zero=True))
 
 
-def scores_drawing(comparison: Comparison, colors: Colors) -> Drawing:
+def draw_scores(inputs: FigureInputs) -> Drawing:
     """Draw final scores: interquartile mean, its interval, the distribution of the seeds, the numbers."""
-    table = comparison.table
-    boxes = f"; box: median and quartiles, of {BOX_SEEDS} seeds or more" if table["n"].max() >= BOX_SEEDS else ""
+    comparison, counts = inputs.comparison, inputs.comparison.table["n"]
+    if not (counts > 0).any():
+        raise NoData("no run has a score")
+    require_different_scores(comparison, allow_one=True)
+    boxes = f"; box: median and quartiles, of {BOX_SEEDS} seeds or more" if counts.max() >= BOX_SEEDS else ""
     caption = (
         "Dot and line: interquartile mean of the score over seeds with its 95 % percentile bootstrap interval; small "
-        f"dots: the seeds, {seed_count(table['n'])} per variant{boxes}. "
-        f"Grey: {comparison.labels[comparison.baseline]}.{few_seeds_note(table['n'])}"
+        f"dots: the seeds, {seed_count(counts)} per variant{boxes}. "
+        f"Grey: {comparison.labels[comparison.baseline]}.{few_seeds_note(counts)}"
     )
-    intervals = _format_intervals(comparison, table, "iqm")
-    alt_text = "; ".join(f"{comparison.labels[name]}: {text}" for name, text in intervals.items())
-    table = table[table["n"] > 0].sort_values("iqm", ascending=comparison.better == "lower")
-    names = line_names(comparison, table.index, NAME_WIDTH)
+    alt_text, table = _best_first(comparison, list(comparison.table.index), "iqm", "n")
     rows = [
-        Row(names[variant], ends, comparison.scores[variant].dropna().to_numpy(), colors[variant], True)
-        for variant, ends in zip(table.index, _intervals(table, "iqm"), strict=True)
+        Row(row["name"], row["ends"], comparison.scores[variant].dropna().to_numpy(), inputs.colors[variant], True)
+        for variant, row in table.iterrows()
     ]
-    columns = [
-        ["IQM [95 %]", *(intervals[variant] for variant in table.index)],
-        ["n", *(f"{n:g}" for n in table["n"])],
-    ]
+    columns = {"IQM [95 %]": list(table["text"]), "n": [f"{n:g}" for n in table["n"]]}
     title = f"Final scores{direction_note(comparison.better)}"
     return Drawing(caption, alt_text, forest_plot(rows, columns, title, comparison.metric, caption, boxes=True))
 
 
-def _intervals(table: pd.DataFrame, column: str) -> list[tuple[float, float, float]]:
-    return list(table[[column, f"{column}_low", f"{column}_high"]].itertuples(index=False, name=None))
-
-
-def _format_intervals(comparison: Comparison, table: pd.DataFrame, column: str, signed: bool = False) -> dict[str, str]:
-    digits = decimal_places(comparison.scores.to_numpy().ravel())
-    texts = (format_interval(*ends, digits, signed) for ends in _intervals(table, column))
-    return dict(zip(table.index, texts, strict=True))
+def _best_first(
+    comparison: Comparison, variants: Sequence[str], column: str, count: str
+) -> tuple[str, pd.DataFrame]:
+    """Return an estimate of variants in words, and the rows that have one with their name, interval and its text."""
+    table, digits = comparison.table.loc[variants], decimal_places(comparison.scores.to_numpy().ravel())
+    ends = list(table[[column, f"{column}_low", f"{column}_high"]].itertuples(index=False, name=None))
+    texts = [format_interval(*each, digits, signed=column == "difference") for each in ends]
+    alt_text = "; ".join(f"{comparison.labels[name]}: {text}" for name, text in zip(variants, texts, strict=True))
+    table = table.assign(ends=pd.Series(ends, table.index, dtype=object), text=texts)
+    table = table[table[count] > 0].sort_values(column, ascending=comparison.better == "lower")
+    return alt_text, table.assign(name=variant_names(comparison, table.index, NAME_WIDTH))
 
 
 def forest_plot(
     rows: Sequence[Row],
-    columns: Columns,
+    columns: dict[str, list[str]],
     title: str,
     label: str,
     caption: str,
     zero: bool = False,
     boxes: bool = False,
 ) -> Figure:
-    """Draw rows from top to bottom, each as high as the longest name needs."""
+    """Draw rows from top to bottom, each as high as the longest name needs; columns: of text, by their header."""
     with theme():
         figure = Figure(figsize=(WIDTH, 3))
         axes = figure.add_subplot()
-        widths = [max(text_size(figure, text, NOTE)[0] for text in column) + GAP for column in columns]
+        widths = [max(text_size(figure, text, NOTE)[0] for text in (each, *columns[each])) + GAP for each in columns]
         name = max(text_size(figure, row.name, TICK)[0] for row in rows)
         heading = text_size(figure, title, FONT, weight="bold")[0]
         width = max(WIDTH, name + sum(widths) + 3 * GAP, heading + 2 * GAP)
         text_height = max(row.name.count("\n") + 1 for row in rows) * LINE
         unit = text_height + ROW_END  # inches of a row, which is 1 on the y axis
-        text, bottom = fit_caption(caption, width)
-        top = 0.25 + 2 * LINE
-        figure.set_size_inches(width, top + unit * len(rows) + bottom)
-        set_margins(figure, 2 * GAP, GAP, bottom, top)
-        write_title(figure, title)
-        write_caption(figure, text)
+        set_frame(figure, (width, unit * len(rows)), 2 * GAP, GAP, 0.25 + 2 * LINE, caption, title)
         _draw_seeds(axes, rows, boxes, (text_height + SEEDS) / unit, BOX / unit)
         for place, row in enumerate(rows):
-            y, (middle, low, high) = place + (text_height + ESTIMATE) / unit, row.estimate
-            axes.plot([low, high], [y, y], color=row.color, linewidth=1.8, zorder=4)
-            face = row.color if row.filled else "white"
-            axes.plot(middle, y, "o", color=row.color, markerfacecolor=face, markersize=5, zorder=5)
+            _draw_mark(axes, place + (text_height + ESTIMATE) / unit, row.estimate, row.color, row.filled, 1.8, 5)
             if zero:
                 ends = [place + text_height / unit, place + 1]
                 axes.plot([0, 0], ends, "--", color=BASELINE, linewidth=0.8, zorder=1)
-        axes.set(ylim=(len(rows), 0), yticks=[], xlabel=label, ylabel="")
-        axes.spines["left"].set_visible(False)
-        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-        light_grid(axes)
+        _finish(axes, len(rows), label)
         _write_rows(axes, rows, columns, widths, unit)
     return figure
+
+
+def _draw_mark(
+    axes: Axes, y: float, estimate: Interval, color: str, filled: bool, linewidth: float, size: float
+) -> None:
+    middle, low, high = estimate
+    axes.plot([low, high], [y, y], color=color, linewidth=linewidth, zorder=4)
+    axes.plot(middle, y, "o", color=color, markerfacecolor=color if filled else "white", markersize=size, zorder=5)
+
+
+def _finish(axes: Axes, bottom: float, label: str) -> None:
+    axes.set(ylim=(bottom, 0), yticks=[], xlabel=label, ylabel="")
+    axes.spines["left"].set_visible(False)
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    light_grid(axes)
 
 
 def _draw_seeds(axes: Axes, rows: Sequence[Row], boxes: bool, y: float, height: float) -> None:
@@ -187,7 +170,9 @@ def _draw_seeds(axes: Axes, rows: Sequence[Row], boxes: bool, y: float, height: 
     seaborn.swarmplot(pd.concat(seeds), **common, size=2.6, alpha=0.8, linewidth=0, warn_thresh=1, zorder=3)
 
 
-def _write_rows(axes: Axes, rows: Sequence[Row], columns: Columns, widths: Sequence[float], unit: float) -> None:
+def _write_rows(
+    axes: Axes, rows: Sequence[Row], columns: dict[str, list[str]], widths: Sequence[float], unit: float
+) -> None:
     """Write each row's name at the left, above its marks; its numbers at the right, below their headers."""
     figure, box = axes.figure, axes.get_position()
     across = box.width * figure.get_figwidth()
@@ -198,9 +183,49 @@ def _write_rows(axes: Axes, rows: Sequence[Row], columns: Columns, widths: Seque
         y = place + middle * (row.name.count("\n") + 1)
         axes.text(-GAP / across, y, row.name, fontsize=TICK, ha="left", color=INK, weight="bold", **look)
     right, top = across, box.y1 * figure.get_figheight() + LINE / 2
-    for column, width in reversed(list(zip(columns, widths, strict=True))):
+    for (header, texts), width in reversed(list(zip(columns.items(), widths, strict=True))):
         x = box.x0 * figure.get_figwidth() + right
-        add_text(figure, column[0], x, top, size=NOTE, weight="bold", va="center", ha="right")
-        for place, text in enumerate(column[1:]):
+        add_text(figure, header, x, top, size=NOTE, weight="bold", va="center", ha="right")
+        for place, text in enumerate(texts):
             axes.text(right / across, place + middle, text, fontsize=NOTE, ha="right", **look)
         right -= width
+
+
+def transfer_figure(found: Transfer) -> Figure:
+    """Draw a row per arm below the name of its stratum, in it the differences of both sweeps; y is in inches."""
+    strata = list(dict.fromkeys(each.stratum for each in found.differences))
+    lines: list[str | EffectPair] = []
+    for stratum in strata:
+        lines += [stratum] if stratum else []
+        lines += [each for each in found.differences if each.stratum == stratum]
+    margin = f" Grey: differences below {found.margin:g}, which count as none." if found.margin else ""
+    caption = (
+        f"Mean difference to {found.baseline} over paired seeds with its 95 % paired t interval, in {found.names[0]} "
+        f"and in {found.names[1]}. Filled: p < {ALPHA:g} by sign flips, corrected by Holm.{margin}"
+    )
+    with theme():
+        figure = Figure(figsize=(WIDTH, 3))
+        axes = figure.add_subplot()
+        names = {each.label: wrap_label(each.label, NAME_WIDTH, 1) for each in found.differences}
+        left = max(text_size(figure, name, TICK)[0] for name in [*names.values(), *strata]) + 2 * GAP
+        edges = np.cumsum([0.0, *(HEADING if isinstance(line, str) else PAIR for line in lines)])
+        title = f"Difference to {found.baseline}"
+        set_frame(figure, (WIDTH + 0.8, edges[-1]), left, GAP, 0.55, caption, title)
+        if found.margin:
+            axes.axvspan(-found.margin, found.margin, color="#F0F0F0", linewidth=0, zorder=0)
+        axes.axvline(0, linestyle="--", color=BASELINE, linewidth=0.8, zorder=1)
+        look = {"transform": axes.get_yaxis_transform(), "va": "center", "ha": "left", "fontsize": TICK}
+        x = (GAP - left) / (axes.get_position().width * figure.get_figwidth())
+        for line, top, end in zip(lines, edges, edges[1:], strict=False):
+            middle = (top + end) / 2
+            if isinstance(line, str):
+                axes.text(x, middle + 0.03, line, weight="bold", **look)
+                continue
+            axes.text(x, middle, names[line.label], **look)
+            for place, (one, color) in enumerate(zip(line.found, COLORS, strict=False)):
+                y, ends = middle + (place - 0.5) * APART * PAIR * 2, (one.difference, one.low, one.high)
+                _draw_mark(axes, y, ends, color, one.p_holm < ALPHA, 1.6, 4.5)
+        _finish(axes, edges[-1], f"paired difference in {found.metrics[0]}")
+        marks = [Line2D([], [], color=color, marker="o", markersize=5) for color in COLORS[:2]]
+        figure.legend(marks, found.names, loc="upper right", ncols=2, frameon=False, fontsize=TICK)
+    return figure

@@ -1,7 +1,7 @@
 """Figures of formulas: what a clip, a length penalty, a vote or a normalisation does, whatever a policy makes of it.
 
 `python -m rlexp.analysis.figures.formulas <folder>` draws the five of the documents that this project started from,
-with their numbers.
+with their numbers. The advantages and the penalties of a sweep are drawn in the same way.
 """
 
 import argparse
@@ -16,15 +16,27 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import binom
 
-from rlexp.analysis.figures.advantages import advantage_figure
-from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData
-from rlexp.analysis.figures.labels import LABEL_WIDTH, wrap_labels
-from rlexp.analysis.figures.layout import LineStyle, Point, one_panel, two_panels
-from rlexp.analysis.figures.style import COLORS, DASHES, INK, OTHERS, save_figure, theme
+from rlexp.analysis.data.kept import advantages
+from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_spread
+from rlexp.analysis.figures.layout import GAP, LABEL_WIDTH, LINE, Point, one_panel, set_frame, two_panels, wrap_labels
+from rlexp.analysis.figures.style import (
+    BASELINE,
+    COLORS,
+    DASHES,
+    INK,
+    NOTE,
+    OTHERS,
+    TICK,
+    WIDTH,
+    Colors,
+    save_figure,
+    theme,
+)
 
 Array = np.ndarray
 POWERS = {"overlong": 1, "overlong_quadratic": 2}  # of the linear penalty
 VOTES = (1, 3, 5, 7, 9, 11, 15, 21)
+ROW = 0.45  # inches of height of a histogram
 
 
 def binary_majority(accuracy: float, votes: int) -> float:
@@ -75,7 +87,7 @@ def voting_figure(accuracies: Sequence[float] = (0.7,)) -> Figure:
         "most votes among three answers (wrong ones equally likely, ties broken fairly), or a majority of two. No "
         "interval: nothing is sampled, n does not apply."
     )
-    figure = _figure(lines, VOTES, ("votes", "probability that the vote is right"), caption)
+    figure = _lines_figure(lines, VOTES, ("votes", "probability that the vote is right"), caption)
     figure.axes[0].set_xticks(VOTES)
     return figure
 
@@ -88,7 +100,7 @@ def clip_figure(bounds: Sequence[tuple[float, float]] = ((0.2, 0.2), (0.2, 0.28)
         "right: A = −1. Dotted: no clip. A formula: there is no interval, n does not apply."
     )
     names = {bound: f"1 − {bound[0]:g}, 1 + {bound[1]:g}" for bound in bounds}
-    styles = {bound: _line_style(place) for place, bound in enumerate(names)}
+    styles = {bound: {"color": INK, "linestyle": DASHES[place % len(DASHES)]} for place, bound in enumerate(names)}
 
     def draw(axes: Axes, place: int) -> None:
         advantage = (1.0, -1.0)[place]
@@ -124,26 +136,26 @@ def overlong_figure(settings: Sequence[tuple[float, float, float, int]] = ((1000
         "tokens before the cap (shaded for the first line), then all of it. A formula: there is no interval, n does "
         "not apply."
     )
-    figure = _figure(lines, lengths, ("tokens", "added to the reward"), caption)
+    figure = _lines_figure(lines, lengths, ("tokens", "added to the reward"), caption)
     cap, cache, *_ = settings[0]
     figure.axes[0].axvspan(cap - cache, cap, color=OTHERS, alpha=0.5, linewidth=0, zorder=0)
     return figure
 
 
-def _figure(lines: Mapping[str, Sequence[float]], x: Sequence[float], labels: tuple[str, str], caption: str) -> Figure:
+def _lines_figure(
+    lines: Mapping[str, Sequence[float]], x: Sequence[float], labels: tuple[str, str], caption: str
+) -> Figure:
+    """Draw black lines, as a formula belongs to no variant."""
+
     def draw(axes: Axes) -> dict[str, Point]:
+        marker = "o" if len(x) < 20 else None
         for place, y in enumerate(lines.values()):
-            axes.plot(x, y, marker="o" if len(x) < 20 else None, markersize=3.5, **_line_style(place))
+            axes.plot(x, y, marker=marker, markersize=3.5, color=INK, linestyle=DASHES[place % len(DASHES)])
         axes.margins(x=0.02)
         return {name: (x[-1], y[-1]) for name, y in lines.items()}
 
     with theme():
         return one_panel(draw, wrap_labels(lines, LABEL_WIDTH), dict.fromkeys(lines, INK), labels, caption, height=2.0)
-
-
-def _line_style(place: int) -> LineStyle:
-    """Return a black line's look, as a formula belongs to no variant."""
-    return {"color": INK, "linestyle": DASHES[place % len(DASHES)]}
 
 
 def groups_figure(groups: int = 500, size: int = 8) -> Figure:
@@ -157,7 +169,7 @@ def groups_figure(groups: int = 500, size: int = 8) -> Figure:
         f"Advantages of {groups} random groups of {size} whose rewards are −1, 0 or 1 with equal probability (one "
         "fixed draw): histograms, each scaled to its row. No interval: the distribution itself is shown."
     )
-    return advantage_figure(values, dict(zip(values, COLORS, strict=False)), caption, "advantage")
+    return histograms(values, dict(zip(values, COLORS, strict=False)), caption, "advantage")
 
 
 def kl_figure(completions: int = 5000, tokens: int = 15, vocabulary: int = 100) -> Figure:
@@ -177,7 +189,49 @@ def kl_figure(completions: int = 5000, tokens: int = 15, vocabulary: int = 100) 
         f"k1 is {k1.mean():.3f}, that of k3 {k3.mean():.3f}; {100 * (k1 < 0).mean():.0f} % of the k1 are below 0, "
         "which no KL can be."
     )
-    return advantage_figure(values, dict(zip(values, COLORS, strict=False)), caption, "estimate (nats a token)")
+    return histograms(values, dict(zip(values, COLORS, strict=False)), caption, "estimate (nats a token)")
+
+
+def draw_advantages(inputs: FigureInputs) -> Drawing:
+    """Draw the advantages in the sample completions of completed runs."""
+    labels, found = inputs.comparison.labels, advantages(inputs.data, inputs.samples)
+    variants = [variant for variant in inputs.comparison.table.index if variant in found]
+    if not variants:
+        raise NoData("no completed run has sample completions")
+    values = {labels[variant]: found[variant] for variant in variants}
+    require_spread(np.concatenate(list(values.values())), "every advantage")
+    caption = (
+        "Advantages of the sample completions of all completed runs, before training, half-way and at the end: "
+        "histograms, each scaled to its row, with their SD, and largest size. No interval: "
+        "the distribution itself is shown."
+    )
+    parts = [f"{label}: SD {numbers.std():.3g}, largest {abs(numbers).max():.3g}" for label, numbers in values.items()]
+    colors = {labels[variant]: inputs.colors[variant] for variant in variants}
+    return Drawing(caption, "; ".join(parts), histograms(values, colors, caption, "advantage"))
+
+
+def histograms(values: Mapping[str, Array], colors: Colors, caption: str, label: str) -> Figure:
+    """Draw one small histogram per name above a common axis, each as high as its row, below the name and the spread."""
+    with theme():
+        figure = Figure()
+        axes = figure.add_subplot()
+        set_frame(figure, (WIDTH, len(values) * ROW), 2 * GAP, GAP, 0.1, caption)
+        reach = max(abs(numbers).max() for numbers in values.values()) or 1.0
+        edges, top = np.linspace(-reach, reach, 42), 1 - 1.2 * LINE / ROW  # of a histogram in its row
+        look = {"transform": axes.get_yaxis_transform(), "va": "center"}
+        wrapped = wrap_labels(values, 30, 1)
+        for place, (name, numbers) in enumerate(values.items()):
+            base = len(values) - 1 - place
+            counts, _ = np.histogram(numbers, edges)
+            axes.stairs(base + top * counts / counts.max(), edges, baseline=base, fill=True, color=colors[name])
+            note, y = f"SD {numbers.std():.2f}, largest {abs(numbers).max():.2f}", base + 1 - 0.5 * LINE / ROW
+            axes.text(0, y, wrapped[name], fontsize=TICK, weight="bold", color=INK, **look)
+            axes.text(1, y, note, fontsize=NOTE, ha="right", **look)
+        for base in range(len(values)):
+            axes.plot([0, 0], [base, base + top], "--", color=BASELINE, linewidth=0.6, zorder=2.9)
+        axes.set(xlim=(-1.05 * reach, 1.05 * reach), yticks=[], ylim=(0, len(values)), xlabel=label)
+        axes.spines["left"].set_visible(False)
+    return figure
 
 
 FIGURES = {

@@ -4,19 +4,25 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.metric_spec import Direction, direction_sign
 from rlexp.analysis.data.run_values import late_means
 from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_spread
-from rlexp.analysis.figures.labels import few_seeds_note, line_names, most_different, panel_names, seed_count
-from rlexp.analysis.figures.layout import Point, one_panel, small_multiples
-from rlexp.analysis.figures.style import MAX_LINES, OTHERS, Colors, theme
-from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison
+from rlexp.analysis.figures.layout import (
+    PANEL_WIDTH,
+    Point,
+    few_or_many,
+    few_seeds_note,
+    most_different,
+    seed_count,
+    small_multiples,
+    variant_names,
+)
+from rlexp.analysis.figures.style import MAX_LINES, OTHERS, theme
+from rlexp.analysis.stats.comparison import Comparison, iqm_with_interval
 from rlexp.analysis.stats.curves import learning_curves
-from rlexp.analysis.stats.inference.estimates import iqm, iqm_interval
 
 KL_METRICS = ("kl/ref_exact", "kl/ref_k3")
 GOLD, PROXY = ("gold/mean", "gold/std"), ("reward/mean", "reward/std")  # logged by runs with a reward model
@@ -32,8 +38,8 @@ class FrontierPoint(NamedTuple):
     score_interval: tuple[float, float, float]
 
     @property
-    def center(self) -> tuple[float, float]:
-        """Return both estimates."""
+    def center(self) -> Point:
+        """Both estimates."""
         return self.kl_interval[0], self.score_interval[0]
 
 
@@ -42,7 +48,7 @@ FrontierPoints = dict[str, FrontierPoint]
 
 def draw_frontier(inputs: FigureInputs) -> Drawing:
     """Draw score against KL, one cross per variant; small panels if there are many."""
-    data, comparison = inputs.data, inputs.comparison
+    data, comparison, colors = inputs.data, inputs.comparison, inputs.colors
     if comparison.metric in KL_METRICS:
         raise NoData("the metric is the KL itself")
     metric = next((name for name in KL_METRICS if name in data.metrics and data.metrics[name].notna().any()), None)
@@ -63,9 +69,35 @@ def draw_frontier(inputs: FigureInputs) -> Drawing:
     )
     parts = [f"{comparison.labels[name]}: KL {point.center[0]:.3g}, score {point.center[1]:.3g}"
              for name, point in points.items()]  # fmt: skip
-    draw = _one_panel if len(points) <= MAX_LINES else _panel_per_variant
-    with theme():
-        figure = draw(comparison, inputs.colors, points, (f"{metric} (nats a token)", comparison.metric), caption)
+    front = [points[variant].center for variant in pareto_front(points, comparison.better)]
+    kl = np.concatenate([point.kl for point in points.values()])
+
+    def draw_points(axes: Axes, *variants: str) -> None:
+        for variant in variants:
+            (x, y), point, color = points[variant].center, points[variant], colors[variant]
+            axes.plot(point.kl, point.score, "o", color=color, markersize=3, alpha=0.35, markeredgewidth=0, zorder=2)
+            axes.plot(point.kl_interval[1:], [y, y], color=color, linewidth=1.2, zorder=3)
+            axes.plot([x, x], point.score_interval[1:], color=color, linewidth=1.2, zorder=3)
+            axes.plot(x, y, "o", color=color, markersize=5, zorder=4)
+        if kl.min() > 0 and kl.max() / kl.min() > SPREAD_FOR_LOG:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.xaxis.set_minor_locator(NullLocator())
+
+    def draw_all(axes: Axes) -> dict[str, Point]:
+        if front:
+            axes.step(*zip(*front, strict=True), where="post", color=OTHERS, linewidth=1.2, zorder=1)
+        draw_points(axes, *points)
+        return {variant: point.center for variant, point in points.items()}
+
+    def draw_one(axes: Axes, variant: str) -> None:
+        axes.plot(*np.array([point.center for point in points.values()]).T, "o", color=OTHERS, markersize=3, zorder=1)
+        draw_points(axes, *([comparison.baseline] if comparison.baseline in points else []), variant)
+
+    labels = f"{metric} (nats a token)", comparison.metric
+    note = f" Grey dots: all other variants; with its interval: {comparison.labels[comparison.baseline]}."
+    figure = few_or_many(comparison, points, colors, labels, caption, draw_all, draw_one, note, height=2.5)
     return Drawing(caption, "; ".join(parts), figure)
 
 
@@ -85,12 +117,6 @@ def frontier_points(data: SweepData, comparison: Comparison, metric: str) -> Fro
     return points
 
 
-def iqm_with_interval(values: np.ndarray) -> tuple[float, float, float]:
-    """Return the interquartile mean and its 95 % interval; NaN for the interval of too few seeds."""
-    low, high = iqm_interval(values) if values.size >= MIN_SEEDS else (np.nan, np.nan)
-    return float(iqm(values)), float(low), float(high)
-
-
 def pareto_front(points: FrontierPoints, better: Direction) -> list[str]:
     """Return the variants that no other beats on both sides, by increasing KL; none if the good side is not known."""
     value = {variant: direction_sign(better) * point.center[1] for variant, point in points.items()}
@@ -102,59 +128,9 @@ def pareto_front(points: FrontierPoints, better: Direction) -> list[str]:
     return front
 
 
-def _one_panel(
-    comparison: Comparison, colors: Colors, points: FrontierPoints, labels: tuple[str, str], caption: str
-) -> Figure:
-    front = [points[variant].center for variant in pareto_front(points, comparison.better)]
-
-    def draw(axes: Axes) -> dict[str, Point]:
-        if front:
-            axes.step(*zip(*front, strict=True), where="post", color=OTHERS, linewidth=1.2, zorder=1)
-        for variant, point in points.items():
-            _draw(axes, point, colors[variant])
-        _scale(axes, points)
-        return {variant: point.center for variant, point in points.items()}
-
-    return one_panel(draw, line_names(comparison, points), colors, labels, caption, height=2.5)
-
-
-def _panel_per_variant(
-    comparison: Comparison, colors: Colors, points: FrontierPoints, labels: tuple[str, str], caption: str
-) -> Figure:
-    variants, selection_note = most_different(comparison, points)
-    centers = np.array([point.center for point in points.values()])
-
-    def draw(axes: Axes, variant: str) -> None:
-        axes.plot(*centers.T, "o", color=OTHERS, markersize=3, zorder=1)
-        if comparison.baseline in points:
-            _draw(axes, points[comparison.baseline], colors[comparison.baseline])
-        _draw(axes, points[variant], colors[variant])
-        _scale(axes, points)
-
-    note = f" Grey dots: all other variants; with its interval: {comparison.labels[comparison.baseline]}."
-    return small_multiples(draw, panel_names(comparison, variants), labels, caption + note + selection_note)
-
-
-def _draw(axes: Axes, point: FrontierPoint, color: str) -> None:
-    x, y = point.center
-    axes.plot(point.kl, point.score, "o", color=color, markersize=3, alpha=0.35, markeredgewidth=0, zorder=2)
-    axes.plot(point.kl_interval[1:], [y, y], color=color, linewidth=1.2, zorder=3)
-    axes.plot([x, x], point.score_interval[1:], color=color, linewidth=1.2, zorder=3)
-    axes.plot(x, y, "o", color=color, markersize=5, zorder=4)
-
-
-def _scale(axes: Axes, points: FrontierPoints) -> None:
-    values = np.concatenate([point.kl for point in points.values()])
-    if values.min() > 0 and values.max() / values.min() > SPREAD_FOR_LOG:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_locator(NullLocator())
-
-
 def draw_proxies(inputs: FigureInputs) -> Drawing:
     """Draw gold and the reward model's reward against KL, two lines a variant, a panel each."""
-    comparison, colors = inputs.comparison, inputs.colors
+    comparison = inputs.comparison
     paths = {kind: paths_over_kl(inputs.data, comparison, *names) for kind, names in (("gold", GOLD), ("proxy", PROXY))}
     variants = [name for name in comparison.table.index if all(name in path for path in paths.values())]
     if not variants:
@@ -172,11 +148,11 @@ def draw_proxies(inputs: FigureInputs) -> Drawing:
 
     def draw(axes: Axes, variant: str) -> None:
         for kind, line in (("gold", "-"), ("proxy", "--")):
-            axes.plot(*paths[kind][variant], line, color=colors[variant])
+            axes.plot(*paths[kind][variant], line, color=inputs.colors[variant])
 
     with theme():
         labels = f"{KL_METRICS[0]} (nats a token)", "standard deviations"
-        figure = small_multiples(draw, panel_names(comparison, shown), labels, caption + note)
+        figure = small_multiples(draw, variant_names(comparison, shown, PANEL_WIDTH, 2), labels, caption + note)
     return Drawing(caption, f"at the last logged step, {'; '.join(parts)}", figure)
 
 

@@ -9,9 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_finite, require_spread
-from rlexp.analysis.figures.labels import seed_count, wrap_label
-from rlexp.analysis.figures.layout import GAP, LINE, add_text, fit_caption, write_caption
+from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_different_scores
+from rlexp.analysis.figures.layout import GAP, LINE, add_text, fit_caption, seed_count, wrap_label, write_caption
 from rlexp.analysis.figures.style import FONT, NOTE, TICK, WIDTH, text_size, theme
 from rlexp.analysis.stats.comparison import Comparison
 from rlexp.analysis.stats.formatting import DASH, decimal_places, format_number
@@ -40,45 +39,14 @@ class HeatMapData(NamedTuple):
 
 
 def draw_heat_map(inputs: FigureInputs) -> Drawing:
-    """Draw differences and interactions of a sweep over two axes."""
+    """Draw both panels with the same colors: red is less, blue is more, white is 0. The longer axis runs downwards."""
     comparison = inputs.comparison
     data = heat_map_data(comparison)
     if data is None:
         raise NoData("needs a sweep over exactly two axes, with each choice beside the baseline's other one")
-    require_finite(comparison)
-    require_spread(comparison.scores.to_numpy(), f"{comparison.metric} of every run")
+    require_different_scores(comparison)
     if not (comparison.table["n_pairs"] > 0).any():
         raise NoData("no variant shares a seed with the baseline")
-    return heat_map(comparison, data)
-
-
-def heat_map_data(comparison: Comparison) -> HeatMapData | None:
-    """Return both panels, if there are two axes, and cells beside the baseline in its row and in its column."""
-    grid, table = axis_grid(comparison), interactions(comparison)
-    if grid is None or table is None:
-        return None
-    a0, b0 = next(cell for cell, variant in grid.cells.items() if variant == comparison.baseline)
-    difference = Cells(*(_sorted(pivot_axes(comparison, column)) for column in ("difference", "p_holm")))
-    empty = difference.values * np.nan
-    interaction = Cells(empty.copy(), empty.copy())
-    interaction.values.loc[a0, :], interaction.values.loc[:, b0] = 0.0, 0.0  # nothing is changed there, or one thing
-    for _, row in table.iterrows():
-        cell = row[grid.axes[0]], row[grid.axes[1]]
-        interaction.values.loc[cell], interaction.p.loc[cell] = row["difference"], row["p_holm"]
-    return HeatMapData(grid.axes, difference, interaction, (a0, b0))
-
-
-def _sorted(table: pd.DataFrame) -> pd.DataFrame:
-    """Sort rows and columns that are all numbers."""
-    for axis in (0, 1):
-        numbers = pd.to_numeric(table.axes[axis], errors="coerce")
-        if not np.isnan(numbers).any():
-            table = table.take(np.argsort(numbers, kind="stable"), axis=axis)
-    return table.astype(float)
-
-
-def heat_map(comparison: Comparison, data: HeatMapData) -> Drawing:
-    """Draw both panels with the same colors: red is less, blue is more, white is 0. The longer axis runs downwards."""
     pairs = comparison.table.loc[comparison.others, "n_pairs"]
     caption = (
         f"Left: mean paired difference in {comparison.heading} to the boxed cell, which is 0 by definition. Right: "
@@ -92,9 +60,30 @@ def heat_map(comparison: Comparison, data: HeatMapData) -> Drawing:
     if data.difference.values.shape[1] > data.difference.values.shape[0]:
         turned = (Cells(cells.values.T, cells.p.T) for cells in (data.difference, data.interaction))
         data = HeatMapData(data.axes[::-1], *turned, data.baseline[::-1])
-    digits = decimal_places(comparison.scores.to_numpy().ravel())
     with theme():
-        return Drawing(caption, alt_text, _panels(caption, data, digits))
+        return Drawing(caption, alt_text, _panels(caption, data, decimal_places(comparison.scores.to_numpy().ravel())))
+
+
+def heat_map_data(comparison: Comparison) -> HeatMapData | None:
+    """Return both panels, if there are two axes, and cells beside the baseline in its row and in its column."""
+    grid, table = axis_grid(comparison), interactions(comparison)
+    if grid is None or table is None:
+        return None
+    cells = []
+    for column in ("difference", "p_holm"):
+        pivoted = pivot_axes(comparison, column)
+        for axis in (0, 1):  # in the order of the numbers, if all are
+            numbers = pd.to_numeric(pivoted.axes[axis], errors="coerce")
+            if not np.isnan(numbers).any():
+                pivoted = pivoted.take(np.argsort(numbers, kind="stable"), axis=axis)
+        cells.append(pivoted.astype(float))
+    a0, b0 = next(cell for cell, variant in grid.cells.items() if variant == comparison.baseline)
+    difference, interaction = Cells(*cells), Cells(cells[0] * np.nan, cells[0] * np.nan)
+    interaction.values.loc[a0, :], interaction.values.loc[:, b0] = 0.0, 0.0  # nothing is changed there, or one thing
+    for _, row in table.iterrows():
+        cell = row[grid.axes[0]], row[grid.axes[1]]
+        interaction.values.loc[cell], interaction.p.loc[cell] = row["difference"], row["p_holm"]
+    return HeatMapData(grid.axes, difference, interaction, (a0, b0))
 
 
 def _panels(caption: str, data: HeatMapData, digits: int) -> Figure:

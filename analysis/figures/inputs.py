@@ -39,13 +39,18 @@ class Drawing(NamedTuple):
 
 
 class RenderedFigure(NamedTuple):
-    """A drawing with its place in the gallery."""
+    """A drawing with its place on the page."""
 
     name: str
+    """Unlike that of any other figure of the page."""
     title: str
     caption: str
     alt_text: str
     figure: Figure
+    kind: str
+    """Its name in `gallery.FIGURES`."""
+    section: str
+    stratum: str
 
 
 class OmittedFigure(NamedTuple):
@@ -60,19 +65,15 @@ class NoData(Exception):
 
 
 def require_spread(values: np.ndarray, what: str, allow_one: bool = False) -> None:
-    """Raise NoData if all finite values are the same: a figure of them would show a single line or point."""
+    """Raise NoData if all finite values are the same, up to rounding: a figure would show a single line or point."""
     finite = values[np.isfinite(values)]
-    if finite.size > allow_one and not varies(finite):
+    if finite.size > allow_one and np.ptp(finite) <= 1e-12 * abs(finite).max():
         raise NoData(f"{what} is {finite[0]:.4g}")
 
 
-def require_finite(comparison: Comparison) -> None:
-    """Raise NoData if some run never reached what its number is the cost of."""
-    if np.isinf(comparison.scores.to_numpy(dtype=float)).any():
+def require_different_scores(comparison: Comparison, allow_one: bool = False) -> None:
+    """Raise NoData if all scores are the same, or some run never reached what its number is the cost of."""
+    scores = comparison.scores.to_numpy(dtype=float)
+    if np.isinf(scores).any():
         raise NoData(f"{comparison.metric} is infinite for some runs")
-
-
-def varies(values: np.ndarray) -> bool:
-    """Return whether the finite values differ by more than rounding."""
-    finite = values[np.isfinite(values)]
-    return bool(finite.size and np.ptp(finite) > 1e-12 * abs(finite).max())
+    require_spread(scores, f"{comparison.metric} of every run", allow_one)

@@ -1,6 +1,7 @@
 """Placing text and panels on a figure in inches, so that nothing is cut and nothing lies on anything else."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
@@ -10,9 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
+from scipy.optimize import isotonic_regression
 
-from rlexp.analysis.figures.labels import spread_labels, wrap_label
-from rlexp.analysis.figures.style import FONT, NOTE, TICK, WIDTH, dark, set_margins, text_size
+from rlexp.analysis.figures.style import FONT, MAX_LINES, NOTE, TICK, WIDTH, Colors, dark, set_margins, text_size, theme
+from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison
 
 GAP = 0.12  # inches between a text and what it belongs to
 LINE = 1.3 * FONT / 72  # inches per line of text
@@ -22,7 +24,74 @@ CAPTION, TITLE = "caption", "title"  # ids of their texts, by which a page finds
 LEFT = 0.66  # inches left of the axes: tick labels and the axis label
 HANDLE = 0.36  # inches of a line in a legend, and of the gap to its name
 PANEL = 0.85  # inches of height of a small panel
-CAPTION_COLOR = "#666666"
+LABEL_WIDTH = 18  # characters of a name beside a line
+PANEL_WIDTH = 15  # characters of a name above a small panel
+MAX_PANELS = 24  # of one figure; of more variants only those farthest from the baseline get one
+_CUTS = re.compile(r"[=_-]|\.(?=\D)")  # not inside a number
+
+Point = tuple[float, float]
+LineStyle = Mapping[str, Any]  # color, dash pattern, marker: what Line2D takes
+
+
+def wrap_label(label: str, width: int, lines: int = 3) -> str:
+    """Wrap a label at `width` characters, after commas if possible, else after `=`, `_`, `.` or `-`; cut it by "…"."""
+    wrapped = [""]
+    for part in re.split(r"(?<=,)", label):
+        pieces = []
+        while len(part) > width:
+            cut = max((m.end() for m in _CUTS.finditer(part, width // 2, width)), default=width)
+            pieces.append(part[:cut])
+            part = part[cut:]
+        for piece in [*pieces, part]:
+            if len(wrapped[-1]) + len(piece) <= width:
+                wrapped[-1] += piece
+            else:
+                wrapped.append(piece)
+    if len(wrapped) > lines:
+        wrapped = [*wrapped[: lines - 1], wrapped[lines - 1][: width - 1] + "…"]
+    return "\n".join(wrapped)
+
+
+def wrap_labels(labels: Iterable[str], width: int, lines: int = 3) -> dict[str, str]:
+    """Wrap each label; leave out first what those share that would be cut to the same text."""
+    wrapped = {label: wrap_label(label, width, lines) for label in labels}
+    for text in {text for text in wrapped.values() if text.endswith("…")}:
+        same = [label for label in wrapped if wrapped[label] == text]
+        shared = set.intersection(*(set(label.split(",")) for label in same))
+        for label in same if len(same) > 1 else ():
+            short = "…" + ",".join(part for part in label.split(",") if part not in shared)
+            wrapped[label] = wrap_label(short, width, lines)
+    return wrapped
+
+
+def variant_names(
+    comparison: Comparison, variants: Iterable[str], width: int = LABEL_WIDTH, lines: int = 3
+) -> dict[str, str]:
+    """Wrap the labels of variants, each unlike that of any other variant of the comparison."""
+    wrapped = wrap_labels(comparison.labels.values(), width, lines)
+    return {variant: wrapped[comparison.labels[variant]] for variant in variants}
+
+
+def most_different(comparison: Comparison, variants: Iterable[str]) -> tuple[list[str], str]:
+    """Choose the variants that get a panel, in the table's order without the baseline, and a note on the choice."""
+    others = [variant for variant in variants if variant != comparison.baseline]
+    if len(others) <= MAX_PANELS:
+        return others, ""
+    size = comparison.table.loc[others, "difference"].abs().fillna(-1.0)
+    chosen = set(size.sort_values(ascending=False, kind="stable").index[:MAX_PANELS])
+    shown = [variant for variant in others if variant in chosen]
+    return shown, f" Shown: the {MAX_PANELS} of {len(others)} variants that differ most from the baseline."
+
+
+def seed_count(counts) -> str:
+    """Format the smallest and largest count: `n = 10`, or `n = 8 to 10`."""
+    low, high = int(min(counts)), int(max(counts))
+    return f"n = {low}" if low == high else f"n = {low} to {high}"
+
+
+def few_seeds_note(counts) -> str:
+    """Return what a caption adds if there are too few seeds for any interval, else nothing."""
+    return f" No interval is drawn: fewer than {MIN_SEEDS} seeds." if max(counts) < MIN_SEEDS else ""
 
 
 def add_text(figure: Figure, text: str, x: float, y: float, size: float, va: str, **look) -> Text:
@@ -32,13 +101,7 @@ def add_text(figure: Figure, text: str, x: float, y: float, size: float, va: str
 
 
 def write_caption(figure: Figure, caption: str) -> None:
-    """Write a caption, broken into lines, at the lower left."""
-    add_text(figure, caption, GAP, GAP, size=NOTE, color=CAPTION_COLOR, va="bottom", gid=CAPTION)
-
-
-def write_title(figure: Figure, title: str) -> None:
-    """Write the title at the upper left."""
-    add_text(figure, title, GAP, -GAP, size=FONT, weight="bold", va="top", gid=TITLE)
+    add_text(figure, caption, GAP, GAP, size=NOTE, color="#666666", va="bottom", gid=CAPTION)
 
 
 def fit_caption(caption: str, width: float) -> tuple[str, float]:
@@ -47,8 +110,16 @@ def fit_caption(caption: str, width: float) -> tuple[str, float]:
     return text, CAPTION_GAP + (text.count("\n") + 1) * LINE
 
 
-Point = tuple[float, float]
-LineStyle = Mapping[str, Any]  # color, dash pattern, marker: what Line2D takes
+def set_frame(
+    figure: Figure, size: Point, left: float, right: float, top: float, caption: str, title: str = ""
+) -> None:
+    """Put axes of a size in inches, their height without what is below them, into margins with caption and title."""
+    text, bottom = fit_caption(caption, size[0])
+    figure.set_size_inches(size[0], size[1] + bottom + top)
+    set_margins(figure, left, right, bottom, top)
+    if title:
+        add_text(figure, title, GAP, -GAP, size=FONT, weight="bold", va="top", gid=TITLE)
+    write_caption(figure, text)
 
 
 def one_panel(
@@ -64,37 +135,39 @@ def one_panel(
     axes = figure.add_subplot()
     points = draw(axes)
     axes.set(xlabel=labels[0], ylabel=wrap_label(labels[1], 40, 2))
-    sizes = {key: text_size(figure, names[key], TICK) for key in points}
-    heights = [up + 0.04 for _, up in sizes.values()]
-    right = max(across for across, _ in sizes.values()) + 3 * GAP
+    sizes = [text_size(figure, names[key], TICK) for key in points]
+    heights = [up + 0.04 for _, up in sizes]
+    right = max(across for across, _ in sizes) + 3 * GAP
     width = max(WIDTH, LEFT + right + 1.9)
-    caption, bottom = fit_caption(caption, width)
-    figure.set_size_inches(width, 0.2 + max(height, sum(heights)) + bottom)
-    set_margins(figure, LEFT, right, bottom, 0.2)
-    write_caption(figure, caption)
-    _write_names(axes, points, names, colors, heights)
-    return figure
+    set_frame(figure, (width, max(height, sum(heights))), LEFT, right, 0.2, caption)
 
-
-def _write_names(
-    axes: Axes,
-    points: Mapping[str, Point],
-    names: Mapping[str, str],
-    colors: Mapping[str, str],
-    heights: Sequence[float],
-) -> None:
-    """Write each name at the height of its point, pushed apart where they are close, with a thin leader."""
-    figure = axes.figure
-    width, height = figure.get_size_inches()
+    # Each name at the height of its point, pushed apart where they are close, with a thin leader.
+    height = figure.get_figheight()
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # what is placed below refers to these limits
-    places = {key: axes.transData.transform(point) / figure.dpi for key, point in points.items()}
+    places = [axes.transData.transform(point) / figure.dpi for point in points.values()]
     box = axes.get_position()
-    centers = spread_labels([y for _, y in places.values()], heights, box.y0 * height, box.y1 * height)
+    centers = spread_labels([y for _, y in places], heights, box.y0 * height, box.y1 * height)
     edge = box.x1 * width
-    for (key, (x, y)), center in zip(places.items(), centers, strict=True):
+    for key, (x, y), center in zip(points, places, centers, strict=True):
         leader = Axes.plot(axes, [x / width, (edge + 1.5 * GAP) / width], [y / height, center / height])[0]
         leader.set(transform=figure.transFigure, color=colors[key], linewidth=0.5, clip_on=False, alpha=0.7)
         add_text(figure, names[key], edge + 2 * GAP, center, size=TICK, va="center", color=dark(colors[key]))
+    return figure
+
+
+def spread_labels(wanted: Sequence[float], heights: Sequence[float], low: float, high: float) -> np.ndarray:
+    """Return centers of labels `[n]` that do not overlap, in the order of `wanted` and nearest to it in least squares.
+
+    With offsets o (the stacked heights up to each label) "no overlap" reads: center - o does not decrease. So this is
+    isotonic regression of wanted - o. The outermost stacks are then moved as little as needed to lie in [low, high].
+    """
+    wanted, heights = np.asarray(wanted, dtype=float), np.asarray(heights, dtype=float)
+    order = np.argsort(wanted, kind="stable")
+    offsets = heights[order].cumsum() - heights[order] / 2
+    apart = isotonic_regression(wanted[order] - offsets).x
+    centers = np.empty_like(wanted)
+    centers[order] = np.clip(apart, low, max(high - heights.sum(), low)) + offsets
+    return centers
 
 
 def two_panels(
@@ -119,7 +192,8 @@ def two_panels(
         x += size
     caption, bottom = fit_caption(caption, width)
     top = (row + 2.6) * LINE
-    figure.set_size_inches(width, bottom + 1.8 + top)
+    height = bottom + 1.8 + top
+    figure.set_size_inches(width, height)
     panels = figure.subplots(1, 2, sharey=True)
     set_margins(figure, LEFT, 2 * GAP, bottom, top)
     figure.subplots_adjust(wspace=0.08)
@@ -128,7 +202,6 @@ def two_panels(
         axes.set_xlabel(labels[0])
         add_text(figure, title, axes.get_position().x0 * width, 0.5 * LINE - top, size=FONT, weight="bold", va="center")
     panels[0].set_ylabel(wrap_label(labels[1], 40, 2))
-    height = figure.get_figheight()
     for key, (row, x) in places.items():
         y = height - (row + 0.75) * LINE
         ends = [x / width, (x + HANDLE - 0.06) / width]
@@ -143,9 +216,9 @@ def small_multiples(
     names: Mapping[str, str],
     labels: tuple[str, str],
     caption: str,
-    heading: float = 0.0,
+    heading: str = "",
 ) -> Figure:
-    """Draw one small panel per name, by its key, all with the same axes; `heading` is room in inches above them.
+    """Draw one small panel per name, by its key, all with the same axes, below a heading that says what lines mean.
 
     Not with seaborn: for 24 panels of two lines `seaborn.objects` takes five times as long, and `relplot` opens its
     figure in pyplot, which picks a window system for the whole process.
@@ -154,7 +227,7 @@ def small_multiples(
     rows = -(-len(names) // columns)
     title = (max(name.count("\n") for name in names.values()) + 1) * LINE
     caption, bottom = fit_caption(caption, WIDTH)
-    top = 0.1 + title + heading
+    top = 0.1 + title + (LINE if heading else 0)
     height = bottom + top + rows * PANEL + (rows - 1) * (title + 0.15)
     figure = Figure(figsize=(WIDTH, height))
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
@@ -163,7 +236,17 @@ def small_multiples(
     for (key, name), axes in zip(names.items(), panels, strict=False):
         draw(axes, key)
         axes.set_title(name, fontsize=TICK, pad=3)
-    _set_limits(panels[: len(names)])
+
+    # The limits of what all panels show, with a margin of a twentieth.
+    corners = np.concatenate([axes.dataLim.get_points() for axes in panels[: len(names)]])
+    limits = []
+    for axis, values in zip((panels[0].xaxis, panels[0].yaxis), corners.T, strict=True):
+        scale, finite = axis.get_transform(), values[np.isfinite(values)]
+        low, high = scale.transform([finite.min(), finite.max()])
+        margin = 0.05 * (high - low) or 0.5
+        limits.append(scale.inverted().transform([low - margin, high + margin]))
+    panels[0].set(xlim=limits[0], ylim=limits[1])
+
     for axes in panels[len(names) :]:
         axes.remove()
     for axes in panels[max(len(names) - columns, 0) : len(names)]:
@@ -173,19 +256,29 @@ def small_multiples(
     figure.supxlabel(labels[0], fontsize=FONT, y=(bottom - 0.42) / height)
     figure.supylabel(labels[1], fontsize=FONT, x=GAP / WIDTH, y=(bottom + height - top) / 2 / height)
     write_caption(figure, caption)
+    if heading:
+        add_text(figure, heading, GAP, -GAP / 2, size=TICK, va="top")
     return figure
 
 
-def _set_limits(panels: Sequence[Axes]) -> None:
-    """Set the limits of what all panels show, with a margin of a twentieth."""
-    corners = np.concatenate([axes.dataLim.get_points() for axes in panels])
-    limits = []
-    for axis, values in zip((panels[0].xaxis, panels[0].yaxis), corners.T, strict=True):
-        scale, finite = axis.get_transform(), values[np.isfinite(values)]
-        low, high = scale.transform([finite.min(), finite.max()])
-        margin = 0.05 * (high - low) or 0.5
-        limits.append(scale.inverted().transform([low - margin, high + margin]))
-    panels[0].set(xlim=limits[0], ylim=limits[1])
+def few_or_many(
+    comparison: Comparison,
+    variants: Collection[str],
+    colors: Colors,
+    labels: tuple[str, str],
+    caption: str,
+    draw_all: Callable[[Axes], Mapping[str, Point]],
+    draw_one: Callable[[Axes, str], None],
+    background: str,
+    height: float = 2.3,
+) -> Figure:
+    """Draw up to MAX_LINES variants in one panel, more in a small panel each before what `background` describes."""
+    with theme():
+        if len(variants) <= MAX_LINES:
+            return one_panel(draw_all, variant_names(comparison, variants), colors, labels, caption, height)
+        shown, note = most_different(comparison, variants)
+        names = variant_names(comparison, shown, PANEL_WIDTH, 2)
+        return small_multiples(draw_one, names, labels, caption + background + note)
 
 
 def step_ticks(axes: Axes, count: int = 6) -> None:

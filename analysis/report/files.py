@@ -1,15 +1,16 @@
-"""The files of a comparison: long and wide tables as CSV, Markdown and LaTeX, and figures."""
+"""The files of a comparison: long and wide tables as CSV, Markdown and LaTeX, figures, and all of it as JSON."""
 
+import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.read import unlinked
-from rlexp.analysis.report.as_json import JSON_FILE, answer_json, written_files
+from rlexp.analysis.data.read import read_object, unlinked
 from rlexp.analysis.report.tables import (
     WIDE_CELLS,
     TextTable,
@@ -26,17 +27,32 @@ from rlexp.analysis.report.tables import (
 )
 from rlexp.analysis.stats.answer import Answer
 from rlexp.analysis.stats.comparison import Comparison
+from rlexp.analysis.stats.inference.significance import ALPHA
+
+if TYPE_CHECKING:
+    from rlexp.analysis.figures.inputs import RenderedFigure
+
+JSON_FILE = "comparison.json"
+SCHEMA = 1  # raised where a program that reads an older one would be wrong
+SAVED_FIGURES = ("effects", "curves")
 
 
-def write_files(out: Path, result: Answer, wide: str | None = None) -> list[Path]:
-    """Write tables and figures to a folder, remove files of an earlier comparison; return the paths written."""
+def write_files(
+    out: Path, result: Answer, wide: str | None = None, figures: "Sequence[RenderedFigure] | None" = None
+) -> list[Path]:
+    """Write tables and figures to a folder, remove files of an earlier comparison; return the paths written.
+
+    figures: those of the answer, if they have been drawn already.
+    """
     texts = _tables(result, wide)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        earlier = written_files(out)
+        names = read_object(out / JSON_FILE)[0].get("files")  # of an earlier comparison
+        named = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+        earlier = {out / name for name in named if Path(name).name == name and (out / name).is_file()}
         for name, text in texts.items():
             unlinked(out / name).write_text(text, encoding="utf-8", errors="replace")
-        files = [out / name for name in texts] + _write_figures(out, result)
+        files = [out / name for name in texts] + _write_figures(out, result, figures)
         for path in earlier - set(files):
             path.unlink(missing_ok=True)
         files.append(out / JSON_FILE)
@@ -44,6 +60,25 @@ def write_files(out: Path, result: Answer, wide: str | None = None) -> list[Path
         return files
     except OSError as error:
         raise AnalysisError(f"cannot write to '{out}': {error.strerror or error}") from error
+
+
+def _write_figures(out: Path, result: Answer, figures: "Sequence[RenderedFigure] | None") -> list[Path]:
+    from rlexp.analysis.figures.gallery import draw_figures
+    from rlexp.analysis.figures.style import save_figure
+
+    if figures is None:
+        figures, _ = draw_figures(result, {}, {}, {}, only=SAVED_FIGURES)
+    saved = [figure for figure in figures if figure.kind in SAVED_FIGURES]
+    return [
+        path
+        for figure in saved
+        for path in save_figure(figure.figure, out / f"{figure.kind}{stratum_ending(figure.stratum)}")
+    ]
+
+
+def stratum_ending(stratum: str) -> str:
+    """Return what the name of a file or table of a stratum ends with; empty if there is only one."""
+    return "_" + re.sub(r"[^\w.-]+", "_", stratum) if stratum else ""
 
 
 def _tables(result: Answer, wide: str | None) -> dict[str, str]:
@@ -56,8 +91,13 @@ def _tables(result: Answer, wide: str | None) -> dict[str, str]:
         "table.csv": csv_text(_stacked({comparison.stratum: comparison.table for comparison in comparisons})),
         "table.md": _titled(long) + "".join(f"\n- {markdown_text(note)}" for note in notes) + "\n",
         "table.tex": latex(long_table(comparisons)),
-        **_wide(result.comparisons, wide),
     }
+    tables = {what: wide_text(result.comparisons, what, wide) for what in WIDE_CELLS}
+    if None not in tables.values():
+        numbers = {column: wide_frame(result.comparisons, column, wide) for column in ("iqm", "difference", "p_holm")}
+        texts["wide.csv"] = csv_text(pd.concat(numbers, axis=1, names=["number"]))
+        texts["wide.md"] = _titled(tables)
+        texts |= {f"wide_{what}.tex": latex(table) for what, table in tables.items()}
     frames = {s: table for s, table in zip(strata, result.interactions, strict=True) if table is not None}
     if frames:
         interactions = {stratum: interaction_table(table) for stratum, table in frames.items()}
@@ -73,16 +113,6 @@ def _tables(result: Answer, wide: str | None) -> dict[str, str]:
     return texts | {"runs.csv": csv_text(result.data.runs, index=False)}
 
 
-def _wide(comparisons: Sequence[Comparison], across: str | None) -> dict[str, str]:
-    """Return nothing if there is one stratum and not two axes."""
-    tables = {what: wide_text(comparisons, what, across) for what in WIDE_CELLS}
-    if None in tables.values():
-        return {}
-    numbers = {column: wide_frame(comparisons, column, across) for column in ("iqm", "difference", "p_holm")}
-    texts = {"wide.csv": csv_text(pd.concat(numbers, axis=1, names=["number"])), "wide.md": _titled(tables)}
-    return texts | {f"wide_{what}.tex": latex(table) for what, table in tables.items()}
-
-
 def _titled(tables: Mapping[str, TextTable]) -> str:
     return "\n".join((f"### {title}\n\n" if title else "") + markdown(table) for title, table in tables.items())
 
@@ -92,22 +122,79 @@ def _stacked(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return next(iter(tables.values())) if len(tables) == 1 else pd.concat(tables, names=["stratum"])
 
 
-def _write_figures(out: Path, result: Answer) -> list[Path]:
-    """Save the figures for which there are data, of each stratum; import Matplotlib once there is something to draw."""
-    from rlexp.analysis.figures.forest import effects_drawing
-    from rlexp.analysis.figures.inputs import varies
-    from rlexp.analysis.figures.lines import curves_drawing
-    from rlexp.analysis.figures.style import save_figure, variant_colors
-    from rlexp.analysis.stats.curves import learning_curves
+def answer_json(result: Answer, files: Sequence[Path]) -> str:
+    """Return everything that tables, notes and verdicts say for programs, as `comparison.schema.json` describes it.
 
-    files = []
-    for part, comparison in zip(result.parts, result.comparisons, strict=True):
-        ending = "_" + re.sub(r"[^\w.-]+", "_", comparison.stratum) if comparison.stratum else ""
-        colors = variant_colors(result.data.variants, comparison.baseline)
-        scores = comparison.scores.to_numpy(dtype=float)
-        if (comparison.table["n_pairs"] > 0).any() and varies(scores) and not np.isinf(scores).any():
-            files += save_figure(effects_drawing(comparison, colors).figure, out / f"effects{ending}")
-        lines = learning_curves(part, comparison)
-        if lines and varies(np.concatenate([line.iqm for line in lines.values()])):
-            files += save_figure(curves_drawing(comparison, lines, colors).figure, out / f"curves{ending}")
-    return files
+    Numbers that are missing are null; infinite ones, as the cost of what a run never reaches, are "inf" or "-inf".
+    """
+    first = result.comparisons[0]
+    comparisons = []
+    for comparison, interactions, flips in zip(result.comparisons, result.interactions, result.flips, strict=True):
+        content = {
+            "stratum": comparison.stratum or None,
+            "ranked": comparison.ranked,
+            "arms": _arms(comparison),
+            "scores": {variant: comparison.scores[variant].to_dict() for variant in comparison.scores},
+            "interactions": [] if interactions is None else _rows(interactions.reset_index()),
+            "fewer_seeds": _rows(flips.rename_axis("seeds").reset_index()),
+        }
+        comparisons.append(_infinite(content) if comparison.ranked else content)
+    verdicts = []
+    for fields in (verdict._asdict() for verdict in result.verdicts):  # null: what a claim does not have
+        optional = ("stratum", "direction", "metric", "variant", "versus")
+        verdicts.append(_infinite(fields | {key: fields[key] or None for key in optional}))
+    content = {
+        "schema": SCHEMA,
+        "sweeps": list(result.data.runs["sweep"].unique()),
+        "metric": first.metric,
+        "better": first.better,
+        "aggregation": first.aggregation,
+        "baseline": first.baseline,
+        "alpha": ALPHA,
+        "differences_corrected": first.family,
+        "until_decided": first.until_decided,
+        "comparisons": comparisons,
+        "pooled": {"arms": _arms(result.pooled)} if result.pooled else None,
+        "study": result.study.get("name"),
+        "no_verdict": result.no_verdict or None,
+        "verdicts": verdicts,
+        "notes": result.notes,
+        "problems": [problem._asdict() for problem in result.data.problems],
+        "runs": _rows(result.data.runs),
+        "files": [path.name for path in files],
+    }
+    return json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _infinite(value: Any) -> Any:
+    """Replace infinite numbers by "inf" and "-inf"."""
+    if isinstance(value, Mapping):
+        return {key: _infinite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_infinite(item) for item in value]
+    return f"{value:g}" if isinstance(value, float) and math.isinf(value) else value
+
+
+def _arms(comparison: Comparison) -> list[dict[str, Any]]:
+    arms = []
+    for row in _rows(comparison.table.reset_index()):
+        variant = row["variant"]
+        arm = {"variant": variant, "label": comparison.labels[variant], **row}
+        if comparison.sequential:
+            arm["decided"] = None if variant == comparison.baseline else comparison.decision(variant)
+        arms.append(arm)
+    return arms
+
+
+def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+
+
+def plain(value: Any) -> Any:
+    """Return the value in Python's own types, for json; numbers that are missing or not finite are None."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -3,35 +3,43 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import pandas as pd
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup, escape
 
 from rlexp.analysis.data.configs import common_settings, differing_settings, variant_configs
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.kept import Gradient, Records, read_samples, variant_gradients
+from rlexp.analysis.data.kept import Records, read_samples, variant_gradients
 from rlexp.analysis.data.load import SweepData, load
-from rlexp.analysis.data.read import inner, unlinked
+from rlexp.analysis.data.read import inner, read_object, read_yaml, unlinked
 from rlexp.analysis.data.runs import UNFINISHED
-from rlexp.analysis.figures.gallery import by_section, gallery
-from rlexp.analysis.figures.inputs import FigureInputs, OmittedFigure, RenderedFigure
+from rlexp.analysis.figures.gallery import SECTIONS, draw_figures
+from rlexp.analysis.figures.inputs import OmittedFigure, RenderedFigure
 from rlexp.analysis.figures.layout import CAPTION, TITLE
 from rlexp.analysis.figures.style import MAX_LINES, WIDTH, save_figure, variant_colors
-from rlexp.analysis.report.details import CURVES, select_runs, variant_sections
-from rlexp.analysis.report.inline import color_of, color_variables, inline_svg, text_outside
-from rlexp.analysis.report.reproduce import sweep_command, versions
+from rlexp.analysis.report.inline import color_of, color_variables, inline_svg, sparkline, text_outside
 from rlexp.analysis.report.summary import summarize
 from rlexp.analysis.report.tables import TextTable, comparison_table, interaction_table, verdict_table
 from rlexp.analysis.stats.answer import Answer, Question, answer
-from rlexp.analysis.stats.formatting import format_optional, yes_no
+from rlexp.analysis.stats.formatting import DASH, format_number, format_optional, yes_no
+from rlexp.runfolder.files import CONFIG_FILE, MULTIRUN_FILE, SUMMARY_FILE
 
 TEMPLATES = Path(__file__).parent / "templates"
-ONCE_PER_SWEEP = ("profile", "clip", "overlong")  # figures that are the same for every stratum
 INTERACTIONS = "Interactions: difference of differences per seed"
 FEW_ROWS = 8  # of a table that is shown unfolded
+CURVES = ("reward/mean", "policy/entropy", "kl/ref_exact", "length/mean")  # of each run, beside its score's metric
 METRICS = (*CURVES, "kl/ref_k3", "length/correct", "length/wrong", "groups/zero_variance", "progress/completions")
+MAX_RUN_SECTIONS = 200  # runs with curves and completions of their own
+MAX_TEXT = 300  # characters of a prompt or completion
+OVERRIDES_FILE = ".hydra/overrides.yaml"
+PROGRAM = "python -m rlexp.train"
+WITHOUT_EFFECT = ("hydra.sweep.dir=", "hydra.run.dir=", "hydra.mode=")  # where results go changes none
+WITHOUT_EFFECT += ("~hydra.callbacks.rlexp", "hydra/hydra_logging=none", "hydra/job_logging=none")  # of rlexp.api
 
 
 class ReportPage(NamedTuple):
@@ -62,28 +70,6 @@ def write_report(
     return ReportPage(path, data, result, figures, omitted)
 
 
-def draw_figures(
-    result: Answer,
-    configs: Mapping[str, Mapping[str, Any]],
-    samples: Mapping[str, Records],
-    gradients: Mapping[str, Gradient],
-) -> tuple[list[RenderedFigure], list[OmittedFigure]]:
-    """Draw the figures of each stratum; those that would be the same in all once, with the first."""
-    figures: list[RenderedFigure] = []
-    omitted: list[OmittedFigure] = []
-    colors = variant_colors(result.data.variants, result.comparisons[0].baseline)
-    for place, (part, comparison) in enumerate(zip(result.parts, result.comparisons, strict=True)):
-        inputs = FigureInputs(part, comparison, result.data, configs, samples, gradients, colors)
-        drawn, left_out = gallery(inputs, without=ONCE_PER_SWEEP if place else ())
-        for figure in drawn:
-            if len(result.parts) > 1 and figure.name not in ONCE_PER_SWEEP:
-                figure = figure._replace(name=f"{figure.name}-{place}", title=f"{figure.title}, {comparison.stratum}")
-            figures.append(figure)
-        title = f", {comparison.stratum}" if len(result.parts) > 1 else ""
-        omitted += [figure._replace(title=figure.title + title) for figure in left_out]
-    return figures, omitted
-
-
 def render(
     data: SweepData,
     result: Answer,
@@ -101,7 +87,8 @@ def render(
         for comparison, table in zip(result.comparisons, result.interactions, strict=True)
         if table is not None
     }
-    detailed_runs = select_runs(data)
+    unusual = (data.runs["status"] != "completed") | data.runs["collapsed"].fillna(False).astype(bool)
+    detailed = [*data.runs.loc[unusual, "name"], *data.runs.loc[~unusual, "name"]][:MAX_RUN_SECTIONS]
     metric, baseline = result.comparisons[0].metric, result.comparisons[0].baseline
     colors = variant_colors(result.data.variants, baseline)
     own = colors if set(data.variants) <= set(colors) else variant_colors(data.variants, baseline)
@@ -128,12 +115,12 @@ def render(
         common=common_settings(configs),
         problems=problems_table(data),
         runs=runs_table(data),
-        sections=variant_sections(data, metric, samples, detailed_runs, own),
-        shown=len(detailed_runs),
-        shortened=len(detailed_runs) < len(data.runs),
+        sections=variant_sections(data, metric, samples, detailed, own),
+        shown=len(detailed),
+        shortened=len(detailed) < len(data.runs),
         command=sweep_command(data.folder),
         own_command=f"rlexp report {shlex.quote(str(data.folder))}",
-        versions=versions(list(data.runs["folder"])),
+        versions=_versions(data.runs["folder"]),
     )
 
 
@@ -151,22 +138,21 @@ def breakable(text: str) -> Markup:
 
 def figure_sections(figures: Sequence[RenderedFigure], variants: int) -> list[dict[str, Any]]:
     """Return the figures by what they are about; of many variants only the results are unfolded."""
-    sections = []
-    for title, names in by_section().items():
-        chosen = [_as_svg(figure) for figure in figures if re.sub(r"-\d+$", "", figure.name) in names]
-        is_open = title == "Results" or (title == "During training" and variants <= MAX_LINES)
-        sections.append({"title": title, "figures": chosen, "open": is_open})
-    return [section for section in sections if section["figures"]]
-
-
-def _as_svg(rendered: RenderedFigure) -> dict[str, Any]:
-    text = f"{rendered.title}. {rendered.caption} {rendered.alt_text}"
-    wide = rendered.figure.get_figwidth() > 1.5 * WIDTH
-    base, _, stratum = rendered.title.partition(", ")
-    heading = ", ".join(filter(None, [text_outside(rendered.figure, TITLE) or base, stratum]))
-    svg = inline_svg(rendered.figure, rendered.name, text)
-    caption = text_outside(rendered.figure, CAPTION) or rendered.caption  # the figure's own says how it is laid out
-    return rendered._asdict() | {"svg": svg, "wide": wide, "heading": heading, "caption": caption}
+    sections: dict[str, list[dict[str, Any]]] = {title: [] for title in SECTIONS}
+    for figure in figures:
+        base, _, stratum = figure.title.partition(", ")
+        sections[figure.section].append({
+            "name": figure.name,
+            "alt_text": figure.alt_text,
+            "heading": ", ".join(filter(None, [text_outside(figure.figure, TITLE) or base, stratum])),
+            "svg": inline_svg(figure.figure, figure.name, f"{figure.title}. {figure.caption} {figure.alt_text}"),
+            "wide": figure.figure.get_figwidth() > 1.5 * WIDTH,
+            "caption": text_outside(figure.figure, CAPTION) or figure.caption,  # its own says how it is laid out
+        })  # fmt: skip
+    unfolded = SECTIONS[:2] if variants <= MAX_LINES else SECTIONS[:1]
+    return [
+        {"title": title, "figures": found, "open": title in unfolded} for title, found in sections.items() if found
+    ]
 
 
 def problems_table(data: SweepData) -> TextTable:
@@ -196,6 +182,95 @@ def runs_table(data: SweepData) -> TextTable:
     ]
     headers = ["run", data.axis, "seed", "status", "score", "collapsed", "completions", "tokens", "seconds"]
     return TextTable(headers, rows)
+
+
+def variant_sections(
+    data: SweepData, metric: str, samples: Mapping[str, Records], names: Sequence[str], colors: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return the sections of the chosen runs, by variant: command, curves, and rows of completions by step."""
+    metrics = [name for name in dict.fromkeys([metric, *CURVES]) if name in data.metrics]
+    rows = dict(list(data.metrics[["name", "step", *metrics]].groupby("name")))
+    sections = []
+    for variant, runs in data.runs.groupby("variant", sort=False):
+        shown = []
+        for run in runs[runs["name"].isin(names)].itertuples():
+            curves, constants = _curves(rows[run.name], metrics, colors[variant]) if run.name in rows else ({}, [])
+            by_step = groupby(samples.get(run.name, []), lambda record: record.get("step"))
+            shown.append({
+                "name": run.name,
+                "status": run.status,
+                "reason": run.reason if isinstance(run.reason, str) else None,
+                "command": run_command(Path(run.folder)),
+                "curves": curves,
+                "constants": constants,
+                "samples": [(step, [_sample(record) for record in records]) for step, records in by_step],
+            })  # fmt: skip
+        if shown:
+            sections.append({
+                "label": data.labels[variant],
+                "color": color_of(colors[variant]),
+                "count": len(runs),
+                "runs": shown,
+                "unusual": sum(run["status"] != "completed" for run in shown),
+            })  # fmt: skip
+    return sections
+
+
+def _curves(rows: pd.DataFrame, metrics: Sequence[str], color: str) -> tuple[dict[str, Markup], list[str]]:
+    """Return the metrics that change over the run as curves, those that do not as text."""
+    steps, curves, constants = rows["step"].to_numpy(), {}, []
+    for name in metrics:
+        values = rows[name].to_numpy(dtype=float)
+        different = np.unique(values[np.isfinite(values)])
+        if different.size > 1:
+            curves[name] = sparkline(steps, values, name, color)
+        elif different.size:
+            constants.append(f"{name} {different[0]:.3g}")
+    return curves, constants
+
+
+def _sample(row: Mapping[str, Any]) -> list[str]:
+    texts = [str(row.get(key, "")) for key in ("prompt", "completion")]
+    numbers = [row.get(key) for key in ("reward", "advantage")]
+    return [
+        *(text[:MAX_TEXT] + "…" * (len(text) > MAX_TEXT) for text in texts),
+        yes_no(row.get("correct")),
+        *(format_number(value, 2, signed=place > 0) if isinstance(value, int | float) else DASH
+          for place, value in enumerate(numbers)),
+    ]  # fmt: skip
+
+
+def sweep_command(folder: Path) -> str | None:
+    """Return the command of a sweep (or single run) without where it was to be written; None if it is not on record."""
+    sweep = read_yaml(folder / MULTIRUN_FILE)
+    for key in ("hydra", "overrides"):
+        sweep = sweep.get(key) if isinstance(sweep, dict) else None
+    if isinstance(sweep, dict):
+        return _command(f"{PROGRAM} -m", [*sweep.get("task", []), *sweep.get("hydra", [])])
+    single = read_yaml(folder / OVERRIDES_FILE)
+    return _command(PROGRAM, single) if isinstance(single, list) else None
+
+
+def run_command(folder: Path) -> str | None:
+    """Return the command of one run of a sweep, by the overrides that Hydra kept or else by its saved configuration."""
+    overrides = read_yaml(folder / OVERRIDES_FILE)
+    if isinstance(overrides, list):
+        return _command(PROGRAM, overrides)
+    return f"{PROGRAM} --from {shlex.quote(str(folder.resolve()))}" if (folder / CONFIG_FILE).exists() else None
+
+
+def _command(program: str, overrides: Sequence[Any]) -> str:
+    relevant = [str(override) for override in overrides if not str(override).startswith(WITHOUT_EFFECT)]
+    return " ".join([program, *map(shlex.quote, relevant)])
+
+
+def _versions(folders: Sequence[str]) -> str:
+    """Return `rlexp 0.1, torch 2.6`, from the first run that names its versions."""
+    for folder in folders:
+        packages = read_object(Path(folder) / SUMMARY_FILE)[0].get("versions")
+        if isinstance(packages, dict) and packages:
+            return ", ".join(f"{package} {version}" for package, version in packages.items())
+    return ""
 
 
 def save_figures(figures: Sequence[RenderedFigure], folder: Path) -> list[Path]:

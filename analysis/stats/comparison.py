@@ -18,19 +18,24 @@ from rlexp.analysis.stats.inference.significance import ALPHA, decision, reachab
 MIN_SEEDS = 3  # fewer: no intervals
 
 
+def iqm_with_interval(scores: np.ndarray) -> tuple[float, float, float]:
+    """Return the interquartile mean of scores `[n]` and its 95 % interval, which is NaN below MIN_SEEDS seeds."""
+    low, high = estimates.iqm_interval(scores) if scores.size >= MIN_SEEDS else (np.nan, np.nan)
+    return float(estimates.iqm(scores)), float(low), float(high)
+
+
 def level_columns(scores: np.ndarray, ranked: bool = False) -> dict[str, float]:
     """Columns of one variant's scores `[n]`: n, IQM and its interval, mean, sd; of ranked ones also how many of them
     are finite, and their median.
     """
-    enough = scores.size >= MIN_SEEDS
-    low, high = estimates.iqm_interval(scores) if enough else (np.nan, np.nan)
+    iqm, low, high = iqm_with_interval(scores)
     finite = np.isfinite(scores)
     median = float(estimates.median_difference(scores).mean)
     columns = {
         "n": scores.size,
-        "iqm": float(estimates.iqm(scores)),
-        "iqm_low": float(low),
-        "iqm_high": float(high),
+        "iqm": iqm,
+        "iqm_low": low,
+        "iqm_high": high,
         "mean": scores.mean() if scores.size else np.nan,
         "sd": scores.std(ddof=1) if scores.size > 1 and finite.all() else np.nan,
     }

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from benchmarks.claims.outcome import Finding
-from rlexp.analysis.figures.layout import GAP, fit_caption, write_caption, write_title
-from rlexp.analysis.figures.style import BASELINE, COLORS, TICK, light_grid, set_margins, text_size, theme
+from rlexp.analysis.figures.layout import GAP, TITLE, add_text, fit_caption, write_caption
+from rlexp.analysis.figures.style import BASELINE, COLORS, FONT, TICK, light_grid, set_margins, text_size, theme
 
 COLOR_OF = {
     "reproduced": COLORS[3],
@@ -47,7 +47,7 @@ def rows_figure(rows: Sequence[tuple[str, Sequence[Finding]]], title: str, inter
         caption, bottom = fit_caption(caption_text(intervals, all(drawn(found) for _, found in rows)), WIDTH)
         figure.set_size_inches(WIDTH, ROW * len(rows) + bottom + 0.8)
         set_margins(figure, left, 2 * GAP, bottom, 0.75)
-        write_title(figure, title)
+        add_text(figure, title, GAP, -GAP, size=FONT, weight="bold", va="top", gid=TITLE)
         write_caption(figure, caption)
         axes.axvspan(-1, 1, color="#F0F0F0", linewidth=0, zorder=0)
         axes.axvline(0, linestyle="--", color=BASELINE, linewidth=0.8, zorder=1)

@@ -122,8 +122,8 @@ def compare(folder: Path, baseline: str | None, page: ReportPage | None, problem
 def write_page(folder: Path, baseline: str | None, problems: list[str]) -> ReportPage | None:
     """Write the sweep's page, say where it is, mirror it if the runs are mirrored. A failure here is one line too."""
     try:
-        from rlexp.analysis.report.aggregate import log_aggregate, mirrored
         from rlexp.analysis.report.page import write_report
+        from rlexp.analysis.report.wandb import log_aggregate, mirrored
 
         page = write_report(folder, baseline=baseline)
         print(f"page: {relative(page.path.absolute())}", flush=True)

@@ -16,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from small_runs import SHORT, rows
 
 from rlexp import api
-from rlexp.analysis.report.reproduce import PROGRAM, sweep_command
+from rlexp.analysis.report.page import PROGRAM, sweep_command
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 

@@ -10,7 +10,7 @@ from interrupted import jobs
 from rlexp.analysis import compare as command
 from rlexp.analysis.data import read
 from rlexp.analysis.data.load import load
-from rlexp.analysis.report.reproduce import run_command
+from rlexp.analysis.report.page import run_command
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.runfolder.files import json_with_checksum, line_with_checksum, yaml_with_checksum
 from rlexp.sweep.engine import train_jobs

@@ -1,6 +1,7 @@
 """The weights of policy-gradient losses are those that the runs have written, and nothing else."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,19 +28,24 @@ def two_sided(high):
 
 def named(count):
     gates = {f"sapo,tau={i}": gradient(RATIOS / (1 + np.exp(i * (RATIOS - 2)))) for i in range(count - 1)}
-    return {(name, ()): each for name, each in {"naive": gradient(np.ones(100)), **gates}.items()}
+    return {"naive": gradient(np.ones(100)), **gates}
+
+
+def drawn(gradients, configs=None):
+    """The figure of variants, each of a policy loss that is called as it is unless there are configurations."""
+    configs = configs or {name: {"clip.name": name} for name in gradients}
+    return clips.draw_clips(SimpleNamespace(configs=configs, gradients=gradients, colors={}))
 
 
 @pytest.mark.parametrize("count", [1, 3, 7, 8, 20])
 def test_nothing_overlaps_in_few_and_in_many_losses(count):
-    lines = clips.weight_lines(named(count))
-    assert len(lines) == count
-    check(clips.clips_figure(lines, clips.clips_caption(named(count)), {}))
+    assert len(clips.weight_lines(named(count))) == count
+    check(drawn(named(count)).figure)
 
 
 @pytest.mark.parametrize("weights", [-RATIOS, np.exp(5 * RATIOS), np.where(RATIOS > 2, np.nan, 1.0)])
 def test_negative_huge_and_missing_weights_are_drawn_inside_the_axes(weights):
-    figure = clips.clips_figure(clips.weight_lines({("mine", ()): gradient(weights)}), "caption", {})
+    figure = drawn({"mine": gradient(weights)}).figure
     check(figure)
     low, high = figure.axes[0].get_ylim()
     assert low <= min(0, weights[np.isfinite(weights)].min()) and 6 <= high <= 12
@@ -49,29 +55,26 @@ def test_what_is_drawn_is_what_the_summaries_hold(tmp_path):
     inputs = figure_inputs(write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 2))
     drawing = clips.draw_clips(inputs)
     assert drawing.alt_text == "weights of ppo,low=0.2,high=0.2; ppo,low=0.2,high=0.28"
-    expected = ppo_gradient(0.2, 0.28)["lines"][""]
-    for axes, sign in zip(drawing.figure.axes, ("positive", "negative"), strict=True):
-        found = {line.get_color() for line in axes.lines if line.get_ydata().tolist() == expected[sign]}
-        assert inputs.colors["norm=global"] in found  # the only variant with this choice
-    assert clips.choice_colors(inputs.configs, inputs.colors, clips.choices(inputs.configs, inputs.gradients)) == {
-        "ppo,low=0.2,high=0.28": inputs.colors["norm=global"]  # two variants share the other
-    }
+    for high, color in ((0.28, inputs.colors["norm=global"]), (0.2, clips.INK)):  # two variants share the second
+        expected = ppo_gradient(0.2, high)["lines"][""]
+        for axes, sign in zip(drawing.figure.axes, ("positive", "negative"), strict=True):
+            assert color in {line.get_color() for line in axes.lines if line.get_ydata().tolist() == expected[sign]}
 
 
 def test_a_choice_is_drawn_once_and_one_without_weights_is_named():
     configs = {f"v{i}": {"clip.name": "ppo", "clip.low": 0.2, "clip.high": high, "lr": 1}
                for i, high in enumerate((0.2, 0.28, 0.2))}  # fmt: skip
     configs |= {"other": {"clip.name": "mine", "clip.window": [1, 2]}, "none": {}}
-    found = clips.choices(configs, {"v1": two_sided(0.28), "v2": two_sided(0.2)})  # v0 is an older run of v2's choice
-    assert list(clips.weight_lines(found)) == ["ppo,low=0.2,high=0.2", "ppo,low=0.2,high=0.28"]
-    assert "as its runs hold no weights: mine." in clips.clips_caption(found)
+    found = drawn({"v1": two_sided(0.28), "v2": two_sided(0.2)}, configs)  # v0 is an older run of v2's choice
+    assert found.alt_text == "weights of ppo,low=0.2,high=0.2; ppo,low=0.2,high=0.28"
+    assert "as its runs hold no weights: mine." in found.caption
 
 
 def test_a_loss_may_have_two_lines_and_a_note():
     ends = Gradient(RATIOS, {"start": (RATIOS, RATIOS), "end": (RATIOS, RATIOS)}, "At both ends of its schedule.")
-    found = {("scheduled", (("high", 0.2),)): ends, ("ppo", ()): gradient(RATIOS, note="At both ends of its schedule.")}
-    assert list(clips.weight_lines(found)) == ["scheduled,high=0.2, start", "scheduled,high=0.2, end", "ppo"]
-    assert clips.clips_caption(found).count("At both ends of its schedule.") == 1
+    found = drawn({"scheduled": ends, "ppo": gradient(RATIOS, note="At both ends of its schedule.")})
+    assert found.alt_text == "weights of scheduled, start; scheduled, end; ppo"
+    assert found.caption.count("At both ends of its schedule.") == 1
 
 
 def test_without_any_weights_the_figure_is_left_out_with_a_reason(tmp_path):

@@ -5,14 +5,16 @@ import pytest
 from report_fixtures import CASES, figure_inputs, write_case, write_report_sweep
 
 from rlexp.analysis.data.load import load
-from rlexp.analysis.figures import frontier, heatmap, profiles, scaling
+from rlexp.analysis.figures import frontier, heatmap, lines
 from rlexp.analysis.figures.inputs import NoData
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.comparison import compare
 
 
 def test_heat_map_is_exactly_zero_at_the_baseline_and_interactions_are_differences_of_differences(tmp_path):
-    comparison = compare(load(write_case(tmp_path / "sweep", "two axes")), baseline="norm=global,clip=b")
+    folder = write_case(tmp_path / "sweep", "two axes")
+    comparison = compare(load(folder), baseline="norm=global,clip=b")
+    inputs = figure_inputs(folder)._replace(comparison=comparison)
     found, scores = heatmap.heat_map_data(comparison), comparison.scores
     assert found.baseline == ("global", "b") and found.difference.values.shape == (3, 2)
     assert found.difference.values.loc["global", "b"] == 0.0
@@ -23,7 +25,7 @@ def test_heat_map_is_exactly_zero_at_the_baseline_and_interactions_are_differenc
         y = {(a, b): scores.loc[seed, f"norm={a},clip={b}"] for a in ("none", "global") for b in ("d", "b")}
         by_hand.append((y["none", "d"] - y["none", "b"]) - (y["global", "d"] - y["global", "b"]))
     assert cells.loc["none", "d"] == pytest.approx(np.mean(by_hand))
-    texts_shown = [t.get_text() for t in heatmap.heat_map(comparison, found).figure.axes[0].texts]
+    texts_shown = [t.get_text() for t in heatmap.draw_heat_map(inputs).figure.axes[0].texts]
     assert texts_shown[cells.columns.get_loc("b") + 2 * cells.index.get_loc("global")] == "0.000"
 
 
@@ -37,7 +39,7 @@ def test_group_sizes_at_equal_steps_and_at_equal_rollouts(tmp_path):
     data = load(folder)
     dear = data.metrics["variant"].str.endswith("=16")
     data.metrics.loc[dear, "progress/completions"] *= 4  # the largest groups cost four times as much a step
-    found = scaling.compare_sizes(data, compare(data), scaling.size_key(data))
+    found = lines.compare_sizes(data, compare(data))
     assert (found.steps, found.rollouts) == (40, 128 * 40) and set(found.at_steps) == {"norm=local", "norm=rloo"}
     line, cut = found.at_steps["norm=rloo"], found.at_rollouts["norm=rloo"]
     assert line.sizes.tolist() == [2, 4, 16] and (cut.iqm[:2] == line.iqm[:2]).all()
@@ -52,7 +54,7 @@ def test_profile_is_the_share_of_runs_above_each_threshold_over_tasks(tmp_path):
     shares = [(runs.loc[(runs["norm"] == "global") & (runs["task"] == task), "score"] > 0.68).mean()
               for task in ("sort", "bandit", "length")]  # fmt: skip
     for arms in (data, answer(data, Question()).data):  # also where variants are arms within tasks
-        line = profiles.performance_profiles(arms)["norm=global"]
+        line = lines.performance_profiles(arms)["norm=global"]
         assert line.iqm[68] == pytest.approx(np.mean(shares)) and len(set(shares)) > 1
         assert (np.diff(line.iqm) <= 0).all() and (line.low <= line.high).all()
 

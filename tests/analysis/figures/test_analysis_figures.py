@@ -11,9 +11,9 @@ from matplotlib.colors import to_hex
 from report_fixtures import CASES, figure_inputs, write_flat_sweep, write_report_sweep
 
 from rlexp.analysis.data.load import load
-from rlexp.analysis.figures.forest import effects_drawing, scores_drawing
+from rlexp.analysis.figures.forest import draw_effects, draw_scores
 from rlexp.analysis.figures.gallery import gallery
-from rlexp.analysis.figures.labels import most_different
+from rlexp.analysis.figures.layout import most_different
 from rlexp.analysis.figures.style import BASELINE, COLORS, TICK, save_figure, variant_colors
 from rlexp.analysis.report.files import write_files
 from rlexp.analysis.stats.answer import Question, answer
@@ -41,14 +41,13 @@ def test_filled_means_significant(tmp_path):
     scores = random_scores(["norm=a"], 8)["norm=a"]
     nearly = [score + (0.001 if seed % 2 else -0.001) for seed, score in enumerate(scores)]
     better = [score + 0.1 + 0.001 * seed for seed, score in enumerate(scores)]
-    comparison = compare(
-        load(write_sweep(tmp_path, {"norm=a": scores, "norm=same": nearly, "norm=better": better}, 10))
-    )
-    (axes,) = effects_drawing(comparison, variant_colors(list(comparison.table.index), "norm=a")).figure.axes
+    folder = write_sweep(tmp_path, {"norm=a": scores, "norm=same": nearly, "norm=better": better}, 10)
+    inputs = figure_inputs(folder)
+    (axes,) = draw_effects(inputs).figure.axes
     dots = [line for line in axes.lines if line.get_marker() == "o"]
     filled = [to_hex(dot.get_markerfacecolor()) != "#ffffff" for dot in dots]
     assert [text.get_text() for text in axes.texts[:2]] == ["better", "same"] and filled == [True, False]
-    assert dots[0].get_xdata()[0] == comparison.table.loc["norm=better", "difference"]
+    assert dots[0].get_xdata()[0] == inputs.comparison.table.loc["norm=better", "difference"]
 
 
 def test_bands_need_three_runs_and_lines_are_the_pointwise_iqm(tmp_path):
@@ -63,8 +62,8 @@ def test_bands_need_three_runs_and_lines_are_the_pointwise_iqm(tmp_path):
 
 
 def test_figures_are_saved_as_three_formats_with_text_as_text(tmp_path):
-    comparison = compare(load(write_sweep(tmp_path, random_scores(["norm=a", "norm=$x$"], 4), 10)))
-    svg, pdf, png = save_figure(effects_drawing(comparison, {"norm=$x$": "red"}).figure, tmp_path / "effects")
+    inputs = figure_inputs(write_sweep(tmp_path, random_scores(["norm=a", "norm=$x$"], 4), 10))
+    svg, pdf, png = save_figure(draw_effects(inputs).figure, tmp_path / "effects")
     assert ">$x$</text>" in svg.read_text()
     assert pdf.read_bytes().startswith(b"%PDF") and png.read_bytes()[1:4] == b"PNG"
 
@@ -128,17 +127,13 @@ def test_curves_are_thinned_to_what_a_figure_shows(tmp_path):
 
 def test_every_seed_is_a_dot_at_its_score_and_boxes_need_five(tmp_path):
     scores = random_scores(["norm=a", "norm=b"], 6) | {"norm=c": [0.5, 0.6, 0.7]}
-    figure = scores_drawing(*_with_colors(compare(load(write_sweep(tmp_path, scores, 10))))).figure
+    figure = draw_scores(figure_inputs(write_sweep(tmp_path, scores, 10))).figure
     (axes,) = figure.axes
     figure.draw_without_rendering()
     swarms = [collection for collection in axes.collections if isinstance(collection, PathCollection)]
     dots = [sorted(swarm.get_offsets()[:, 0].tolist()) for swarm in swarms]
     assert sorted(dots) == sorted(sorted(values) for values in scores.values())
     assert len([each for each in axes.collections if isinstance(each, PatchCollection)]) == 2  # boxes
-
-
-def _with_colors(comparison):
-    return comparison, variant_colors(list(comparison.table.index), comparison.baseline)
 
 
 def test_the_theme_is_one_and_leaves_the_process_alone(tmp_path):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rlexp.analysis.figures.labels import spread_labels, wrap_label, wrap_labels
+from rlexp.analysis.figures.layout import spread_labels, wrap_label, wrap_labels
 
 
 def test_spread_labels_keep_order_and_distance():

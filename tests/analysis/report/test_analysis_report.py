@@ -12,8 +12,8 @@ from report_fixtures import ALL_CASES, CASES, SCRIPT, Page, fail, reports, write
 from small_runs import SHORT
 from wandb_files import finished, no_account  # noqa: F401 (a fixture that applies itself)
 
-from rlexp.analysis.figures.gallery import MAKERS
-from rlexp.analysis.report import details
+from rlexp.analysis.figures.gallery import FIGURES
+from rlexp.analysis.report import page as page_module
 from rlexp.analysis.report.__main__ import main
 from rlexp.analysis.report.page import write_report
 
@@ -26,14 +26,14 @@ def page_of(folder, **choices):
 @pytest.fixture
 def no_figures(monkeypatch):
     """Drawing takes most of the time of a page."""
-    monkeypatch.setattr("rlexp.analysis.figures.gallery.MAKERS", {})
+    monkeypatch.setattr("rlexp.analysis.figures.gallery.FIGURES", {})
 
 
 @pytest.mark.parametrize("case", ALL_CASES)
 def test_every_figure_is_on_the_page_or_left_out_with_a_reason_and_nothing_overlaps(reports, case):
     written = reports(case)
     said = [each.title.split(",")[0] for each in (*written.figures, *written.omitted)]
-    assert set(said) == {title for title, _ in MAKERS.values()}
+    assert set(said) == {entry.title for entry in FIGURES.values()}
     page = Page(written.path.read_text(encoding="utf-8"))
     pictures = page.all("svg")
     assert len(pictures) >= len(written.figures) and all(picture["role"] == "img" for picture in pictures)
@@ -143,7 +143,7 @@ def test_the_command_is_hydras_without_the_folder(tmp_path):
 
 @pytest.mark.usefixtures("no_figures")
 def test_of_many_runs_the_odd_ones_come_first_and_the_page_stays_small(tmp_path, monkeypatch):
-    monkeypatch.setattr(details, "MAX_RUN_SECTIONS", 20)
+    monkeypatch.setattr(page_module, "MAX_RUN_SECTIONS", 20)
     folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 9, 20)
     fail(folder, "norm=hybrid,seed=8")
     page = page_of(folder)
@@ -152,8 +152,8 @@ def test_of_many_runs_the_odd_ones_come_first_and_the_page_stays_small(tmp_path,
 
 
 def test_the_command_line_says_where_the_page_is_and_what_is_missing(tmp_path, capsys, monkeypatch):
-    few = {name: MAKERS[name] for name in ("entropy", "heatmap")}
-    monkeypatch.setattr("rlexp.analysis.figures.gallery.MAKERS", few)
+    few = {name: FIGURES[name] for name in ("entropy", "heatmap")}
+    monkeypatch.setattr("rlexp.analysis.figures.gallery.FIGURES", few)
     folder = write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 3)
     assert main([str(folder), "--figures", str(tmp_path / "figures")]) == 0
     out = capsys.readouterr().out.splitlines()

@@ -11,9 +11,8 @@ from report_fixtures import CASES, write_report_sweep
 from wandb_files import finished, no_account  # noqa: F401 (a fixture that applies itself)
 
 from rlexp.analysis.data.load import load
-from rlexp.analysis.report.aggregate import log_aggregate, mirrored, tables
 from rlexp.analysis.report.page import write_report
-from rlexp.analysis.report.workspace import SECTIONS
+from rlexp.analysis.report.wandb import SECTIONS, log_aggregate, mirrored, tables
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.workspace import main
 

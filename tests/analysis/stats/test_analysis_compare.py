@@ -13,9 +13,9 @@ from analysis_fixtures import METRIC, random_scores, write_sweep
 from rich.console import Console
 from scipy import stats
 
-from rlexp.analysis import load
 from rlexp.analysis.compare import main, report
 from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.load import load
 from rlexp.analysis.stats.comparison import compare
 from rlexp.analysis.stats.notes import comparison_notes
 
@@ -31,7 +31,7 @@ def sweep(tmp_path) -> Path:
 @pytest.fixture
 def no_figures(monkeypatch) -> None:
     """Drawing takes most of the time of a report."""
-    monkeypatch.setattr("rlexp.analysis.report.files._write_figures", lambda *_: [])
+    monkeypatch.setattr("rlexp.analysis.figures.gallery.FIGURES", {})
 
 
 def printed(folder, width: int = 200, **options) -> tuple[str, object]:

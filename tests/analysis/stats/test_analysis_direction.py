@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 from analysis_fixtures import METRIC, write_lines, write_sweep
 
-from rlexp.analysis import load
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.metric_spec import better_direction
-from rlexp.analysis.data.run_values import Budget, Target
-from rlexp.analysis.figures.forest import effects_drawing
-from rlexp.analysis.figures.style import variant_colors
+from rlexp.analysis.data.load import load
+from rlexp.analysis.data.metric_spec import Budget, Target, better_direction
+from rlexp.analysis.figures.gallery import draw_figures
 from rlexp.analysis.report.tables import comparison_table
 from rlexp.analysis.stats.answer import Question, answer
 
@@ -83,8 +81,8 @@ def test_the_best_comes_first(tmp_path, metric, order):
             path = folder / f"{variant},seed={seed}" / "metrics.jsonl"
             write_lines(path, [{"step": 1, METRIC: value, "kl/ref_exact": value}])
     found = answer(load(folder), Question(metric=metric))
-    (axes,) = effects_drawing(found.comparisons[0], variant_colors(list(values), "norm=a")).figure.axes
-    assert [text.get_text() for text in axes.texts[:2]] == order
+    (drawn,), _ = draw_figures(found, {}, {}, {}, only=["effects"])
+    assert [text.get_text() for text in drawn.figure.axes[0].texts[:2]] == order
     others = 0 if metric == METRIC else 1 / 3  # of one seed alone: b is highest on all three, a lowest on two
     assert found.flips[0].loc[1, "other_first"] == pytest.approx(others)
 

@@ -11,8 +11,8 @@ import yaml
 from analysis_fixtures import write_sweep
 
 from benchmarks import coverage
-from rlexp.analysis import load
-from rlexp.analysis.report.as_json import answer_json
+from rlexp.analysis.data.load import load
+from rlexp.analysis.report.files import answer_json
 from rlexp.analysis.report.tables import comparison_table
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.inference.significance import (

@@ -8,7 +8,7 @@ from rlexp.analysis.compare import main
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch):
     """Let nothing be drawn; lines are long enough for every table."""
-    monkeypatch.setattr("rlexp.analysis.report.files._write_figures", lambda *_: [])
+    monkeypatch.setattr("rlexp.analysis.figures.gallery.FIGURES", {})
     monkeypatch.setenv("COLUMNS", "200")
 
 
