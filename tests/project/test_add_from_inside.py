@@ -28,6 +28,19 @@ CAPABILITIES["one_by_one"] = CAPABILITIES["replicas"]
 '''
 
 
+FIGURE = '''from rlexp.analysis.figures.inputs import NoData
+
+
+def draw_means(inputs):
+    raise NoData("a test draws nothing")
+'''
+ENTRY = """
+from rlexp.analysis.figures.means import draw_means
+
+FIGURES["means"] = Entry(RESULTS, "Means", draw_means)
+"""
+
+
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory) -> Copy:
     copy = Copy(tmp_path_factory.mktemp("project"))
@@ -36,6 +49,8 @@ def copy(tmp_path_factory) -> Copy:
     copy.append("rlexp/backends/dispatch.py", 'TRAINERS["one_by_one"] = "rlexp.backends.one_by_one"\n')
     copy.append("rlexp/language/backend.py", SETTINGS)
     copy.append("conf/backend/one_by_one.yaml", "# Our own loop, a run at a time.\nname: one_by_one\n")
+    copy.append("analysis/figures/means.py", FIGURE)
+    copy.append("analysis/figures/gallery.py", ENTRY)
     words = ["backend=replicas,one_by_one", "seed=0,1", *SHORT, *SMALL, "hydra.sweep.dir=sweep"]
     sweep = copy.run("rlexp.train", "-m", *words)
     assert sweep.returncode == 0, sweep.stderr
@@ -59,3 +74,7 @@ def test_a_metric_is_logged_and_compared(copy):
     assert all("reward/median" in row for row in rows(copy, "replicas")[1:])
     compared = copy.run("rlexp", "compare", "sweep", "--metric", "reward/median")
     assert compared.returncode == 0 and "reward/median" in compared.stdout, compared.stderr
+
+
+def test_a_figure_is_asked_for_with_the_others(copy):
+    assert "left out: Means: a test draws nothing" in copy.run("rlexp", "report", "sweep").stdout
