@@ -86,7 +86,8 @@ def test_a_study_of_transfer_has_ten_seeds_to_report(name):
 @pytest.mark.parametrize("name", [name for name in TRANSFER if name.endswith("_llama")])
 def test_both_worlds_are_asked_the_same(name):
     assert bases("study", name) == [name.removesuffix("_llama"), "parts/transfer_llama"]
-    assert {*file_of("study", name)} == {"defaults"}
+    file = file_of("study", name)
+    assert {*file} == {"defaults", "study"} and {*file.study} == {"name"}
 
 
 def test_a_claim_has_a_line_and_names_its_studies_after_itself():
