@@ -17,7 +17,7 @@ from torch import Tensor
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.language.text_task import Example, Score, TextTask
 from rlexp.tasks import Scores, TabularTask, Task
-from rlexp.tasks.scoring import NO_TOKEN
+from rlexp.tasks.sort import NO_TOKEN
 
 Pieces = tuple[str, ...]
 

@@ -1,28 +1,22 @@
-"""Sort a prompt of varying length and say when you are done."""
+"""Sort some symbols: prompts of varying length, of chosen difficulties, and the three of CS336 lecture 17."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from functools import cached_property
+from operator import attrgetter
+from typing import Annotated, Literal
 
 import torch
 from annotated_types import Ge, Le
 from torch import Tensor
+from torch.nn.functional import pad as padded
 
 from rlexp.core import types as t
-from rlexp.tasks.scoring import (
-    NO_TOKEN,
-    check_weights,
-    in_order,
-    included,
-    included_counted,
-    pack,
-    right_places,
-)
 from rlexp.tasks.task import BaseTask, Scores
 
-COMPONENTS = ("exact", "graded", "lecture", "multiset", "format")
+NO_TOKEN = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +43,8 @@ class Sort(BaseTask):
     metric: str
     floor: float
 
+    components = ("exact", "graded", "lecture", "multiset", "format")
+
     def __post_init__(self):
         if self.shortest > self.longest:
             raise ValueError(f"shortest={self.shortest} must not exceed longest={self.longest}")
@@ -56,45 +52,18 @@ class Sort(BaseTask):
             raise ValueError(
                 f"cap={self.cap} leaves no room for {self.longest} items and an end token: at least {self.longest + 1}"
             )
-        check_weights(self.weights, COMPONENTS)
+        super().__post_init__()
 
-    @property
-    def ends(self) -> bool:
-        """Whether a completion says when it is done."""
-        return not self.shortest == self.longest == self.cap
-
-    @property
-    def pad(self) -> int:
-        """Token that fills a prompt on the left and a completion after its end."""
-        return self.alphabet
-
-    @property
-    def end(self) -> int:
-        """Token that ends a completion, −1 if there is none."""
-        return self.alphabet + 1 if self.ends else -1
-
-    @property
-    def separator(self) -> int:
-        """Token after the items of a prompt."""
-        return self.alphabet + 1 + self.ends
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of tokens: symbols, pad, end (if any), separator, filler."""
-        return self.alphabet + 2 + self.ends + self.filler
-
-    @property
-    def prompt_length(self) -> int:
-        """Width of a prompt with its separator."""
-        return self.longest + 1
-
-    @property
-    def draws(self) -> int:
-        """Random numbers that one prompt takes: its length, its class, its other items."""
-        return self.longest + 1
+    # Tokens are the symbols, then pad, end (if a completion says when it is done), separator and filler (if any).
+    ends = property(lambda self: not self.shortest == self.longest == self.cap)
+    pad = property(attrgetter("alphabet"))
+    end = property(lambda self: self.alphabet + 1 if self.ends else -1)
+    separator = property(lambda self: self.alphabet + 1 + self.ends)
+    vocabulary = property(lambda self: self.alphabet + 2 + self.ends + self.filler)
+    prompt_length = property(lambda self: self.longest + 1)
+    draws = property(lambda self: self.longest + 1)  # for the length of a prompt, its class, its other items
 
     def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
-        """Numbers in [0, 1) to prompts: ``[R, P, draws] -> [R, P, L]``."""
         lengths = self.shortest + (uniforms[..., :1] * (self.longest - self.shortest + 1)).long()
         items = (uniforms[..., 2:] * self.alphabet).long()
         place = torch.arange(self.longest, 0, -1, device=uniforms.device)
@@ -114,14 +83,15 @@ class Sort(BaseTask):
         return " ".join(words.get(token, str(token)) for token in items)
 
     def targets(self, prompts: Tensor) -> Tensor:
-        """Return the sorted items, ``NO_TOKEN`` behind them: ``[R, P, L] -> [R, P, L − 1]``."""
+        """Return the sorted items, ``NO_TOKEN`` behind them: ``[R, P, L] -> [R, P, T]``."""
         items = prompts[..., :-1]
         ordered = items.masked_fill(items == self.pad, self.vocabulary).sort(-1).values
-        return ordered.masked_fill(ordered == self.vocabulary, NO_TOKEN)
+        ordered = ordered.masked_fill(ordered == self.vocabulary, NO_TOKEN)
+        return padded(ordered, (0, self.cap - self.longest), value=NO_TOKEN)
 
     def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
-        """Answer right, without fillers: ``[R, P, L]`` to tokens and mask ``[R, P, T]``, the end token included."""
-        items = torch.nn.functional.pad(self.targets(prompts), (0, self.cap - self.longest), value=NO_TOKEN)
+        """Answer right, without fillers."""
+        items = self.targets(prompts)
         place, length = torch.arange(self.cap, device=prompts.device), (items != NO_TOKEN).sum(-1, keepdim=True)
         answers = items.where(place < length, self.pad).masked_fill(place == length, self.end)
         return answers, place <= length
@@ -139,8 +109,7 @@ class Sort(BaseTask):
         symbol = mask & (completions < self.alphabet)
         stray = mask & ((completions == self.pad) | (completions == self.separator))
         answers = pack(completions, symbol | stray)
-        targets = torch.nn.functional.pad(self.targets(prompts), (0, self.cap - self.longest), value=NO_TOKEN)
-        items = targets.unsqueeze(-2)
+        items = self.targets(prompts).unsqueeze(-2)
         wanted, given = (items != NO_TOKEN).sum(-1), (answers != NO_TOKEN).sum(-1)
         exact = (answers == items).all(-1) & finished
         # inclusion and ordering look at as many symbols as are wanted, so that writing on is not paid
@@ -155,3 +124,157 @@ class Sort(BaseTask):
             "format": (finished & (given == wanted)).float(),
         }
         return Scores(components, exact)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifficultyMix(BaseTask):
+    """``Sort``, with prompts of as many lengths as there are buckets: easy, medium, hard, impossible.
+
+    ``items`` has the items of a prompt of each bucket, ``shares`` how often it comes, for training and for evaluation.
+    Prompts of the impossible bucket look like the others, but their target is corrupted and no completion is right.
+    Components ``easy``, ``medium``, ``hard``, ``impossible``: 1 for the sorted items and an end token, else 0, NaN on
+    prompts of the other buckets. What is held out is what ``Sort`` holds out.
+    """
+
+    alphabet: Annotated[int, Ge(2), Le(t.LARGEST_SIZE)]
+    items: dict[str, t.Size]
+    shares: dict[str, t.FiniteNonNegative]
+    cap: t.Size
+    weights: dict[str, t.FiniteNonNegative]
+    metric: str
+    floor: float
+
+    components = ("easy", "medium", "hard", "impossible")
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name, numbers in (("items", self.items), ("shares", self.shares)):
+            if set(numbers) != set(self.components):
+                raise ValueError(f"{name} must name {', '.join(self.components)}")
+        if len(set(self.items.values())) < len(self.components):
+            raise ValueError("items must differ between buckets: a prompt's bucket is told by its length")
+        if not sum(self.shares.values()) > 0:
+            raise ValueError("shares must not all be 0")
+        _ = self.sort
+
+    @cached_property
+    def sort(self) -> Sort:
+        """The task of sorting, whose tokens and verifier are those of all buckets."""
+        return Sort(
+            alphabet=self.alphabet,
+            shortest=min(self.items.values()),
+            longest=max(self.items.values()),
+            cap=self.cap,
+            filler=0,
+            prompt_set=None,
+            weights=dict.fromkeys(Sort.components, 0.0) | {"exact": 1.0},
+            metric=self.metric,
+            floor=self.floor,
+        )
+
+    pad, end = property(attrgetter("sort.pad")), property(attrgetter("sort.end"))
+    vocabulary, prompt_length = property(attrgetter("sort.vocabulary")), property(attrgetter("sort.prompt_length"))
+    draws, render = property(attrgetter("sort.draws")), property(attrgetter("sort.render"))
+    reward_range = property(lambda self: (0.0, max(self.weights.values())))  # a prompt has one component
+
+    def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
+        """Draw prompts; the first number of each chooses the bucket."""
+        shares = torch.tensor([self.shares[name] for name in self.components], dtype=torch.float64)
+        bounds = (shares.cumsum(0) / shares.sum())[:-1].to(uniforms)
+        bucket = (uniforms[..., :1] >= bounds).sum(-1, keepdim=True)
+        length = torch.tensor([self.items[name] for name in self.components], device=uniforms.device)[bucket]
+        span = self.sort.longest - self.sort.shortest + 1
+        middle = (length - self.sort.shortest + 0.5) / span
+        return self.sort.prompts(torch.cat([middle, uniforms[..., 1:]], -1), held_out)
+
+    def is_of(self, prompts: t.Prompts, bucket: str) -> Tensor:
+        """Whether prompts are of a bucket, ``[R, P, 1]``."""
+        return (prompts[..., :-1] != self.pad).sum(-1, keepdim=True) == self.items[bucket]
+
+    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
+        """Answer as ``Sort``, and with an empty mask where no answer is right."""
+        answers, mask = self.sort.oracle(prompts)
+        solvable = ~self.is_of(prompts, "impossible")
+        return answers.where(solvable, self.pad), mask & solvable
+
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
+        """Judge completions ``[R, P, G, T]``; a completion that was cut off is wrong."""
+        correct = self.sort.score(prompts, completions, mask, finished).correct & ~self.is_of(prompts, "impossible")
+        parts = {name: correct.float().where(self.is_of(prompts, name), float("nan")) for name in self.components}
+        return Scores(parts, correct)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SortLecture(BaseTask):
+    """Prompts ``[1, 0, 2]``, ``[3, 2, 4]``, ``[1, 2, 3]``, five symbols, no end token; nothing is held out.
+
+    Components, in points as in the lecture: ``distance`` positions that are right (0 to 3); ``inclusion_ordering``
+    prompt items that occur plus neighbours in order (0 to 5), which pays an answer for repeating a duplicate and for
+    repeating anything; ``multiset_ordering`` the same with multiset counting (0 to 5).
+    """
+
+    cap: Literal[3]
+    weights: dict[str, t.FiniteNonNegative]
+    metric: str
+    floor: float
+
+    vocabulary, prompt_length = 5, 3
+    components = ("distance", "inclusion_ordering", "multiset_ordering")
+    lecture_prompts = ((1, 0, 2), (3, 2, 4), (1, 2, 3))
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return 0.0, sum(self.weights[name] * most for name, most in zip(self.components, (3, 5, 5), strict=True))
+
+    def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
+        """Return the three prompts over and over."""
+        replicas, count, _ = uniforms.shape
+        prompts = torch.tensor(self.lecture_prompts, device=uniforms.device)
+        return prompts[torch.arange(count, device=uniforms.device) % len(prompts)].expand(replicas, -1, -1)
+
+    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
+        return prompts.sort(-1).values, torch.ones_like(prompts, dtype=torch.bool)
+
+    def score(
+        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
+    ) -> Scores:
+        items = prompts.unsqueeze(-2)
+        targets = items.sort(-1).values
+        ordering = in_order(completions)
+        components = {
+            "distance": right_places(completions, targets).float(),
+            "inclusion_ordering": (included(items, completions) + ordering).float(),
+            "multiset_ordering": (included_counted(items, completions, self.vocabulary) + ordering).float(),
+        }
+        return Scores(components, (completions == targets).all(-1))
+
+
+def pack(tokens: Tensor, keep: Tensor) -> Tensor:
+    """Move the kept tokens to the front in their order, fill the rest with ``NO_TOKEN``: ``[..., T] -> [..., T]``."""
+    order = (~keep).to(torch.int8).argsort(dim=-1, stable=True)
+    return tokens.masked_fill(~keep, NO_TOKEN).gather(-1, order)
+
+
+def right_places(answers: Tensor, targets: Tensor) -> Tensor:
+    """Number of positions where answer and target agree on a symbol (lecture 17: ``sort_distance_reward``)."""
+    return ((answers == targets) & (targets != NO_TOKEN)).sum(-1)
+
+
+def included(prompts: Tensor, answers: Tensor) -> Tensor:
+    """Number of prompt items that occur in the answer: an answer ``[1, 2, 2]`` holds all of ``[1, 1, 2]``."""
+    return ((prompts.unsqueeze(-1) == answers.unsqueeze(-2)).any(-1) & (prompts != NO_TOKEN)).sum(-1)
+
+
+def included_counted(prompts: Tensor, answers: Tensor, symbols: int) -> Tensor:
+    """Size of the common multiset: each answer symbol pays for one prompt item only, which closes the hack above."""
+    symbol = torch.arange(symbols, device=prompts.device)
+    wanted, given = ((x.unsqueeze(-1) == symbol).sum(-2) for x in (prompts, answers))
+    return torch.minimum(wanted, given).sum(-1)
+
+
+def in_order(answers: Tensor) -> Tensor:
+    """Number of neighbouring pairs that do not descend."""
+    left, right = answers[..., :-1], answers[..., 1:]
+    return ((left <= right) & (left != NO_TOKEN) & (right != NO_TOKEN)).sum(-1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import torch
+
 from rlexp.core import types as t
 
 
@@ -66,17 +68,39 @@ class Task(Protocol):
 
 
 class BaseTask:
-    """Defaults of a task: neither padding nor end, one random number a prompt, components between 0 and 1."""
+    """Defaults of a task: neither padding nor end, one random number a prompt, components between 0 and 1.
 
+    Where a task names its ``components``, its ``weights`` must be those of them.
+    """
+
+    components: Sequence[str] = ()
     weights: Mapping[str, float]
     pad = end = -1
     draws = 1
 
+    def __post_init__(self):
+        if self.components:
+            check_weights(self.weights, self.components)
+
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Smallest and largest reward that a completion can have."""
         return 0.0, sum(self.weights.values())
 
     def render(self, tokens: Sequence[int]) -> str:
         """`[3, 2, 4]` → `"3 2 4"`."""
         return " ".join(map(str, tokens))
+
+
+def check_weights(weights: Mapping[str, float], components: Sequence[str]) -> None:
+    """Raise ValueError unless every component has a weight and some weight is above 0."""
+    if set(weights) != set(components) or not any(weights.values()):
+        raise ValueError(f"weights must name {', '.join(components)}, at least one of them above 0")
+
+
+def total_reward(components: Mapping[str, t.PerCompletion], weights: Mapping[str, float]) -> t.PerCompletion:
+    """Σ weight · component over the components that apply; NaN where none does.
+
+    Source: TRL ``GRPOTrainer`` (``nansum`` over reward functions). Components without a weight do not enter.
+    """
+    stack = torch.stack([weight * components[name] for name, weight in weights.items() if weight])
+    return stack.nansum(0).masked_fill(stack.isnan().all(0), float("nan"))

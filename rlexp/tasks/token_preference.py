@@ -10,10 +10,7 @@ import torch
 from annotated_types import Ge, Le
 
 from rlexp.core import types as t
-from rlexp.tasks.scoring import check_weights
 from rlexp.tasks.task import BaseTask, Scores
-
-COMPONENTS = ("ternary", "share")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +33,7 @@ class TokenPreference(BaseTask):
     metric: str
     floor: float
 
+    components = ("ternary", "share")
     draws = property(attrgetter("prompt_length"))
 
     def __post_init__(self):
@@ -43,19 +41,18 @@ class TokenPreference(BaseTask):
             raise ValueError(f"low={self.low} must be below vocabulary={self.vocabulary}: some tokens must be good")
         if self.good > self.bad:
             raise ValueError(f"good={self.good} must not exceed bad={self.bad}")
-        check_weights(self.weights, COMPONENTS)
+        super().__post_init__()
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Smallest and largest reward that a completion can have."""
         return -self.weights["ternary"], self.weights["ternary"] + self.weights["share"]
 
     def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
-        """Numbers in [0, 1) to prompts: ``[R, P, L] -> [R, P, L]``; held-out ones come from another stream."""
+        """Draw prompts; held-out ones come from another stream."""
         return (uniforms * self.vocabulary).long()
 
     def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
-        """Answer with the prompt over and over, moved to high tokens: ``[R, P, L]`` to tokens, mask ``[R, P, T]``."""
+        """Answer with the prompt over and over, moved to high tokens."""
         repeated = prompts[..., torch.arange(self.cap, device=prompts.device) % self.prompt_length]
         answers = self.low + repeated % (self.vocabulary - self.low)
         return answers, torch.ones_like(answers, dtype=torch.bool)
@@ -63,7 +60,6 @@ class TokenPreference(BaseTask):
     def score(
         self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
     ) -> Scores:
-        """Judge completions ``[R, P, G, T]``."""
         share = (completions < self.low).float().mean(-1)
         ternary = (share < self.good).float() - (share > self.bad).float()
         return Scores({"ternary": ternary, "share": 1 - share}, ternary > 0, quality=ternary)
@@ -79,7 +75,6 @@ class TokenPreferenceDense(TokenPreference):
     def score(
         self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
     ) -> Scores:
-        """Judge completions ``[R, P, G, T]`` and their tokens."""
         scores = super().score(prompts, completions, mask, finished)
         paid = (completions >= self.low).float() * (self.weights["share"] / self.cap)
         paid[..., -1] += self.weights["ternary"] * scores.components["ternary"]

@@ -11,7 +11,7 @@ from rlexp.models import MODELS
 from rlexp.models.layers import Init
 from rlexp.models.policy import StackedPolicy
 from rlexp.tasks import TASKS
-from rlexp.tasks.sort import COMPONENTS, Sort
+from rlexp.tasks.sort import Sort
 
 # Odd numbers, so that no vector register is filled exactly.
 SMALL = {
@@ -26,7 +26,7 @@ OF_ANY_TASK = [name for name in MODELS if name != "tabular"]  # a table needs a 
 
 def sort_task(**changes) -> Sort:
     """Return a sorting task of small sizes; every component has a weight of its own."""
-    weights = dict(zip(COMPONENTS, (1.0, 0.5, 0.25, 0.125, 2.0), strict=True))
+    weights = dict(zip(Sort.components, (1.0, 0.5, 0.25, 0.125, 2.0), strict=True))
     settings = dict(
         alphabet=5, shortest=1, longest=4, cap=7, filler=1, prompt_set=None, weights=weights, metric="x", floor=0.0
     )

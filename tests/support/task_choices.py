@@ -10,15 +10,9 @@ from pydantic import TypeAdapter
 
 from rlexp.core.registry import bind_choice, schema
 from rlexp.tasks import TASKS, TabularTask
-from rlexp.tasks.bandit import Bandit
-from rlexp.tasks.categorical import Categorical
-from rlexp.tasks.difficulty_mix import BUCKETS, DifficultyMix
-from rlexp.tasks.enumerable import Enumerable
-from rlexp.tasks.functions import Functions
-from rlexp.tasks.length_world import LengthWorld
-from rlexp.tasks.multi_solution import MultiSolution
-from rlexp.tasks.parity import Parity
-from rlexp.tasks.sort_lecture import POINTS, SortLecture
+from rlexp.tasks.puzzles import Functions, MultiSolution, Parity
+from rlexp.tasks.sort import DifficultyMix, SortLecture
+from rlexp.tasks.tabular import Bandit, Categorical, Enumerable, LengthWorld
 
 SEEDS = (0, 1, 2)
 FILES = {path.stem: OmegaConf.to_container(OmegaConf.load(path)) for path in sorted((CONF / "task").glob("*.yaml"))}
@@ -31,7 +25,7 @@ def shipped(values):
 
 
 def lecture_task(**weights) -> SortLecture:
-    return SortLecture(cap=3, weights=dict.fromkeys(POINTS, 1.0) | weights, metric="x", floor=0.0)
+    return SortLecture(cap=3, weights=dict.fromkeys(SortLecture.components, 1.0) | weights, metric="x", floor=0.0)
 
 
 def bandit(**changes) -> Bandit:
@@ -60,8 +54,11 @@ def categorical(**changes) -> Categorical:
 
 def difficulty_mix(**changes) -> DifficultyMix:
     items, shares = ((1, 3, 4, 2), (1.0, 2.0, 1.0, 1.0))
-    named = {key: dict(zip(BUCKETS, numbers, strict=True)) for key, numbers in (("items", items), ("shares", shares))}
-    weights = dict.fromkeys(BUCKETS, 0.5) | {"hard": 2.0}
+    named = {
+        key: dict(zip(DifficultyMix.components, numbers, strict=True))
+        for key, numbers in (("items", items), ("shares", shares))
+    }
+    weights = dict.fromkeys(DifficultyMix.components, 0.5) | {"hard": 2.0}
     return DifficultyMix(**(dict(alphabet=5, cap=6, weights=weights, metric="x", floor=0.0) | named | changes))
 
 

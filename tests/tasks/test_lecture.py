@@ -13,7 +13,7 @@ from rlexp.axes import agg, clip, norm
 from rlexp.loop.optimizer import Adam, Schedule
 from rlexp.models import MODELS
 from rlexp.models.layers import Init
-from rlexp.tasks.sort_lecture import PROMPTS, SortLecture
+from rlexp.tasks.sort import SortLecture
 
 WEIGHTS = {"distance": 0.0, "inclusion_ordering": 1.0, "multiset_ordering": 0.0}
 TASK = SortLecture(cap=3, weights=WEIGHTS, metric="eval/reward", floor=0.0)
@@ -39,14 +39,14 @@ def lecture_model():
 def lecture_responses(model, prompts):
     probabilities = model.answer_logits(prompts)[0].softmax(-1).flatten(0, 1)
     drawn = torch.multinomial(probabilities, RESPONSES, replacement=True)
-    return drawn.view(len(PROMPTS), 3, RESPONSES).transpose(1, 2).unsqueeze(0)
+    return drawn.view(len(SortLecture.lecture_prompts), 3, RESPONSES).transpose(1, 2).unsqueeze(0)
 
 
 def train(arm):
-    model, prompts = lecture_model(), torch.tensor(PROMPTS).unsqueeze(0)
+    model, prompts = lecture_model(), torch.tensor(SortLecture.lecture_prompts).unsqueeze(0)
     one = torch.ones(1)
     adam = Adam(model, Schedule(1e-3 * one, 0 * one, one, EPOCHS * INNER_STEPS), torch.full((1,), torch.inf))
-    every = torch.ones(1, len(PROMPTS), RESPONSES, dtype=torch.bool)
+    every = torch.ones(1, len(SortLecture.lecture_prompts), RESPONSES, dtype=torch.bool)
     means = []
     for _ in range(EPOCHS):
         with torch.no_grad():

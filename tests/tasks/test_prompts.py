@@ -10,7 +10,7 @@ import torch
 from policies import sort_task
 from task_choices import difficulty_mix, every_sort, every_task, functions, lecture_task, multi_solution, parity
 
-from rlexp.tasks.sort_lecture import PROMPTS
+from rlexp.tasks.sort import SortLecture
 
 BELOW_ONE = 1 - 2**-24
 
@@ -72,7 +72,7 @@ def test_separator_pad_end_and_filler_are_tokens_of_their_own(task):
 
 def test_lecture_prompts_come_in_turn():
     prompts = lecture_task().prompts(torch.rand(2, 7, 1), held_out=True)
-    assert prompts.tolist() == [[list(PROMPTS[p % 3]) for p in range(7)]] * 2
+    assert prompts.tolist() == [[list(SortLecture.lecture_prompts[p % 3]) for p in range(7)]] * 2
 
 
 def made(task, held_out: bool, count: int = 4000) -> list[list[int]]:

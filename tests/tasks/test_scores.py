@@ -14,8 +14,7 @@ from task_choices import SEEDS, every_task, lecture_task
 from torch.testing import assert_close
 
 from rlexp.tasks import TASKS, total_reward
-from rlexp.tasks.scoring import NO_TOKEN, pack
-from rlexp.tasks.sort_lecture import PROMPTS
+from rlexp.tasks.sort import NO_TOKEN, SortLecture, pack
 
 # Rounding of float32 numbers of order one.
 ROUNDED = dict(rtol=1e-6, atol=1e-6)
@@ -136,7 +135,7 @@ def test_s2_10_points_of_a_repeated_symbol():
     """The local optimum of the lecture: [0, 0, 0] is in order whatever was asked (also 1B-33)."""
     completions = torch.zeros(1, 3, 1, 3, dtype=torch.long)
     mask = torch.ones_like(completions, dtype=torch.bool)
-    scores = lecture_task().score(torch.tensor([PROMPTS]), completions, mask, mask.all(-1))
+    scores = lecture_task().score(torch.tensor([SortLecture.lecture_prompts]), completions, mask, mask.all(-1))
     assert scores.components["inclusion_ordering"].flatten().tolist() == [3, 2, 2]
     assert scores.components["distance"].flatten().tolist() == [1, 0, 0]
 

@@ -27,9 +27,8 @@ from toy_state import Toy
 from rlexp.config.compose import CONF
 from rlexp.core.errors import ConfigError
 from rlexp.tasks import Scores, Task
-from rlexp.tasks.categorical import Categorical
-from rlexp.tasks.difficulty_mix import BUCKETS
-from rlexp.tasks.sort_lecture import POINTS
+from rlexp.tasks.sort import DifficultyMix, SortLecture
+from rlexp.tasks.tabular import Categorical
 
 
 @every_task
@@ -107,7 +106,7 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
         (length_world, dict(weights={"right": 1.0}), "weights must name right, exact"),
         (difficulty_mix, dict(items=dict(easy=1, medium=1, hard=2, impossible=3)), "items must differ between buckets"),
         (difficulty_mix, dict(shares={"easy": 1.0}), "shares must name easy, medium, hard, impossible"),
-        (difficulty_mix, dict(shares=dict.fromkeys(BUCKETS, 0.0)), "shares must not all be 0"),
+        (difficulty_mix, dict(shares=dict.fromkeys(DifficultyMix.components, 0.0)), "shares must not all be 0"),
         (difficulty_mix, dict(cap=4), "cap=4 leaves no room for 4 items"),
         (multi_solution, dict(weights=dict(valid=1.0, first=1.0)), "weights.first must be 0"),
         (multi_solution, dict(items=9), "items=9 must not exceed numbers=8"),
@@ -123,7 +122,7 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
         (categorical, dict(weights={}), "weights must name worth"),
         (bandit, dict(weights={"hard": 1.0}), "weights must name easy, hard, impossible"),
         (lecture_task, dict(distanc=1.0), "weights must name distance"),
-        (lecture_task, dict.fromkeys(POINTS, 0.0), "at least one of them above 0"),
+        (lecture_task, dict.fromkeys(SortLecture.components, 0.0), "at least one of them above 0"),
     ],
 )
 def test_settings_that_make_no_task(make, changes, message):

@@ -6,7 +6,7 @@ import torch
 from table import NO_BOUND, Table, advantages, numbers
 
 from rlexp.axes import clip
-from rlexp.tasks.scoring import in_order, included, right_places
+from rlexp.tasks.sort import in_order, included, right_places
 
 PROMPT, ANSWERS = [3, 1, 0, 2], [[0, 1, 2, 3], [7, 2, 2, 5], [0, 3, 1, 2]]
 REWARDS = [3, 3, 3, 4, 3]  # of the lecture's walk-through

@@ -17,7 +17,7 @@ from rlexp.core.types import FiniteNonNegative
 from rlexp.language.text_task import Example, Score, is_held_out
 from rlexp.language.texts.answers import MATCHES, altered, last_number, last_number_text, unboxed
 from rlexp.language.texts.reward_function import imported, rewards
-from rlexp.tasks.scoring import check_weights
+from rlexp.tasks.task import check_weights
 
 NAN = float("nan")
 

@@ -22,7 +22,7 @@ from rlexp.core.streams import Purpose, generator
 from rlexp.core.types import FiniteNonNegative
 from rlexp.language.text_task import Example, Score, is_held_out
 from rlexp.language.texts.answers import altered
-from rlexp.tasks.scoring import check_weights
+from rlexp.tasks.task import check_weights
 
 MISSING_EXTRA = "needs the extra reasoning: pip install 'rlexp[reasoning]'"
 SEEDS = 2**31  # of data sets; the items of one are those of its seed and the seeds after it

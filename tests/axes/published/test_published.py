@@ -14,8 +14,7 @@ from axis_choices import bind
 from published import advantages, close, tensor
 
 from rlexp.tasks import total_reward
-from rlexp.tasks.scoring import in_order, included, right_places
-from rlexp.tasks.sort_lecture import POINTS, PROMPTS, SortLecture
+from rlexp.tasks.sort import SortLecture, in_order, included, right_places
 
 # ---- clip and kl
 
@@ -144,8 +143,8 @@ def test_s2_6_and_s2_7_sorting_rewards(answer, distance, inclusion_ordering):
 
 def lecture_points(answers) -> list[list[float]]:
     """Points of answers ``[P G 3]`` to the three prompts of the lecture."""
-    task = SortLecture(cap=3, weights=dict.fromkeys(POINTS, 1.0), metric="eval/reward", floor=0.0)
-    completions, prompts = torch.tensor([answers]), torch.tensor([PROMPTS[: len(answers)]])
+    task = SortLecture(cap=3, weights=dict.fromkeys(SortLecture.components, 1.0), metric="eval/reward", floor=0.0)
+    completions, prompts = torch.tensor([answers]), torch.tensor([SortLecture.lecture_prompts[: len(answers)]])
     mask = torch.ones_like(completions, dtype=torch.bool)
     return task.score(prompts, completions, mask, mask.all(-1)).components["inclusion_ordering"][0].tolist()
 

@@ -13,7 +13,7 @@ import torch
 from axis_choices import CLOSE, bind, slopes
 
 from rlexp.core.masked import masked_std
-from rlexp.tasks.scoring import in_order, included, included_counted
+from rlexp.tasks.sort import in_order, included, included_counted
 
 # Numbers in the list of errors are printed with two decimals at least.
 PRINTED = dict(rtol=0.0, atol=0.005)
