@@ -1,10 +1,10 @@
 """rlexp: which post-training trick matters, by how much, and would it hold over seeds?
 
-    rlexp.Config(norm="global", seed=1)                 a run's settings, complete and checked, without Hydra
-    for event in rlexp.train(configs): ...              training as a stream of events
-    rlexp.register("norm", mad)                         a function of your own as a choice: norm=mad
-    rlexp.sweep(norm=["local", mad], seeds=range(5))    recorded runs, as `rlexp -m` trains them
-    rlexp.functional.norm.local(rewards, keep)          the formulas, for a trainer of your own
+rlexp.Config(norm="global", seed=1)                 a run's settings, complete and checked, without Hydra
+for event in rlexp.train(configs): ...              training as a stream of events
+rlexp.register("norm", mad)                         a function of your own as a choice: norm=mad
+rlexp.sweep(norm=["local", mad], seeds=range(5))    recorded runs, as `rlexp -m` trains them
+rlexp.functional.norm.local(rewards, keep)          the formulas, for a trainer of your own
 """
 
 import os

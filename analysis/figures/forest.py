@@ -97,9 +97,7 @@ def draw_scores(inputs: FigureInputs) -> Drawing:
     return Drawing(caption, alt_text, forest_plot(rows, columns, title, comparison.metric, caption, boxes=True))
 
 
-def _best_first(
-    comparison: Comparison, variants: Sequence[str], column: str, count: str
-) -> tuple[str, pd.DataFrame]:
+def _best_first(comparison: Comparison, variants: Sequence[str], column: str, count: str) -> tuple[str, pd.DataFrame]:
     """Return an estimate of variants in words, and the rows that have one with their name, interval and its text."""
     table, digits = comparison.table.loc[variants], decimal_places(comparison.scores.to_numpy().ravel())
     ends = list(table[[column, f"{column}_low", f"{column}_high"]].itertuples(index=False, name=None))

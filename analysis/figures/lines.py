@@ -119,9 +119,7 @@ def _draw_line(axes: Axes, line: Curve, color: str, dashed: bool) -> None:
     axes.plot(line.steps, line.iqm, color=color, linestyle="--" if dashed else "-", marker=marker, markersize=4)
 
 
-def _line_drawing(
-    inputs: FigureInputs, lines: Curves, labels: tuple[str, str], caption: str, alt_text: str
-) -> Drawing:
+def _line_drawing(inputs: FigureInputs, lines: Curves, labels: tuple[str, str], caption: str, alt_text: str) -> Drawing:
     """Draw a line per variant; of many before thin lines of all variants, or a band of very many."""
     baseline, colors = inputs.comparison.baseline, inputs.colors
     many = len(lines) > MAX_BACKGROUND_LINES

@@ -150,9 +150,7 @@ def figure_sections(figures: Sequence[RenderedFigure], variants: int) -> list[di
             "caption": text_outside(figure.figure, CAPTION) or figure.caption,  # its own says how it is laid out
         })  # fmt: skip
     unfolded = SECTIONS[:2] if variants <= MAX_LINES else SECTIONS[:1]
-    return [
-        {"title": title, "figures": found, "open": title in unfolded} for title, found in sections.items() if found
-    ]
+    return [{"title": title, "figures": found, "open": title in unfolded} for title, found in sections.items() if found]
 
 
 def problems_table(data: SweepData) -> TextTable:

@@ -89,9 +89,7 @@ class Settings(StrictModel):
     )
     eval: key(Evaluation, "on held-out prompts")
     score: key(Score, "the one number of a run, fixed before it starts")
-    baseline: key(
-        str | None, "the variant that the others are compared with, as `norm=local`; null for the first"
-    )
+    baseline: key(str | None, "the variant that the others are compared with, as `norm=local`; null for the first")
     until_decided: key(
         Positive | None,
         "with -m: seeds are added until each difference to the baseline is shown, or shown to be below this "

@@ -276,8 +276,6 @@ def test_functions_of_a_notebook_are_swept_in_two_processes_and_remember(tmp_pat
     assert rows(alone) == rows(Path(together[name, 1]))
 
 
-
-
 def negative(advantages, mask):
     """Share of tokens with a negative advantage."""
     return ((advantages < 0) & mask).sum((-1, -2, -3)) / mask.sum((-1, -2, -3))

@@ -112,9 +112,7 @@ def resumed(scene: Scene, folder: Path, configs: dict[str, Any]) -> Outcome:
         for job in jobs:
             job.folder.mkdir(exist_ok=True)
         statuses = [inspect(job.folder, job.config.model_dump(mode="json")) for job in jobs]
-        refused = [
-            refusal(job.folder, job.config.resume, status) for job, status in zip(jobs, statuses, strict=True)
-        ]
+        refused = [refusal(job.folder, job.config.resume, status) for job, status in zip(jobs, statuses, strict=True)]
         results = [RunFailed(refused[0])] if refused[0] else engine.train_jobs(jobs, "again", quiet)
         said = [*lines.texts, *filter(None, refused), *(str(each) for each in results if isinstance(each, Exception))]
         errors = [each for each in results if isinstance(each, Exception) and not isinstance(each, RunFailed)]

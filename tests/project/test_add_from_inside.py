@@ -28,12 +28,12 @@ CAPABILITIES["one_by_one"] = CAPABILITIES["replicas"]
 '''
 
 
-FIGURE = '''from rlexp.analysis.figures.inputs import NoData
+FIGURE = """from rlexp.analysis.figures.inputs import NoData
 
 
 def draw_means(inputs):
     raise NoData("a test draws nothing")
-'''
+"""
 ENTRY = """
 from rlexp.analysis.figures.means import draw_means
 

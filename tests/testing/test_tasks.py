@@ -53,8 +53,6 @@ def test_a_small_task_of_ones_own_passes():
     assert rlexp.testing.check("task", Echo, vocabulary=9, cap=1) == []
 
 
-
-
 def beside_others(self, prompts, completions, mask, finished):
     """Score each completion as its group."""
     found = Echo.score(self, prompts, completions, mask, finished)

@@ -19,6 +19,7 @@ from rlexp.analysis.report.page import write_report
 
 pytestmark = pytest.mark.slow  # whole runs
 
+
 def page_of(folder, **choices):
     return Page(write_report(folder, **choices).path.read_text(encoding="utf-8"))
 
