@@ -15,6 +15,7 @@ from __future__ import annotations
 from rlexp.axes.offered import LOSS, LOSSES
 from rlexp.core.facts import AggregationFacts
 from rlexp.core.masked import masked_mean, masked_sum
+from rlexp.core.registry import by_name
 from rlexp.core.types import PerReplica, PerToken, PositiveInt, TokenMask
 
 TIME, ALL = (-1,), (-1, -2, -3)
@@ -85,12 +86,5 @@ def prompt(losses: PerToken, mask: TokenMask) -> PerReplica:
     return masked_mean(losses, mask, (-1, -2)).mean(-3, keepdim=True).squeeze(ALL)
 
 
-FUNCTIONS = {
-    "token": token,
-    "bnpo": bnpo,
-    "sequence": sequence,
-    "sequence_sum": sequence_sum,
-    "dr_grpo": dr_grpo,
-    "prompt": prompt,
-}
+FUNCTIONS = by_name(token, bnpo, sequence, sequence_sum, dr_grpo, prompt)
 INPUTS = LOSS | LOSSES

@@ -12,6 +12,7 @@ from rlexp.core.facts import ControlFacts, ordered
 from rlexp.core.masked import masked_mean
 from rlexp.core.memory import Memory
 from rlexp.core.offers import Offer
+from rlexp.core.registry import by_name
 from rlexp.core.types import FiniteNonNegative, PerReplica, PerToken, Positive, Remembered, TokenMask
 
 ALL = (-1, -2, -3)
@@ -77,7 +78,7 @@ def steer(
     return stack([up.where(entropy <= target, down), entropy], -1).where(some, entropy_steering)
 
 
-FUNCTIONS = {"fixed": fixed, "adaptive": adaptive}
+FUNCTIONS = by_name(fixed, adaptive)
 TEXT = "weight of the bonus, and the entropy of the last step in nats a token"
 MEMORIES = {"adaptive": Memory("entropy_steering", start_at, steer, TEXT)}
 INPUTS: dict[str, Offer] = {"entropy_coef": Offer(float, "the key `entropy_coef`")}

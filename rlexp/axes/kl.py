@@ -22,6 +22,7 @@ from torch import Tensor, zeros_like
 from rlexp.axes.offered import BOUND, LOG_PROBS, REFERENCE, TOKENS
 from rlexp.axes.ratio import bounded, bounded_exp
 from rlexp.core.facts import Facts
+from rlexp.core.registry import by_name
 from rlexp.core.types import PerReplica, PerToken, Positive
 
 INSIDE = 20.0
@@ -138,19 +139,8 @@ def straight_through(value: Tensor, gradient: Tensor) -> Tensor:
     return gradient - gradient.detach() + value.detach()
 
 
-FUNCTIONS = {
-    "none": none,
-    "k1": k1,
-    "k2": k2,
-    "k3": k3,
-    "low_var_kl": low_var_kl,
-    "abs": abs_,
-    "k1_plus": k1_plus,
-    "k3_plus": k3_plus,
-    "k1_corrected": k1_corrected,
-    "k2_corrected": k2_corrected,
-    "k3_corrected": k3_corrected,
-    "k2_sampler": k2_sampler,
-}
+FUNCTIONS = by_name(
+    none, k1, k2, k3, low_var_kl, abs_, k1_plus, k3_plus, k1_corrected, k2_corrected, k3_corrected, k2_sampler
+)
 # What there is in the loss and in the reward, where log_probs are old_log_probs.
 INPUTS = TOKENS | REFERENCE | LOG_PROBS | BOUND

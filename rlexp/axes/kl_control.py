@@ -18,6 +18,7 @@ from rlexp.axes.offered import REMEMBERED
 from rlexp.core.facts import Facts
 from rlexp.core.masked import BATCH, count, masked_mean, masked_sum
 from rlexp.core.memory import Memory
+from rlexp.core.registry import by_name
 from rlexp.core.types import PerReplica, PerToken, Positive, TokenMask
 
 LARGEST_ERROR = 0.2
@@ -81,7 +82,7 @@ def initial_factor() -> float:
     return 1.0
 
 
-FUNCTIONS = {"fixed": fixed, "adaptive": adaptive, "ziegler": ziegler}
+FUNCTIONS = by_name(fixed, adaptive, ziegler)
 TEXT = "factor of kl.coef in this step"
 MEMORIES = {name: Memory("kl_factor", initial_factor, function, TEXT) for name, function in FUNCTIONS.items()}
 INPUTS = REMEMBERED

@@ -15,6 +15,7 @@ from rlexp.axes.offered import LOSS, LOSSES
 from rlexp.axes.ratio import bounded, bounded_exp
 from rlexp.core.facts import Facts, ordered
 from rlexp.core.masked import masked_mean, masked_sum
+from rlexp.core.registry import by_name
 from rlexp.core.types import NonNegative, PerReplica, PerToken, Positive, TokenMask
 
 TIME = (-1,)
@@ -118,7 +119,7 @@ def geometric_mask(
     Source: OpenRLHF ``seq-mask-tis``, which leaves κ to the token, unbounded, as here; open-instruct
     ``rho_mask_sequence_level`` multiplies every token by κ̄ instead, at most 2.
     """
-    near = between(geometric_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound), low, high)
+    near = geometric_near(old_log_probs, sampler_log_probs, mask, log_ratio_bound, low, high)
     return (losses * token_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound)).where(near, 0.0)
 
 
@@ -138,7 +139,7 @@ def geometric_reject(
     Source: verl ``rollout_rs=seq_mean_k1``, whose bounds are those of 1 / κ̄. There what is rejected leaves the
     denominator as well. Its ``seq_sum_k1`` decides by the product, as ``sequence_mask`` does, which weighs too.
     """
-    near = between(geometric_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound), low, high)
+    near = geometric_near(old_log_probs, sampler_log_probs, mask, log_ratio_bound, low, high)
     return losses.where(near, 0.0)
 
 
@@ -178,7 +179,7 @@ def truncate_and_reject(
     rejected leaves the denominator as well.
     """
     truncated = losses * token_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound).clamp(max=most)
-    near = between(geometric_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound), low, high)
+    near = geometric_near(old_log_probs, sampler_log_probs, mask, log_ratio_bound, low, high)
     return truncated.where(near, 0.0)
 
 
@@ -192,30 +193,17 @@ def sequence_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tenso
     return bounded_exp(masked_sum(old_log_probs - sampler_log_probs, mask, TIME), bound)
 
 
-def geometric_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, bound: PerReplica) -> Tensor:
-    """κ̄ of each completion, ``[*R P G 1]``; 1 where nothing counts."""
-    return bounded_exp(masked_mean(old_log_probs - sampler_log_probs, mask, TIME), bound)
+def zero_outside(ratio: Tensor, low: float, high: float) -> Tensor:
+    """Return the ratio where it is between the bounds, which belong to what is between them, else 0."""
+    return ratio.where((ratio >= low) & (ratio <= high), 0.0)
 
 
-def between(ratio: Tensor, low: float, high: float) -> Tensor:
-    """Whether a ratio is between the bounds, which belong to what is between them."""
+def geometric_near(old: Tensor, sampler: Tensor, mask: Tensor, bound: PerReplica, low: float, high: float) -> Tensor:
+    """Whether low ≤ κ̄ ≤ high for each completion, ``[*R P G 1]``; κ̄ is 1 where nothing counts."""
+    ratio = bounded_exp(masked_mean(old - sampler, mask, TIME), bound)
     return (ratio >= low) & (ratio <= high)
 
 
-def zero_outside(ratio: Tensor, low: float, high: float) -> Tensor:
-    """Return the ratio where it is between the bounds, else 0."""
-    return ratio.where(between(ratio, low, high), 0.0)
-
-
-FUNCTIONS = {
-    "none": none,
-    "token_truncate": token_truncate,
-    "token_mask": token_mask,
-    "sequence_truncate": sequence_truncate,
-    "sequence_mask": sequence_mask,
-    "geometric_mask": geometric_mask,
-    "geometric_reject": geometric_reject,
-    "divergence_reject": divergence_reject,
-    "truncate_and_reject": truncate_and_reject,
-}
+FUNCTIONS = by_name(none, token_truncate, token_mask, sequence_truncate, sequence_mask)
+FUNCTIONS |= by_name(geometric_mask, geometric_reject, divergence_reject, truncate_and_reject)
 INPUTS = LOSS | LOSSES

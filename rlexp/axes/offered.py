@@ -67,7 +67,7 @@ ADVANTAGES = {"advantages": Offer(PerToken, "advantages, 0 where a completion is
 
 # What a critic says of it; without one nobody may ask.
 VALUES = {
-    "values": Offer(PerPlaceOfCompletion, "the critic's value before each token and after the last, T + 1 of them"),
+    "values": Offer(PerPlaceOfCompletion, "the critic's value before each token and after the last, T + 1 of them")
 }
 
 # What remains of a step for its updates, and for what is remembered after it.

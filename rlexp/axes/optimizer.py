@@ -15,6 +15,7 @@ from __future__ import annotations
 import torch
 
 from rlexp.core.offers import Offer
+from rlexp.core.registry import by_name
 from rlexp.core.types import Decay, FiniteNonNegative, PerParameter, PerReplica, Positive
 
 MEMORIES_OF_WEIGHTS = ("first", "second", "velocity")
@@ -89,7 +90,7 @@ def rmsprop(
     return gradient.div_(second.sqrt().add_(eps)).mul_(rates.unsqueeze(-1))
 
 
-FUNCTIONS = {"adam": adam, "adamw": adamw, "sgd": sgd, "momentum": momentum, "rmsprop": rmsprop}
+FUNCTIONS = by_name(adam, adamw, sgd, momentum, rmsprop)
 INPUTS = {
     "gradient": Offer(PerParameter, "gradient in all parameters, clipped; becomes the move"),
     "weights": Offer(PerParameter, "the parameters before the update, a copy"),

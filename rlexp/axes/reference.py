@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rlexp.core.facts import Facts
 from rlexp.core.offers import Offer
+from rlexp.core.registry import by_name
 from rlexp.core.types import PositiveInt
 
 
@@ -38,7 +39,7 @@ def follow(
     return reference if step % every else rate * policy + (1 - rate) * reference
 
 
-FUNCTIONS = {"frozen": frozen, "follow": follow}
+FUNCTIONS = by_name(frozen, follow)
 INPUTS = {
     "reference": Offer(Tensor, "one parameter of the reference policy"),
     "policy": Offer(Tensor, "the same parameter of the policy, after the updates of the step"),

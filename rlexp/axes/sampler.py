@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from rlexp.core.facts import Facts
 from rlexp.core.offers import Offer
+from rlexp.core.registry import by_name
 from rlexp.core.types import FiniteNonNegative, NextToken
 
 
@@ -37,7 +38,7 @@ def bf16(log_probs: NextToken) -> NextToken:
     return F.log_softmax(log_probs.bfloat16().to(log_probs.dtype), -1)
 
 
-FUNCTIONS = {"exact": exact, "noisy": noisy, "bf16": bf16}
+FUNCTIONS = by_name(exact, noisy, bf16)
 INPUTS = {
     "log_probs": Offer(NextToken, "log π of the next token over the vocabulary, at the sampling temperature"),
     "errors": Offer(NextToken, "independent standard normal numbers"),

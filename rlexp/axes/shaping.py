@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rlexp.axes.offered import SAMPLED
 from rlexp.core.facts import Facts, ordered
+from rlexp.core.registry import by_name
 from rlexp.core.types import CompletionMask, FiniteNonNegative, PerCompletion, PositiveInt
 
 Probability = Annotated[float, Ge(0), Le(1)]
@@ -168,17 +169,6 @@ def with_verifier_errors(
     return rewards.masked_fill(accepted, high).masked_fill(rejected, low)
 
 
-FUNCTIONS = {
-    "none": none,
-    "overlong": overlong,
-    "overlong_quadratic": overlong_quadratic,
-    "truncated": truncated,
-    "length_cost": length_cost,
-    "affine": affine,
-    "clip": clip,
-    "noise": noise,
-    "noise_persistent": noise_persistent,
-    "flips": flips,
-    "flips_persistent": flips_persistent,
-}
+FUNCTIONS = by_name(none, overlong, overlong_quadratic, truncated, length_cost)
+FUNCTIONS |= by_name(affine, clip, noise, noise_persistent, flips, flips_persistent)
 INPUTS = SAMPLED

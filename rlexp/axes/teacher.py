@@ -14,6 +14,7 @@ from __future__ import annotations
 from rlexp.axes.offered import ADVANTAGES, SAMPLED, SHAPED
 from rlexp.core.facts import Facts
 from rlexp.core.offers import Offer
+from rlexp.core.registry import by_name
 from rlexp.core.types import PerToken, Positive
 
 
@@ -39,6 +40,6 @@ def alone(old_log_probs: PerToken, teacher_log_probs: PerToken, *, coef: Positiv
     return coef * (teacher_log_probs - old_log_probs)
 
 
-FUNCTIONS = {"none": none, "added": added, "alone": alone}
+FUNCTIONS = by_name(none, added, alone)
 INPUTS = SAMPLED | SHAPED | ADVANTAGES
 INPUTS |= {"teacher_log_probs": Offer(PerToken, "log π_teacher of the tokens, at the student's temperature")}

@@ -48,6 +48,11 @@ def parameters_by_position(function: Callable) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
 
 
+def by_name(*functions: Callable) -> dict[str, Callable]:
+    """Return choices by their names: those of their functions, without the `_` that tells one from a name of Python."""
+    return {function.__name__.rstrip("_"): function for function in functions}
+
+
 def join_families(families: Sequence[ModuleType], table: str) -> dict:
     """Return one table of an axis that is a folder, as ``FUNCTIONS``, of those of its files that have it."""
     return {name: entry for family in families for name, entry in getattr(family, table, {}).items()}

@@ -15,10 +15,8 @@ import torch
 from torch import Tensor
 
 from rlexp.axes import kl, norm
-from rlexp.axes.norm.critic import gae
-from rlexp.axes.norm.pass_at_k import grpo_passk
-from rlexp.axes.norm.statistics import local
-from rlexp.axes.norm.token import TOKENS, gradient_energy, returns_to_go, token_rewards
+from rlexp.axes.norm.statistics import grpo_passk, local
+from rlexp.axes.norm.token import TOKENS, gae, gradient_energy, returns_to_go, token_rewards
 from rlexp.config.schema import Config
 from rlexp.core.masked import BATCH, GROUP, centered, count, masked_std, masked_sum, per_token
 from rlexp.core.registry import bind_choice, call_with, hyperparameters

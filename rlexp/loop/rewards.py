@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rlexp.axes.reward.voting import NUMBERS
+from rlexp.axes.reward import NUMBERS
 from rlexp.core.blocks import map_variants
 from rlexp.core.masked import at_last_token
 from rlexp.core.registry import call_with, required_inputs

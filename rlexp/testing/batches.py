@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlexp.axes.reward.voting import NUMBERS
+from rlexp.axes.reward import NUMBERS
 from rlexp.core.masked import at_last_token
 from rlexp.testing.choices import KNOWN_PROMPTS, Choice, memory_shapes
 

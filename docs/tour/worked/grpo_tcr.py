@@ -5,7 +5,7 @@ from __future__ import annotations
 from table import Table, advantages, cell, numbers
 
 from rlexp.axes import shaping
-from rlexp.axes.reward.voting import probability_right
+from rlexp.axes.reward import probability_right
 
 VERDICTS, LENGTHS = [1, -1, 1, 0, 1, -1, 0, 1], [500, 800, 900, 1100, 600, 750, 950, 400]
 BOUNDS = {"cap": 1000, "cache": 200, "factor": 1.0}

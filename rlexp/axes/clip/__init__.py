@@ -6,10 +6,9 @@ minimised; positions outside ``mask`` hold numbers without a path to the gradien
 exponentiated, log ρ of a token or its mean over a completion, is within ±``log_ratio_bound``, 20 nats by default: verl
 bounds most of its losses so, OpenRLHF its PPO loss, TRL none. Beyond the bound a ratio has no gradient.
 
-The families: a gradient through each token's own ratio in ``token``, weights without a gradient in ``weighted``, one
-ratio or decision a completion in ``sequence``, the few tokens of largest covariance in ``covariance``, tokens left out
-because they have moved too far in ``trust``. They act on advantages, as do the losses of a whole group in ``group``.
-Those in ``preference`` act on pairs of completions that the rewards rank.
+The families: tokens with a ratio, a weight or a decision each in ``token``, one ratio or decision a completion in
+``sequence``; both act on advantages, as do the losses of a whole group in ``group``. Those over the pairs of a group,
+also there, act on completions that the rewards rank.
 
 At ρ = 1 the gradient of every choice that acts on advantages is that of −A log π, but for the tokens that ``clip_cov``
 drops, for the gate of ``delightful`` and for the losses of a group.
@@ -17,13 +16,13 @@ drops, for the gate of ``delightful`` and for the losses of a group.
 
 from __future__ import annotations
 
-from rlexp.axes.clip import covariance, group, preference, sequence, token, trust, weighted
+from rlexp.axes.clip import group, sequence, token
 from rlexp.axes.offered import LOSS
 from rlexp.core.offers import Offer
 from rlexp.core.registry import join_families
 from rlexp.core.types import PerToken
 
-FAMILIES = token, weighted, sequence, covariance, trust, group, preference
+FAMILIES = token, sequence, group
 FUNCTIONS = join_families(FAMILIES, "FUNCTIONS")
 MEMORIES = join_families(FAMILIES, "MEMORIES")
 INPUTS = LOSS | {"uniforms": Offer(PerToken, "uniform in [0, 1), drawn anew at every update")}

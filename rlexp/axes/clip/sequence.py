@@ -15,6 +15,7 @@ from rlexp.axes.clip.token import ppo
 from rlexp.axes.ratio import bounded_exp
 from rlexp.core.facts import LossFacts
 from rlexp.core.masked import masked_mean, masked_sum
+from rlexp.core.registry import by_name
 from rlexp.core.types import FiniteNonNegative, NonNegative, PerReplica, PerToken, Positive, TokenMask
 
 TIME = (-1,)
@@ -133,4 +134,4 @@ def opsm(
     return losses.where((advantages >= 0) | (drift <= delta), 0.0)
 
 
-FUNCTIONS = {"gspo": gspo, "gspo_token": gspo_token, "gmpo": gmpo, "vespo": vespo, "opsm": opsm}
+FUNCTIONS = by_name(gspo, gspo_token, gmpo, vespo, opsm)

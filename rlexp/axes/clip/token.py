@@ -1,12 +1,22 @@
-"""Policy losses whose gradient flows through each token's own ratio ρ; the interface is in ``clip``."""
+"""Policy losses with a ratio ρ, a weight or a decision for each token; the interface is in ``clip``.
+
+First those whose gradient flows through ρ. Then −weight · A · log π with a weight that carries no gradient: unlike a
+clipped ratio, a bounded weight keeps the gradient of every token, only smaller. Then −ρ · A without the tokens that
+have moved too far. Last those that treat the few tokens apart whose log-probability and advantage vary together most:
+their covariance drives the entropy down (arXiv 2505.22617). cov = (A − mean A) · (log π − mean log π), means over all
+tokens of the minibatch that count: these losses depend on how a rollout is split.
+"""
 
 from __future__ import annotations
 
-from torch import full_like, minimum
+from pydantic import FiniteFloat
+from torch import Tensor, arange, full_like, minimum
 
-from rlexp.axes.ratio import bounded_exp
+from rlexp.axes.ratio import bounded, bounded_exp
 from rlexp.core.exact import sigmoid
-from rlexp.core.facts import Curves, LossFacts
+from rlexp.core.facts import Curves, LossFacts, ordered
+from rlexp.core.masked import count, masked_mean
+from rlexp.core.registry import by_name
 from rlexp.core.types import AboveOne, FiniteNonNegative, NonNegative, PerReplica, PerToken, Positive, TokenMask
 
 
@@ -20,11 +30,7 @@ def naive(log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, ma
 
 
 def unclipped(
-    log_probs: PerToken,
-    old_log_probs: PerToken,
-    advantages: PerToken,
-    mask: TokenMask,
-    log_ratio_bound: PerReplica,
+    log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask, log_ratio_bound: PerReplica
 ) -> PerToken:
     """ℓ = −ρ · A: importance-weighted policy gradient without a trust region (PPO, arXiv 1707.06347, eq. 6)."""
     return -bounded_exp(log_probs - old_log_probs, log_ratio_bound) * advantages
@@ -132,12 +138,298 @@ def sapo(
     return -4 / tau * sigmoid(tau * (ratio - 1)) * advantages
 
 
-FUNCTIONS = {
-    "naive": naive,
-    "unclipped": unclipped,
-    "ppo": ppo,
-    "scheduled": scheduled,
-    "dual": dual,
-    "two_sided": two_sided,
-    "sapo": sapo,
-}
+OF_A_RARE_TOKEN = Curves("dppo: of a token whose probability was 0.1.")
+OF_A_DELIGHTFUL_TOKEN = Curves("delightful: of a token whose probability was 0.1.")
+
+
+@LossFacts(problems=(ordered("lower", "upper"),))
+def cispo(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+    *,
+    lower: NonNegative,
+    upper: Positive,
+) -> PerToken:
+    """ℓ = −sg(clip(ρ, lower, upper)) · A · log π; both bounds are ratios themselves, not distances from 1.
+
+    Source: CISPO (MiniMax-M1, arXiv 2506.13585), which has no lower bound in use. TRL ``loss_type="cispo"``:
+    lower = 0, upper = ``epsilon_high`` (absolute; unset it is 0.2, so that every weight is at most 0.2). verl: 1 −
+    ``clip_ratio_low``, 1 + ``clip_ratio_high``. open-instruct: 0 and 1 + ε. ROLL's ``tis``: 0 and 1.
+    """
+    weights = bounded_exp(log_probs.detach() - old_log_probs, log_ratio_bound).clamp(lower, upper)
+    return -weights * advantages * log_probs
+
+
+def topr(
+    log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask, log_ratio_bound: PerReplica
+) -> PerToken:
+    """ℓ = −A log π where A > 0, else −sg(min(ρ, 1)) · A · log π: only what went wrong is weighted.
+
+    Source: TOPR (arXiv 2503.14286). There, and in ROLL ``topr``, the sign is that of the reward; here that of the
+    advantage.
+    """
+    weights = (
+        bounded_exp(log_probs.detach() - old_log_probs, log_ratio_bound).clamp(max=1).masked_fill(advantages > 0, 1.0)
+    )
+    return -weights * advantages * log_probs
+
+
+@LossFacts(curves=OF_A_RARE_TOKEN)
+def dppo_tv(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+    *,
+    low: NonNegative,
+    high: NonNegative,
+    upper: Positive,
+) -> PerToken:
+    """ℓ = −sg(min(ρ, upper)) · A · log π, and 0 where the probability has moved too far in the direction of A.
+
+    Too far: π − π_old > high for A > 0, < −low otherwise; π and π_old are probabilities of the token, so that rare
+    tokens have room. Source: DPPO-Binary-TV (arXiv 2602.04879); verl ``dppo_tv``, whose config supplies upper = 3 where
+    20 is meant. prime-rl's default loss until 2026-08 had this mask with the gradient through ρ, unbounded.
+    """
+    moved = log_probs.detach().exp() - old_log_probs.exp()
+    keep = (moved <= high).where(advantages > 0, moved >= -low)
+    return bounded_weight(log_probs, old_log_probs, advantages, keep, upper, log_ratio_bound)
+
+
+@LossFacts(curves=OF_A_RARE_TOKEN)
+def dppo_kl(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+    *,
+    low: NonNegative,
+    high: NonNegative,
+    upper: Positive,
+) -> PerToken:
+    """``dppo_tv`` with KL(π_old‖π) between "this token" and "any other" as the distance, in nats.
+
+    Too far: more than high for A > 0 and π > π_old, more than low for A ≤ 0 and π < π_old. 1e-8 is added to the
+    probabilities of "any other", as in verl ``dppo_kl``. Source: DPPO-Binary-KL (arXiv 2602.04879).
+    """
+    new, old = log_probs.detach(), old_log_probs
+    others = ((1 - old.exp() + 1e-8) / (1 - new.exp() + 1e-8)).log()
+    divergence = old.exp() * (old - new) + (1 - old.exp()) * others
+    keep = ((divergence <= high) | (new <= old)).where(advantages > 0, (divergence <= low) | (new >= old))
+    return bounded_weight(log_probs, old_log_probs, advantages, keep, upper, log_ratio_bound)
+
+
+def bounded_weight(
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    keep: Tensor,
+    upper: float,
+    log_ratio_bound: PerReplica,
+) -> Tensor:
+    """Return −sg(min(ρ, upper)) · A · log π where ``keep`` holds, else 0."""
+    weights = bounded_exp(log_probs.detach() - old_log_probs, log_ratio_bound).clamp(max=upper)
+    return (-weights * advantages * log_probs).where(keep, 0.0)
+
+
+@LossFacts(breaks=("no advantage",))
+def dro(
+    log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask, *, beta: FiniteNonNegative
+) -> PerToken:
+    """ℓ = −A · log π + beta/2 · (log ρ)²: no ratio, a quadratic pull to the old policy instead of a bound.
+
+    Source: DRO (arXiv 2405.19107) and Kimi k1.5 (arXiv 2501.12599). verl ``dro``; ROLL ``kimi15`` with
+    beta = ``tau`` = 0.1.
+    """
+    return -advantages * log_probs + beta / 2 * (log_probs - old_log_probs).square()
+
+
+@LossFacts(breaks=("policy gradient",), idle_on_policy=False, curves=OF_A_DELIGHTFUL_TOKEN)
+def delightful(
+    log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken, mask: TokenMask, *, eta: Positive
+) -> PerToken:
+    """ℓ = −sg(σ(A · s / eta)) · A · log π with s = −log π, the surprisal of the token: a gate, and no ratio.
+
+    The weight is ½ where a token is certain or has no advantage, nearer to 1 for a rare token with A > 0 and nearer to
+    0 for a rare one with A < 0. So it acts on-policy too, and in other units of A it is another gate. Source:
+    Delightful Policy Gradient (arXiv 2603.14608); it and a second paper (arXiv 2603.20521) take the surprisal of the
+    policy that is trained, also on older completions. eta 1 is the default of public code written after the paper.
+    """
+    weights = sigmoid(-advantages * log_probs.detach() / eta)
+    return -weights * advantages * log_probs
+
+
+@LossFacts(curves=Curves("ipo_prime_rl: of a token whose probability was 0.1."))
+def ipo_prime_rl(
+    log_probs: PerToken,
+    sampler_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+    *,
+    eps: NonNegative,
+) -> PerToken:
+    """ℓ = −ρ · A with ρ = π / π_sampler, and 0 where |π − π_sampler| > eps, whatever the sign of A.
+
+    π and π_sampler are probabilities of the token. The ratio is to the policy that the token was drawn from, for old
+    data and for another engine alike. Source: prime-rl ``ipo`` ("INTELLECT policy optimization", not the IPO of arXiv
+    2310.12036), its default since #3418 of 2026-08-27 with 0.1 and 1e-3 · (log ρ)² on all tokens; since #3586 of
+    2026-09-18 with 0.3 and without the square. Function as in 559b4477; the tokens that are left out stay in the
+    denominator, as here.
+    """
+    moved = (log_probs.detach().exp() - sampler_log_probs.exp()).abs()
+    return unclipped(log_probs, sampler_log_probs, advantages, mask, log_ratio_bound).where(moved <= eps, 0.0)
+
+
+@LossFacts(breaks=("alone",))
+def m2po(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+    *,
+    budget: FiniteNonNegative,
+) -> PerToken:
+    """ℓ = −ρ · A, and 0 for as few tokens as leave the others a mean (log ρ)² of at most ``budget``.
+
+    Both are of tokens of the minibatch that ``ppo`` might clip, A · log ρ > 0; left out are those of the largest
+    (log ρ)², which stay in the denominator. Of equal ones the last are left out. Source: M2PO (arXiv 2510.01161,
+    algorithm 1), with 0.04: the rule of the paper. The code that its authors published has another one, which is
+    ``m2po_clipped``. AReaL (4aef98d8) takes the mean over all tokens, π_old / π_sampler for ρ, and always keeps one
+    token.
+    """
+    log_ratio = log_probs.detach() - old_log_probs
+    outward = mask & (advantages * log_ratio > 0)
+    keep = ~outward | within_budget(log_ratio.square().where(outward, float("inf")), budget)
+    return unclipped(log_probs, old_log_probs, advantages, mask, log_ratio_bound).where(keep, 0.0)
+
+
+@LossFacts(breaks=("alone",))
+def m2po_clipped(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+    *,
+    budget: FiniteNonNegative,
+    low: FiniteNonNegative,
+    high: FiniteNonNegative,
+) -> PerToken:
+    """ℓ = −min(ρ · A, clip(ρ, 1 − max(low, 1 − e^−τ), 1 + max(high, e^τ − 1)) · A), τ by the budget of ``m2po``.
+
+    τ is the largest |log ρ| of the tokens with A · log ρ > 0 that leaves their mean min((log ρ)², τ²) at most
+    ``budget``, and 0 if none does. Source: the authors' own code of M2PO (Infini-AI-Lab/M2PO af54a3e,
+    ``compute_m2po_policy_loss``), not the paper. ``m2po`` drops the tokens beyond its bound from the mean; here they
+    stay in it as τ², so that more are clipped, and each adds its bound to the loss. ``low`` and ``high`` are least
+    distances of the bounds from 1, by default 0.3 and 0.5 in that function; its trainer overrides both by none, which
+    is 0 here, unless told. There rounding decides whether the token that τ is of is clipped; here it is not.
+    """
+    bounded_ratio = bounded(log_probs - old_log_probs, log_ratio_bound)
+    log_ratio = bounded_ratio.detach()
+    outward = advantages * log_ratio > 0
+    reach = widest(log_ratio.abs(), mask & outward, budget)[..., None, None, None]
+    ratio, bound = bounded_ratio.exp(), reach.exp()
+    floor, ceiling = (1 / bound).clamp(max=1 - low), bound.clamp(min=1 + high)
+    beyond = outward & (log_ratio.abs() > reach) & ((ratio < floor) | (ratio > ceiling))
+    return -ratio.where(~beyond, floor.where(advantages < 0, ceiling)) * advantages
+
+
+def widest(distances: Tensor, counted: Tensor, budget: float) -> Tensor:
+    """Return a replica's largest distance τ that counts with a mean min(d², τ²) of at most ``budget``; 0 if none."""
+    ordered, order = distances.where(counted, float("inf")).flatten(-3).sort(dim=-1)
+    counted = counted.flatten(-3).gather(-1, order)
+    squares, number = ordered.square().where(counted, 0.0), counted.sum(-1, keepdim=True)
+    above = number - 1 - arange(ordered.shape[-1], device=ordered.device)
+    within = counted & (squares.cumsum(-1) + squares * above <= budget * number)
+    return ordered.where(within, 0.0).amax(-1)
+
+
+def within_budget(squares: Tensor, budget: float) -> Tensor:
+    """Whether a number is among as many of a replica's smallest as have a mean of at most ``budget``; inf never is."""
+    flat = squares.flatten(-3)
+    ordered, order = flat.sort(dim=-1, stable=True)
+    numbers = arange(1, flat.shape[-1] + 1, device=flat.device, dtype=flat.dtype)
+    enough = (ordered.cumsum(-1) <= budget * numbers).sum(-1, keepdim=True)
+    return (order.argsort(dim=-1) < enough).view_as(squares)
+
+
+ALL = (-1, -2, -3)
+
+
+@LossFacts(
+    idle_on_policy=False,  # it leaves tokens out whatever their ratio
+    problems=(ordered("lb", "ub"),),
+    curves=Curves("clip_cov: of tokens that are not drawn."),
+    breaks=("policy gradient", "alone"),
+)
+def clip_cov(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+    uniforms: PerToken,
+    *,
+    low: NonNegative,
+    high: NonNegative,
+    share: Positive,
+    lb: FiniteFloat,
+    ub: FiniteFloat,
+) -> PerToken:
+    """``ppo``, and 0 for k random tokens with lb < cov < ub that it does not clip; k = max(1, ⌊share · tokens⌋).
+
+    The k are those with the smallest ``uniforms``. They stay in the denominator. Source: Clip-Cov (arXiv 2505.22617);
+    verl ``clip_cov`` with ``clip_cov_ratio`` = share, ``clip_cov_lb``, ``clip_cov_ub``.
+    """
+    bounded = ppo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, low=low, high=high)
+    clipped = bounded > unclipped(log_probs, old_log_probs, advantages, mask, log_ratio_bound)
+    cov = covariance(log_probs, advantages, mask)
+    eligible = mask & (cov > lb) & (cov < ub) & ~clipped
+    return bounded.masked_fill(eligible & among_smallest(uniforms.where(eligible, 1.0), mask, share), 0.0)
+
+
+@LossFacts(curves=Curves("kl_cov: of tokens that are not drawn."), breaks=("no advantage", "alone"))
+def kl_cov(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+    *,
+    share: Positive,
+    coef: FiniteNonNegative,
+) -> PerToken:
+    """ℓ = −ρ · A, plus coef · |log ρ| for the k tokens of the largest cov; k = max(1, ⌊share · tokens⌋).
+
+    No bound anywhere. Of equal covariances the first come first. Source: KL-Cov (arXiv 2505.22617); verl ``kl_cov``
+    with ``kl_cov_ratio`` = share and ``ppo_kl_coef`` = coef, 1 in its docstring and 0.1 in its config.
+    """
+    order = -covariance(log_probs, advantages, mask)
+    largest = mask & among_smallest(order.where(mask, float("inf")), mask, share)
+    penalties = (log_probs - old_log_probs).abs()
+    return unclipped(log_probs, old_log_probs, advantages, mask, log_ratio_bound) + coef * penalties.where(largest, 0.0)
+
+
+def covariance(log_probs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
+    """(A − mean A) · (log π − mean log π), without a gradient."""
+    log_probs = log_probs.detach()
+    return (advantages - masked_mean(advantages, mask, ALL)) * (log_probs - masked_mean(log_probs, mask, ALL))
+
+
+def among_smallest(order: Tensor, mask: Tensor, share: float) -> Tensor:
+    """Whether a token is among the max(1, ⌊share · tokens⌋) smallest of its replica's ``order``; ties by place."""
+    flat = order.flatten(-3)
+    ranks = flat.argsort(dim=-1, stable=True).argsort(dim=-1).view_as(order)
+    return ranks < (share * count(mask, ALL, order.dtype)).floor().clamp(min=1)
+
+
+FUNCTIONS = by_name(naive, unclipped, ppo, scheduled, dual, two_sided, sapo)
+FUNCTIONS |= by_name(cispo, topr, dppo_tv, dppo_kl, dro, delightful)
+FUNCTIONS |= by_name(ipo_prime_rl, m2po, m2po_clipped, clip_cov, kl_cov)

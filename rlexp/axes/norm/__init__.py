@@ -16,24 +16,22 @@ penalties.
 
 ``asymre`` moves its baseline away from the mean, and equal rewards away from zero with it.
 
-The families: means and deviations in ``statistics``, other baselines in ``baseline``, reward components in
-``components``, pass@k in ``pass_at_k``, reward to go in ``token``, a learned baseline in ``critic``, statistics of the
-whole run in ``memory``, weights of what is imitated in ``imitation``. ``TARGETS`` has what a critic is trained to, for
-the norms that ask for its values.
+The families: norms of completions in ``statistics``, of tokens, some with a critic, in ``token``, statistics of the
+whole run in ``memory``. ``TARGETS`` has what a critic is trained to, for the norms that ask for its values.
 """
 
 from __future__ import annotations
 
-from rlexp.axes.norm import baseline, components, critic, imitation, memory, pass_at_k, statistics, token
+from rlexp.axes.norm import memory, statistics, token
 from rlexp.axes.offered import KEEP, KNOWN, SAMPLED, SHAPED, VALUES
 from rlexp.core.offers import Offer
 from rlexp.core.registry import join_families
 from rlexp.core.types import PerToken
 
-FAMILIES = statistics, components, baseline, pass_at_k, token, critic, memory, imitation
-FUNCTIONS = join_families(FAMILIES, "FUNCTIONS")
+FAMILIES = statistics, token, memory
+FUNCTIONS = join_families(FAMILIES, "FUNCTIONS") | statistics.IMITATION
 MEMORIES = join_families(FAMILIES, "MEMORIES")
-TARGETS = join_families(FAMILIES, "TARGETS")
+TARGETS = token.TARGETS
 INPUTS = SAMPLED | SHAPED | KEEP | VALUES | KNOWN
 INPUTS |= {
     "token_penalties": Offer(PerToken, "KL in the reward where it is due, 0 without it"),

@@ -5,22 +5,14 @@ from __future__ import annotations
 from math import inf
 
 from pydantic import FiniteFloat
-from torch import Tensor, stack
+from torch import stack
 from torch.nn.functional import one_hot
 
 from rlexp.core.exact import sum_keepdim
 from rlexp.core.facts import NormFacts
-from rlexp.core.masked import (
-    BATCH,
-    GROUP,
-    centered,
-    count,
-    masked_extreme,
-    masked_mean,
-    masked_std,
-    masked_sum,
-)
+from rlexp.core.masked import BATCH, GROUP, centered, count, masked_extreme, masked_mean, masked_std, masked_sum
 from rlexp.core.memory import Memory
+from rlexp.core.registry import by_name
 from rlexp.core.types import (
     CompletionMask,
     Ddof,
@@ -63,20 +55,14 @@ def combine_moments(reward_moments: Remembered, rewards: PerCompletion, keep: Co
     """
     number, mean, squares, smallest, largest = reward_moments.unbind(-1)
     batch_mean = masked_mean(rewards, keep, BATCH)
-    batch_squares = squeeze_batch(masked_sum((rewards - batch_mean).square(), keep, BATCH))
-    batch_number, difference = squeeze_batch(count(keep, BATCH, rewards.dtype)), squeeze_batch(batch_mean) - mean
-    total = number + batch_number
+    batch_squares = masked_sum((rewards - batch_mean).square(), keep, BATCH)
+    batch_smallest, batch_largest = (masked_extreme(rewards, keep, BATCH, sign).squeeze(BATCH) for sign in (-1, 1))
+    batch_number = count(keep, BATCH, rewards.dtype).squeeze(BATCH)
+    total, difference = number + batch_number, batch_mean.squeeze(BATCH) - mean
     weight = batch_number / total.clamp(min=1)
-    return stack(
-        [
-            total,
-            mean + difference * weight,
-            squares + batch_squares + difference.square() * number * weight,
-            smallest.minimum(squeeze_batch(masked_extreme(rewards, keep, BATCH, -1))),
-            largest.maximum(squeeze_batch(masked_extreme(rewards, keep, BATCH, 1))),
-        ],
-        -1,
-    )
+    mean = mean + difference * weight
+    squares = squares + batch_squares.squeeze(BATCH) + difference.square() * number * weight
+    return stack([total, mean, squares, smallest.minimum(batch_smallest), largest.maximum(batch_largest)], -1)
 
 
 @NormFacts(laws=("linear",))
@@ -101,7 +87,7 @@ def move_average(
 
     Source: the moving-average baseline of ``ema`` (Williams, 1992).
     """
-    moved = decay * reward_average + (1 - decay) * squeeze_batch(masked_mean(rewards, keep, BATCH))
+    moved = decay * reward_average + (1 - decay) * masked_mean(rewards, keep, BATCH).squeeze(BATCH)
     return moved.where(keep.any(-1).any(-1), reward_average)
 
 
@@ -160,24 +146,11 @@ def move_values(
     return moved.where(number.unsqueeze(-1) > 0, prompt_values)
 
 
-def squeeze_batch(values: Tensor) -> Tensor:
-    """Drop the two axes that a reduction over the batch leaves with size 1."""
-    return values.squeeze(BATCH)
-
-
-FUNCTIONS = {"running": running, "ema": ema, "spo": spo}
+FUNCTIONS = by_name(running, ema, spo)
+MOMENTS = "number, mean, Σ (r − mean)², smallest and largest of the run's rewards before this step"
+VALUES = "value of each prompt of the run's set before this step, and the weight of what it is the mean of"
 MEMORIES = {
-    "running": Memory(
-        "reward_moments",
-        no_moments,
-        combine_moments,
-        "number, mean, Σ (r − mean)², smallest and largest of the run's rewards before this step",
-    ),
+    "running": Memory("reward_moments", no_moments, combine_moments, MOMENTS),
     "ema": Memory("reward_average", zero_average, move_average, "moving average of the rewards of earlier steps"),
-    "spo": Memory(
-        "prompt_values",
-        prior_values,
-        move_values,
-        "value of each prompt of the run's set before this step, and the weight of what it is the mean of",
-    ),
+    "spo": Memory("prompt_values", prior_values, move_values, VALUES),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlexp.axes.reward.learned import moments
+from rlexp.axes.reward import moments
 from rlexp.core.blocks import Masked
 from rlexp.core.exact import sum_keepdim
 from rlexp.core.streams import Purpose

@@ -10,7 +10,7 @@ import torch
 from axis_choices import bind
 from scipy import stats
 
-from rlexp.axes.reward.voting import MOST, NUMBERS, optimal_weight, probability_right, verdict, vote
+from rlexp.axes.reward import MOST, NUMBERS, optimal_weight, probability_right, verdict, vote
 from rlexp.core.streams import Purpose, uniforms
 
 MANY = 200_000
