@@ -95,7 +95,7 @@ def main() -> None:
     """Measure in turn, print, write."""
     import torch
 
-    from rlexp.language.pretrained import quiet
+    from rlexp.language.models import quiet
 
     chosen = options(__doc__, steps=20, repetitions=7)
     torch.set_num_threads(1)

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def check_folder(folder: str) -> None:
     """ConfigError for a folder that is none, or that holds something."""
-    from rlexp.language.folders import filled
+    from rlexp.language.made import filled
 
     if not folder or "=" in folder or folder.startswith("-"):
         raise ConfigError(["the first argument is the folder to make, as models/sort; --help says the rest"])
@@ -102,8 +102,7 @@ def read_settings(overrides: Sequence[str]) -> tuple[Config, TextTask]:
 
 def make(folder: Path, config: Config, task: TextTask) -> dict[str, Any]:
     """Make the model; return the note in its folder, which says what it reached and how many parameters it has."""
-    from rlexp.language.folders import made_once
-    from rlexp.language.made import NOTE, write
+    from rlexp.language.made import NOTE, made_once, write
 
     logging.basicConfig(format="%(message)s")
     logging.getLogger("rlexp.language").setLevel(logging.INFO)

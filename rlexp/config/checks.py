@@ -19,9 +19,9 @@ from rlexp.config.groups import table_at
 from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function
 from rlexp.core.errors import format_value
 from rlexp.core.registry import bind_choice, required_inputs
-from rlexp.language import TEXT_TASKS, text_task
+from rlexp.language import LANGUAGE_MODELS, TEXT_TASKS, text_task
 from rlexp.language.backend import CAPABILITIES, Limit, NoOp
-from rlexp.language.made import MODULES
+from rlexp.language.models import language_model
 from rlexp.loop.data import DATA
 from rlexp.loop.start import STARTS
 from rlexp.models import MODELS
@@ -66,8 +66,8 @@ def backend_problems(config: Any) -> Iterator[str]:
     backend = CAPABILITIES[name]
     if backend.package and find_spec(backend.package) is None:
         yield f"backend={name}: needs the extra {backend.package}: pip install 'rlexp[{backend.package}]'"
-    if not backend.batched and config.model.name in MODULES:
-        line = MODULES[config.model.name].problem(config.model)
+    if not backend.batched and config.model.name in LANGUAGE_MODELS:
+        line = language_model(config.model).problem()
         yield from [line] if line else []
     refused = {limit.key: line for limit in backend.limits if (line := beyond(limit, config))}
     yield from refused.values()

@@ -7,16 +7,13 @@ from pydantic import BaseModel
 
 from rlexp.core.registry import bind_choice
 from rlexp.language.backend import BACKENDS
-from rlexp.language.llama import Llama
-from rlexp.language.pretrained import Pretrained
-from rlexp.language.text_task import Example, Score, TextTask
-from rlexp.language.texts.jsonl import JsonLines
-from rlexp.language.texts.reasoning_gym import ReasoningGym
-from rlexp.language.token_tasks import as_text
+from rlexp.language.jsonl import JsonLines
+from rlexp.language.models import LANGUAGE_MODELS
+from rlexp.language.reasoning_gym import ReasoningGym
+from rlexp.language.text_task import Example, Score, TextTask, as_text
 from rlexp.tasks import TASKS
 
 TEXT_TASKS = {"reasoning_gym": ReasoningGym, "jsonl": JsonLines}
-LANGUAGE_MODELS = {"llama": Llama, "pretrained": Pretrained}
 
 
 def text_task(settings: BaseModel) -> TextTask:

@@ -83,6 +83,8 @@ class Capabilities:
 OF_TRL = "{key}={value}: needs backend=trl; {here} has {names}"
 OF_REPLICAS = "{here}: {key}={value} is of backend=replicas"
 ONLY_NOOP = "{here}: has no {key} but the neutral one; take backend=replicas, or leave {key} as it is"
+OF_ADAPTERS = "{key}={value}: with model.lora the reference is the model without its adapter"
+OF_VLLM = "{key}={value}: without backend.vllm=true the policy itself samples, nothing differs"
 CAPABILITIES = {
     "replicas": Capabilities(
         batched=True,
@@ -94,10 +96,7 @@ CAPABILITIES = {
         tested="1.16.",
         limits=(
             Limit("model", "rlexp.language:LANGUAGE_MODELS", "{here}: trains language models; take {choices}"),
-            Limit("reward", NoOp, ONLY_NOOP),
-            Limit("filter.refill", NoOp, ONLY_NOOP),
-            Limit("sampler", NoOp, ONLY_NOOP),
-            Limit("teacher", NoOp, ONLY_NOOP),
+            *(Limit(axis, NoOp, ONLY_NOOP) for axis in ("reward", "filter.refill", "sampler", "teacher")),
             Limit("critic", ("none",), f"{OF_REPLICAS}; take {{choices}}"),
             Limit("data", ("fresh",), f"{OF_REPLICAS}; take {{choices}}"),
             Limit("start", ("random", "sft", "mixture"), f"{OF_REPLICAS}; take start=random, sft or mixture"),
@@ -106,18 +105,8 @@ CAPABILITIES = {
             Limit("task.prompt_set", (None,), "{here}: {key} is of backend=replicas; take null"),
             Limit("optimizer", OPTIMIZERS, "{here}: has no {key}={value}; take {choices}"),
             Limit("reference.begin", ("start",), OF_REPLICAS),
-            Limit(
-                "reference",
-                ("frozen",),
-                "{key}={value}: with model.lora the reference is the model without its adapter",
-                when="model.lora",
-            ),
-            Limit(
-                "mismatch",
-                NoOp,
-                "{key}={value}: without backend.vllm=true the policy itself samples, nothing differs",
-                unless="backend.vllm",
-            ),
+            Limit("reference", ("frozen",), OF_ADAPTERS, when="model.lora"),
+            Limit("mismatch", NoOp, OF_VLLM, unless="backend.vllm"),
         ),
         not_offered={
             "greedy_rewards": "a greedy completion of each prompt",

@@ -65,11 +65,23 @@ def sample(
         disable_compile=True,
         **sampling,
     )
+    device = next(model.parameters()).device
     size = max_batch_size(model, max(map(len, ids)), max_completion_length)
     found = []
-    with torch.no_grad(), forked(next(model.parameters()).device, seed), generating(model, settings):
+    with torch.no_grad(), forked(device, seed), generating(model, settings):
         for first in range(0, len(ids), size):
-            found += complete(model, tokenizer, ids[first : first + size], settings)
+            batch = ids[first : first + size]
+            width = max(map(len, batch))  # padded on the left whatever the tokenizer prefers
+            rows = [[tokenizer.pad_token_id] * (width - len(row)) + row for row in batch]
+            mask = [[0] * (width - len(row)) + [1] * len(row) for row in batch]
+            inputs, seen = torch.tensor(rows, device=device), torch.tensor(mask, device=device)
+            made = model.generate(input_ids=inputs, attention_mask=seen, generation_config=settings)
+            tokens = []
+            for row in made[:, width:].tolist():
+                length = next((place for place, token in enumerate(row, 1) if token in ends), len(row))
+                tokens.append(row[:length])
+            texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
+            found += [Sampled(text, row[-1] in ends, row) for text, row in zip(texts, tokens, strict=True)]
     return [found[first : first + samples] for first in range(0, len(found), samples)]
 
 
@@ -82,20 +94,6 @@ def tokenize(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]:
     return tokenizer.apply_chat_template(
         conversation=list(prompts), add_generation_prompt=True, tokenize=True, return_dict=True
     )["input_ids"]
-
-
-def complete(model: Any, tokenizer: Any, ids: Sequence[list[int]], settings: Any) -> list[Sampled]:
-    """Complete prompts in one batch, padded on the left whatever the tokenizer prefers."""
-    width, device, ends = max(map(len, ids)), next(model.parameters()).device, settings.eos_token_id
-    rows = [[tokenizer.pad_token_id] * (width - len(row)) + row for row in ids]
-    mask = [[0] * (width - len(row)) + [1] * len(row) for row in ids]
-    inputs = {"input_ids": torch.tensor(rows, device=device), "attention_mask": torch.tensor(mask, device=device)}
-    tokens = []
-    for row in model.generate(**inputs, generation_config=settings)[:, width:].tolist():
-        length = next((place for place, token in enumerate(row, 1) if token in ends), len(row))
-        tokens.append(row[:length])
-    texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
-    return [Sampled(text, row[-1] in ends, row) for text, row in zip(texts, tokens, strict=True)]
 
 
 def max_batch_size(model: Any, prompt_length: int, max_completion_length: int) -> int:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
-from collections.abc import Iterator
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from errno import EEXIST, ENOLCK, ENOSYS, ENOTEMPTY, ENOTSUP
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
@@ -17,8 +23,7 @@ from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from rlexp.core.registry import bind_choice
 from rlexp.core.streams import Purpose
-from rlexp.language import llama, pretrained
-from rlexp.language.folders import made_once
+from rlexp.language.models import Pretrained, language_model, quiet, read
 from rlexp.language.text_task import TextTask
 from rlexp.language.warm_up import STARTS, Learner, Reached
 
@@ -28,14 +33,14 @@ PACKAGE = Path(__file__).parents[1]
 ROOMS = ("core", "tasks", "language")  # whose code a model depends on
 LOOKED_AT = 64  # examples that tell a task from another with the same settings
 MAKERS = ("torch", "transformers")  # packages whose versions a model depends on
-MODULES = {"llama": llama, "pretrained": pretrained}
+WITHOUT_LOCKS = (ENOLCK, ENOSYS, ENOTSUP)
 
 
 def problems(config: Any) -> Iterator[str]:
     """Say what is wrong with model and start, from what is known before anything is loaded."""
     if config.start.name not in STARTS:
         yield f"start={config.start.name}: is not of language models; take one of {', '.join(STARTS)}"
-    if line := MODULES[config.model.name].problem(config.model):
+    if line := language_model(config.model).problem():
         yield line
 
 
@@ -49,37 +54,28 @@ def load(config: Any, task: TextTask, folder: Path | None) -> tuple[Any, Any]:
     """
     if found := list(problems(config)):
         raise ConfigError(found)
-    if config.start.name != "random":
-        model, tokenizer = warmed(config, task, folder)
-    elif is_pretrained(config):
-        model, tokenizer = pretrained.read(config.model.path, config.model.dtype, config.model.chat)
-    else:
-        model, tokenizer = llama.build(config.model, task.characters, seed_of(config))
-    return pretrained.adapted(model, config.model, config.seed) if is_pretrained(config) else model, tokenizer
-
-
-def warmed(config: Any, task: TextTask, folder: Path | None) -> tuple[Any, Any]:
-    """Return model and tokenizer after the warm-up, from the folder if they are there."""
-    kind = (config.model.dtype, config.model.chat) if is_pretrained(config) else ()
-    if folder is not None:
-        place = folder / key(config, task)
+    chosen = language_model(config.model)
+    if config.start.name == "random":
+        model, tokenizer = chosen.build(task.characters, seed_of(config), chosen.dtype)
+    elif kept := folder and keep(config, task, folder):
         try:
-            made_once(place, partial(write, config, task))
-        except OSError as error:
-            LOG.warning("%s: the start is not kept, other runs make it again (%s)", folder, error.strerror or error)
-        else:
-            try:
-                with pretrained.quiet():
-                    return pretrained.read(str(place), *kind)
-            except RunFailed as error:
-                raise RunFailed(f"{place}: is damaged; remove it, then it is made again ({error})") from error
-    model, tokenizer, _ = make(config, task)
-    return model.to(getattr(torch, kind[0])) if kind else model, tokenizer
+            with quiet():
+                model, tokenizer = read(str(kept), chosen.dtype, chosen.chat)
+        except RunFailed as error:
+            raise RunFailed(f"{kept}: is damaged; remove it, then it is made again ({error})") from error
+    else:
+        model, tokenizer, _ = make(config, task)
+        model.to(getattr(torch, chosen.dtype))
+    return chosen.adapted(model, config.seed), tokenizer
 
 
-def is_pretrained(config: Any) -> bool:
-    """Whether the model is one that was made elsewhere."""
-    return config.model.name == "pretrained"
+def keep(config: Any, task: TextTask, folder: Path) -> Path | None:
+    """Return where the model after the warm-up is, made now or before; None where the folder cannot be written."""
+    try:
+        return made_once(folder / key(config, task), partial(write, config, task))
+    except OSError as error:
+        LOG.warning("%s: the start is not kept, other runs make it again (%s)", folder, error.strerror or error)
+        return None
 
 
 def seed_of(config: Any) -> int:
@@ -93,18 +89,17 @@ def make(config: Any, task: TextTask) -> tuple[Any, Any, Reached]:
 
     A Llama is trained on the CPU, whatever trains on it; one that was read on the run's device.
     """
-    if is_pretrained(config):
-        model, tokenizer = pretrained.read(config.model.path, chat=config.model.chat)
+    chosen = language_model(config.model)
+    model, tokenizer = chosen.build(task.characters, seed_of(config))
+    if isinstance(chosen, Pretrained):
         model.to(config.device)
-    else:
-        model, tokenizer = llama.build(config.model, task.characters, seed_of(config))
     learner = Learner(
         model=model,
         tokenizer=tokenizer,
         task=task,
         seed=seed_of(config),
         length=config.backend.max_completion_length,
-        ask=partial(pretrained.prompt_of, config.model),
+        ask=chosen.prompt_of,
     )
     reached = bind_choice(STARTS, config.start)(learner)
     if reached.problem:
@@ -115,7 +110,7 @@ def make(config: Any, task: TextTask) -> tuple[Any, Any, Reached]:
 def write(config: Any, task: TextTask, folder: Path) -> None:
     """Make the model and write it, as Hugging Face has it, to a folder with a note of how it was made."""
     model, tokenizer, reached = make(config, task)
-    with pretrained.quiet():
+    with quiet():
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     note = {
@@ -140,7 +135,7 @@ def key(config: Any, task: TextTask) -> str:
         "versions": {name: version(name) for name in MAKERS},
         "code": code_hash(),
     }
-    if is_pretrained(config):  # a folder's files by name, size and time; a name of the hub has none
+    if config.model.name == "pretrained":  # a folder's files by name, size and time; a name of the hub has none
         place = Path(config.model.path)
         found = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else []
         stats = ((path, path.stat()) for path in found)
@@ -163,3 +158,69 @@ def code_hash() -> str:
     for file in sorted(path for room in ROOMS for path in (PACKAGE / room).rglob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+def made_once(place: Path, make: Callable[[Path], None]) -> Path:
+    """Return ``place``, which ``make`` has filled: now, or for an earlier caller, whole or not at all.
+
+    It is filled under another name beside it and renamed at the end. Others who want it meanwhile wait, and where the
+    file system has no locks the first to end wins. OSError where it cannot be written.
+    """
+    if filled(place):
+        return place
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with alone(place.with_name(f".{place.name}.lock")) as sure:
+        if filled(place):
+            return place
+        for left in place.parent.glob(f".{place.name}-*") if sure else ():  # of a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
+        try:
+            make(draft)
+            settle(draft)
+            os.rename(draft, place)
+        except OSError as error:
+            if error.errno not in (EEXIST, ENOTEMPTY) or not filled(place):
+                raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    return place
+
+
+def filled(place: Path) -> bool:
+    """Whether there is a folder with something in it."""
+    return place.is_dir() and any(place.iterdir())
+
+
+def settle(folder: Path) -> None:
+    """Give a new folder and its files the rights that new ones have here, and wait until the disk has the files."""
+    mask = os.umask(0o022)  # it can only be read by setting it
+    os.umask(mask)
+    folder.chmod(0o777 & ~mask)
+    for path in filter(Path.is_file, folder.rglob("*")):
+        path.chmod(0o666 & ~mask)  # safetensors writes for the owner alone
+        with path.open("rb") as file:
+            os.fsync(file)
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[bool]:
+    """Context that one process at a time is in; False where that cannot be had. The system ends it with the process."""
+    while True:
+        descriptor, sure = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in WITHOUT_LOCKS:
+                raise
+            sure = False
+        with suppress(FileNotFoundError):
+            if not sure or os.path.samestat(path.stat(), os.fstat(descriptor)):
+                break
+        os.close(descriptor)  # its last holder has removed the file while we waited
+    try:
+        yield sure
+    finally:
+        with suppress(OSError):
+            path.unlink()
+        os.close(descriptor)

@@ -69,29 +69,6 @@ class Check(NamedTuple):
     whole: bool
 
 
-class Course(NamedTuple):
-    """The share of right answers until the next check, the share it is steered around, and the part of the rate."""
-
-    share: float = 1.0
-    middle: float = 1.0
-    speed: float = 1.0
-
-
-class Goal(NamedTuple):
-    """Where a training is to end, and what a check means for it: give the check up, end here, take another course.
-
-    ``kinds`` of answers are learned from; ``wanted`` and ``other`` say of a goal that was missed what it was, and which
-    setting beside updates and learning rate could be another.
-    """
-
-    kinds: Sequence[str]
-    wanted: str
-    other: str
-    fails: Callable[[Check], bool]
-    arrives: Callable[[Check], bool]
-    steer: Callable[[Check, Course], Course]
-
-
 def random(learner: Learner) -> Reached:
     """Keep the weights as they are: random ones, or those of a pretrained model."""
     return Reached(None, None, 0)
@@ -111,15 +88,7 @@ def sft(
 
     They are taken at temperature 1, one for each of ``checked`` held-out prompts, every ``every`` updates.
     """
-    goal = Goal(
-        kinds=["right"],
-        wanted=f"wanted {accuracy:g}",
-        other="a lower start.accuracy",
-        fails=lambda check: check.right + margin(check.right, check.samples) < accuracy,
-        arrives=lambda check: check.right >= accuracy,
-        steer=lambda check, course: course,
-    )
-    return train(learner, goal, lr, prompts, every, checked, updates)
+    return train(learner, accuracy, None, 0.0, lr, prompts, every, checked, updates)
 
 
 def mixture(
@@ -141,73 +110,77 @@ def mixture(
     steered by what the accuracy is off, as the wrong solution can be harder to learn than the right one, and the
     learning rate falls from check to check: a constant one lets the accuracy wander by ten times the tolerance.
     """
-
-    def fails(check: Check) -> bool:
-        off = abs(check.right - accuracy) - margin(check.right, check.samples)
-        return off > tolerance or check.formed + margin(check.formed, check.samples) < formed
-
-    def arrives(check: Check) -> bool:
-        return abs(check.right - accuracy) <= tolerance and check.formed >= formed
-
-    def steer(check: Check, course: Course) -> Course:
-        if check.formed < formed:
-            return Course(min(accuracy / formed, 1.0), accuracy)
-        off = accuracy - check.right
-        middle = course.middle + FOR_GOOD * off
-        share = min(max(middle + AT_ONCE * off, 0.0), 1.0)
-        return Course(share, middle, max(course.speed * SLOWER, SLOWEST))
-
-    wanted = f"wanted {accuracy:g} ± {tolerance:g}"
-    goal = Goal(["right", "wrong"], wanted, "a lower start.formed", fails, arrives, steer)
-    return train(learner, goal, lr, prompts, every, checked, updates)
+    return train(learner, accuracy, tolerance, formed, lr, prompts, every, checked, updates)
 
 
 STARTS = {"random": random, "sft": sft, "mixture": mixture}
 
 
-def train(learner: Learner, goal: Goal, lr: float, prompts: int, every: int, checked: int, updates: int) -> Reached:
-    """Train until a whole check ``arrives``, by Adam on −log π: the mean over tokens of answers and their ends."""
-    if problem := obstacle(learner, goal.kinds):
+def train(
+    learner: Learner,
+    accuracy: float,
+    tolerance: float | None,
+    formed: float,
+    lr: float,
+    prompts: int,
+    every: int,
+    checked: int,
+    updates: int,
+) -> Reached:
+    """Train until a whole check has the accuracy, by Adam on −log π: the mean over tokens of answers and their ends.
+
+    Without ``tolerance`` more is as good, and only right answers are learned from.
+    """
+    mixed = tolerance is not None
+    if problem := obstacle(learner, ["right", "wrong"] if mixed else ["right"]):
         return Reached(None, None, 0, problem)
-    model, course = learner.model, Course()
+
+    def off(check: Check) -> float:
+        return abs(check.right - accuracy) if mixed else accuracy - check.right
+
+    def fails(check: Check) -> bool:
+        too_far = off(check) - margin(check.right, check.samples) > (tolerance or 0.0)
+        return too_far or check.formed + margin(check.formed, check.samples) < formed
+
+    model, share, middle, speed = learner.model, 1.0, 1.0, 1.0
     adam = torch.optim.Adam(model.parameters(), lr=lr)
     device = next(model.parameters()).device
     examples = learner.task.examples(learner.seed, Purpose.START_CHECKS, 0, checked, held_out=True)
     with forked(device, stream_seed(learner.seed, Purpose.START_MIXTURE)):  # of dropout, where a model has it
         for update in range(updates + 1):
             if update % every == 0:
-                check = check_accuracy(learner, examples, update, goal.fails)
+                check = check_accuracy(learner, examples, update, fails)
                 shown = check.samples, check.right, check.formed
                 LOG.info("update %d: of %d samples %.3f are right, %.3f well-formed", update, *shown)
-                if check.whole and goal.arrives(check):
+                if check.whole and off(check) <= (tolerance or 0.0) and check.formed >= formed:
                     return Reached(check.right, check.formed, update)
-                course = goal.steer(check, course)
-                adam.param_groups[0]["lr"] = lr * course.speed
-            if update < updates and (pairs := demonstrations(learner, update, prompts, course.share)):
+                if mixed and check.formed < formed:
+                    share, middle, speed = min(accuracy / formed, 1.0), accuracy, 1.0
+                elif mixed:
+                    middle += FOR_GOOD * (accuracy - check.right)
+                    share = min(max(middle + AT_ONCE * (accuracy - check.right), 0.0), 1.0)
+                    speed = max(speed * SLOWER, SLOWEST)
+                adam.param_groups[0]["lr"] = lr * speed
+            if update < updates and (pairs := demonstrations(learner, update, prompts, share)):
                 model.train()
                 model(**learned_batch(learner, pairs)).loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRAD_NORM)
                 adam.step()
                 adam.zero_grad()
                 model.eval()
+    wanted = f"{accuracy:g} ± {tolerance:g}" if mixed else f"{accuracy:g}"
     problem = (
-        f"start: sampled accuracy {check.right:.3f} after {updates} updates, {goal.wanted}; "
-        f"take more start.updates, another start.lr or {goal.other}"
+        f"start: sampled accuracy {check.right:.3f} after {updates} updates, wanted {wanted}; "
+        f"take more start.updates, another start.lr or a lower start.{'formed' if mixed else 'accuracy'}"
     )
     return Reached(check.right, check.formed, updates, problem)
-
-
-def solvers(task: TextTask) -> dict[str, Callable[[Example], str | None]]:
-    """Return what answers an example, right and wrong."""
-    return {"right": task.solution, "wrong": task.wrong_solution}
 
 
 def obstacle(learner: Learner, kinds: Sequence[str]) -> str:
     """Say why nothing can be learned from such answers to the task: none are known, or none is short enough."""
     examples = learner.task.examples(learner.seed, Purpose.START_PROMPTS, 0, LOOKED_AT, held_out=False)
     for kind in kinds:
-        solve = solvers(learner.task)[kind]
-        answers = [answer for example in examples if (answer := solve(example)) is not None]
+        answers = [answer for example in examples if (answer := answer_of(learner.task, example, kind)) is not None]
         if not answers:
             other = "start=random" if kind == "right" else "start=sft"
             return f"start: the task knows no {kind} answers to learn from; take {other}"
@@ -215,6 +188,11 @@ def obstacle(learner: Learner, kinds: Sequence[str]) -> str:
         if shortest > learner.length:
             return f"backend.max_completion_length={learner.length}: the shortest {kind} answer has {shortest} tokens"
     return ""
+
+
+def answer_of(task: TextTask, example: Example, kind: str) -> str | None:
+    """Return the right or the wrong answer to an example, None where it is not known."""
+    return task.solution(example) if kind == "right" else task.wrong_solution(example)
 
 
 def demonstrations(learner: Learner, update: int, prompts: int, share: float) -> list[tuple[Prompt, str]]:
@@ -225,10 +203,10 @@ def demonstrations(learner: Learner, update: int, prompts: int, share: float) ->
     """
     examples = learner.task.examples(learner.seed, Purpose.START_PROMPTS, update, prompts, held_out=False)
     right = int(share * prompts + generator(learner.seed, Purpose.START_MIXTURE, update).random())
-    solve = solvers(learner.task)
     kinds = ["right"] * right + ["wrong"] * (prompts - right)
-    answered = [(example.prompt, solve[kind](example)) for example, kind in zip(examples, kinds, strict=True)]
-    return [(learner.ask(prompt), answer) for prompt, answer in answered if answer is not None]
+    answers = [answer_of(learner.task, *each) for each in zip(examples, kinds, strict=True)]
+    pairs = zip(examples, answers, strict=True)
+    return [(learner.ask(example.prompt), answer) for example, answer in pairs if answer is not None]
 
 
 def learned_batch(learner: Learner, pairs: Sequence[tuple[Prompt, str]]) -> dict[str, Tensor]:

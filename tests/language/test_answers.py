@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlexp.language.texts.answers import altered, boxed, exact, last_box, last_number, last_number_text, numeric
+from rlexp.language.answers import altered, boxed, exact, last_box, last_number, last_number_text, numeric
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("transformers")
 
-from rlexp.language.llama import EOS, PAD, UNKNOWN, character_tokenizer  # noqa: E402
+from rlexp.language.models import EOS, PAD, UNKNOWN, character_tokenizer  # noqa: E402
 
 CHARACTERS = " 0123abdeops<>→ü\n\t😀."
 tokenizer = character_tokenizer(CHARACTERS)

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from text_tasks import LLAMA, CopyDigits
+from text_tasks import CopyDigits, tiny_llama
 
 pytest.importorskip("transformers")
 
-from rlexp.language import generation, llama  # noqa: E402
+from rlexp.language import generation  # noqa: E402
 from rlexp.language.generation import sample  # noqa: E402
 
 WANTED = dict(max_completion_length=3, temperature=1.0, seed=5)
@@ -17,7 +17,7 @@ WANTED = dict(max_completion_length=3, temperature=1.0, seed=5)
 
 @pytest.fixture(scope="module")
 def made():
-    model, tokenizer = llama.build(SimpleNamespace(**LLAMA), CopyDigits.characters, 0)
+    model, tokenizer = tiny_llama().build(CopyDigits.characters, 0)
     with torch.no_grad():
         model.lm_head.weight.mul_(6)  # tied: away from uniform
     return model, tokenizer

@@ -1,5 +1,7 @@
 """A warmed-up model is made once for all who share it, and is what its settings say."""
 
+import errno
+import fcntl
 import json
 import threading
 
@@ -12,7 +14,7 @@ pytest.importorskip("transformers")
 from rlexp.core.errors import ConfigError  # noqa: E402
 from rlexp.core.exits import RunFailed  # noqa: E402
 from rlexp.language import made  # noqa: E402
-from rlexp.language.folders import made_once  # noqa: E402
+from rlexp.language.made import made_once  # noqa: E402
 
 TASK = CopyDigits()
 QUICK = dict(SFT, accuracy=0.01, every=5, prompts=16, checked=64)
@@ -152,7 +154,10 @@ def test_who_comes_second_waits_and_makes_nothing(tmp_path):
 
 
 def test_without_locks_the_first_to_end_wins(tmp_path, monkeypatch):
-    monkeypatch.setattr("rlexp.language.folders.locked", lambda descriptor: False)
+    def refuse(descriptor, operation):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
 
     def second(folder):
         made_once(tmp_path / "place", lambda folder: (folder / "first").touch())

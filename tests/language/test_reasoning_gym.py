@@ -13,7 +13,7 @@ from rlexp.core.exits import RunFailed
 from rlexp.core.registry import schema
 from rlexp.core.streams import Purpose
 from rlexp.language import TEXT_TASKS, TextTask, text_task
-from rlexp.language.texts import reasoning_gym as module
+from rlexp.language import reasoning_gym as module
 
 installed = pytest.mark.skipif(importlib.util.find_spec("reasoning_gym") is None, reason="needs the extra reasoning")
 DATASETS = ["chain_sum", "acre", "figlet_font", "propositional_logic", "prime_factorization", "letter_counting", "gcd"]

@@ -12,7 +12,7 @@ from task_choices import FILES
 from rlexp.core.registry import schema
 from rlexp.core.streams import Purpose
 from rlexp.language import TEXT_TASKS, text_task
-from rlexp.language.texts.reward_function import imported
+from rlexp.language.jsonl import imported
 
 FUNCTIONS = """
 import functools, hydra.utils, operator, os, pathlib, pickle, shutil, subprocess, torch

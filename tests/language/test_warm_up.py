@@ -1,23 +1,22 @@
 """A start has the words and the sense of the replicas' own, learns of answers only, and says what it missed."""
 
 import inspect
-from types import SimpleNamespace
 
 import pytest
 import torch
-from text_tasks import LLAMA, MIXTURE, SFT, CopyDigits
+from text_tasks import LLAMA, MIXTURE, SFT, CopyDigits, tiny_llama
 
 pytest.importorskip("transformers")
 
 from rlexp.core.streams import Purpose  # noqa: E402
-from rlexp.language import llama, warm_up  # noqa: E402
+from rlexp.language import warm_up  # noqa: E402
 from rlexp.language.generation import sample, stream_seed  # noqa: E402
 from rlexp.loop import start  # noqa: E402
 
 
 def learner(task=None, seed=0, length=8):
     task = task or CopyDigits()
-    model, tokenizer = llama.build(SimpleNamespace(**LLAMA), task.characters, seed)
+    model, tokenizer = tiny_llama().build(task.characters, seed)
     return warm_up.Learner(model=model, tokenizer=tokenizer, task=task, seed=seed, length=length, ask=str)
 
 

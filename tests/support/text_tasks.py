@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from rlexp.core.registry import schema
 from rlexp.core.streams import generator
 from rlexp.language import LANGUAGE_MODELS
+from rlexp.language.models import language_model
 from rlexp.language.text_task import Example, Score
 from rlexp.language.warm_up import STARTS
 
@@ -52,6 +53,10 @@ def node(choices, **values):
     from pydantic import TypeAdapter
 
     return TypeAdapter(schema(choices)).validate_python(values)
+
+
+def tiny_llama():
+    return language_model(node(LANGUAGE_MODELS, **LLAMA))
 
 
 LLAMA = dict(name="llama", layers=1, width=32, heads=2, seed=0)

@@ -21,7 +21,7 @@ from rlexp.backends.trl.objective import Objective
 from rlexp.backends.trl.trainer import AxesTrainer
 from rlexp.core.streams import Purpose
 from rlexp.language.generation import stream_seed
-from rlexp.language.llama import Llama, build
+from rlexp.language.models import Llama
 from rlexp.language.text_task import Example, Score
 from rlexp.sweep.build import variant
 
@@ -72,7 +72,7 @@ def model_folder() -> str:
     """The folder of the tiny Llama."""
     folder = os.environ.get("TRL_PAIRS_MODEL") or tempfile.mkdtemp(prefix="tiny-llama-")
     if not Path(folder, "config.json").exists():
-        model, tokenizer = build(Llama(layers=2, width=32, heads=2, seed=0), Odd.characters, 0)
+        model, tokenizer = Llama(layers=2, width=32, heads=2, seed=0).build(Odd.characters, 0)
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     return folder

@@ -23,7 +23,7 @@ from rlexp.core.exits import RunFailed
 from rlexp.core.streams import Purpose
 from rlexp.language import text_task
 from rlexp.language.made import load
-from rlexp.language.pretrained import prompt_of, quiet
+from rlexp.language.models import language_model, quiet
 from rlexp.loop.metrics import Row as Metrics
 from rlexp.loop.state import Experience
 from rlexp.sweep.build import variant
@@ -105,8 +105,8 @@ class Session:
             model.config._name_or_path = str(folder / "start")
         prompts = partial(self.task.examples, config.seed, Purpose.PROMPTS, count=group.prompts, held_out=False)
         examples = [example for step in range(1, config.steps + 1) for example in prompts(step=step)]
-        asked = [prompt_of(config.model, example.prompt) for example in examples]
-        rows = [{"prompt": prompt, "number": number} for number, prompt in enumerate(asked)]
+        prompt_of = language_model(config.model).prompt_of
+        rows = [{"prompt": prompt_of(example.prompt), "number": number} for number, example in enumerate(examples)]
         weights, processes = dict(self.task.weights), settings.world_size()
         objective = Objective(
             variant=variant(config),
@@ -189,7 +189,7 @@ class Session:
         """Judge the model as it is on held-out prompts, which the processes share."""
         trainer, processes = self.trainer, settings.world_size()
         model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
-        asked = partial(prompt_of, self.config.model)
+        asked = language_model(self.config.model).prompt_of
         share = slice(rank(), None, processes)
         gather = gather_object if processes > 1 else list
         return evaluate(model, trainer.processing_class, self.task, self.config, step, asked, share, gather)

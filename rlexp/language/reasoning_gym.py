@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
@@ -20,8 +20,8 @@ from rlexp.core.errors import format_value
 from rlexp.core.exits import RunFailed
 from rlexp.core.streams import Purpose, generator
 from rlexp.core.types import FiniteNonNegative
+from rlexp.language.answers import altered
 from rlexp.language.text_task import Example, Score, is_held_out
-from rlexp.language.texts.answers import altered
 from rlexp.tasks.task import check_weights
 
 MISSING_EXTRA = "needs the extra reasoning: pip install 'rlexp[reasoning]'"
@@ -75,7 +75,6 @@ class ReasoningGym:
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Smallest and largest reward that a completion can have."""
         return 0.0, sum(self.weights.values())
 
     @cached_property
@@ -86,10 +85,7 @@ class ReasoningGym:
 
     def examples(self, seed: int, purpose: Purpose, step: int, count: int, held_out: bool) -> list[Example]:
         """Draw prompts; RunFailed where a data set has hardly any on this side."""
-        drawn = drawn_items(*self.source, self.held_out_share, seed, purpose, step, count, held_out)
-        return [
-            Example(prompt, {"seed": seed, "index": index, "answer": answer}) for prompt, seed, index, answer in drawn
-        ]
+        return list(drawn_items(*self.source, self.held_out_share, seed, purpose, step, count, held_out))
 
     def score(self, examples: Sequence[Example], texts: Sequence[str], finished: Sequence[bool]) -> list[Score]:
         """Judge one completion for each example by the data set's ``score_answer``."""
@@ -149,26 +145,21 @@ def item(name: str, settings: str, seed: int, index: int) -> dict[str, Any]:
 @lru_cache(maxsize=8)
 def drawn_items(
     name: str, settings: str, share: float, seed: int, purpose: Purpose, step: int, count: int, held_out: bool
-) -> tuple[tuple, ...]:
-    """Return prompt, seed, index and answer of the first items of a stream that are on the wanted side."""
+) -> tuple[Example, ...]:
+    """Return the first items of a stream of data sets that are on the wanted side."""
     most = int(TRIES * (count / (share if held_out else 1 - share) + ITEMS))
-    found: list[tuple] = []
-    for tried, (of, index) in enumerate(places(seed, purpose, step)):
+    stream, of, found = generator(seed, purpose, step), 0, []
+    for tried in range(most):
         if len(found) == count:
             break
-        if tried == most:
-            side = "are held out" if held_out else "are not held out"
-            few = f"only {len(found)} of {most} prompts {side}, and {count} are wanted"
-            raise RunFailed(f"task.dataset={name}: {few}; take other task.settings or another task.held_out_share")
+        index = tried % ITEMS
+        if index == 0:  # of the next data set
+            of = int(stream.integers(SEEDS))
         entry = item(name, settings, of, index)
         if is_held_out(entry["question"], share) == held_out:
-            found.append((entry["question"], of, index, entry["answer"]))
+            found.append(Example(entry["question"], {"seed": of, "index": index, "answer": entry["answer"]}))
+    if len(found) < count:
+        side = "are held out" if held_out else "are not held out"
+        few = f"only {len(found)} of {most} prompts {side}, and {count} are wanted"
+        raise RunFailed(f"task.dataset={name}: {few}; take other task.settings or another task.held_out_share")
     return tuple(found)
-
-
-def places(seed: int, purpose: Purpose, step: int) -> Iterator[tuple[int, int]]:
-    """Yield seeds of data sets and numbers of items in them, without end."""
-    stream = generator(seed, purpose, step)
-    while True:
-        of = int(stream.integers(SEEDS))
-        yield from ((of, index) for index in range(ITEMS))

@@ -8,7 +8,9 @@ between two numbers is no sign: the last number of "10-3" is 3. Digits in a word
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
+from typing import NamedTuple
 
 UNSIGNED = r"(?:(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 NUMBER = re.compile(rf"(?:(?<![A-Za-z0-9_)\]}}.])[-+]|(?<![A-Za-z0-9_]))({UNSIGNED})(?:\s?/\s?({UNSIGNED}))?")
@@ -38,7 +40,7 @@ def boxed(text: str, answer: str) -> bool:
     if given is None:
         return False
     number = whole_number(wanted)
-    return exact(given, wanted) or (number is not None and whole_number(given) == number)
+    return given.strip() == wanted or (number is not None and whole_number(given) == number)
 
 
 def last_number_text(text: str) -> str | None:
@@ -76,20 +78,12 @@ def last_box(text: str) -> str | None:
     r"""Return what is in the last ``\boxed{...}`` that is closed, braces within braces included; None without one."""
     start = text.rfind(BOX)
     while start >= 0:
-        inside = text[start + len(BOX) :]
-        if (end := closing(inside)) is not None:
-            return inside[:end]
+        inside, depth = text[start + len(BOX) :], 1
+        for found in re.finditer(r"\\.|[{}]", inside, re.DOTALL):  # braces after a backslash are characters
+            depth += {"{": 1, "}": -1}.get(found[0], 0)
+            if depth == 0:
+                return inside[: found.start()]
         start = text.rfind(BOX, 0, start)
-    return None
-
-
-def closing(text: str) -> int | None:
-    """Return the place of the brace that closes what ``text`` is in; braces after a backslash are characters."""
-    depth = 1
-    for found in re.finditer(r"\\.|[{}]", text, re.DOTALL):
-        depth += {"{": 1, "}": -1}.get(found[0], 0)
-        if depth == 0:
-            return found.start()
     return None
 
 
@@ -109,4 +103,16 @@ def altered(answer: str) -> str | None:
     return None
 
 
-MATCHES = {"exact": exact, "numeric": numeric, "boxed": boxed}
+class Match(NamedTuple):
+    """A way to compare: whether a text ``matches`` an answer, what is right of it alone, how that is to be written."""
+
+    matches: Callable[[str, str], bool]
+    shortest: Callable[[str], str]
+    written: str = "{}"
+
+
+MATCHES = {
+    "exact": Match(exact, str.strip),
+    "numeric": Match(numeric, last_number_text),
+    "boxed": Match(boxed, unboxed, r"\boxed{{{}}}"),
+}

@@ -1,1 +1,0 @@
-"""Tasks that are text from the start: problems of data sets and files, and how their answers are compared."""
