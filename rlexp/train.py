@@ -23,9 +23,8 @@ from rlexp.config import explain_choice, parse, trust  # noqa: F401 (the first r
 from rlexp.config.conf_folder import CONF
 from rlexp.core.callable_module import CallableModule
 from rlexp.core.errors import ConfigError
-from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with
+from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with, safe_stdio
 from rlexp.core.hydra_compat import VERSION_BASE
-from rlexp.core.output import safe_stdio
 from rlexp.launch.hydra_private import check_options
 from rlexp.record.lock import released_at_the_end
 from rlexp.sweep.interrupt import end_undisturbed, signals_as_ctrl_c

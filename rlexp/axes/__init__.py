@@ -18,7 +18,7 @@ from rlexp.core.facts import AggregationFacts, ControlFacts, Facts, LossFacts, N
 
 if TYPE_CHECKING:
     from rlexp.core.memory import Memory
-    from rlexp.core.offers import Offer
+    from rlexp.core.registry import Offer
 
 
 @dataclass(frozen=True)

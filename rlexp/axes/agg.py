@@ -14,11 +14,9 @@ from __future__ import annotations
 
 from rlexp.axes.offered import LOSS, LOSSES
 from rlexp.core.facts import AggregationFacts
-from rlexp.core.masked import masked_mean, masked_sum
+from rlexp.core.masked import ALL, TIME, masked_mean, masked_sum
 from rlexp.core.registry import by_name
 from rlexp.core.types import PerReplica, PerToken, PositiveInt, TokenMask
-
-TIME, ALL = (-1,), (-1, -2, -3)
 
 
 @AggregationFacts(laws=("mean", "masked leaves"))

@@ -9,13 +9,10 @@ from __future__ import annotations
 from torch import stack
 
 from rlexp.core.facts import ControlFacts, ordered
-from rlexp.core.masked import masked_mean
+from rlexp.core.masked import ALL, masked_mean
 from rlexp.core.memory import Memory
-from rlexp.core.offers import Offer
-from rlexp.core.registry import by_name
+from rlexp.core.registry import Offer, by_name
 from rlexp.core.types import FiniteNonNegative, PerReplica, PerToken, Positive, Remembered, TokenMask
-
-ALL = (-1, -2, -3)
 
 
 @ControlFacts(is_noop=True)

@@ -21,7 +21,7 @@ from torch import Tensor
 from rlexp.axes.offered import FINISHED, SAMPLED, SHAPED, TOKENS
 from rlexp.core.facts import Facts, ordered
 from rlexp.core.masked import GROUP, count, is_constant, masked_mean
-from rlexp.core.offers import Offer
+from rlexp.core.registry import Offer
 from rlexp.core.types import CompletionMask, PerCompletion, PerToken, PositiveInt, TokenMask
 
 Share = Annotated[float, Gt(0), Le(1)]

@@ -14,11 +14,9 @@ from torch import Tensor
 from rlexp.axes.offered import LOSS, LOSSES
 from rlexp.axes.ratio import bounded, bounded_exp
 from rlexp.core.facts import Facts, ordered
-from rlexp.core.masked import masked_mean, masked_sum
+from rlexp.core.masked import TIME, masked_mean, masked_sum
 from rlexp.core.registry import by_name
 from rlexp.core.types import NonNegative, PerReplica, PerToken, Positive, TokenMask
-
-TIME = (-1,)
 
 
 @Facts(is_noop=True)

@@ -6,7 +6,7 @@ costs nothing. Tokens that do not count (outside ``mask``) hold numbers of no me
 
 from __future__ import annotations
 
-from rlexp.core.offers import Offer
+from rlexp.core.registry import Offer
 from rlexp.core.types import (
     CompletionMask,
     Completions,

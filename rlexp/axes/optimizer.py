@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import torch
 
-from rlexp.core.offers import Offer
-from rlexp.core.registry import by_name
+from rlexp.core.registry import Offer, by_name
 from rlexp.core.types import Decay, FiniteNonNegative, PerParameter, PerReplica, Positive
 
 MEMORIES_OF_WEIGHTS = ("first", "second", "velocity")

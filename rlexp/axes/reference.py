@@ -13,8 +13,7 @@ from annotated_types import Gt, Le
 from torch import Tensor
 
 from rlexp.core.facts import Facts
-from rlexp.core.offers import Offer
-from rlexp.core.registry import by_name
+from rlexp.core.registry import Offer, by_name
 from rlexp.core.types import PositiveInt
 
 

@@ -36,8 +36,7 @@ from torch import Tensor
 
 from rlexp.axes.offered import FINISHED, TOKENS
 from rlexp.core.facts import RewardFacts
-from rlexp.core.offers import Offer
-from rlexp.core.registry import by_name
+from rlexp.core.registry import Offer, by_name
 from rlexp.core.types import FiniteNonNegative, PerCompletion, PositiveInt
 
 NUMBERS = 32

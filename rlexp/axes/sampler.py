@@ -10,8 +10,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 
 from rlexp.core.facts import Facts
-from rlexp.core.offers import Offer
-from rlexp.core.registry import by_name
+from rlexp.core.registry import Offer, by_name
 from rlexp.core.types import FiniteNonNegative, NextToken
 
 

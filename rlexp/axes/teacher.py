@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from rlexp.axes.offered import ADVANTAGES, SAMPLED, SHAPED
 from rlexp.core.facts import Facts
-from rlexp.core.offers import Offer
-from rlexp.core.registry import by_name
+from rlexp.core.registry import Offer, by_name
 from rlexp.core.types import PerToken, Positive
 
 

@@ -20,8 +20,7 @@ from rlexp.config.conf_folder import CONF
 from rlexp.config.groups import GROUPS
 from rlexp.config.plugins import FOLDERS, load_plugins
 from rlexp.config.settings import Settings
-from rlexp.core.registered import REGISTERED
-from rlexp.core.registry import StrictModel
+from rlexp.core.registry import REGISTERED, StrictModel
 
 ABSENT = object()
 CLAIMS = CONF / "study" / "claims"

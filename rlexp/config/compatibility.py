@@ -11,8 +11,8 @@ from string import Formatter
 from typing import Any, NamedTuple
 
 from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function
+from rlexp.core.exits import format_value
 from rlexp.core.registry import required_inputs
-from rlexp.core.text import format_value
 
 LARGEST_OF_ADAM = 5e-3  # a learning rate below it is meant for Adam
 

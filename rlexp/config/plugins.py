@@ -27,9 +27,7 @@ from rlexp.config.conf_folder import CONF
 from rlexp.config.groups import GROUPS, SETTINGS, table_at
 from rlexp.core.errors import ConfigError
 from rlexp.core.facts import facts_of
-from rlexp.core.offers import check_requests
-from rlexp.core.registered import REGISTERED, Registration, registered
-from rlexp.core.registry import hyperparameters
+from rlexp.core.registry import REGISTERED, Registration, check_requests, hyperparameters, registered
 
 if TYPE_CHECKING:
     from rlexp.core.memory import Memory
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "rlexp.plugins"
 SCHEMA = "rlexp.config.schema"
 # What is registered beside the axes and groups, and the table that has it.
-BESIDE = {"metric": "rlexp.core.registered:METRICS", "figure": "rlexp.analysis.figures.gallery:OWN"}
+BESIDE = {"metric": "rlexp.core.registry:METRICS", "figure": "rlexp.analysis.figures.gallery:OWN"}
 FOLDERS: list[Path] = []
 
 

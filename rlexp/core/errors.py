@@ -11,8 +11,7 @@ from typing import Any
 from hydra.errors import CompactHydraException
 from pydantic import ValidationError
 
-from rlexp.core.exits import shortened
-from rlexp.core.text import format_value
+from rlexp.core.exits import format_value, shortened
 
 TEXTS = {
     "missing": "is missing",

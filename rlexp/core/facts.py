@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from rlexp.core.text import format_value
+from rlexp.core.exits import format_value
 
 Function = TypeVar("Function", bound=Callable)
 # Lines about a choice in a config, given its key (as ``filter.loss``), its node and the whole config; mostly none.

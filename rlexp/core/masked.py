@@ -13,8 +13,10 @@ from torch.nn.functional import pad
 from rlexp.core.exact import sum_keepdim
 
 Dims = tuple[int, ...]
-GROUP: Dims = (-1,)
+GROUP: Dims = (-1,)  # of values of completions
 BATCH: Dims = (-1, -2)
+TIME: Dims = (-1,)  # of values of tokens
+ALL: Dims = (-1, -2, -3)
 
 
 def masked_sum(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:

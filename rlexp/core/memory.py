@@ -15,8 +15,7 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from rlexp.core.offers import Offer, check_requests
-from rlexp.core.registry import bind_hyperparameters, call_with
+from rlexp.core.registry import Offer, bind_hyperparameters, call_with, check_requests
 
 
 class Memory(NamedTuple):

@@ -1,21 +1,77 @@
-"""A name and its hyperparameters to a bound function; the signature of the function is the schema of its YAML.
+"""Choices of an axis: what they may ask for by name, their hyperparameters as a schema, and who registered them.
 
 What an axis function takes by position are tensors, asked for by name from those that the training step offers; what it
-takes by keyword only are its hyperparameters.
+takes by keyword only are its hyperparameters. Its signature is the schema of its YAML.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache, partial
 from types import ModuleType
-from typing import Annotated, Literal, Union, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from rlexp.core.offers import Offer, check_requests
+if TYPE_CHECKING:
+    from rlexp.core.memory import Memory
+
+
+LETTERS = {
+    "replica": "R",
+    "prompts": "P",
+    "group": "G",
+    "time": "T",
+    "vocabulary": "V",
+    "length": "L",
+    "components": "K",
+    "numbers": "N",
+    "places": "T+1",
+    "parameters": "N",
+    "votes": "M",
+    "models": "E",
+}
+
+
+class Offer(NamedTuple):
+    """Something that is offered to functions under a name: its type, as an annotation, and what it is, in one line."""
+
+    kind: object
+    text: str
+
+    @property
+    def shape(self) -> str:
+        """The type in short: ``bool [*R P G T]`` for a mask of tokens, ``int`` for a number, ``Tensor`` for any."""
+        return short(self.kind)
+
+
+def short(kind: object) -> str:
+    """Return a type as the documentation writes it; axis names of jaxtyping by their letters."""
+    if not hasattr(kind, "dim_str"):
+        return getattr(kind, "__name__", str(kind))
+    axes = ("*" * axis.startswith("*") + LETTERS.get(axis.lstrip("*"), axis) for axis in kind.dim_str.split())
+    return f"{kind.dtype.__name__.lower()} [{' '.join(axes)}]"
+
+
+def check_requests(choice: str, function: Callable, offered: Mapping[str, Offer]) -> None:
+    """Raise TypeError unless everything that a function takes by position is offered, and as what it is annotated.
+
+    ``choice`` is what the function is called on the command line, as ``norm=local``.
+    """
+    hints, axis = get_type_hints(function), choice.partition("=")[0]
+    for parameter in inspect.signature(function).parameters.values():
+        name = parameter.name
+        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
+            continue
+        if name not in offered:
+            names = ", ".join(sorted(offered))
+            raise TypeError(f"{choice} asks for `{name}`, which {axis} is not offered; there are {names}")
+        kind = hints.get(name)
+        untyped = kind is None or getattr(kind, "__name__", "") == "Tensor"  # then it is taken as it is offered
+        if not untyped and repr(kind) != repr(offered[name].kind):  # jaxtyping makes types anew each time
+            raise TypeError(f"{choice} asks for `{name}` as {short(kind)}, and it is {offered[name].shape}")
 
 
 class StrictModel(BaseModel):
@@ -102,3 +158,37 @@ def bind_hyperparameters(function: Callable, settings: BaseModel) -> Callable:
     return partial(
         function, **{hyperparameter: getattr(settings, hyperparameter) for hyperparameter in hyperparameters(function)}
     )
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A choice that is not of this package.
+
+    Attributes:
+        group, name: where it belongs, and what it is called there.
+        function: what is called.
+        values: what its YAML would say; empty where it has one.
+        memory: what it remembers from step to step.
+        source: its text, where it could be read.
+    """
+
+    group: str
+    name: str
+    function: Callable
+    values: Mapping[str, Any]
+    memory: Memory | None = None
+    source: str = ""
+
+    @property
+    def choice(self) -> str:
+        """What is typed: ``norm=mad``."""
+        return f"{self.group.partition('.')[0]}={self.name}"
+
+
+REGISTERED: dict[str, dict[str, Registration]] = {}  # by config group (or metric, figure) and name
+METRICS: dict[str, Callable] = {}  # of an update: what a policy loss may ask for, to a number a replica
+
+
+def registered() -> list[Registration]:
+    """Return everything that was registered, in order."""
+    return [each for group in REGISTERED.values() for each in group.values()]

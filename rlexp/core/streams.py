@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import partial
 
 import numpy as np
 import torch
@@ -53,7 +54,8 @@ def generator(seed: int, purpose: Purpose, step: int = 0, round: int = 0) -> np.
     return np.random.Generator(np.random.Philox(key=[seed, purpose], counter=[0, 0, step, round]))
 
 
-def uniforms(
+def draws(
+    method: str,
     seeds: Sequence[int],
     purpose: Purpose,
     step: int,
@@ -61,23 +63,13 @@ def uniforms(
     device: torch.device | None = None,
     round: int = 0,
 ) -> Tensor:
-    """Return float32 numbers in [0, 1), ``[R, *shape]``, one stream a replica."""
-    rows = np.stack([generator(seed, purpose, step, round).random(shape, dtype=np.float32) for seed in seeds])
-    return torch.from_numpy(rows).to(device)
+    """Return float32 numbers that a ``method`` of numpy's generators draws, ``[R, *shape]``, one stream a replica."""
+    rows = [getattr(generator(seed, purpose, step, round), method)(shape, dtype=np.float32) for seed in seeds]
+    return torch.from_numpy(np.stack(rows)).to(device)
 
 
-def normals(
-    seeds: Sequence[int],
-    purpose: Purpose,
-    step: int,
-    shape: Sequence[int],
-    device: torch.device | None = None,
-    round: int = 0,
-) -> Tensor:
-    """Return float32 numbers from N(0, 1), ``[R, *shape]``, one stream a replica."""
-    generators = (generator(seed, purpose, step, round) for seed in seeds)
-    rows = np.stack([stream.standard_normal(shape, dtype=np.float32) for stream in generators])
-    return torch.from_numpy(rows).to(device)
+uniforms = partial(draws, "random")  # in [0, 1)
+normals = partial(draws, "standard_normal")  # from N(0, 1)
 
 
 def hashed_uniforms(seeds: Sequence[int], purpose: Purpose, tokens: Tensor, present: Tensor) -> Tensor:

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from rlexp.axes import kl, norm
 from rlexp.axes.norm.statistics import grpo_passk, local
-from rlexp.axes.norm.token import TOKENS, gae, gradient_energy, returns_to_go, token_rewards
+from rlexp.axes.norm.token import gae, gradient_energy, returns_to_go, token_rewards
 from rlexp.config.schema import Config
-from rlexp.core.masked import BATCH, GROUP, centered, count, masked_std, masked_sum, per_token
+from rlexp.core.masked import ALL, BATCH, GROUP, centered, count, masked_std, masked_sum, per_token
 from rlexp.core.registry import bind_choice, call_with, hyperparameters
 
 Tensors = Mapping[str, Tensor]
@@ -68,7 +68,7 @@ def example(config: Config) -> dict[str, Tensor]:
 
 def whitened(values: Tensor, mask: Tensor) -> Tensor:
     """Return values over tokens, centered, over √(var + 1e-8), as ``masked_whiten``."""
-    return centered(values, mask, TOKENS) / (masked_std(values, mask, TOKENS, 1).square() + 1e-8).sqrt()
+    return centered(values, mask, ALL) / (masked_std(values, mask, ALL, 1).square() + 1e-8).sqrt()
 
 
 def gdpo(components: Tensor, weights: Tensor, mask: Tensor, keep: Tensor) -> Tensor:

@@ -10,8 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from rlexp.core.offers import Offer
-from rlexp.core.registry import hyperparameters
+from rlexp.core.registry import Offer, hyperparameters
 from rlexp.functional.defaults import REQUIRED, Settings
 from rlexp.functional.layouts import axes_of, flat, written
 

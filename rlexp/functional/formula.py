@@ -15,8 +15,7 @@ from torch import Tensor
 
 from rlexp.core.masked import per_token
 from rlexp.core.memory import Memory
-from rlexp.core.offers import Offer
-from rlexp.core.registry import hyperparameters, required_inputs
+from rlexp.core.registry import Offer, hyperparameters, required_inputs
 from rlexp.functional.defaults import REQUIRED, Settings, default_bound
 from rlexp.functional.layouts import GROUPED, AsGiven, Axes, Groups, Layout, Rows, Sizes, axes_of, flat, written
 from rlexp.functional.trial import compares_within_groups, counts_what_is_left_out

@@ -13,7 +13,7 @@ from torch import Tensor
 from rlexp.axes import axis_of, norm
 from rlexp.axes.offered import REMEMBERED
 from rlexp.core.memory import Memory
-from rlexp.core.offers import Offer
+from rlexp.core.registry import Offer
 from rlexp.functional.defaults import Settings, names, settings_of
 from rlexp.functional.documents import document
 from rlexp.functional.formula import OPTIONAL, Formula

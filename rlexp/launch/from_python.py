@@ -20,8 +20,8 @@ from omegaconf import DictConfig
 
 from rlexp.config import parse, trust
 from rlexp.config.conf_folder import CONF
+from rlexp.core.exits import safe_stdio
 from rlexp.core.hydra_compat import VERSION_BASE
-from rlexp.core.output import safe_stdio
 from rlexp.launch.checks import check_run, check_sweep
 from rlexp.launch.hooks import restore_values
 from rlexp.launch.hydra_private import Callbacks, Hydra, JobRuntime, restore_overrides

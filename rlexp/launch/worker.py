@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rlexp.core.exits import INTERRUPTED, RunFailed, describe_error
-from rlexp.core.output import safe_stdio
+from rlexp.core.exits import INTERRUPTED, RunFailed, describe_error, safe_stdio
 from rlexp.launch.hydra_private import env_override
 from rlexp.launch.logs import logging_to
 from rlexp.record import lock

@@ -12,8 +12,7 @@ import torch
 from rlexp.axes import AXES
 from rlexp.core.facts import ControlFacts, Facts, LossFacts, RewardFacts, facts_of
 from rlexp.core.memory import Memory
-from rlexp.core.registered import METRICS
-from rlexp.core.registry import hyperparameters, required_inputs
+from rlexp.core.registry import METRICS, hyperparameters, required_inputs
 from rlexp.core.types import PerReplica
 
 # A field for each axis: the function that is chosen on it, bound to its hyperparameters.

@@ -32,7 +32,7 @@ import torch
 import rlexp
 from rlexp import __version__
 from rlexp.core.exits import RunFailed
-from rlexp.core.registered import Registration, registered
+from rlexp.core.registry import Registration, registered
 from rlexp.runfolder.files import CODE_FILE, FORMAT, SUMMARY_FILE, Damaged, digest, read_json, read_lines
 from rlexp.runfolder.variants import WITHOUT_EFFECT, flatten
 

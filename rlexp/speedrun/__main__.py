@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from rlexp.core.errors import ConfigError
-from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with
-from rlexp.core.output import safe_stdio
+from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with, safe_stdio
 from rlexp.sweep.interrupt import end_undisturbed, signals_as_ctrl_c
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from typing import Any
 
 from rlexp.axes import AXES, axis_of
 from rlexp.core.exits import BAD_INPUT, FAILED, exit_with
-from rlexp.core.registered import Registration, registered
-from rlexp.core.registry import hyperparameters
+from rlexp.core.registry import Registration, hyperparameters, registered
 from rlexp.testing.choices import Choice, bind, resolved, shipped
 from rlexp.testing.examine import Result, examine, examine_task
 

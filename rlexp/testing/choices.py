@@ -19,8 +19,7 @@ from rlexp.config.conf_folder import CONF
 from rlexp.core import memory
 from rlexp.core.errors import problem_lines
 from rlexp.core.facts import Facts, facts_of
-from rlexp.core.offers import Offer
-from rlexp.core.registry import bind_choice, hyperparameters, required_inputs, schema
+from rlexp.core.registry import Offer, bind_choice, hyperparameters, required_inputs, schema
 
 # The axes whose functions take tensors of a batch and can be checked as a whole; of the others only the signature is.
 BATCH_AXES = ("reward", "shaping", "filter", "norm", "clip", "agg", "kl", "sampler", "mismatch")

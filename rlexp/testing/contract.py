@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlexp.core.offers import check_requests
-from rlexp.core.registry import hyperparameters
+from rlexp.core.registry import check_requests, hyperparameters
 from rlexp.testing.batches import batch, cached_batch
 from rlexp.testing.choices import Choice, offers_of
 

@@ -23,7 +23,7 @@ from rlexp.config.explain_choice import explained
 from rlexp.core.errors import ConfigError
 from rlexp.core.facts import LossFacts, NormFacts, ordered
 from rlexp.core.memory import Memory
-from rlexp.core.registered import METRICS, REGISTERED, registered
+from rlexp.core.registry import METRICS, REGISTERED, registered
 from rlexp.core.types import CompletionMask, PerCompletion, PerReplica, Positive
 from rlexp.record import provenance
 from rlexp.tasks import TASKS

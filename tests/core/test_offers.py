@@ -10,8 +10,7 @@ from rlexp.axes import norm
 from rlexp.axes.offered import REMEMBERED
 from rlexp.core import memory
 from rlexp.core.memory import Memory
-from rlexp.core.offers import Offer, short
-from rlexp.core.registry import schema
+from rlexp.core.registry import Offer, schema, short
 from rlexp.core.types import CompletionMask, PerCompletion, PerReplica, TokenMask
 
 

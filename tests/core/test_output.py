@@ -10,7 +10,7 @@ from rlexp.core.exits import FAILED, exit_with
 
 SAYS = """
 import sys
-from rlexp.core.output import safe_stdio
+from rlexp.core.exits import safe_stdio
 with safe_stdio():
     for number in range(20000):
         print("a line", number)

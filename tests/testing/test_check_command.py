@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from rlexp.__main__ import COMMANDS
-from rlexp.core.registered import Registration
+from rlexp.core.registry import Registration
 from rlexp.core.types import PerCompletion, Positive
 from rlexp.testing.__main__ import main
 

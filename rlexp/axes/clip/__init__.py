@@ -18,8 +18,7 @@ from __future__ import annotations
 
 from rlexp.axes.clip import group, sequence, token
 from rlexp.axes.offered import LOSS
-from rlexp.core.offers import Offer
-from rlexp.core.registry import join_families
+from rlexp.core.registry import Offer, join_families
 from rlexp.core.types import PerToken
 
 FAMILIES = token, sequence, group

@@ -23,11 +23,11 @@ from annotated_types import Ge, Lt
 from torch import Tensor
 
 from rlexp.core.facts import LossFacts
-from rlexp.core.masked import GROUP, count, masked_extreme, masked_mean, masked_sum
+from rlexp.core.masked import ALL, GROUP, TIME, count, masked_extreme, masked_mean, masked_sum
 from rlexp.core.registry import by_name
 from rlexp.core.types import CompletionMask, PerCompletion, PerReplica, PerToken, Positive, TokenMask
 
-TIME, PAIRS, ALL = (-1,), (-1, -2), (-1, -2, -3)
+PAIRS = (-1, -2)
 Smoothing = Annotated[float, Ge(0), Lt(0.5)]
 Pairs = Literal["all", "best_worst"]
 OF_A_GROUP = LossFacts(unit="completion", idle_on_policy=False, breaks=("policy gradient", "no advantage", "alone"))

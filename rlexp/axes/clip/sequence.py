@@ -14,11 +14,9 @@ from torch import full_like, minimum
 from rlexp.axes.clip.token import ppo
 from rlexp.axes.ratio import bounded_exp
 from rlexp.core.facts import LossFacts
-from rlexp.core.masked import masked_mean, masked_sum
+from rlexp.core.masked import TIME, masked_mean, masked_sum
 from rlexp.core.registry import by_name
 from rlexp.core.types import FiniteNonNegative, NonNegative, PerReplica, PerToken, Positive, TokenMask
-
-TIME = (-1,)
 
 
 @LossFacts(unit="completion")

@@ -15,7 +15,7 @@ from torch import Tensor, arange, full_like, minimum
 from rlexp.axes.ratio import bounded, bounded_exp
 from rlexp.core.exact import sigmoid
 from rlexp.core.facts import Curves, LossFacts, ordered
-from rlexp.core.masked import count, masked_mean
+from rlexp.core.masked import ALL, count, masked_mean
 from rlexp.core.registry import by_name
 from rlexp.core.types import AboveOne, FiniteNonNegative, NonNegative, PerReplica, PerToken, Positive, TokenMask
 
@@ -306,7 +306,11 @@ def m2po(
     """
     log_ratio = log_probs.detach() - old_log_probs
     outward = mask & (advantages * log_ratio > 0)
-    keep = ~outward | within_budget(log_ratio.square().where(outward, float("inf")), budget)
+    squares = log_ratio.square().where(outward, float("inf"))
+    ordered, order = squares.flatten(-3).sort(dim=-1, stable=True)
+    numbers = arange(1, ordered.shape[-1] + 1, device=ordered.device, dtype=ordered.dtype)
+    enough = (ordered.cumsum(-1) <= budget * numbers).sum(-1, keepdim=True)  # so many of the smallest
+    keep = ~outward | (order.argsort(dim=-1) < enough).view_as(squares)
     return unclipped(log_probs, old_log_probs, advantages, mask, log_ratio_bound).where(keep, 0.0)
 
 
@@ -334,33 +338,19 @@ def m2po_clipped(
     bounded_ratio = bounded(log_probs - old_log_probs, log_ratio_bound)
     log_ratio = bounded_ratio.detach()
     outward = advantages * log_ratio > 0
-    reach = widest(log_ratio.abs(), mask & outward, budget)[..., None, None, None]
+
+    # τ: of the distances in ascending order the last whose squares, with its own for all above, are within the budget
+    distances, order = log_ratio.abs().where(mask & outward, float("inf")).flatten(-3).sort(dim=-1)
+    counted = (mask & outward).flatten(-3).gather(-1, order)
+    squares, number = distances.square().where(counted, 0.0), counted.sum(-1, keepdim=True)
+    above = number - 1 - arange(distances.shape[-1], device=distances.device)
+    within = counted & (squares.cumsum(-1) + squares * above <= budget * number)
+    reach = distances.where(within, 0.0).amax(-1)[..., None, None, None]
+
     ratio, bound = bounded_ratio.exp(), reach.exp()
     floor, ceiling = (1 / bound).clamp(max=1 - low), bound.clamp(min=1 + high)
     beyond = outward & (log_ratio.abs() > reach) & ((ratio < floor) | (ratio > ceiling))
     return -ratio.where(~beyond, floor.where(advantages < 0, ceiling)) * advantages
-
-
-def widest(distances: Tensor, counted: Tensor, budget: float) -> Tensor:
-    """Return a replica's largest distance τ that counts with a mean min(d², τ²) of at most ``budget``; 0 if none."""
-    ordered, order = distances.where(counted, float("inf")).flatten(-3).sort(dim=-1)
-    counted = counted.flatten(-3).gather(-1, order)
-    squares, number = ordered.square().where(counted, 0.0), counted.sum(-1, keepdim=True)
-    above = number - 1 - arange(ordered.shape[-1], device=ordered.device)
-    within = counted & (squares.cumsum(-1) + squares * above <= budget * number)
-    return ordered.where(within, 0.0).amax(-1)
-
-
-def within_budget(squares: Tensor, budget: float) -> Tensor:
-    """Whether a number is among as many of a replica's smallest as have a mean of at most ``budget``; inf never is."""
-    flat = squares.flatten(-3)
-    ordered, order = flat.sort(dim=-1, stable=True)
-    numbers = arange(1, flat.shape[-1] + 1, device=flat.device, dtype=flat.dtype)
-    enough = (ordered.cumsum(-1) <= budget * numbers).sum(-1, keepdim=True)
-    return (order.argsort(dim=-1) < enough).view_as(squares)
-
-
-ALL = (-1, -2, -3)
 
 
 @LossFacts(

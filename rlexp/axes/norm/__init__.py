@@ -24,8 +24,7 @@ from __future__ import annotations
 
 from rlexp.axes.norm import memory, statistics, token
 from rlexp.axes.offered import KEEP, KNOWN, SAMPLED, SHAPED, VALUES
-from rlexp.core.offers import Offer
-from rlexp.core.registry import join_families
+from rlexp.core.registry import Offer, join_families
 from rlexp.core.types import PerToken
 
 FAMILIES = statistics, token, memory

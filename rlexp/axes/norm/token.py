@@ -21,7 +21,7 @@ from torch import Tensor, stack
 from torch.nn.functional import pad
 
 from rlexp.core.facts import NormFacts
-from rlexp.core.masked import GROUP, at_last_token, centered, is_constant, masked_std, masked_sum
+from rlexp.core.masked import ALL, GROUP, at_last_token, centered, is_constant, masked_std, masked_sum
 from rlexp.core.registry import by_name
 from rlexp.core.types import (
     CompletionMask,
@@ -34,7 +34,7 @@ from rlexp.core.types import (
     TokenMask,
 )
 
-TOKENS, SAME_STEP = (-1, -2, -3), (-2,)
+SAME_STEP = (-2,)
 SMALLEST_ENERGY = 1e-12
 
 
@@ -67,7 +67,7 @@ def reinforce_pp(
     """
     counted = mask & keep.unsqueeze(-1)
     returns = returns_to_go(token_rewards(outcomes, token_penalties, mask), gamma)
-    return centered(returns, counted, TOKENS) / (masked_std(returns, counted, TOKENS, ddof) + eps)
+    return centered(returns, counted, ALL) / (masked_std(returns, counted, ALL, ddof) + eps)
 
 
 @NormFacts(compares="group", laws=("scale", "zero token sum"), breaks=("equal group",))
@@ -180,7 +180,7 @@ def gae_whitened(
     """
     counted = mask & keep.unsqueeze(-1)
     advantages = gae(token_rewards, values, mask, finished, gamma=gamma, lam=lam, bootstrap=bootstrap)
-    return centered(advantages, counted, TOKENS) / (masked_std(advantages, counted, TOKENS, ddof) + eps)
+    return centered(advantages, counted, ALL) / (masked_std(advantages, counted, ALL, ddof) + eps)
 
 
 @NormFacts(laws=("linear",))
