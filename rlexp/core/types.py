@@ -9,7 +9,23 @@ from __future__ import annotations
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from rlexp.core.numbers import *  # noqa: F403 (offered here, too)
+from rlexp.core.numbers import (  # noqa: F401 (offered here, too)
+    LARGEST_SIZE,
+    AboveOne,
+    Count,
+    Ddof,
+    Decay,
+    Depth,
+    Discount,
+    FiniteNonNegative,
+    Level,
+    NonNegative,
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    Seed,
+    Size,
+)
 
 PerToken = Float[Tensor, "*replica prompts group time"]
 NextToken = Float[Tensor, "*replica prompts group vocabulary"]
