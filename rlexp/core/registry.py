@@ -11,13 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import cache, partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
-
-if TYPE_CHECKING:
-    from rlexp.core.memory import Memory
-
 
 LETTERS = {
     "replica": "R",
@@ -168,7 +164,7 @@ class Registration:
         group, name: where it belongs, and what it is called there.
         function: what is called.
         values: what its YAML would say; empty where it has one.
-        memory: what it remembers from step to step.
+        memory: what it remembers from step to step, a ``rlexp.core.memory.Memory``.
         source: its text, where it could be read.
     """
 
@@ -176,7 +172,7 @@ class Registration:
     name: str
     function: Callable
     values: Mapping[str, Any]
-    memory: Memory | None = None
+    memory: Any = None
     source: str = ""
 
     @property
