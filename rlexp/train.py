@@ -33,12 +33,12 @@ from rlexp.sweep.interrupt import end_undisturbed, signals_as_ctrl_c
 @hydra.main(config_path=str(CONF), config_name="config", **VERSION_BASE)
 def hydra_main(settings: DictConfig) -> float:
     """Train one run in the folder that Hydra made; return its score."""
-    from rlexp.backends.dispatch import train_jobs
+    from rlexp.backends.dispatch import trainer
     from rlexp.launch.plan import checked_job
 
     job = checked_job(settings)
     try:
-        (result,) = train_jobs([job], job.name)
+        (result,) = trainer(job.config.backend.name)([job], job.name)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"hydra.run.dir={job.folder}") from None
     except Exception as error:

@@ -79,12 +79,12 @@ def job_of(config: Config, folder: Path, source: Path) -> Job:
 
 def train_single(job: Job) -> float:
     """Train one run by itself; return its score. RunFailed, or KeyboardInterrupt with how to go on."""
-    from rlexp.backends.dispatch import train_jobs
+    from rlexp.backends.dispatch import trainer
 
     job.folder.mkdir(parents=True, exist_ok=True)
     try:
         with logging_to([job]):
-            (result,) = train_jobs([job], job.name)
+            (result,) = trainer(job.config.backend.name)([job], job.name)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"hydra.run.dir={relative(job.folder)}") from None
     except Exception as error:

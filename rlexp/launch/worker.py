@@ -40,11 +40,11 @@ def train_batch(batch: Batch, *progress: Any) -> Results:
 
     ``progress`` is the engine's ``open_progress``, if it is to be shown elsewhere.
     """
-    from rlexp.backends.dispatch import train_jobs
+    from rlexp.backends.dispatch import trainer
 
     with job_context(batch):
         try:
-            results = list(train_jobs(batch.jobs, batch.title, *progress))
+            results = list(trainer(batch.jobs[0].config.backend.name)(batch.jobs, batch.title, *progress))
             if len(results) != len(batch.jobs):
                 raise RuntimeError(f"{len(results)} results for {len(batch.jobs)} jobs")
         except Exception as error:

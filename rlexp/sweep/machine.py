@@ -8,9 +8,8 @@ import re
 import resource
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 
@@ -24,8 +23,6 @@ NO_MEMORY = "can't allocate memory|not enough memory|out of memory|Cannot alloca
 CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 UNLIMITED = 2**60  # version 1 of control groups writes the largest multiple of a page
 PERIOD, TOLERATED = 25, 0.02  # steps between trials of a number of threads; the share of the time that trials cost
-
-Result = TypeVar("Result")
 
 
 def prepare(config: Config) -> torch.device:
@@ -163,16 +160,16 @@ class Threads:
         self.seconds, self.due = dict.fromkeys(self.choices, 0.0), dict.fromkeys(self.choices, 0)
         self.clock = clock
 
-    def run(self, step: int, function: Callable[..., Result], *arguments) -> Result:
-        """Call ``function``; the first steps of each period try those choices one after another that are due."""
+    @contextmanager
+    def chosen(self, step: int) -> Iterator[None]:
+        """Context of a step; the first steps of each period try those choices one after another that are due."""
         place = step % PERIOD
         trial = place < len(self.choices) and self.due[self.choices[place]] <= step
         number = self.choices[place] if trial else min(self.seconds, key=self.seconds.get)
         torch.set_num_threads(number)
         started = self.clock()
-        result = function(*arguments)
+        yield
         if trial:
             self.seconds[number] = self.clock() - started
             lost = self.seconds[number] / min(filter(None, self.seconds.values()), default=1.0) - 1
             self.due[number] = step + int(lost / TOLERATED)  # not before other steps make up for what this one lost
-        return result

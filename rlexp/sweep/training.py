@@ -57,7 +57,8 @@ def train_batch(
     """
     settings = torch.get_num_threads(), torch.get_float32_matmul_precision()
     try:
-        threads = Threads(len(configs), next(iter(configs.values())).threads)
+        first = next(iter(configs.values()))
+        threads = Threads(len(configs), first.threads)
         torch.set_num_threads(1)  # until the steps choose
         exact.forget()  # each batch tries out its own products
         saved = [(states or {}).get(run, FRESH) for run in configs]
@@ -71,10 +72,39 @@ def train_batch(
             if state.judging is not None:
                 problems = [one or other for one, other in zip(problems, train_judges(state), strict=True)]
             counts |= prefill_buffer(state)
-        batch = Batch(state, configs, active, counts)
+        batch = Batch(state, [*configs], active, counts)
         yield from batch.fail(problems, max(done, 0))
-        if batch.remaining:
-            yield from batch.train(done, stop, threads)
+        if not batch.remaining:
+            return
+
+        cadence, held_out = Cadence(first), first.eval.model_dump(exclude={"every"})
+        yield Step(batch.remaining, done)
+        if done < 0:
+            yield from batch.rows(0, evaluate(state, 0, **held_out))
+            yield from batch.samples(0)
+            yield Step(batch.remaining, 0)
+        for step in range(max(done, 0) + 1, first.steps + 1):
+            with threads.chosen(step):
+                row = train_step(state, step, cadence.measures(step))
+            for name in COUNTED:
+                counts[name] += row.pop(name).cpu()
+            if cadence.measures(step):
+                row |= evaluate(state, step, **held_out) if cadence.evaluates(step) else {}
+                yield from batch.rows(step, row)
+            if cadence.samples(step):
+                yield from batch.samples(step)
+            stopping = stop()  # asked once: what is asked for from here on is for the next step, which saves
+            if cadence.saves(step) or stopping:
+                yield from batch.checkpoints(step)
+            yield Step(batch.remaining, step)
+            if not batch.remaining:
+                return
+            if stopping and step < first.steps:
+                yield from batch.fail(["interrupted by the user"] * len(configs), step, "interrupted", RuntimeError)
+                return
+        yield from batch.fail(unseen_divergence(state), first.steps, "diverged", FloatingPointError)
+        for run in batch.remaining:
+            yield from batch.end(run, first.steps, "completed")
     finally:
         torch.set_num_threads(settings[0])
         torch.set_float32_matmul_precision(settings[1])
@@ -83,47 +113,19 @@ def train_batch(
 class Batch:
     """Runs that train together: their state, how much each has sampled, and which of them are still active."""
 
-    def __init__(self, state: TrainState, configs: Mapping[int, Config], active: MutableSet[int], counts: Metrics):
-        self.state, self.runs, self.active, self.counts = state, [*configs], active, counts
-        self.config = next(iter(configs.values()))
+    def __init__(self, state: TrainState, runs: Sequence[int], active: MutableSet[int], counts: Metrics):
+        self.state, self.runs, self.active, self.counts = state, runs, active, counts
 
     @property
     def remaining(self) -> tuple[int, ...]:
         return tuple(run for run in self.runs if run in self.active)
 
-    def train(self, done: int, stop: Callable[[], bool], threads: Threads) -> Iterator[Event]:
-        """Train from after step ``done`` to the last one."""
-        state, cadence = self.state, Cadence(self.config)
-        held_out = self.config.eval.model_dump(exclude={"every"})
-        yield Step(self.remaining, done)
-        if done < 0:
-            yield from self.rows(0, evaluate(state, 0, **held_out))
-            yield from self.samples(0)
-            yield Step(self.remaining, 0)
-        for step in range(max(done, 0) + 1, self.config.steps + 1):
-            row = threads.run(step, train_step, state, step, cadence.measures(step))
-            for name in COUNTED:
-                self.counts[name] += row.pop(name).cpu()
-            if cadence.measures(step):
-                row |= evaluate(state, step, **held_out) if cadence.evaluates(step) else {}
-                yield from self.rows(step, row)
-            if cadence.samples(step):
-                yield from self.samples(step)
-            stopping = stop()  # asked once: what is asked for from here on is for the next step, which saves
-            if cadence.saves(step) or stopping:
-                for replica, run in enumerate(self.runs):
-                    if run in self.active:  # a state that is not asked for is not copied
-                        sampled = {name: int(count[replica]) for name, count in self.counts.items()}
-                        yield Checkpoint(run, step, checkpoint.content(state, replica, step, sampled))
-            yield Step(self.remaining, step)
-            if not self.remaining:
-                return
-            if stopping and step < self.config.steps:
-                yield from self.fail(["interrupted by the user"] * len(self.runs), step, "interrupted", RuntimeError)
-                return
-        yield from self.fail(unseen_divergence(state), self.config.steps, "diverged", FloatingPointError)
-        for run in self.remaining:
-            yield from self.end(run, self.config.steps, "completed")
+    def checkpoints(self, step: int) -> Iterator[Event]:
+        """Yield the state of each run that is active; a state that is not asked for is not copied."""
+        for replica, run in enumerate(self.runs):
+            if run in self.active:
+                sampled = {name: int(count[replica]) for name, count in self.counts.items()}
+                yield Checkpoint(run, step, checkpoint.content(self.state, replica, step, sampled))
 
     def rows(self, step: int, metrics: Metrics) -> Iterator[Event]:
         """Yield each run's column of the metrics, without those of other runs; a loss that is no number ends it."""

@@ -9,7 +9,7 @@ import torch
 from small_runs import compose
 
 from rlexp.axes import AXES, optimizer
-from rlexp.backends.dispatch import TRAINERS, train_jobs
+from rlexp.backends.dispatch import TRAINERS, trainer
 from rlexp.config.checks import backend_problems
 from rlexp.config.groups import GROUPS, table_at
 from rlexp.config.schema import Config
@@ -18,7 +18,6 @@ from rlexp.language import BACKENDS
 from rlexp.language.backend import CAPABILITIES, OPTIMIZERS, NoOp
 from rlexp.language.warm_up import STARTS
 from rlexp.loop.data import DATA
-from rlexp.sweep.job import Job
 
 
 def of_backend(name, **others):
@@ -38,7 +37,7 @@ def test_a_backend_that_nobody_knows_is_an_error(tmp_path):
     (line,) = backend_problems(config)
     assert line == "backend=other: nothing says what it can have; must be one of replicas, trl"
     with pytest.raises(RunFailed, match="^backend=other: nothing trains it; must be one of replicas, trl$"):
-        train_jobs([Job(config, tmp_path, "one", "one")])
+        trainer(config.backend.name)
 
 
 def test_an_optimizer_that_trl_does_not_have_is_refused_with_those_that_it_has(monkeypatch):

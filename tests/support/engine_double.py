@@ -18,7 +18,7 @@ def engine_of(monkeypatch):
             return [result(job) for job in jobs]
 
         monkeypatch.setattr(engine, "train_jobs", train_jobs)
-        monkeypatch.setattr(dispatch, "train_jobs", train_jobs)
+        monkeypatch.setattr(dispatch, "trainer", lambda backend: train_jobs)
         monkeypatch.setattr(buckets, "num_workers", lambda jobs, cores: 1)  # another process has no double
         monkeypatch.setattr(rlexp.analysis.compare, "report", lambda folder, **_: print("the table"))
         return batches

@@ -223,10 +223,12 @@ def test_threads_go_to_the_fastest_choice(monkeypatch):
         now[0] += slow[used[-1]]
 
     for step in range(PERIOD):
-        threads.run(step, work)
+        with threads.chosen(step):
+            work()
     slow[2] = 0.5
     for step in range(PERIOD, 5 * PERIOD):
-        threads.run(step, work)
+        with threads.chosen(step):
+            work()
     torch.set_num_threads(2)
     assert used[:PERIOD] == [1, 2] + [1] * (PERIOD - 2)
     assert used[PERIOD : 4 * PERIOD] == [1] * (3 * PERIOD)  # a step lost twice its time: 100 others make up for it
