@@ -60,7 +60,6 @@ class Axis:
 
     @property
     def module(self) -> ModuleType:
-        """The module with its functions."""
         return import_module(f"rlexp.axes.{self.group}")
 
     @property

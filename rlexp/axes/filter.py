@@ -103,7 +103,6 @@ def most_efficient(
 
 
 def smallest_of_group(values: Tensor, scored: Tensor, number: int) -> Tensor:
-    """Whether a scored completion is among so many smallest of its group."""
     ranks = values.where(scored, torch.inf).argsort(dim=-1, stable=True).argsort(dim=-1)
     return scored & (ranks < number)
 

@@ -118,7 +118,6 @@ def noise_persistent(rewards: PerCompletion, hashed: PerCompletion, *, std: Devi
 
 
 def standard_normal(uniforms: Tensor, like: Tensor) -> Tensor:
-    """Return standard normal numbers from uniform ones, by the inverse of the distribution function."""
     return torch.special.ndtri(uniforms.clamp(min=SMALLEST_UNIFORM)).to(like.dtype)
 
 

@@ -10,6 +10,5 @@ class CallableModule(ModuleType):
     """A module whose ``CALLED`` (``module:name``) is the function that a call of it means, imported then."""
 
     def __call__(self, *arguments: object, **options: object) -> object:
-        """Call the function that ``CALLED`` names."""
         module, _, name = self.CALLED.partition(":")
         return getattr(import_module(module), name)(*arguments, **options)

@@ -98,7 +98,6 @@ def twice(matrix: Tensor) -> Tensor:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one thread within."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -225,14 +224,12 @@ class Softmax(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, scores: Tensor, bias: Tensor) -> Tensor:
-        """Return weights of the shape of the scores."""
         weights = softmax_(scores + bias)
         ctx.save_for_backward(weights)
         return weights
 
     @staticmethod
     def backward(ctx, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradient in the scores."""
         return softmax_backward_(upstream.clone(), *ctx.saved_tensors), None
 
 
@@ -253,7 +250,6 @@ class Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients in x, weight and addend, those that are wanted."""
         x, weight = ctx.saved_tensors
         needed = ctx.needs_input_grad
         for_x = bmm(upstream, weight.mT) if needed[0] else None

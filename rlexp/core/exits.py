@@ -94,7 +94,6 @@ def drop_output() -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the kind and the first line of an error."""
     first = str(error).partition("\n")[0]
     if isinstance(error, RunFailed):
         return first

@@ -41,7 +41,6 @@ class Facts:
     remarks: tuple[Check, ...] = ()
 
     def __call__(self, function: Function) -> Function:
-        """Attach these facts to a function, which stays what it is."""
         function.facts = self
         return function
 

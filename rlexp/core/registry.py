@@ -95,7 +95,6 @@ def required_inputs(function: Callable) -> tuple[str, ...]:
 
 @cache
 def parameters_by_position(function: Callable) -> tuple[str, ...]:
-    """Return the names of the parameters that can be given by position."""
     parameters = inspect.signature(function).parameters.values()
     return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
 

@@ -115,5 +115,4 @@ def unsigned_shift(numbers: Tensor, bits: int) -> Tensor:
 
 
 def signed(number: int) -> int:
-    """Return the int64 with the bits of an unsigned number."""
     return number - 2**64 if number >= 2**63 else number
