@@ -12,8 +12,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from types import BuiltinFunctionType, MethodWrapperType
@@ -24,10 +23,9 @@ from pydantic import FiniteFloat
 
 from rlexp.core.exits import RunFailed, describe_error
 from rlexp.core.streams import Purpose, generator
-from rlexp.core.types import FiniteNonNegative
 from rlexp.language.answers import MATCHES, altered, last_number
 from rlexp.language.text_task import Example, Score, is_held_out
-from rlexp.tasks.task import check_weights
+from rlexp.tasks.task import Weighed, task
 
 NAN = float("nan")
 NOT_HANDED_ON = {"prompt", "completion", "completion_ids"}  # columns that TRL keeps from reward functions, too
@@ -38,8 +36,8 @@ RUNNERS |= {"pip", "setuptools", "pkg_resources", "IPython", "pexpect", "invoke"
 IN_C = (BuiltinFunctionType, MethodWrapperType, type(str.join), type(object.__init__))
 
 
-@dataclass(frozen=True, kw_only=True)
-class JsonLines:
+@task
+class JsonLines(Weighed):
     r"""Lines ``{"prompt": ..., "answer": ...}``, in UTF-8; ``prompt`` and ``answer`` name the columns that are meant.
 
     Component ``match``: 1 for the right answer, else 0. ``exact``: the completion is the answer; ``numeric``: its last
@@ -64,12 +62,11 @@ class JsonLines:
     reward_high: FiniteFloat
     held_out: str | None
     held_out_share: Annotated[float, Gt(0), Lt(1)]
-    weights: dict[str, FiniteNonNegative]
-    metric: str
-    floor: float
+
+    components = ("match", "reward")
 
     def __post_init__(self):
-        check_weights(self.weights, ("match", "reward"))
+        super().__post_init__()
         if self.path is None:
             raise ValueError('path=null: must name a file with a line {"prompt": ..., "answer": ...} for each problem')
         if self.match == "none" and (self.weights["match"] or self.reward is None):
@@ -119,7 +116,6 @@ class JsonLines:
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Smallest and largest reward that a completion can have."""
         low, high = (self.weights["reward"] * bound for bound in (self.reward_low, self.reward_high))
         if not self.weights["match"]:
             return low, high
@@ -144,15 +140,30 @@ class JsonLines:
 
     def score(self, examples: Sequence[Example], texts: Sequence[str], finished: Sequence[bool]) -> list[Score]:
         """Judge one completion for each example."""
-        given = [NAN] * len(texts)
-        if self.reward is not None and texts:
-            columns = {column: [example.entry.get(column) for example in examples] for column in self.columns}
-            given = rewards(self.reward, [example.prompt for example in examples], texts, columns)
+        given = self.rewards(examples, texts) if self.reward is not None and texts else [NAN] * len(texts)
         if self.match == "none":
             return [Score({"match": NAN, "reward": reward}, reward >= self.reward_high) for reward in given]
         matched = list(map(self.matched, examples, texts, finished))
         parts = zip(matched, given, strict=True)
         return [Score({"match": float(right), "reward": reward}, right) for right, reward in parts]
+
+    def rewards(self, examples: Sequence[Example], texts: Sequence[str]) -> list[float]:
+        """Call the function as TRL does and return a reward for each completion, NaN where it gave None.
+
+        Source: TRL ``GRPOTrainer._calculate_rewards``, with prompts and completions as text. Its other keyword
+        arguments, as ``completion_ids`` and ``trainer_state``, are not given. RunFailed where the function fails or
+        gives no rewards.
+        """
+        columns = {column: [example.entry.get(column) for example in examples] for column in self.columns}
+        try:
+            prompts = [example.prompt for example in examples]
+            given = imported(self.reward)(prompts=prompts, completions=list(texts), **columns)
+            numbers = [NAN if reward is None else float(reward) for reward in given]
+        except Exception as error:  # whatever the function of a user raises
+            raise RunFailed(f"task.reward={self.reward}: {describe_error(error)}") from error
+        if len(numbers) != len(texts):
+            raise RunFailed(f"task.reward={self.reward}: gave {len(numbers)} rewards for {len(texts)} completions")
+        return numbers
 
     def matched(self, example: Example, text: str, finished: bool) -> bool:
         """Whether a completion has the right answer."""
@@ -256,21 +267,3 @@ def layers(function: Any) -> Iterator[Any]:
         inner = type(function).__call__
     if inner is not None:
         yield from layers(inner)
-
-
-def rewards(
-    path: str, prompts: Sequence[str], completions: Sequence[str], columns: Mapping[str, list[Any]]
-) -> list[float]:
-    """Call the function as TRL does and return a reward for each completion, NaN where it gave None: not applicable.
-
-    Source: TRL ``GRPOTrainer._calculate_rewards``, with prompts and completions as text. Its other keyword arguments,
-    as ``completion_ids`` and ``trainer_state``, are not given. RunFailed where the function fails or gives no rewards.
-    """
-    try:
-        given = imported(path)(prompts=list(prompts), completions=list(completions), **columns)
-        numbers = [float("nan") if reward is None else float(reward) for reward in given]
-    except Exception as error:  # whatever the function of a user raises
-        raise RunFailed(f"task.reward={path}: {describe_error(error)}") from error
-    if len(numbers) != len(completions):
-        raise RunFailed(f"task.reward={path}: gave {len(numbers)} rewards for {len(completions)} completions")
-    return numbers

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from typing import Annotated, Any
@@ -19,10 +19,9 @@ from annotated_types import Ge, Le
 from rlexp.core.errors import format_value
 from rlexp.core.exits import RunFailed
 from rlexp.core.streams import Purpose, generator
-from rlexp.core.types import FiniteNonNegative
 from rlexp.language.answers import altered
 from rlexp.language.text_task import Example, Score, is_held_out
-from rlexp.tasks.task import check_weights
+from rlexp.tasks.task import Weighed, task
 
 MISSING_EXTRA = "needs the extra reasoning: pip install 'rlexp[reasoning]'"
 SEEDS = 2**31  # of data sets; the items of one are those of its seed and the seeds after it
@@ -33,8 +32,8 @@ ASCII = "\n" + "".join(map(chr, range(32, 127)))
 TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReasoningGym:
+@task
+class ReasoningGym(Weighed):
     """Questions of one ``dataset``; ``settings`` are those of its config, and what is not named is as there.
 
     The answer is the completion, or what is in its last <answer>...</answer>; what was cut off has given an answer only
@@ -46,12 +45,11 @@ class ReasoningGym:
     dataset: str
     settings: dict[str, Any] | None
     held_out_share: Annotated[float, Ge(0.01), Le(0.9)]  # what is outside takes long to find
-    weights: dict[str, FiniteNonNegative]
-    metric: str
-    floor: float
+
+    components = ("exact", "score")
 
     def __post_init__(self):
-        check_weights(self.weights, ("exact", "score"))
+        super().__post_init__()
         classes = known()
         if self.dataset not in classes:
             close = ", ".join(get_close_matches(self.dataset, classes))
@@ -72,10 +70,6 @@ class ReasoningGym:
     def source(self) -> tuple[str, str]:
         """What items are a function of, beside their seed and number: the data set and its settings as JSON."""
         return self.dataset, json.dumps(self.settings or {}, sort_keys=True)
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return 0.0, sum(self.weights.values())
 
     @cached_property
     def characters(self) -> str:

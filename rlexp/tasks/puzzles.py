@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 from operator import attrgetter
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from rlexp.core import types as t
 from rlexp.core.streams import splitmix64
-from rlexp.tasks.task import BaseTask, Scores
+from rlexp.tasks.task import BaseTask, Scores, task
 
 NAMES = ("reverse", "rotate", "swap", "twice", "next", "mirror")  # of functions
 SAME = len(NAMES)  # the function that changes nothing
@@ -29,7 +28,7 @@ LENGTH = 3  # of a progression
 PROGRESSIONS_EVERY = 4
 
 
-@dataclass(frozen=True, kw_only=True)
+@task
 class Functions(BaseTask):
     """Prompt: two functions, a string of ``cap`` / 2 symbols, a separator. Completion: a thought and an answer.
 
@@ -51,9 +50,6 @@ class Functions(BaseTask):
     cap: Annotated[int, Ge(4), Le(t.LARGEST_SIZE)]
     atoms: Annotated[float, Gt(0), Lt(1)]
     shown: Annotated[int, Ge(1), Le(2)]
-    weights: dict[str, t.FiniteNonNegative]
-    metric: str
-    floor: float
 
     components = ("atom", "composed", "steps")
     length = property(lambda self: self.cap // 2)  # of a string
@@ -129,7 +125,7 @@ class Functions(BaseTask):
         return Scores(parts, correct)
 
 
-@dataclass(frozen=True, kw_only=True)
+@task
 class Parity(BaseTask):
     """Prompt: ``bits`` bits and a separator. Completion: any bits and an end token; the last bit is the answer.
 
@@ -147,9 +143,6 @@ class Parity(BaseTask):
     bits: Annotated[int, Ge(6), Le(40)]
     chains: Annotated[float, Ge(0), Le(1)]
     cap: t.Size
-    weights: dict[str, t.FiniteNonNegative]
-    metric: str
-    floor: float
 
     components = ("right", "chain")
     words = ("0", "1", "pad", "end", "→")
@@ -204,7 +197,7 @@ class Parity(BaseTask):
         return Scores({"right": right.float(), "chain": whole.float()}, right)
 
 
-@dataclass(frozen=True, kw_only=True)
+@task
 class MultiSolution(BaseTask):
     """Prompt: ``items`` different numbers below ``numbers``, ascending. Completion: three of them, evenly spaced.
 
@@ -221,8 +214,6 @@ class MultiSolution(BaseTask):
     solutions: t.Size
     weights: dict[str, t.FiniteNonNegative]
     cap: Literal[3]
-    metric: str
-    floor: float
 
     components = ("valid", "first")
     vocabulary, prompt_length = property(attrgetter("numbers")), property(attrgetter("items"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Literal
@@ -14,12 +13,12 @@ from torch import Tensor
 from torch.nn.functional import pad as padded
 
 from rlexp.core import types as t
-from rlexp.tasks.task import BaseTask, Scores
+from rlexp.tasks.task import BaseTask, Scores, task
 
 NO_TOKEN = -1
 
 
-@dataclass(frozen=True, kw_only=True)
+@task
 class Sort(BaseTask):
     """Prompt: items and a separator, padded on the left. Completion: the items in order and an end token.
 
@@ -39,9 +38,6 @@ class Sort(BaseTask):
     cap: t.Size
     filler: Annotated[int, Ge(0), Le(1)]
     prompt_set: t.Size | None
-    weights: dict[str, t.FiniteNonNegative]
-    metric: str
-    floor: float
 
     components = ("exact", "graded", "lecture", "multiset", "format")
 
@@ -126,7 +122,7 @@ class Sort(BaseTask):
         return Scores(components, exact)
 
 
-@dataclass(frozen=True, kw_only=True)
+@task
 class DifficultyMix(BaseTask):
     """``Sort``, with prompts of as many lengths as there are buckets: easy, medium, hard, impossible.
 
@@ -140,9 +136,6 @@ class DifficultyMix(BaseTask):
     items: dict[str, t.Size]
     shares: dict[str, t.FiniteNonNegative]
     cap: t.Size
-    weights: dict[str, t.FiniteNonNegative]
-    metric: str
-    floor: float
 
     components = ("easy", "medium", "hard", "impossible")
 
@@ -206,7 +199,7 @@ class DifficultyMix(BaseTask):
         return Scores(parts, correct)
 
 
-@dataclass(frozen=True, kw_only=True)
+@task
 class SortLecture(BaseTask):
     """Prompts ``[1, 0, 2]``, ``[3, 2, 4]``, ``[1, 2, 3]``, five symbols, no end token; nothing is held out.
 
@@ -216,9 +209,6 @@ class SortLecture(BaseTask):
     """
 
     cap: Literal[3]
-    weights: dict[str, t.FiniteNonNegative]
-    metric: str
-    floor: float
 
     vocabulary, prompt_length = 5, 3
     components = ("distance", "inclusion_ordering", "multiset_ordering")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from typing import Annotated, Literal, NamedTuple, Protocol, runtime_checkable
@@ -20,7 +19,7 @@ from pydantic import FiniteFloat
 from torch import Tensor
 
 from rlexp.core import types as t
-from rlexp.tasks.task import BaseTask, Scores
+from rlexp.tasks.task import BaseTask, Scores, task
 
 MASKED_LOGIT = -1e9  # logit of a token that may not be written: its probability is exactly 0, and nothing of it is NaN
 MOST_NUMBERS, MOST_ANSWERS, MOST_STRINGS = 2**24, 16, 4096  # all strings are evaluated at once
@@ -85,7 +84,7 @@ def question_numbers(prompts: t.Prompts, first: int, questions: int) -> Tensor:
     return (prompts[..., -1:] - first).clamp(0, questions - 1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@task
 class Bandit(TabularTask, BaseTask):
     """Questions of one token, answers of one of ``actions`` tokens, each of which stands for a whole completion.
 
@@ -104,8 +103,6 @@ class Bandit(TabularTask, BaseTask):
     hard_right: t.Size
     weights: dict[str, t.FiniteNonNegative]
     cap: Literal[1]
-    metric: str
-    floor: float
 
     components = ("easy", "hard", "impossible")
     first_question = property(attrgetter("actions"))
@@ -151,7 +148,7 @@ class Bandit(TabularTask, BaseTask):
         return Scores(parts, correct)
 
 
-@dataclass(frozen=True, kw_only=True)
+@task
 class Categorical(TabularTask, BaseTask):
     """Answers are tokens, and ``rewards`` has the reward of each; correct is one of the largest.
 
@@ -163,8 +160,6 @@ class Categorical(TabularTask, BaseTask):
     rewards: list[FiniteFloat]
     weights: dict[str, t.FiniteNonNegative]
     cap: Literal[1]
-    metric: str
-    floor: float
 
     components = ("worth",)
     questions = 1
@@ -199,7 +194,7 @@ class Categorical(TabularTask, BaseTask):
         return Scores({"worth": worth}, (worth == rewards.max()) & (answer < self.first_question))
 
 
-@dataclass(frozen=True, kw_only=True)
+@task
 class LengthWorld(TabularTask, BaseTask):
     """Completion: ``right`` or ``wrong``, any number of fillers, the end token; at most ``cap`` tokens.
 
@@ -219,9 +214,6 @@ class LengthWorld(TabularTask, BaseTask):
     hazard: Probability
     hazard_wrong: Probability | None  # None: as hazard
     learn_answer: bool
-    weights: dict[str, t.FiniteNonNegative]
-    metric: str
-    floor: float
 
     components = ("right", "exact")
     words = ("right", "wrong", "·", "end", "pad")
@@ -293,7 +285,7 @@ class RewardTables(NamedTuple):
     proxy: Tensor
 
 
-@dataclass(frozen=True, kw_only=True)
+@task
 class Enumerable(TabularTask, BaseTask):
     """One question; answers are all strings of ``cap`` out of ``symbols`` symbols, without an end token.
 
@@ -314,9 +306,6 @@ class Enumerable(TabularTask, BaseTask):
     spread: t.FiniteNonNegative
     features: Annotated[int, Ge(1), Le(TRIGRAMS)]
     good: FiniteFloat
-    weights: dict[str, t.FiniteNonNegative]
-    metric: str
-    floor: float
 
     components = ("gold", "proxy")
     questions = 1

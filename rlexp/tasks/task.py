@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, dataclass_transform, runtime_checkable
 
 import torch
 
@@ -67,34 +68,38 @@ class Task(Protocol):
         """Write a prompt or a completion as one line of text."""
 
 
-class BaseTask:
-    """Defaults of a task: neither padding nor end, one random number a prompt, components between 0 and 1.
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def task(cls: type) -> type:
+    """Make a frozen dataclass of a class of hyperparameters, with those that all tasks have as the last ones."""
+    for name, kind in (("weights", dict[str, t.FiniteNonNegative]), ("metric", str), ("floor", float)):
+        cls.__annotations__.setdefault(name, kind)
+    return dataclass(frozen=True, kw_only=True)(cls)
 
-    Where a task names its ``components``, its ``weights`` must be those of them.
-    """
 
-    components: Sequence[str] = ()
+class Weighed:
+    """What tasks of tokens and of text have in common: weights of their ``components``, which are between 0 and 1."""
+
     weights: Mapping[str, float]
-    pad = end = -1
-    draws = 1
+    components: Sequence[str] = ()  # of which there must be weights; with none nothing is checked
 
     def __post_init__(self):
-        if self.components:
-            check_weights(self.weights, self.components)
+        if self.components and (set(self.weights) != set(self.components) or not any(self.weights.values())):
+            raise ValueError(f"weights must name {', '.join(self.components)}, at least one of them above 0")
 
     @property
     def reward_range(self) -> tuple[float, float]:
         return 0.0, sum(self.weights.values())
 
+
+class BaseTask(Weighed):
+    """Defaults of a task: neither padding nor end, one random number a prompt, tokens that are written as numbers."""
+
+    pad = end = -1
+    draws = 1
+
     def render(self, tokens: Sequence[int]) -> str:
         """`[3, 2, 4]` → `"3 2 4"`."""
         return " ".join(map(str, tokens))
-
-
-def check_weights(weights: Mapping[str, float], components: Sequence[str]) -> None:
-    """Raise ValueError unless every component has a weight and some weight is above 0."""
-    if set(weights) != set(components) or not any(weights.values()):
-        raise ValueError(f"weights must name {', '.join(components)}, at least one of them above 0")
 
 
 def total_reward(components: Mapping[str, t.PerCompletion], weights: Mapping[str, float]) -> t.PerCompletion:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Annotated
 
@@ -10,10 +9,10 @@ import torch
 from annotated_types import Ge, Le
 
 from rlexp.core import types as t
-from rlexp.tasks.task import BaseTask, Scores
+from rlexp.tasks.task import BaseTask, Scores, task
 
 
-@dataclass(frozen=True, kw_only=True)
+@task
 class TokenPreference(BaseTask):
     """Random prompts of ``prompt_length`` tokens, completions of exactly ``cap``; tokens below ``low`` are low.
 
@@ -29,9 +28,6 @@ class TokenPreference(BaseTask):
     good: t.FiniteNonNegative
     bad: t.FiniteNonNegative
     prompt_set: t.Size | None
-    weights: dict[str, t.FiniteNonNegative]
-    metric: str
-    floor: float
 
     components = ("ternary", "share")
     draws = property(attrgetter("prompt_length"))
