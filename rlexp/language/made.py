@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from errno import EEXIST, ENOLCK, ENOSYS, ENOTEMPTY, ENOTSUP
+from contextlib import suppress
+from errno import EEXIST, ENOTEMPTY
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
+from filelock import FileLock
 
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
-from rlexp.core.registry import bind_choice
 from rlexp.core.streams import Purpose
 from rlexp.language.models import Pretrained, language_model, quiet, read
 from rlexp.language.text_task import TextTask
@@ -33,7 +32,6 @@ PACKAGE = Path(__file__).parents[1]
 ROOMS = ("core", "tasks", "language")  # whose code a model depends on
 LOOKED_AT = 64  # examples that tell a task from another with the same settings
 MAKERS = ("torch", "transformers")  # packages whose versions a model depends on
-WITHOUT_LOCKS = (ENOLCK, ENOSYS, ENOTSUP)
 
 
 def problems(config: Any) -> Iterator[str]:
@@ -101,7 +99,7 @@ def make(config: Any, task: TextTask) -> tuple[Any, Any, Reached]:
         length=config.backend.max_completion_length,
         ask=chosen.prompt_of,
     )
-    reached = bind_choice(STARTS, config.start)(learner)
+    reached = STARTS[config.start.name](learner, **config.start.model_dump(exclude={"name"}))
     if reached.problem:
         raise RunFailed(reached.problem)
     return model.to("cpu"), tokenizer, reached
@@ -126,14 +124,21 @@ def write(config: Any, task: TextTask, folder: Path) -> None:
 
 def key(config: Any, task: TextTask) -> str:
     """Return the name of a warmed-up model: a hash of all that it depends on, the code that makes it included."""
+    seed, code = seed_of(config), sha256()
+    for file in sorted(path for room in ROOMS for path in (PACKAGE / room).rglob("*.py")):
+        code.update(file.read_bytes())
+    # what a task says may stand in files beside its settings
+    learned = task.examples(seed, Purpose.START_PROMPTS, 0, LOOKED_AT, held_out=False)
+    checked = task.examples(seed, Purpose.START_CHECKS, 0, LOOKED_AT, held_out=True)
+    shown = [(*example, task.solution(example), task.wrong_solution(example)) for example in [*learned, *checked]]
     depends = {
         "model": config.model.model_dump(mode="json", exclude={"seed", "lora", "lora_alpha", "lora_target", "dtype"}),
         **{part: getattr(config, part).model_dump(mode="json") for part in ("task", "start")},
         "length": config.backend.max_completion_length,
-        "seed": seed_of(config),
-        "examples": examples(task, seed_of(config)),
+        "seed": seed,
+        "examples": [task.characters, *shown],
         "versions": {name: version(name) for name in MAKERS},
-        "code": code_hash(),
+        "code": code.hexdigest(),
     }
     if config.model.name == "pretrained":  # a folder's files by name, size and time; a name of the hub has none
         place = Path(config.model.path)
@@ -142,22 +147,6 @@ def key(config: Any, task: TextTask) -> str:
         depends["files"] = [(str(path.relative_to(place)), stat.st_size, stat.st_mtime_ns) for path, stat in stats]
         depends["device"] = config.device
     return sha256(json.dumps(depends, sort_keys=True, default=repr).encode()).hexdigest()[:16]
-
-
-def examples(task: TextTask, seed: int) -> list[str | tuple]:
-    """Return some of a task's examples and their answers: what it says may stand in files beside the settings."""
-    learned = task.examples(seed, Purpose.START_PROMPTS, 0, LOOKED_AT, held_out=False)
-    checked = task.examples(seed, Purpose.START_CHECKS, 0, LOOKED_AT, held_out=True)
-    shown = [(*example, task.solution(example), task.wrong_solution(example)) for example in [*learned, *checked]]
-    return [task.characters, *shown]
-
-
-def code_hash() -> str:
-    """Return a hash of the Python files of the rooms that a model depends on."""
-    digest = sha256()
-    for file in sorted(path for room in ROOMS for path in (PACKAGE / room).rglob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
 
 
 def made_once(place: Path, make: Callable[[Path], None]) -> Path:
@@ -169,58 +158,33 @@ def made_once(place: Path, make: Callable[[Path], None]) -> Path:
     if filled(place):
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
-    with alone(place.with_name(f".{place.name}.lock")) as sure:
+    draft = place.with_name(f".{place.name}-{uuid4().hex}")
+    lock = FileLock(place.with_name(f".{place.name}.lock"), fallback_to_soft=False)
+    with suppress(OSError):  # of a file system without locks
+        lock.acquire()
+    try:
         if filled(place):
             return place
-        for left in place.parent.glob(f".{place.name}-*") if sure else ():  # of a process that was killed
+        for left in place.parent.glob(f".{place.name}-*") if lock.is_locked else ():  # of a process that was killed
             shutil.rmtree(left, ignore_errors=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
-        try:
-            make(draft)
-            settle(draft)
-            os.rename(draft, place)
-        except OSError as error:
-            if error.errno not in (EEXIST, ENOTEMPTY) or not filled(place):
-                raise
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir()
+        make(draft)
+        for path in filter(Path.is_file, draft.rglob("*")):
+            path.chmod(draft.stat().st_mode & 0o666)  # safetensors writes for the owner alone
+            with path.open("rb") as file:
+                os.fsync(file)
+        os.rename(draft, place)
+    except OSError as error:
+        if error.errno not in (EEXIST, ENOTEMPTY) or not filled(place):
+            raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        with suppress(OSError):
+            os.unlink(lock.lock_file)
+        lock.release()
     return place
 
 
 def filled(place: Path) -> bool:
     """Whether there is a folder with something in it."""
     return place.is_dir() and any(place.iterdir())
-
-
-def settle(folder: Path) -> None:
-    """Give a new folder and its files the rights that new ones have here, and wait until the disk has the files."""
-    mask = os.umask(0o022)  # it can only be read by setting it
-    os.umask(mask)
-    folder.chmod(0o777 & ~mask)
-    for path in filter(Path.is_file, folder.rglob("*")):
-        path.chmod(0o666 & ~mask)  # safetensors writes for the owner alone
-        with path.open("rb") as file:
-            os.fsync(file)
-
-
-@contextmanager
-def alone(path: Path) -> Iterator[bool]:
-    """Context that one process at a time is in; False where that cannot be had. The system ends it with the process."""
-    while True:
-        descriptor, sure = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError as error:
-            if error.errno not in WITHOUT_LOCKS:
-                raise
-            sure = False
-        with suppress(FileNotFoundError):
-            if not sure or os.path.samestat(path.stat(), os.fstat(descriptor)):
-                break
-        os.close(descriptor)  # its last holder has removed the file while we waited
-    try:
-        yield sure
-    finally:
-        with suppress(OSError):
-            path.unlink()
-        os.close(descriptor)

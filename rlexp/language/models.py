@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import torch
 
-from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from rlexp.core.registry import bind_choice
 from rlexp.core.streams import Purpose
@@ -50,8 +49,7 @@ class Llama:
         return missing("model=llama", "transformers", "tokenizers")
 
     def build(self, characters: str, seed: int, dtype: str = "float32") -> tuple[Any, Any]:
-        """Return the model, on the CPU, and its tokenizer. ConfigError where a package is missing."""
-        need("model=llama", "transformers", "tokenizers")
+        """Return the model, on the CPU, and its tokenizer."""
         from transformers import LlamaConfig, LlamaForCausalLM
 
         tokenizer = character_tokenizer(characters)
@@ -157,7 +155,6 @@ class Pretrained:
         """Return the model with fresh adapters if they are wanted; RunFailed where no layer has the names."""
         if self.lora is None:
             return model
-        need(f"model.lora={self.lora}", "peft")
         from peft import LoraConfig, get_peft_model
 
         target = self.lora_target if isinstance(self.lora_target, str) else list(self.lora_target)
@@ -183,7 +180,6 @@ def read(path: str, dtype: str = "float32", chat: bool = False) -> tuple[Any, An
 
     No code of a model's own is run, and no pickle: transformers reads weights as safetensors, or as tensors alone.
     """
-    need(f"model.path={path}", "transformers")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
@@ -227,9 +223,3 @@ def missing(what: str, *packages: str) -> str | None:
     """Say which extra ``what``, as `model=llama`, needs because one of the packages is not installed; None if none."""
     extra = next((EXTRAS[package] for package in packages if find_spec(package) is None), None)
     return f"{what}: needs the extra {extra}: pip install 'rlexp[{extra}]'" if extra else None
-
-
-def need(what: str, *packages: str) -> None:
-    """ConfigError with that line, if there is one."""
-    if line := missing(what, *packages):
-        raise ConfigError([line])

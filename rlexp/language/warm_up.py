@@ -11,19 +11,16 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from rlexp.core.streams import Purpose, generator
-from rlexp.core.types import Positive, PositiveInt, Size
 from rlexp.language.generation import Prompt, forked, sample, stream_seed, tokenize
 from rlexp.language.text_task import Example, TextTask
 
 LOG = logging.getLogger(__name__)
-Share, Part = Annotated[float, Gt(0), Le(1)], Annotated[float, Ge(0), Le(1)]
 MAX_GRAD_NORM = 1.0
 IGNORED = -100  # label of a token that is not learned
 LOOKED_AT = 64  # examples from which it is told whether a task has answers at all
@@ -74,62 +71,27 @@ def random(learner: Learner) -> Reached:
     return Reached(None, None, 0)
 
 
-def sft(
-    learner: Learner,
-    *,
-    accuracy: Share,
-    lr: Positive,
-    prompts: Size,
-    every: PositiveInt,
-    checked: Size,
-    updates: PositiveInt,
-) -> Reached:
-    """Adam on −log π of the task's solutions, mean over tokens, until samples are right as often as ``accuracy``.
-
-    They are taken at temperature 1, one for each of ``checked`` held-out prompts, every ``every`` updates.
-    """
-    return train(learner, accuracy, None, 0.0, lr, prompts, every, checked, updates)
-
-
-def mixture(
-    learner: Learner,
-    *,
-    accuracy: Part,
-    tolerance: Positive,
-    formed: Part,
-    lr: Positive,
-    prompts: Size,
-    every: PositiveInt,
-    checked: Size,
-    updates: PositiveInt,
-) -> Reached:
-    """``sft`` on right and on wrong solutions, in a share that ends within ``tolerance`` of ``accuracy``.
-
-    It ends at the first check at which so many samples are right and at least ``formed`` of them are the right or the
-    wrong solution. Until they are so many, accuracy / ``formed`` of the answers are right. From then on the share is
-    steered by what the accuracy is off, as the wrong solution can be harder to learn than the right one, and the
-    learning rate falls from check to check: a constant one lets the accuracy wander by ten times the tolerance.
-    """
-    return train(learner, accuracy, tolerance, formed, lr, prompts, every, checked, updates)
-
-
-STARTS = {"random": random, "sft": sft, "mixture": mixture}
-
-
 def train(
     learner: Learner,
+    *,
     accuracy: float,
-    tolerance: float | None,
-    formed: float,
     lr: float,
     prompts: int,
     every: int,
     checked: int,
     updates: int,
+    tolerance: float | None = None,
+    formed: float = 0.0,
 ) -> Reached:
-    """Train until a whole check has the accuracy, by Adam on −log π: the mean over tokens of answers and their ends.
+    """Adam on −log π of the task's solutions, mean over tokens, until samples are right as often as ``accuracy``.
 
-    Without ``tolerance`` more is as good, and only right answers are learned from.
+    Samples are taken at temperature 1, one for each of ``checked`` held-out prompts, every ``every`` updates.
+
+    With a ``tolerance`` (``start=mixture``) right and wrong solutions are learned from, in a share that ends so close
+    to ``accuracy``: at the first check at which so many samples are right and at least ``formed`` of them are the right
+    or the wrong solution. Until they are so many, accuracy / ``formed`` of the answers are right. From then on the
+    share is steered by what the accuracy is off, as the wrong solution can be harder to learn than the right one, and
+    the learning rate falls from check to check: a constant one lets the accuracy wander by ten times the tolerance.
     """
     mixed = tolerance is not None
     if problem := obstacle(learner, ["right", "wrong"] if mixed else ["right"]):
@@ -174,6 +136,9 @@ def train(
         f"take more start.updates, another start.lr or a lower start.{'formed' if mixed else 'accuracy'}"
     )
     return Reached(check.right, check.formed, updates, problem)
+
+
+STARTS = {"random": random, "sft": train, "mixture": train}
 
 
 def obstacle(learner: Learner, kinds: Sequence[str]) -> str:

@@ -70,12 +70,11 @@ def test_a_key_is_that_of_all_that_counts(others):
 def test_a_key_is_that_of_the_examples_the_seed_and_the_code(monkeypatch):
     usual = made.key(config(QUICK), TASK)
     assert usual != made.key(config(QUICK), CopyDigits(wrong=False))
-    monkeypatch.setattr(made, "examples", lambda task, seed: [])
-    alone = made.key(config(QUICK), TASK)
-    monkeypatch.setattr(made, "seed_of", lambda config: 1)
-    assert usual != alone != made.key(config(QUICK), TASK)
-    monkeypatch.undo()
-    monkeypatch.setattr(made, "code_hash", lambda: "other")
+    own, other = config(QUICK, seed=0), config(QUICK, seed=1)
+    for each in own, other:
+        each.model = each.model.model_copy(update={"seed": None})
+    assert usual == made.key(own, TASK) != made.key(other, TASK)
+    monkeypatch.setattr(made, "ROOMS", ("core",))
     assert usual != made.key(config(QUICK), TASK)
 
 

@@ -10,7 +10,7 @@ from rlexp.core.streams import generator
 from rlexp.language import LANGUAGE_MODELS
 from rlexp.language.models import language_model
 from rlexp.language.text_task import Example, Score
-from rlexp.language.warm_up import STARTS
+from rlexp.loop.start import STARTS
 
 LARGEST = 6  # digits from 0 on
 
