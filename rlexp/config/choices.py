@@ -14,16 +14,21 @@ from textwrap import dedent
 from typing import Any, NamedTuple
 
 import yaml
-from omegaconf import OmegaConf
 
-from rlexp.config.conf_folder import CONF
+from rlexp.config.conf_folder import CONF, FOLDERS, load_plugins
 from rlexp.config.groups import GROUPS
-from rlexp.config.plugins import FOLDERS, load_plugins
 from rlexp.config.settings import Settings
 from rlexp.core.registry import REGISTERED, StrictModel
 
 ABSENT = object()
 CLAIMS = CONF / "study" / "claims"
+
+
+class Loader(yaml.SafeLoader):
+    """YAML as Hydra reads it: ``1e-6`` is a number."""
+
+
+Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), [*"-+0123456789"])
 
 
 class ConfigGroup(NamedTuple):
@@ -94,7 +99,7 @@ def text_of(group: str, choice: str) -> str:
 def values_of(group: str, choice: str) -> dict[str, Any]:
     """Return what the YAML of a choice says, over those that it builds upon; interpolations as they stand there."""
     text = text_of(group, choice)
-    values = OmegaConf.to_container(OmegaConf.create(text)) if text else dict(REGISTERED[group][choice].values)
+    values = yaml.load(text, Loader) or {} if text else dict(REGISTERED[group][choice].values)
     bases = [base for base in values.get("defaults", []) if isinstance(base, str) and base != "_self_"]
     return {key: value for base in bases for key, value in values_of(group, base).items()} | values
 

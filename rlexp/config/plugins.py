@@ -15,7 +15,6 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ import yaml
 from hydra.core.config_store import ConfigStore
 
 from rlexp.axes import AXES
-from rlexp.config.conf_folder import CONF
+from rlexp.config.conf_folder import CONF, FOLDERS, load_plugins
 from rlexp.config.groups import GROUPS, SETTINGS, table_at
 from rlexp.core.errors import ConfigError
 from rlexp.core.facts import facts_of
@@ -32,11 +31,9 @@ from rlexp.core.registry import REGISTERED, Registration, check_requests, hyperp
 if TYPE_CHECKING:
     from rlexp.core.memory import Memory
 
-ENTRY_POINTS = "rlexp.plugins"
 SCHEMA = "rlexp.config.schema"
 # What is registered beside the axes and groups, and the table that has it.
 BESIDE = {"metric": "rlexp.core.registry:METRICS", "figure": "rlexp.analysis.figures.gallery:OWN"}
-FOLDERS: list[Path] = []
 
 
 def register(
@@ -100,16 +97,6 @@ def add_config_dir(folder: str | Path) -> None:
         raise ConfigError([f"{folder}: is no folder with YAML files"])
     if path not in FOLDERS:
         FOLDERS.append(path)
-
-
-@cache
-def load_plugins() -> None:
-    """Import the modules that installed packages name as plugins; one that fails is named on stderr and left out."""
-    for plugin in entry_points(group=ENTRY_POINTS):
-        try:
-            plugin.load()
-        except Exception as error:
-            print(f"note: the plugin {plugin.name} ({plugin.value}) is left out: {error}", file=sys.stderr)
 
 
 def as_bytes() -> bytes:

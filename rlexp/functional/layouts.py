@@ -56,27 +56,13 @@ class Sizes:
         return None if None in sizes else [*self.lead, *sizes]
 
 
-class AsGiven:
-    """Tensors that are ``[..., P, G, T]`` already."""
-
-    def stack(self, tensor: Tensor, axes: Axes) -> Tensor:
-        """Return the tensor as the axes take it."""
-        return tensor
-
-    def unstack(self, tensor: Tensor, axes: Axes) -> Tensor:
-        """Return a result as the caller has it."""
-        return tensor
-
-
 class Rows:
-    """Flat tensors whose rows have nothing to do with each other: ``[B, T]`` as ``[B, 1, T]``."""
+    """Flat tensors whose rows have nothing to do with each other, each a group: ``[B, T]`` as ``[B, 1, T]``."""
 
     def stack(self, tensor: Tensor, axes: Axes) -> Tensor:
-        """Make each row a group of its own."""
         return tensor.unsqueeze(1) if axes[:2] in (GROUPED, OF_PROMPT) else tensor
 
     def unstack(self, tensor: Tensor, axes: Axes) -> Tensor:
-        """Return the rows."""
         return tensor.squeeze(1) if axes[:2] == GROUPED else tensor
 
 
@@ -106,6 +92,3 @@ class Groups:
     def unstack(self, tensor: Tensor, axes: Axes) -> Tensor:
         """Return the rows in the order of the caller."""
         return tensor[self.prompt, self.place] if axes[:2] == GROUPED else tensor
-
-
-Layout = AsGiven | Rows | Groups

@@ -182,6 +182,15 @@ def test_a_new_choice_is_there_by_itself(monkeypatch):
         F.norm.untyped(ROWS)
 
 
+def test_files_of_other_folders_are_there_too(monkeypatch, tmp_path):
+    (tmp_path / "norm").mkdir()
+    (tmp_path / "norm/exact.yaml").write_text("# Next to no eps.\nname: local\neps: 1e-12\nddof: 0\n")
+    monkeypatch.setattr("rlexp.config.choices.FOLDERS", [tmp_path])
+    assert "exact" in dir(F.norm) and "``exact``: Next to no eps." in F.norm.exact.__doc__
+    assert torch.equal(F.norm.exact(TOKENS + 1), F.norm.local(TOKENS + 1, eps=1e-12, ddof=0))
+    monkeypatch.delattr(F.norm, "exact")
+
+
 def test_what_stands_beside_the_namespaces():
     assert F.gae is F.norm.gae and F.pass_at_k(2, hits=1, samples=4) == 0.5
     with pytest.raises(ValueError, match="pass_at_k: k=5 and hits=1 must be at most samples=4"):
