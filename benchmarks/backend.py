@@ -27,7 +27,7 @@ def trainer(steps: int, ours: bool) -> Any:
     from transformers.trainer_callback import PrinterCallback
     from trl import GRPOTrainer
 
-    from rlexp.backends.trl import settings
+    from rlexp.backends.trl import trainer as settings
     from rlexp.backends.trl.objective import Objective
     from rlexp.backends.trl.trainer import AxesTrainer
     from rlexp.config.compose import compose

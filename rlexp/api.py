@@ -21,8 +21,8 @@ from rlexp.config.messages import EXPECTED, explain
 from rlexp.config.plugins import register
 from rlexp.core.errors import ConfigError, format_value
 from rlexp.core.exits import RunFailed
-from rlexp.launch.from_python import run_single, run_sweep
-from rlexp.launch.index import unfinished
+from rlexp.launch.hooks import run_single, run_sweep
+from rlexp.launch.launcher import unfinished
 from rlexp.record.policies import TrainedPolicy, load_policy
 from rlexp.runfolder.variants import key_of
 from rlexp.train import hydra_main

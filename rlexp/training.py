@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rlexp.config.schema import Config
 from rlexp.core.errors import ConfigError
 from rlexp.language.backend import CAPABILITIES
-from rlexp.sweep.buckets import by_variant, into_batches
+from rlexp.sweep.build import by_variant, into_batches
 from rlexp.sweep.events import FRESH, Checkpoint, Ended, Event, Row, Samples, Step
 from rlexp.sweep.training import never, train_batch
 

@@ -73,8 +73,7 @@ class FusedLauncher(Launcher):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Make the launcher that does the work; it is heavy."""
-        from rlexp.launch.launcher import SweepLauncher
-        from rlexp.launch.settings import LauncherSettings
+        from rlexp.launch.launcher import LauncherSettings, SweepLauncher
 
         settings = LauncherSettings.of(**self.settings)
         self.launcher = SweepLauncher(settings, hydra_context, task_function, config)

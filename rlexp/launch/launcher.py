@@ -1,33 +1,145 @@
-"""The launcher at work: plan all jobs, have them trained in batches, give each what Hydra's own would."""
+"""The launcher: its settings, the list of a sweep's jobs, and their training; each gets what Hydra's own would give."""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import replace
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from hydra.core.utils import JobReturn
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from rlexp.core.exits import relative
-from rlexp.launch.hydra_private import HydraJob, configure_logging, setup_globals, share_compositions
-from rlexp.launch.index import Index
-from rlexp.launch.logs import write_files
-from rlexp.launch.plan import Plan, environment_of, plan_jobs, stages
-from rlexp.launch.settings import LauncherSettings
-from rlexp.launch.worker import job_context
-from rlexp.record import lock
-from rlexp.record.disk import unwritable
-from rlexp.sweep.buckets import into_batches
+from rlexp.core.errors import ConfigError
+from rlexp.core.exits import describe_error, relative
+from rlexp.launch.hydra_private import HydraJob, configure_logging, hydra_config, setup_globals, share_compositions
+from rlexp.launch.plan import Plan, plan_jobs, stages
+from rlexp.launch.worker import job_context, write_files
+from rlexp.record import disk, lock
+from rlexp.runfolder.files import INDEX_FILE, SUMMARY_FILE, line_with_checksum
+from rlexp.sweep.build import into_batches
 from rlexp.sweep.interrupt import signals_as_ctrl_c
 from rlexp.sweep.job import Batch, Job, Results
 from rlexp.sweep.machine import allow_open_files
 
 LOG = logging.getLogger(__name__)
+LIBRARIES = {"local": None, "slurm": "submitit", "ray": "ray"}
+COUNTS = ("workers", "cpus", "mem_gb", "minutes")
+
+_of_this_process: dict[Path, Index] = {}  # by the sweep's folder; a file may be another process's
+
+
+@dataclass(frozen=True)
+class LauncherSettings:
+    """Where batches are trained, how many runs a batch and a sweep have at most, and what only this executor has."""
+
+    executor: str = "local"
+    max_replicas: int | None = None  # None for what fits memory
+    max_runs: int | None = None  # None for any number
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, executor: str, max_replicas: int | None, max_runs: int | None, **options: Any) -> LauncherSettings:
+        return cls(executor, max_replicas, max_runs, options)
+
+    @classmethod
+    def read(cls, config: DictConfig) -> LauncherSettings | None:
+        """Return those of a composed config; None if another launcher is chosen."""
+        if config.hydra.launcher is None:
+            raise ConfigError(["hydra.launcher=null: a sweep needs one; hydra/launcher=basic is Hydra's own"])
+        node = OmegaConf.to_container(config.hydra.launcher, resolve=True)
+        target = node.pop("_target_")
+        return cls.of(**node) if target.endswith(".FusedLauncher") else None
+
+    def problem(self) -> str | None:
+        """Say why batches cannot be trained like this, if so, or what has to be installed first."""
+        if self.executor not in LIBRARIES:
+            return f"hydra.launcher.executor={self.executor}: must be one of {', '.join(LIBRARIES)}"
+        if self.max_replicas is not None and self.max_replicas < 1:
+            return f"hydra.launcher.max_replicas={self.max_replicas}: must be at least 1, or null for what fits memory"
+        if self.max_runs is not None and self.max_runs < 1:
+            return f"hydra.launcher.max_runs={self.max_runs}: must be at least 1, or null for any number"
+        for option in COUNTS:
+            value = self.options.get(option)
+            words = ("auto",) if self.executor == "local" else ()
+            if value is not None and value not in words and not (isinstance(value, int) and value >= 1):
+                return f"hydra.launcher.{option}={value}: must be {' or '.join([*words, 'at least 1'])}"
+        library = LIBRARIES[self.executor]
+        if library and not find_spec(library):
+            return f"hydra/launcher={self.executor} needs {library}, which is not installed: pip install {library}"
+        if self.executor == "slurm" and not shutil.which("sbatch"):
+            return "hydra/launcher=slurm needs sbatch, which is not on the PATH: start the sweep on a login node"
+        return None
+
+
+class Index:
+    """jobs.jsonl: the jobs of a sweep in their order, and what became of them."""
+
+    def __init__(self, folder: Path):
+        self.path = folder / INDEX_FILE
+        self.rows: list[dict[str, Any]] = []
+        _of_this_process[folder.resolve()] = self
+
+    def text(self, **changes: Any) -> str:
+        return "".join(line_with_checksum(row | changes, len(self.rows)) for row in self.rows)
+
+    def add(self, jobs: Sequence[Job]) -> None:
+        """List jobs that are about to start."""
+        for job in jobs:
+            row = {"job": job.number, "name": job.name, "overrides": list(job.overrides), "variant": job.variant}
+            row |= {"seed": job.config.seed, "status": "running", "reason": None, "score": None}
+            self.rows.append(row)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        disk.replace(self.path, self.text())
+
+    def record(self, job: Job, result: float | Exception) -> None:
+        """Enter what became of a job; its own summary knows whether it failed or diverged."""
+        row = next(row for row in self.rows if row["job"] == job.number)
+        if not isinstance(result, Exception):
+            row |= {"status": "completed", "score": result}
+            return
+        row |= {"status": "failed", "reason": describe_error(result)}
+        with suppress(OSError, ValueError):
+            summary = json.loads((job.folder / SUMMARY_FILE).read_text(encoding="utf-8"))
+            if summary.get("status") in ("failed", "diverged"):
+                row |= {key: summary[key] for key in ("status", "reason") if summary.get(key)}
+
+    def close(self) -> None:
+        """Whatever still runs now was interrupted."""
+        for row in self.rows:
+            if row["status"] == "running":
+                row["status"] = "interrupted"
+        self.write()
+
+    def write(self) -> None:
+        """Replace the file at once, so that a reader never sees half of it.
+
+        On a full disk write in the room it has; where that is too little, what became of the jobs alone.
+        """
+        try:
+            disk.replace(self.path, self.text())
+        except OSError as error:
+            for shortened in ({}, {"overrides": [], "reason": None, "score": None}):
+                with suppress(OSError), open(self.path, "r+b") as file:
+                    file.write(self.text(**shortened).encode())
+                    file.truncate()
+                    if not shortened:
+                        return
+                    break
+            LOG.warning("%s lacks what became of the jobs: %s", self.path, error.strerror or error)
+
+
+def unfinished(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of the jobs that this process has launched and that did not complete; none of other launchers."""
+    index = _of_this_process.pop(folder.resolve(), None)
+    return [row for row in index.rows if row["status"] != "completed"] if index else []
 
 
 class SweepLauncher:
@@ -38,43 +150,39 @@ class SweepLauncher:
     ):
         self.settings, self.hydra, self.task_function, self.config = settings, hydra, task_function, config
         share_compositions(hydra)
-        self.index = Index(Path(config.hydra.sweep.dir))
+        self.folder = Path(config.hydra.sweep.dir)
+        self.index = Index(self.folder)
 
     def launch(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
         """Train jobs, the first of which has the number ``first``; one JobReturn each, in order."""
         setup_globals()
         self.configure_logs()
-        with lock.locked(self.index.path.parent), signals_as_ctrl_c():
-            return self.train(overrides, first)
+        with lock.locked(self.folder), signals_as_ctrl_c():
+            loader = self.hydra.config_loader
+            plan = loader.plan and loader.plan.part(overrides, first)  # of a sweeper that the check does not know: none
+            plan = plan or plan_jobs(loader, self.config, overrides, first)
+            self.hydra_jobs = {
+                job.number: HydraJob(plan.composed[job.number], self.hydra, self.task_function) for job in plan.jobs
+            }
+            trained = []
+            for jobs in stages(plan.jobs, self.folder):
+                trained += jobs
+                self.train_jobs(jobs, plan)
+            return [self.hydra_jobs[job.number].job_return for job in trained]
 
-    def train(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
-        """Do that as the only one who writes to the sweep's folder."""
-        loader = self.hydra.config_loader
-        plan = loader.plan and loader.plan.part(overrides, first)  # of a sweeper that the check does not know: none
-        plan = plan or plan_jobs(loader, self.config, overrides, first)
-        hydra_jobs = {
-            job.number: HydraJob(plan.composed[job.number], self.hydra, self.task_function) for job in plan.jobs
-        }
-        trained = []
-        for jobs in stages(plan.jobs, self.index.path.parent):
-            trained += jobs
-            self.train_jobs(jobs, plan, hydra_jobs)
-        return [hydra_jobs[job.number].job_return for job in trained]
-
-    def train_jobs(self, jobs: Sequence[Job], plan: Plan, hydra_jobs: dict[int, HydraJob]) -> None:
+    def train_jobs(self, jobs: Sequence[Job], plan: Plan) -> None:
         """Train some of the jobs of a plan, in batches."""
         executor = import_module(f"rlexp.launch.executors.{self.settings.executor}")
-        folder = self.index.path.parent
         allow_open_files()
-        with executor.open_pool(folder.absolute(), jobs, **self.settings.options) as pool:
+        with executor.open_pool(self.folder.absolute(), jobs, **self.settings.options) as pool:
             batches = into_batches(jobs, self.settings.max_replicas, pool.workers)
             self.index.add(jobs)
             try:
-                with closing(pool.run(self.start_batches(batches, plan, hydra_jobs))) as trained:
+                with closing(pool.run(self.start_batches(batches, plan))) as trained:
                     for batch, results in trained:
-                        self.finish_batch(batch, results, hydra_jobs)
+                        self.finish_batch(batch, results)
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(f"hydra.sweep.dir={relative(folder)}") from None
+                raise KeyboardInterrupt(f"hydra.sweep.dir={relative(self.folder)}") from None
             finally:
                 self.index.close()
                 self.configure_logs()
@@ -83,49 +191,45 @@ class SweepLauncher:
         """Log as the sweep does, not as one of its jobs."""
         configure_logging(self.config.hydra.hydra_logging, self.config.hydra.verbose)
 
-    def start_batches(
-        self, batches: Sequence[Sequence[Job]], plan: Plan, hydra_jobs: dict[int, HydraJob]
-    ) -> Iterator[Batch]:
-        """When the turn of a batch has come, do for its jobs what Hydra does before it runs one."""
+    def start_batches(self, batches: Sequence[Sequence[Job]], plan: Plan) -> Iterator[Batch]:
+        """When the turn of a batch has come, do for its jobs what Hydra does before it runs one.
+
+        A job whose folder cannot be made has failed. The files of a run that has ended are of the command that trained
+        it: they stay.
+        """
         for number, jobs in enumerate(batches, 1):
             self.configure_logs()
             if len(batches) > 1:
                 LOG.info("batch %d of %d: %d runs", number, len(batches), len(jobs))
             title = "rlexp" if self.settings.executor == "local" else f"batch {number} of {len(batches)}"
-            sweep = self.index.path.parent.absolute()
-            environment = environment_of(plan.composed[jobs[0].number])
-            batch = Batch(tuple(jobs), title, environment, sweep, lock.text(sweep))
-            batch = self.with_files(batch, hydra_jobs)
+            sweep, settings = self.folder.absolute(), plan.composed[jobs[0].number]
+            with hydra_config(settings):
+                environment = OmegaConf.to_container(settings.hydra.job.env_set, resolve=True)
+            made, failed = [], []
+            for job in jobs:
+                files = self.hydra_jobs[job.number].files()
+                try:
+                    job.folder.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    failed.append((job, disk.unwritable(error, job.folder)))
+                    continue
+                made.append(job)
+                if problem := write_files(files, over=job.ended is None):
+                    LOG.warning(problem)
+            batch = Batch(tuple(made), title, environment, sweep, lock.text(sweep))
+            if failed:
+                without, errors = zip(*failed, strict=True)
+                self.finish_batch(replace(batch, jobs=without), [*errors])
             with job_context(batch):
-                for job in batch.jobs:
-                    hydra_jobs[job.number].on_start()
-            if batch.jobs:
+                for job in made:
+                    self.hydra_jobs[job.number].on_start()
+            if made:
                 yield batch
 
-    def with_files(self, batch: Batch, hydra_jobs: dict[int, HydraJob]) -> Batch:
-        """Make the folders of jobs and what Hydra writes there; return the batch without those that have no folder.
-
-        The files of a run that has ended are of the command that trained it: they stay.
-        """
-        failed = {}
-        for job in batch.jobs:
-            files = hydra_jobs[job.number].files()
-            try:
-                job.folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                failed[job.number] = unwritable(error, job.folder)
-                continue
-            if problem := write_files(files, over=job.ended is None):
-                LOG.warning(problem)
-        without = tuple(job for job in batch.jobs if job.number in failed)
-        if without:
-            self.finish_batch(replace(batch, jobs=without), list(failed.values()), hydra_jobs)
-        return replace(batch, jobs=tuple(job for job in batch.jobs if job.number not in failed))
-
-    def finish_batch(self, batch: Batch, results: Results, hydra_jobs: dict[int, HydraJob]) -> None:
+    def finish_batch(self, batch: Batch, results: Results) -> None:
         """Record what came out, and do for the jobs of a batch what Hydra does after it has run one."""
         with job_context(batch):
             for job, result in zip(batch.jobs, results, strict=True):
                 self.index.record(job, result)
-                hydra_jobs[job.number].on_end(result)
+                self.hydra_jobs[job.number].on_end(result)
         self.index.write()

@@ -202,12 +202,6 @@ def starts_of(sweep: Path) -> Path:
     return sweep / "starts"
 
 
-def environment_of(settings: DictConfig) -> dict[str, str]:
-    """Return the environment variables that a job is to see."""
-    with hydra_config(settings):
-        return OmegaConf.to_container(settings.hydra.job.env_set, resolve=True)
-
-
 def sweep_problems(plan: Plan) -> Iterator[tuple[str, list[str]]]:
     """Say what is wrong between jobs that are each right by themselves, and for which jobs."""
     labels: dict[Path, str] = {}

@@ -3,30 +3,207 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import dataclass, field
 from typing import Any
 
 from rlexp.core import exact
+from rlexp.core.errors import format_value
 from rlexp.core.exits import RunFailed
+from rlexp.core.registry import bind_choice
+from rlexp.loop.metrics import BOUNDED
+from rlexp.record import checkpoint
 from rlexp.record.checkpoint import LATEST, PREVIOUS
 from rlexp.record.disk import unwritable
+from rlexp.record.files import Recorder, collapsed
+from rlexp.record.gradient import gradient_curves
 from rlexp.record.lock import LOCK_FILE, locked
+from rlexp.record.loggers import LOGGERS
 from rlexp.record.progress import Progress
-from rlexp.record.resume import inspect, last_good_state
-from rlexp.sweep.buckets import variant_order
-from rlexp.sweep.events import FRESH, Step
+from rlexp.record.resume import FAILED, inspect, last_good_state
+from rlexp.runfolder.files import METRICS_FILE, SAMPLES_FILE, SUMMARY_FILE, Extent
+from rlexp.runfolder.rows import score
+from rlexp.sweep.build import variant_order
+from rlexp.sweep.events import FRESH, Checkpoint, Ended, Event, Row, Samples, Step
 from rlexp.sweep.interrupt import Interrupt
 from rlexp.sweep.job import Job, Results
 from rlexp.sweep.machine import is_out_of_memory, release_memory
-from rlexp.sweep.recording import Recording, Run, open_run
 from rlexp.sweep.training import train_batch
 
 LOG = logging.getLogger(__name__)
 SMALLER = "take a smaller group_size, model or eval.prompts, or more minibatches; resume=failed then goes on"
 Saved = Mapping[str, Any]
 OpenProgress = Callable[[Sequence[Job], int, str], AbstractContextManager]
+
+
+@dataclass
+class Run:
+    """One run while it trains: its files, its logger and its end."""
+
+    job: Job
+    recorder: Recorder
+    logger: object
+    evaluations: list[dict[str, float]] = field(default_factory=list)
+    last: dict[str, float] = field(default_factory=dict)
+    step: int = 0
+    error: Exception | None = None
+    ended: bool = False
+
+    @classmethod
+    def open(cls, job: Job, step: int, extents: Mapping[str, Extent] | None = None) -> Run:
+        """Start the files and the logger of a run, or go on with them after ``step`` steps, where they ended then."""
+        study = {"study_hash": job.config.study.hash} if job.config.study else {}
+        facts = {"name": job.name, "variant": job.variant, "seed": job.config.seed, **study}
+        recorder = Recorder(job.folder, job.config.model_dump(mode="json"), facts, step, extents)
+        run = cls(job, recorder, bind_choice(LOGGERS, job.config.logger)(job))
+        for row in recorder.earlier_rows:
+            run.log(row.pop("step"), {key: math.nan if value is None else value for key, value in row.items()})
+        for note in recorder.notes:
+            LOG.warning("%s %s", job.name, note, extra={"job": job.name})
+        begins = "starts" if step < 0 else f"goes on after step {step}"
+        run.log_line(begins, f"{job.config.steps} steps in {job.folder}")
+        return run
+
+    def log_line(self, *words: str) -> None:
+        LOG.info(" · ".join([self.job.name, *words]), extra={"job": self.job.name})
+
+    @property
+    def alive(self) -> bool:
+        return self.error is None and not self.ended
+
+    @property
+    def result(self) -> float | Exception:
+        """The score, or why there is none."""
+        settings = self.job.config.score
+        return self.error or score(self.evaluations, settings.metric, settings.share)
+
+    def log(self, step: int, row: dict[str, float]) -> None:
+        """Hand on a row that is in the run's file, and remember what the summary needs of it."""
+        self.logger.log(step, row)
+        self.last, self.step = self.last | row, step
+        if any(key.startswith("eval/") for key in row):
+            self.evaluations.append(row)
+
+    def take(self, event: Samples | Ended) -> None:
+        """Write down what training says of the run beside its rows and checkpoints.
+
+        It ends the run, and only this one, that a file of it cannot be written.
+        """
+        if isinstance(event, Samples):
+            try:
+                self.recorder.write_samples(event.completions)
+            except (OSError, RunFailed) as error:
+                self.fail(unwritable(error, self.job.folder / SAMPLES_FILE))
+        elif event.status in FAILED:
+            self.fail(event.error, event.status)
+        else:
+            self.error = event.error
+            self.finish(event.status)
+
+    def record(self, step: int, row: dict[str, float]) -> None:
+        try:
+            self.recorder.write_row(step, row)
+        except (OSError, RunFailed) as error:
+            self.fail(unwritable(error, self.job.folder / METRICS_FILE))
+            return
+        self.log(step, row)
+        if evaluated := [f"{key} {value:.3f}" for key, value in row.items() if key.startswith("eval/")]:
+            self.log_line(f"step {step}", *evaluated)
+
+    def fail(self, error: Exception, status: str = "failed") -> None:
+        """End the run, and only this one."""
+        self.error = error
+        LOG.error("%s %s", self.job.name, error, extra={"job": self.job.name})
+        self.finish(status)
+
+    def finish(self, status: str) -> None:
+        """Write the summary and close everything. A run without summary has not ended: it can be gone on with."""
+        self.ended = True
+        if BOUNDED in self.last:
+            bound = f"log_ratio_bound={format_value(self.job.config.log_ratio_bound)}"
+            said = f"had log-ratios beyond {bound}, last of {self.last[BOUNDED]:.2%} of the tokens: {BOUNDED} says when"
+            LOG.warning("%s %s", self.job.name, said, extra={"job": self.job.name})
+        settings = self.job.config.score
+        final = score(self.evaluations, settings.metric, settings.share) if status == "completed" else None
+        summary = {
+            "score": final,
+            "score_metric": settings.metric,
+            "collapsed": True if status == "diverged" else collapsed(final, settings.floor),
+            "steps": self.step,
+            "completions": self.last.get("progress/completions", 0),
+            "tokens": self.last.get("progress/tokens", 0),
+            "wall_time_s": self.last.get("time/total", 0.0),
+            "final": self.last,
+            "gradient": gradient_curves(self.job.config.clip, self.job.config.log_ratio_bound),
+        }
+        try:
+            self.recorder.finish(status, str(self.error) if self.error else None, **summary)
+        except (OSError, RunFailed) as error:
+            failure = unwritable(error, self.job.folder / SUMMARY_FILE)
+            self.error = self.error or failure
+            LOG.error("%s %s", self.job.name, failure)
+        self.log_line(status, f"step {self.step}", f"{settings.metric} {final}", f"{summary['wall_time_s']:.1f} s")
+        self.logger.finish(status, summary)
+
+
+def open_run(job: Job, saved: Mapping[str, Any]) -> Run | Exception:
+    """Open the files of a run; return why that cannot be done."""
+    try:
+        return Run.open(job, saved["step"], saved.get("files"))
+    except OSError as error:
+        return unwritable(error, job.folder / METRICS_FILE)
+    except Exception as error:
+        return error
+
+
+class Recording:
+    """Writes down what training says of runs. ``active`` are those that train: one that cannot be written is not."""
+
+    def __init__(self, runs: Mapping[int, Run], progress: Any = None):
+        self.runs, self.progress = runs, progress
+        self.active = set(runs)
+        self.started: float | None = None  # the time of training counts on after an interruption
+        self.rewards = dict.fromkeys(runs, math.nan)
+        self.unsaved: list[Checkpoint] = []
+        self.unshown = False
+
+    def take(self, event: Event) -> None:
+        """Write down an event; checkpoints are written side by side, at the latest at the end of their step."""
+        if isinstance(event, Step):
+            if self.started is None:
+                self.started = time.perf_counter() - next(iter(self.runs.values())).last.get("time/total", 0.0)
+            self.save()
+            if self.progress and self.unshown:
+                self.progress.update(event.step, [run.alive for run in self.runs.values()], [*self.rewards.values()])
+                self.unshown = False
+        elif isinstance(event, Checkpoint):
+            self.unsaved.append(event)
+            if len(self.unsaved) == checkpoint.AT_ONCE:
+                self.save()
+        elif (run := self.runs[event.run]).alive:
+            if isinstance(event, Row):
+                elapsed = time.perf_counter() - self.started
+                times = {"time/total": elapsed, "time/step": elapsed / max(event.step, 1)}
+                run.record(event.step, event.metrics | times)
+                self.rewards[event.run], self.unshown = event.metrics.get("reward/mean", math.nan), event.step > 0
+            else:
+                run.take(event)
+            if not run.alive:
+                self.active.discard(event.run)
+
+    def save(self) -> None:
+        """Write the checkpoints that are not on the disk; one that cannot be written ends its run."""
+        states = [(self.runs[event.run].recorder, event.state) for event in self.unsaved]
+        for event, error in zip(self.unsaved, checkpoint.save(states), strict=True):
+            if error is not None:
+                run = self.runs[event.run]
+                run.fail(unwritable(error, run.job.folder / checkpoint.LATEST))
+                self.active.discard(event.run)
+        self.unsaved = []
 
 
 def show(jobs: Sequence[Job], steps: int, title: str) -> Progress:

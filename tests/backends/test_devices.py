@@ -12,8 +12,9 @@ pytest.importorskip("trl")
 from small_runs import compose  # noqa: E402
 
 from rlexp.launch.executors import local  # noqa: E402
-from rlexp.sweep import buckets, machine  # noqa: E402
-from rlexp.sweep.buckets import into_batches  # noqa: E402
+from rlexp.sweep import build as buckets  # noqa: E402
+from rlexp.sweep import machine  # noqa: E402
+from rlexp.sweep.build import into_batches  # noqa: E402
 from rlexp.sweep.job import Job  # noqa: E402
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("trl")
 import trl_pairs  # noqa: E402
 from small_runs import compose  # noqa: E402
 
-from rlexp.backends.trl import evaluation  # noqa: E402
+from rlexp.backends.trl import rows as trl_rows  # noqa: E402
 from rlexp.backends.trl.run import Session, train_job  # noqa: E402
 from rlexp.core.errors import ConfigError  # noqa: E402
 from rlexp.core.exits import RunFailed  # noqa: E402
@@ -159,9 +159,9 @@ def test_what_cannot_be_had_is_refused_in_one_line(overrides, line):
 
 
 def test_pass_at_k_of_texts_is_the_function_of_the_replicas():
-    evaluated = [evaluation.Evaluated(True, hits, [0.0], [1]) for hits in range(5)]
-    found = evaluation.averages(evaluated, 4, [2])["eval/pass@2"]
-    assert evaluation.pass_at_k is loop_evaluation.pass_at_k
+    evaluated = [trl_rows.Evaluated(True, hits, [0.0], [1]) for hits in range(5)]
+    found = trl_rows.averages(evaluated, 4, [2])["eval/pass@2"]
+    assert trl_rows.pass_at_k is loop_evaluation.pass_at_k
     assert found == fmean(loop_evaluation.pass_at_k(2, hits, 4) for hits in range(5))
 
 

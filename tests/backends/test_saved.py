@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from rlexp.backends.trl.saved import damage  # noqa: E402
+from rlexp.backends.trl.run import damage  # noqa: E402
 
 
 @pytest.mark.parametrize("name", ["../../mine", "{}/mine", "a/../../mine"])

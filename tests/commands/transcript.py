@@ -144,7 +144,7 @@ def typed(words: list[str], folder: Path, files: list[Path], trains: bool) -> No
         from rlexp.launch.launcher import SweepLauncher
         from rlexp.sweep import engine
 
-        SweepLauncher.train = engine.train_jobs = lambda *_, **__: os._exit(TRAINS)
+        SweepLauncher.launch = engine.train_jobs = lambda *_, **__: os._exit(TRAINS)
     sys.argv = words
     try:
         main()

@@ -16,8 +16,7 @@ from rlexp.core.registry import schema
 from rlexp.core.types import CompletionMask, PerToken
 from rlexp.record import gradient
 from rlexp.record.gradient import RATIOS, gradient_curves
-from rlexp.sweep.engine import train_jobs
-from rlexp.sweep.recording import Job
+from rlexp.sweep.engine import Job, train_jobs
 
 R, OLD = np.array(RATIOS), 0.1
 

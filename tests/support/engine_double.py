@@ -4,7 +4,7 @@ import pytest
 
 import rlexp.analysis.compare
 from rlexp.backends import dispatch
-from rlexp.sweep import buckets, engine
+from rlexp.sweep import build, engine
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def engine_of(monkeypatch):
 
         monkeypatch.setattr(engine, "train_jobs", train_jobs)
         monkeypatch.setattr(dispatch, "trainer", lambda backend: train_jobs)
-        monkeypatch.setattr(buckets, "num_workers", lambda jobs, cores: 1)  # another process has no double
+        monkeypatch.setattr(build, "num_workers", lambda jobs, cores: 1)  # another process has no double
         monkeypatch.setattr(rlexp.analysis.compare, "report", lambda folder, **_: print("the table"))
         return batches
 

@@ -16,7 +16,7 @@ from transformers.trainer_callback import PrinterCallback
 from trl import GRPOTrainer
 from trl.trainer import grpo_trainer
 
-from rlexp.backends.trl import settings
+from rlexp.backends.trl import trainer as settings
 from rlexp.backends.trl.objective import Objective
 from rlexp.backends.trl.trainer import AxesTrainer
 from rlexp.core.streams import Purpose

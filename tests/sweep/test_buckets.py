@@ -8,7 +8,8 @@ import pytest
 from command import command, no_comparison  # noqa: F401 (fixtures)
 from small_runs import SHORT, SMALL, compose
 
-from rlexp.sweep import buckets, engine, machine
+from rlexp.sweep import build as buckets
+from rlexp.sweep import engine, machine
 from rlexp.sweep.job import Job
 
 

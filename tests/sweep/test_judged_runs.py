@@ -6,8 +6,7 @@ import pytest
 from small_runs import BESIDE, SHORT, SMALL, compose, rows
 
 from rlexp.config.compose import CONF
-from rlexp.sweep.buckets import by_shape
-from rlexp.sweep.build import bucket_key
+from rlexp.sweep.build import bucket_key, by_shape
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
 

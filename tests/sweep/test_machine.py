@@ -14,7 +14,8 @@ from small_runs import SHORT, SMALL, compose
 
 from rlexp.loop.evaluation import evaluate
 from rlexp.loop.step import train_step
-from rlexp.sweep import buckets, engine, machine
+from rlexp.sweep import build as buckets
+from rlexp.sweep import engine, machine
 from rlexp.sweep.build import build, bytes_of
 from rlexp.sweep.machine import available_bytes, usable_cores
 

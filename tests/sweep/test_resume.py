@@ -18,10 +18,9 @@ from rlexp.config.schema import load
 from rlexp.core.exits import RunFailed
 from rlexp.record import checkpoint
 from rlexp.sweep import training
-from rlexp.sweep.engine import train_jobs
+from rlexp.sweep.engine import Recording, train_jobs
 from rlexp.sweep.events import Step
 from rlexp.sweep.job import Job
-from rlexp.sweep.recording import Recording
 
 pytestmark = pytest.mark.slow  # whole runs
 

@@ -25,7 +25,7 @@ from rlexp.record.resume import inspect
 from rlexp.sweep.interrupt import Interrupt
 from rlexp.sweep.job import Job
 
-CHILD = "rlexp.backends.trl.child"
+CHILD = "rlexp.backends.trl.run"
 SECONDS_BETWEEN_LOOKS = 0.2
 
 
@@ -39,8 +39,17 @@ def train_in_processes(job: Job, saved: Mapping[str, Any]) -> float | Exception:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "job.pickle")
         path.write_bytes(pickle.dumps((job, dict(saved))))
+        wanted = job.config.backend.accelerate  # so many processes, or a file of Accelerate that says how many
+        if isinstance(wanted, str):
+            how = ["--config_file", wanted]
+        else:
+            with socket.socket() as opened:  # of several runs side by side on a machine each needs a port of its own
+                opened.bind(("127.0.0.1", 0))
+                how = ["--num_processes", str(wanted), "--main_process_port", str(opened.getsockname()[1])]
+        how += ["--cpu"] if job.config.device == "cpu" else []
+        launch = [sys.executable, "-m", "accelerate.commands.launch", "--quiet", *how, "--module", CHILD, str(path)]
         with Interrupt() as interrupt:
-            code = exit_code(launch_command(job.config, path), interrupt)
+            code = exit_code(launch, interrupt)
         if interrupt.requested:
             raise KeyboardInterrupt
     ended = inspect(job.folder, job.config.model_dump(mode="json")).result
@@ -80,16 +89,3 @@ def trainers(launcher: int) -> list[psutil.Process]:
         for each in psutil.Process(launcher).children(recursive=True):
             found += [each] if CHILD in each.cmdline()[:4] else []
     return found
-
-
-def launch_command(config: Any, path: Path) -> list[str]:
-    """Return the command that trains the job in a file: in so many processes, or as a file of Accelerate says."""
-    wanted = config.backend.accelerate
-    if isinstance(wanted, str):
-        how = ["--config_file", wanted]
-    else:
-        with socket.socket() as opened:  # of several runs side by side on a machine each needs a port of its own
-            opened.bind(("127.0.0.1", 0))
-            how = ["--num_processes", str(wanted), "--main_process_port", str(opened.getsockname()[1])]
-    how += ["--cpu"] if config.device == "cpu" else []
-    return [sys.executable, "-m", "accelerate.commands.launch", "--quiet", *how, "--module", CHILD, str(path)]

@@ -1,39 +1,52 @@
-"""One run of a language model, from its config to its folder."""
+"""One run of a language model, from its config to its folder, with TRL's checkpoints in it.
+
+``checkpoint.pt`` is what it is for every run (``record.checkpoint``): the step, what the variant remembers, how the
+rows began; here without networks. In their place it names the folder that TRL wrote the model, the optimizer and the
+states of random numbers to, with a digest of each file. It is written last: a folder without it does not count.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import os
+import pickle
+import shutil
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
+from transformers import TrainerCallback
 
-from rlexp.backends.trl import settings
-from rlexp.backends.trl.evaluation import evaluate
 from rlexp.backends.trl.objective import Objective, Scored
 from rlexp.backends.trl.processes import rank, train_in_processes
-from rlexp.backends.trl.rows import step_row, text_samples
-from rlexp.backends.trl.saved import Saver, restore_reference, whole_state
-from rlexp.backends.trl.trainer import AxesTrainer
-from rlexp.core.exits import RunFailed
+from rlexp.backends.trl.rows import evaluate, step_row, text_samples
+from rlexp.backends.trl.trainer import AxesTrainer, grpo_config, micro_batches, optimizer, schedule, world_size
+from rlexp.core.exits import INTERRUPTED, RunFailed
 from rlexp.core.streams import Purpose
 from rlexp.language import text_task
 from rlexp.language.made import load
 from rlexp.language.models import language_model, quiet
 from rlexp.loop.metrics import Row as Metrics
 from rlexp.loop.state import Experience
+from rlexp.record import checkpoint
+from rlexp.record.disk import read_state
 from rlexp.sweep.build import variant
-from rlexp.sweep.engine import OpenProgress, close, open_run, show
-from rlexp.sweep.events import COUNTED, Cadence, Ended, Event, Row, Samples, Step, divergence
-from rlexp.sweep.interrupt import Interrupt
+from rlexp.sweep.engine import OpenProgress, Recording, Run, close, open_run, show, state_or_result
+from rlexp.sweep.events import COUNTED, Cadence, Checkpoint, Ended, Event, Row, Samples, Step, divergence
+from rlexp.sweep.interrupt import Interrupt, signals_as_ctrl_c
 from rlexp.sweep.job import Job, Results
 from rlexp.sweep.machine import is_out_of_memory, prepare
-from rlexp.sweep.recording import Recording, Run
 
+LOG = logging.getLogger(__name__)
+REFERENCE = "reference"  # in a checkpoint's folder, where the reference moves
 # What Transformers says of each update, by the names of docs/metrics.md: means over a step are written.
 LOGGED = {"grad_norm": "optim/grad_norm", "learning_rate": "optim/lr"}
 REMEDIES = "backend.micro_batch=1, backend.gradient_checkpointing=true, model.dtype=bfloat16 and model.lora=16"
@@ -107,14 +120,14 @@ class Session:
         examples = [example for step in range(1, config.steps + 1) for example in prompts(step=step)]
         prompt_of = language_model(config.model).prompt_of
         rows = [{"prompt": prompt_of(example.prompt), "number": number} for number, example in enumerate(examples)]
-        weights, processes = dict(self.task.weights), settings.world_size()
+        weights, processes = dict(self.task.weights), world_size()
         objective = Objective(
             variant=variant(config),
             weights=weights,
             seed=config.seed,
             group=group.completions,
             minibatches=config.minibatches,
-            parts=settings.micro_batches(config, processes).accumulated * processes,
+            parts=micro_batches(config, processes).accumulated * processes,
             memory=dict(self.saved.get("memory", {})),
         )
         reference = objective.requires("ref_log_probs")
@@ -122,13 +135,13 @@ class Session:
             objective=objective,
             task=self.task,
             examples=examples,
-            schedule=settings.schedule(config),
+            schedule=schedule(config),
             measures=self.cadence.measures,
             on_step=self.on_step,
-            optimizer=settings.optimizer(config),
+            optimizer=optimizer(config),
             model=model,
             processing_class=tokenizer,
-            args=settings.grpo_config(config, folder, processes, [*weights.values()], reference),
+            args=grpo_config(config, folder, processes, [*weights.values()], reference),
             train_dataset=Dataset.from_list(rows),
         )
         restore_reference(trainer, folder, self.saved)
@@ -163,7 +176,7 @@ class Session:
         self.counts["tokens"] += int(scored.rollout.mask.sum())
         self.counts["completions"] += scored.rollout.mask[..., 0].numel()
         if cadence.measures(step):
-            rows = gather_object(list(rows)) if settings.world_size() > 1 else rows
+            rows = gather_object(list(rows)) if world_size() > 1 else rows
             row = step_row(self.trainer.objective, scored, experience, rows, self.config.reward_range)
             for name, ours in LOGGED.items():
                 if values := [each[name] for each in logged if name in each]:
@@ -182,12 +195,12 @@ class Session:
 
     def any_process(self, *flags: bool) -> list[bool]:
         """Whether each holds in any of the processes."""
-        every = gather_object([flags]) if settings.world_size() > 1 else [flags]
+        every = gather_object([flags]) if world_size() > 1 else [flags]
         return [any(column) for column in zip(*every, strict=True)]
 
     def evaluation(self, step: int) -> dict[str, float]:
         """Judge the model as it is on held-out prompts, which the processes share."""
-        trainer, processes = self.trainer, settings.world_size()
+        trainer, processes = self.trainer, world_size()
         model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
         asked = language_model(self.config.model).prompt_of
         share = slice(rank(), None, processes)
@@ -207,3 +220,94 @@ class Session:
         first = step * self.config.group_size.prompts
         prompts = [example.prompt for example in self.trainer.examples[first : first + len(ids)]]
         return Samples(0, step, [*text_samples(scored, experience, step, prompts, texts)])
+
+
+class Saver(TrainerCallback):
+    """Finishes what TRL has saved; ``counts`` are the step, and how much has been sampled by then."""
+
+    def __init__(self, folder: Path, recording: Recording | None, trainer: Any):
+        self.folder, self.recording, self.trainer, self.counts = folder, recording, trainer, {}
+        trainer.add_callback(self)
+
+    def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Name the folder in the run's checkpoint, and remove those that neither of its two checkpoints names."""
+        if self.recording is None:
+            return
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        if self.trainer.reference_moves:
+            self.trainer.accelerator.unwrap_model(self.trainer.ref_model).save_pretrained(folder / REFERENCE)
+        memory = {name: values.detach().clone().cpu() for name, values in self.trainer.objective.memory.items()}
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        digests = {str(path.relative_to(folder)): digest_of(path) for path in files}
+        model = {"folder": folder.name, "files": digests}
+        saved = {**self.counts, "networks": {}, "memory": memory, "model": model}
+        self.recording.take(Checkpoint(0, saved["step"], saved))
+        self.recording.save()
+        if not self.recording.active:
+            control.should_training_stop = True
+            return
+        states = [read_state(self.folder / name) for name in (checkpoint.LATEST, checkpoint.PREVIOUS)]
+        named = {state["model"]["folder"] for state in states if state}
+        for other in folder.parent.glob("checkpoint-*"):
+            if other.name not in named:
+                shutil.rmtree(other, ignore_errors=True)
+
+
+def digest_of(path: Path) -> str:
+    """Return a checksum of a file, which need not fit into memory."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def whole_state(job: Job, locks: ExitStack) -> dict[str, Any] | float | Exception:
+    """Lock the folder of a job; return the last saved state whose model is whole, or why it is not trained.
+
+    A state whose model is damaged gives way to the one before it.
+    """
+    while True:
+        saved = state_or_result(job, locks)
+        if not isinstance(saved, dict) or "model" not in saved:
+            return saved
+        damaged = damage(job.folder / "model" / saved["model"]["folder"], saved["model"]["files"])
+        if damaged is None:
+            return saved
+        LOG.warning("%s: the state before it is taken", damaged, extra={"job": job.name})
+        latest, previous = job.folder / checkpoint.LATEST, job.folder / checkpoint.PREVIOUS
+        os.replace(previous, latest) if previous.exists() else latest.unlink()
+
+
+def damage(folder: Path, files: Mapping[str, str]) -> str | None:
+    """Say which of the files of a checkpoint is not what was saved, if one is not, or lies elsewhere."""
+    if ".." in folder.parts or any(".." in Path(name).parts or Path(name).is_absolute() for name in files):
+        return f"{folder} is not in the run's own folder"
+    for name, expected in files.items():
+        path = folder / name
+        if not path.is_file():
+            return f"{path} is missing"
+        if digest_of(path) != expected:
+            return f"{path} is damaged"
+    return None
+
+
+def restore_reference(trainer: Any, models: Path, saved: Mapping[str, Any]) -> None:
+    """Put a reference that moves where it had come to."""
+    if not trainer.reference_moves or "model" not in saved:
+        return
+    from safetensors.torch import load_model
+
+    network = trainer.accelerator.unwrap_model(trainer.ref_model)
+    load_model(network, models / saved["model"]["folder"] / REFERENCE / "model.safetensors")
+
+
+def main() -> None:
+    """Train the job in the file that is named, as one of several processes: see ``backends.trl.processes``."""
+    job, saved = pickle.loads(Path(sys.argv[1]).read_bytes())
+    try:
+        with signals_as_ctrl_c():
+            train_locked(job, saved)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

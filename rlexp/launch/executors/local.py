@@ -22,7 +22,7 @@ from typing import Any
 from rlexp.core.exits import INTERRUPTED, describe_error
 from rlexp.launch.worker import NO_RESULT, failed_results, interrupt_main_thread, train_batch, train_in_worker
 from rlexp.record.progress import Progress
-from rlexp.sweep import buckets, machine
+from rlexp.sweep import build, machine
 from rlexp.sweep.interrupt import SIGNALS, Interrupt, end_undisturbed
 from rlexp.sweep.job import Batch, Job, Results
 
@@ -35,7 +35,7 @@ SPAWN = get_context("spawn")
 def open_pool(folder: Path, jobs: Sequence[Job], *, workers: int | str | None) -> Iterator[Pool]:
     """Return a pool of so many processes; None for one a core, "auto" for as many as have enough to do."""
     cores = machine.usable_cores()
-    wanted = buckets.num_workers(jobs, cores) if workers == "auto" else workers or cores
+    wanted = build.num_workers(jobs, cores) if workers == "auto" else workers or cores
     count = max(1, min(int(wanted), len(jobs)))
     yield Pool(jobs, count, max(1, cores // count))
 
