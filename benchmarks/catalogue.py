@@ -22,8 +22,7 @@ from rlexp.config.conf_folder import CONF
 from rlexp.config.schema import Config
 from rlexp.core import memory
 from rlexp.core.errors import format_value
-from rlexp.export.rule import PARTS, Framework, Rule, kind
-from rlexp.export.tables import FRAMEWORKS
+from rlexp.export.tables import FRAMEWORKS, PARTS, Framework, Rule, kind
 
 SECTIONS = tuple(dict.fromkeys(part.partition(".")[0] for part in PARTS))
 TABLES = {name: FRAMEWORKS[name.lower()] for name in ("TRL", "verl", "OpenRLHF")}

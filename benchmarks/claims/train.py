@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 
 from benchmarks.parts.common import ROOT, machine
 from rlexp.analysis.data.read import read_object, read_yaml, unclocked_rows
-from rlexp.config.study import Study
+from rlexp.config.settings import Study
 from rlexp.runfolder.variants import parse_override, split_overrides
 
 OF_AN_ARM = ("variant", "n", "mean", "iqm", "iqm_low", "iqm_high", "collapsed", "failed")

@@ -1,22 +1,24 @@
 """What keys of a config that are each right by themselves cannot be together, or seldom are on purpose, a line each.
 
-What is about one choice is in ``compatibility``; here is what is about several axes, keys beside them, and the backend.
+The tables at the end have what a choice of an axis, as ``norm=gae``, cannot have beside it (``PROBLEMS``), or seldom
+has on purpose (``REMARKS``). That one hyperparameter is at most another is declared beside the function
+(``rlexp.core.facts.ordered``), and so are the checks of a choice from outside. The functions before have what is about
+several axes, keys beside them, and the backend.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any
+from string import Formatter
+from typing import Any, NamedTuple
 
 from rlexp.axes.norm import TARGETS
 from rlexp.axes.offered import OF_VERIFIER, REWARDS
-from rlexp.config.compatibility import kl_in_reward, problems_of_choices, remarks_of_choices
-from rlexp.config.groups import table_at
-from rlexp.config.nodes import axis_nodes, chosen_facts, chosen_function
+from rlexp.config.groups import axis_nodes, chosen_facts, chosen_function, table_at
 from rlexp.core.errors import format_value
 from rlexp.core.registry import bind_choice, required_inputs
 from rlexp.language import LANGUAGE_MODELS, TEXT_TASKS, text_task
@@ -31,6 +33,7 @@ from rlexp.tasks import TASKS
 
 EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
 EXACT = ("accuracy", "reward", "kl", "entropy", "length", "length_correct", "length_wrong")
+LARGEST_OF_ADAM = 5e-3  # a learning rate below it is meant for Adam
 
 
 def contradictions(config: Any) -> Iterator[str]:
@@ -40,15 +43,11 @@ def contradictions(config: Any) -> Iterator[str]:
         return
     for check in (
         task_problems,
-        group_problems,
-        evaluation_problems,
-        problems_of_choices,
-        refill_problems,
-        memory_problems,
-        judge_problems,
+        step_problems,
+        choice_problems,
+        shared_problems,
         reward_model_problems,
-        model_problems,
-        critic_problems,
+        network_problems,
         start_problems,
         data_problems,
         policies.problems,
@@ -67,8 +66,7 @@ def backend_problems(config: Any) -> Iterator[str]:
     if backend.package and find_spec(backend.package) is None:
         yield f"backend={name}: needs the extra {backend.package}: pip install 'rlexp[{backend.package}]'"
     if not backend.batched and config.model.name in LANGUAGE_MODELS:
-        line = language_model(config.model).problem()
-        yield from [line] if line else []
+        yield from filter(None, [language_model(config.model).problem()])
     refused = {limit.key: line for limit in backend.limits if (line := beyond(limit, config))}
     yield from refused.values()
     for key, node, _ in axis_nodes(config):
@@ -82,8 +80,7 @@ def beyond(limit: Limit, config: Any) -> str | None:
     value, allowed = value_at(config, limit.key), limit.allowed
     if limit.when and not value_at(config, limit.when) or limit.unless and value_at(config, limit.unless):
         return None
-    if isinstance(allowed, str):
-        allowed = table_at(allowed)
+    allowed = table_at(allowed) if isinstance(allowed, str) else allowed
     if chosen_facts(config, limit.key).is_noop if allowed is NoOp else value in allowed:
         return None
     names = [] if allowed is NoOp else [*map(str, allowed)]
@@ -109,8 +106,11 @@ def task_problems(config: Any) -> Iterator[str]:
         yield f"task.{error}" if first_word in type(config.task).model_fields else f"task={config.task.name}: {error}"
 
 
-def group_problems(config: Any) -> Iterator[str]:
-    """Refuse minibatches that split groups, and a norm that has nothing to compare."""
+def step_problems(config: Any) -> Iterator[str]:
+    """Refuse minibatches that split groups, a norm that has nothing to compare, and an evaluation of what is not there.
+
+    That is pass@k of too few samples, or a score that is not evaluated.
+    """
     completions, prompts = config.group_size.completions, config.group_size.prompts
     if prompts % config.minibatches:
         yield (
@@ -124,6 +124,13 @@ def group_problems(config: Any) -> Iterator[str]:
             f"group_size.prompts={prompts} leave it none, so every advantage would be 0; "
             "take more completions or norm=none"
         )
+    evaluated = evaluated_metrics(config)
+    if config.score.metric not in evaluated:
+        yield f"score.metric={config.score.metric}: is not evaluated; there are {', '.join(evaluated)}"
+    largest = max(config.eval.ks, default=0)
+    if largest > config.eval.samples:
+        ks, samples = format_value(config.eval.ks), config.eval.samples
+        yield f"eval.ks={ks}: pass@{largest} needs as many samples, and eval.samples={samples}"
 
 
 def evaluated_metrics(config: Any) -> list[str]:
@@ -134,62 +141,29 @@ def evaluated_metrics(config: Any) -> list[str]:
     return [*EVALUATED, *(f"eval/{name}" for name in passes), *(f"eval/exact/{name}" for name in exact)]
 
 
-def evaluation_problems(config: Any) -> Iterator[str]:
-    """Refuse pass@k of too few samples, and a score that is not evaluated."""
-    evaluated = evaluated_metrics(config)
-    if config.score.metric not in evaluated:
-        yield f"score.metric={config.score.metric}: is not evaluated; there are {', '.join(evaluated)}"
-    largest = max(config.eval.ks, default=0)
-    if largest > config.eval.samples:
-        ks, samples = format_value(config.eval.ks), config.eval.samples
-        yield f"eval.ks={ks}: pass@{largest} needs as many samples, and eval.samples={samples}"
+def choice_problems(config: Any) -> Iterator[str]:
+    """Say what cannot be beside the choices of a config: what is declared beside their functions, and ``PROBLEMS``."""
+    for key, node, axis in axis_nodes(config):
+        for check in (*chosen_facts(config, key).problems, *PROBLEMS.get(f"{axis.group}={node.name}", ())):
+            yield from check(key, node, config)
 
 
-def refill_problems(config: Any) -> Iterator[str]:
-    """Refuse rounds without a refill, and a refill without rounds."""
+def shared_problems(config: Any) -> Iterator[str]:
+    """Refuse choices that cannot share what they have to share: rounds, memories, and who judges."""
     refill, neutral = config.filter.refill, chosen_facts(config, "filter.refill").is_noop
     if neutral != (refill.rounds == 1):
         needed = "is of 1 round" if neutral else "needs at least 2"
         yield f"filter.refill.rounds={refill.rounds}: filter.refill.name={refill.name} {needed}"
-
-
-def model_problems(config: Any) -> Iterator[str]:
-    """Refuse heads that cannot share the width, and a table for a task that has no list of questions."""
-    worlds = [name for name, task in TASKS.items() if hasattr(task, "every_completion")]
-    if config.model.name == "tabular" and config.task.name not in worlds:
-        yield f"model=tabular: task={config.task.name} has no table of questions; there is one for {', '.join(worlds)}"
-    heads = getattr(config.model, "heads", 1)
-    if config.model.name in MODELS and getattr(config.model, "width", heads) % heads:
-        yield f"model.heads={heads}: must divide model.width={config.model.width}"
-
-
-def critic_problems(config: Any) -> Iterator[str]:
-    """Refuse a critic whose values no norm asks for, and one that the model cannot have."""
-    if config.critic.name == "none":
-        return
-    if config.norm.name not in TARGETS:
-        chosen, asking = f"critic={config.critic.name}: norm={config.norm.name}", ", ".join(sorted(TARGETS))
-        yield f"{chosen} asks for no values; take critic=none or one that does: {asking}"
-    yield from cannot_judge(config.model.name, "a critic")
-
-
-def memory_problems(config: Any) -> Iterator[str]:
-    """Refuse two choices that remember different things under one name."""
+    # two choices must not remember different things under one name
     owners = {}
     for key, node, axis in axis_nodes(config):
-        if node.name not in axis.memories:
+        if (memory := axis.memories.get(node.name)) is None:
             continue
-        memory = axis.memories[node.name]
-        first = owners.setdefault(memory.name, (key, node))
-        if first[0].partition(".")[0] != key.partition(".")[0] or first[1] != node:
-            yield f"{key}={node.name}: remembers `{memory.name}`, which {first[0]}={first[1].name} remembers otherwise"
-
-
-def judge_problems(config: Any) -> Iterator[str]:
-    """Refuse a choice that learns from the task's own verdict where another reward judges."""
-    if chosen_facts(config, "reward").is_noop:
-        return
-    for key, node, _ in axis_nodes(config):
+        first, other = owners.setdefault(memory.name, (key, node))
+        if first.partition(".")[0] != key.partition(".")[0] or other != node:
+            yield f"{key}={node.name}: remembers `{memory.name}`, which {first}={other.name} remembers otherwise"
+    # where another reward judges, none learns from the task's own verdict
+    for key, node, _ in axis_nodes(config) if not chosen_facts(config, "reward").is_noop else ():
         asked = sorted(OF_VERIFIER & {*required_inputs(chosen_function(config, key))})
         if asked and key != "reward":
             yield (
@@ -205,8 +179,7 @@ def reward_model_problems(config: Any) -> Iterator[str]:
     if asked != (training is not None):
         text = "needs one, its settings are in conf/reward/learned.yaml" if asked else "asks no model; take null"
         yield f"reward.model={'null' if asked else training.name}: reward={name} {text}"
-        return
-    if training is None:
+    if not asked or training is None:
         return
     yield from cannot_judge((training.network or config.model).name, "a reward model")
     if training.largest_gap is not None and training.largest_gap <= training.smallest_gap:
@@ -216,6 +189,21 @@ def reward_model_problems(config: Any) -> Iterator[str]:
         yield f"reward.model.weights must name {', '.join(config.task.weights)}, at least one of them above 0"
     if 0 < config.steps < training.refresh:
         yield f"reward.model.refresh={training.refresh}: must be at most steps={config.steps}; 0 never refreshes"
+
+
+def network_problems(config: Any) -> Iterator[str]:
+    """Refuse a model that cannot be built for the task, and a critic that it cannot have or that no norm asks for."""
+    worlds = [name for name, task in TASKS.items() if hasattr(task, "every_completion")]
+    if config.model.name == "tabular" and config.task.name not in worlds:
+        yield f"model=tabular: task={config.task.name} has no table of questions; there is one for {', '.join(worlds)}"
+    heads = getattr(config.model, "heads", 1)
+    if config.model.name in MODELS and getattr(config.model, "width", heads) % heads:
+        yield f"model.heads={heads}: must divide model.width={config.model.width}"
+    if config.critic.name != "none":
+        if config.norm.name not in TARGETS:
+            chosen, asking = f"critic={config.critic.name}: norm={config.norm.name}", ", ".join(sorted(TARGETS))
+            yield f"{chosen} asks for no values; take critic=none or one that does: {asking}"
+        yield from cannot_judge(config.model.name, "a critic")
 
 
 def start_problems(config: Any) -> Iterator[str]:
@@ -262,15 +250,15 @@ def data_problems(config: Any) -> Iterator[str]:
 
 def remarks(config: Any) -> Iterator[str]:
     """Say what is allowed but seldom meant."""
-    yield from remarks_of_losses(config)
-    yield from remarks_of_choices(config)
+    yield from loss_remarks(config)
+    for key, node, axis in axis_nodes(config):
+        for check in (*chosen_facts(config, key).remarks, *REMARKS.get(f"{axis.group}={node.name}", ())):
+            yield from check(key, node, config)
     if not chosen_facts(config, "kl").is_noop and config.kl.coef == 0:
         yield f"kl={config.kl.name} kl.coef=0: the penalty weighs nothing, and it trains as kl=none does"
-    blind = [
-        f"{axis}={getattr(config, axis).name}"
-        for axis in ("norm", "teacher")
-        if not (REWARDS | {"advantages"}) & {*required_inputs(chosen_function(config, axis))}
-    ]
+    asked = REWARDS | {"advantages"}
+    axes = [axis for axis in ("norm", "teacher") if not asked & {*required_inputs(chosen_function(config, axis))}]
+    blind = [f"{axis}={getattr(config, axis).name}" for axis in axes]
     axes = [axis for axis in ("reward", "shaping") if not chosen_facts(config, axis).is_noop]
     changed = [f"{axis}={getattr(config, axis).name}" for axis in axes]
     changed += ["kl.place=reward"] if kl_in_reward(config) else []
@@ -281,7 +269,7 @@ def remarks(config: Any) -> Iterator[str]:
         yield f"backend={config.backend.name}: tested with {backend.package.upper()} {backend.tested}x, here is {here}"
 
 
-def remarks_of_losses(config: Any) -> Iterator[str]:
+def loss_remarks(config: Any) -> Iterator[str]:
     """Losses that weigh completions otherwise than meant, and corrections of what is equal."""
     loss, clip, agg = chosen_facts(config, "clip"), config.clip.name, config.agg.name
     if loss.unit == "completion" and chosen_facts(config, "agg").unit != "completion":
@@ -308,3 +296,200 @@ def remarks_of_losses(config: Any) -> Iterator[str]:
     if same and not chosen_facts(config, "mismatch").is_noop:
         sampler = config.sampler.name
         yield f"mismatch={config.mismatch.name}: sampler={sampler} leaves nothing to correct, every weight is 1"
+
+
+class Typed(Formatter):
+    """Writes values as one types them."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return format_value(value)
+
+
+class Rule(NamedTuple):
+    """What must not hold of a node and the whole config, and the line that says so of both and of the node's key.
+
+    It is called as the checks of ``rlexp.core.facts`` are.
+    """
+
+    broken: Callable[[Any, Any], bool]
+    line: str
+
+    def __call__(self, key: str, node: Any, config: Any) -> Iterator[str]:
+        if self.broken(node, config):
+            yield Typed().format(self.line, key=key, node=node, config=config)
+
+
+def rules(*rows: tuple[str, Callable[[Any, Any], bool], str]) -> dict[str, list[Rule]]:
+    """Return the rules of each choice; a row has the choices that a rule is about."""
+    found: dict[str, list[Rule]] = {}
+    for choices, broken, line in rows:
+        for choice in choices.split():
+            found.setdefault(choice, []).append(Rule(broken, line))
+    return found
+
+
+def group_of_one(node: Any, config: Any) -> bool:
+    return config.group_size.completions == 1
+
+
+def corrected_for_mismatch(node: Any, config: Any) -> bool:
+    return config.mismatch.name != "none"
+
+
+def kl_in_reward(config: Any) -> bool:
+    return config.kl.place == "reward" and config.kl.coef > 0
+
+
+ALONE = "and group_size.completions=1 leaves it"
+NO_REFERENCE = "it is about the reference, and the penalty is about the sampler"
+NO_GRADIENT = "{key}={node.name} {key}.place=reward: penalties in the reward have no gradient, so it is {key}="
+
+PROBLEMS = rules(
+    (
+        "reward=learned",
+        lambda node, _: node.model and node.model.members > 1,
+        "{key}.model.members={node.model.members}: {key}={node.name} has one model; take {key}=ensemble_mean",
+    ),
+    (
+        "reward=ensemble_mean reward=ensemble_minimum reward=ensemble_bound",
+        lambda node, _: node.model and node.model.members < 2,
+        "{key}.model.members={node.model.members}: {key}={node.name} needs at least 2; take {key}=learned",
+    ),
+    (
+        "filter=shortest filter=most_efficient",
+        lambda node, config: node.number >= config.group_size.completions,
+        "{key}.number={node.number}: must be below group_size.completions={config.group_size.completions}; to keep few "
+        "of many is what the choice is for",
+    ),
+    (
+        "norm=pass_at_k",
+        lambda node, config: node.k > config.group_size.completions,
+        "{key}.k={node.k}: must be at most group_size.completions={config.group_size.completions}",
+    ),
+    (
+        "norm=gae norm=gae_whitened norm=value_baseline",
+        lambda _, config: config.critic.name == "none",
+        "{key}={node.name}: asks for values, and critic=none has none; choose critic=value",
+    ),
+    (
+        "norm=spo",
+        lambda _, config: getattr(config.task, "prompt_set", None) is None,
+        "{key}={node.name}: remembers the value of each prompt, so they must come again: take task=sort or "
+        "token_preference with task.prompt_set=64 or the like",
+    ),
+    (
+        "norm=spo",
+        lambda node, config: getattr(config.task, "prompt_set", None) not in (None, node.prompts),
+        "{key}.prompts={node.prompts}: must be task.prompt_set={config.task.prompt_set}",
+    ),
+    (
+        "norm=rwr norm=best_of_n",
+        group_of_one,
+        f"{{key}}={{node.name}}: chooses among the completions of a group, {ALONE} no choice; take at least 2",
+    ),
+    (
+        "clip=gvpo clip=tpo clip=real",
+        group_of_one,
+        f"{{key}}={{node.name}}: compares the completions of a group, {ALONE} one; take at least 2",
+    ),
+    (
+        "clip=dpo clip=ipo",
+        group_of_one,
+        f"{{key}}={{node.name}}: prefers a completion to others of its group, {ALONE} none; take at least 2",
+    ),
+    (
+        "clip=two_sided",
+        lambda node, _: node.delta < 1 + node.high,
+        "{key}.delta={node.delta}: must be at least 1 + {key}.high, which it would cut off",
+    ),
+    (
+        "clip=ipo_prime_rl",
+        corrected_for_mismatch,
+        "{key}={node.name} mismatch={config.mismatch.name}: its ratio is to the sampler already, which would be "
+        "corrected twice; take mismatch=none",
+    ),
+    (
+        "kl=none",
+        lambda node, _: node.coef > 0,
+        "{key}.coef={node.coef}: {key}={node.name} has no penalty to weigh; choose kl=k1, k2, k3, ...",
+    ),
+    (
+        "kl_control=adaptive kl_control=ziegler",
+        lambda _, config: config.kl.coef == 0,
+        "{key}={node.name}: kl.coef=0 stays 0; choose a kl with a coefficient to begin with",
+    ),
+)
+REMARKS = rules(
+    (
+        "shaping=overlong shaping=overlong_quadratic",
+        lambda node, config: node.cap - node.cache >= config.task.cap,
+        "{key}.cap={node.cap} {key}.cache={node.cache}: no completion is longer than task.cap={config.task.cap}, so "
+        "none is punished",
+    ),
+    (
+        "filter=zero_variance filter=difficulty",
+        lambda node, config: node is not config.filter.refill and kl_in_reward(config),
+        "{key}={node.name} kl.place=reward: judges rewards less penalties, which are hardly ever equal",
+    ),
+    (
+        "norm=local norm=batch_mean_group_std norm=gdpo norm=quantile",
+        lambda _, config: kl_in_reward(config),
+        "{key}={node.name} kl.place=reward: where only the penalties differ in a group, dividing by their deviation "
+        "takes kl.coef={config.kl.coef} out; norm=hybrid and kl.place=loss do not",
+    ),
+    (
+        "norm=maxrl",
+        lambda _, config: config.reward_range[0] < 0,
+        "{key}={node.name}: divides by the mean reward of a group, but rewards of task={config.task.name} "
+        "reward={config.reward.name} go down to {config.reward_range[0]}; where the mean is not positive advantages "
+        "are 0",
+    ),
+    (
+        "clip=ppo clip=scheduled clip=dual clip=two_sided clip=gspo clip=gspo_token clip=opsm clip=clip_cov",
+        lambda node, _: node.low >= 1,
+        "{key}.low={node.low}: no ratio is below 1 − {node.low}, so nothing is clipped on that side",
+    ),
+    (
+        "clip=gvpo clip=tpo clip=real",
+        corrected_for_mismatch,
+        "{key}={node.name} mismatch={config.mismatch.name}: the loss is the group's, which the mean of the weights "
+        "multiplies; no completion is weighed against another",
+    ),
+    (
+        "kl=none",
+        lambda node, _: node.place == "reward",
+        "{key}.place=reward: {key}={node.name} has no penalty to place; choose kl=k1, k2, k3, ...",
+    ),
+    (
+        "kl=k1",
+        lambda node, _: node.coef > 0 and node.place == "loss",
+        "{key}={node.name} {key}.place=loss: its gradient is zero in expectation; kl.place=reward and kl=k2 follow the "
+        "KL",
+    ),
+    ("kl=k1_plus kl=k1_corrected", lambda node, _: node.place == "reward", NO_GRADIENT + "k1"),
+    ("kl=k2_corrected", lambda node, _: node.place == "reward", NO_GRADIENT + "k2"),
+    ("kl=k3_plus kl=k3_corrected", lambda node, _: node.place == "reward", NO_GRADIENT + "k3"),
+    (
+        "kl=k2_sampler",
+        lambda _, config: config.kl_control.name != "fixed",
+        f"{{key}}={{node.name}} kl_control={{config.kl_control.name}}: {NO_REFERENCE}",
+    ),
+    (
+        "kl=k2_sampler",
+        lambda _, config: config.reference.name != "frozen",
+        f"{{key}}={{node.name}} reference={{config.reference.name}}: {NO_REFERENCE}",
+    ),
+    (
+        "reference=follow",
+        lambda _, config: (
+            config.kl.coef == 0 and "ref_log_probs" not in required_inputs(chosen_function(config, "clip"))
+        ),
+        "{key}={node.name}: without a kl nothing is trained against it",
+    ),
+    (
+        "optimizer=sgd optimizer=momentum",
+        lambda _, config: config.lr < LARGEST_OF_ADAM,
+        "{key}={node.name} lr={config.lr}: such a rate is Adam's, whose moves are about lr whatever the gradient; here "
+        "they are lr · gradient, try 0.1 to 1",
+    ),
+)

@@ -2,7 +2,7 @@
 
 Choices are YAML files of ``conf/`` and of the folders in ``FOLDERS``, and what ``rlexp.register`` has been told. The
 studies of a claim are in one file of conf/study/claims, below their names, which begin with that of the file; each is
-written as in a file of its own, but for its name (``study_source.py`` shows Hydra such a file).
+written as in a file of its own, but for its name (``compose`` shows Hydra such a file).
 """
 
 from __future__ import annotations
@@ -31,17 +31,10 @@ class Loader(yaml.SafeLoader):
 Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), [*"-+0123456789"])
 
 
-class ConfigGroup(NamedTuple):
-    """A folder of ``conf/``: the choice that is made unless another is, and what it is about, in a line."""
+class ConfigKey(NamedTuple):
+    """A group, or a key beside the groups: what it is unless something else is given, as written, and what it means."""
 
     default: str
-    text: str
-
-
-class ConfigKey(NamedTuple):
-    """A key beside the groups: its value unless another is given, as it is written, and what it means."""
-
-    value: str
     text: str
 
 
@@ -52,10 +45,10 @@ def default_run() -> dict[str, Any]:
 
 
 @cache
-def groups() -> dict[str, ConfigGroup]:
+def groups() -> dict[str, ConfigKey]:
     """Return the groups in the order of config.yaml."""
     listed = [item for each in default_run()["defaults"] if isinstance(each, dict) for item in each.items()]
-    return {name: ConfigGroup(default, GROUPS[name].text) for name, default in listed if name in GROUPS}
+    return {name: ConfigKey(default, GROUPS[name].text) for name, default in listed if name in GROUPS}
 
 
 @cache

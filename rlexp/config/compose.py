@@ -1,4 +1,4 @@
-"""How a list of overrides becomes a config without the command line."""
+"""How a list of overrides becomes a config without the command line; Hydra sees each study of a claim as a file."""
 
 from __future__ import annotations
 
@@ -8,16 +8,62 @@ from typing import TYPE_CHECKING, Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
+from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigResult, ConfigSource
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 
-from rlexp.config import study_source  # noqa: F401 (shows Hydra the studies of claims)
+from rlexp.config.choices import claimed_studies, study_text
 from rlexp.config.conf_folder import CONF
 from rlexp.core.hydra_compat import VERSION_BASE, register_resolver
 from rlexp.runfolder.variants import run_name
 
 if TYPE_CHECKING:
     from rlexp.config.schema import Config
+
+
+class StudySource(ConfigSource):
+    """Each study of a claim as a file ``study/<name>.yaml``; all else comes from the folder after it in the path."""
+
+    @staticmethod
+    def scheme() -> str:
+        return "studies"
+
+    def available(self) -> bool:
+        return True
+
+    def is_group(self, config_path: str) -> bool:
+        return config_path == "study"
+
+    def is_config(self, config_path: str) -> bool:
+        group, _, name = config_path.partition("/")
+        return group == "study" and study_text(name) is not None
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        name = config_path.partition("/")[2]
+        node = OmegaConf.create(study_text(name))
+        node.study = OmegaConf.merge({"name": name}, node.get("study", {}))
+        return ConfigResult(self.provider, self.full_path(), node, {"package": "_global_"})
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        listed = self.is_group(config_path) and results_filter != ObjectType.GROUP
+        return sorted(claimed_studies()) if listed else []
+
+
+class StudiesFirst(SearchPathPlugin):
+    """Puts the studies of claims before conf/, where Hydra reads that."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        if any(element.path == str(CONF) for element in search_path.get_path()):
+            search_path.prepend("studies", f"{StudySource.scheme()}://", SearchPathQuery(provider="main"))
+
+
+for plugin in (StudySource, StudiesFirst):
+    Plugins.instance().register(plugin)
+
 
 register_resolver("run_name", run_name, replace=True)  # of config.yaml
 NUMBERED_GROUP = r"([+]{0,2}group_size(?:@[^=]*)?)"  # a group whose choices are called by numbers

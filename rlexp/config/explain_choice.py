@@ -32,7 +32,7 @@ from rlexp.config.choices import (
     values_of,
 )
 from rlexp.config.groups import functions_of
-from rlexp.config.suggest import ELSEWHERE
+from rlexp.config.messages import ELSEWHERE
 from rlexp.core.errors import ConfigError, closest, format_value
 from rlexp.core.exits import BAD_INPUT, exit_with, silent_without_reader
 from rlexp.core.hydra_compat import register_resolver
@@ -73,9 +73,9 @@ def explained(name: str) -> Iterator[str]:
     elif name in groups():
         yield from about_group(name)
     elif name in keys():  # its value in config.yaml, or what is below it if it is a node
-        values = [f"{each}={key.value}" for each, key in keys().items() if each.startswith(f"{name}.")]
+        values = [f"{each}={key.default}" for each, key in keys().items() if each.startswith(f"{name}.")]
         yield f"{name}: {keys()[name].text or 'see rlexp --help'}"
-        yield f"  by default {' '.join(values) or f'{name}={keys()[name].value}'}"
+        yield f"  by default {' '.join(values) or f'{name}={keys()[name].default}'}"
     elif not equals and (having := choices_with(axis, below)):  # a hyperparameter, with its value in their files
         yield f"{name} belongs to"
         yield from table({f"{axis}={each}": written(value_at(values_of(axis, each), below)) for each in having})
@@ -225,10 +225,10 @@ def key_lines() -> Iterator[str]:
     inside = False
     for name, key in keys().items():
         node, _, last = name.rpartition(".")
-        if not key.value or inside > bool(node):
+        if not key.default or inside > bool(node):
             yield ""
         inside = bool(node)
-        written = f"{'  ' * inside}{last}: {key.value}".rstrip()
+        written = f"{'  ' * inside}{last}: {key.default}".rstrip()
         first, *rest = wrap(key.text, COMMENT_WIDTH, break_long_words=False) or [""]
         yield f"{written:<{COMMENT_COLUMN}} # {first}" if first else written
         yield from (f"{'':<{COMMENT_COLUMN}} # {line}" for line in rest)

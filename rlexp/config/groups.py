@@ -1,18 +1,21 @@
-"""The config groups: the axes, and what is chosen beside them; light, so that help and hints come at once."""
+"""The config groups: the axes, and what is chosen beside them; light, so that help and hints come at once.
+
+Also the nodes of a config that choose a function of an axis, and what stands beside these functions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Literal
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 
-from rlexp.axes import AXES
+from rlexp.axes import AXES, Axis
+from rlexp.core.facts import Facts, facts_of
 from rlexp.core.numbers import FiniteNonNegative, PositiveInt
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """A folder of ``conf/``: what it is about, in a line, and the tables (``module:name``) of what its files name."""
 
     text: str
@@ -37,6 +40,7 @@ GROUPS = {
     "preset": Group("a recipe: its choices replace those above, the command line replaces its"),
     "study": Group("a named sweep with a question and what is expected of it"),
 }
+RECIPES = ("preset", "study")  # groups whose choices are differences on other groups
 GROUPS |= {key: Group(axis.text) for key, axis in AXES.items() if not axis.place}
 
 # Settings that every choice of an axis has beside its hyperparameters: type, and value for a registered function.
@@ -50,7 +54,6 @@ SETTINGS = {
 
 
 def table_at(place: str) -> dict[str, Callable]:
-    """Return the table at ``module:name``."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 
@@ -61,3 +64,18 @@ def functions_of(group: str) -> dict[str, dict[str, Callable]]:
     if not parts and group in GROUPS and GROUPS[group].tables:
         parts[""] = {name: each for table in GROUPS[group].tables for name, each in table_at(table).items()}
     return parts
+
+
+def axis_nodes(config: Any) -> Iterator[tuple[str, Any, Axis]]:
+    """Yield the nodes that choose a function of an axis, each with its key and its axis."""
+    yield from ((key, attrgetter(key)(config), axis) for key, axis in AXES.items())
+
+
+def chosen_function(config: Any, key: str) -> Callable:
+    """Return the function, without its hyperparameters, that the node at a key as ``filter.loss`` chooses."""
+    return AXES[key].functions[attrgetter(key)(config).name]
+
+
+def chosen_facts(config: Any, key: str) -> Facts:
+    """Return the facts beside the function that the node at a key chooses."""
+    return facts_of(chosen_function(config, key), AXES[key].facts)

@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 
 from rlexp.config.choices import choices_of, groups, keys
 from rlexp.config.compose import quote_numbers
-from rlexp.config.suggest import no_such_choice, number
+from rlexp.config.messages import no_such_choice, number
 from rlexp.core.errors import ConfigError
 from rlexp.runfolder.variants import key_of
 

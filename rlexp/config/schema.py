@@ -1,4 +1,7 @@
-"""The schema of a run's config: settings, and for each group the choices there are, read from their signatures."""
+"""The schema of a run's config: settings, and for each group the choices there are, read from their signatures.
+
+What is given in Python is completed by the values of ``conf/``, without Hydra.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError, create_model, model_validator
+from omegaconf import OmegaConf
+from pydantic import BaseModel, ValidationError, create_model, model_validator
 
 from rlexp.axes import AXES
 from rlexp.axes.offered import REMEMBERED
 from rlexp.config.checks import contradictions
-from rlexp.config.defaults import completed
-from rlexp.config.groups import GROUPS, SETTINGS, functions_of
-from rlexp.config.nodes import chosen_facts
-from rlexp.config.plugins import load_plugins
-from rlexp.config.settings import Settings
-from rlexp.config.study import Study
+from rlexp.config.choices import choices_of, groups, values_of
+from rlexp.config.conf_folder import CONF
+from rlexp.config.groups import GROUPS, RECIPES, SETTINGS, chosen_facts, functions_of
+from rlexp.config.messages import no_such_choice
+from rlexp.config.plugins import load_plugins, register
+from rlexp.config.settings import Settings, Study
 from rlexp.config.trust import check_config
 from rlexp.core import memory
 from rlexp.core.errors import ConfigError, problem_lines
@@ -29,6 +33,52 @@ from rlexp.record.files import saved_config
 from rlexp.tasks import TASKS
 
 AS_SAVED = {"complete": True}  # of values that have every key already
+
+
+def completed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all values of a config: those given, over those of its choices, its preset and ``conf/config.yaml``.
+
+    A choice is given by its name, or as a function, which is registered under its name. ConfigError for a choice that
+    does not exist.
+    """
+    given = {key: as_in_yaml(key, value) for key, value in given.items()}
+    chosen = {group: default for group, (default, _) in groups().items()}
+    named = {
+        key: str(value)  # numbers name choices, too, for group_size
+        for key, value in given.items()
+        if key in chosen and isinstance(value, str | int) and not isinstance(value, bool)
+    }
+    recipe = existing_values("preset", named.get("preset", chosen["preset"]))
+    overrides = [item for each in recipe.pop("defaults", []) if isinstance(each, dict) for item in each.items()]
+    chosen |= {key.removeprefix("override /"): str(choice) for key, choice in overrides} | named
+    base = OmegaConf.load(CONF / "config.yaml")
+    nodes = {name: existing_values(name, choice) for name, choice in chosen.items() if name not in RECIPES}
+    for node in nodes.values():
+        node.pop("defaults", None)
+    rest = {key: value for key, value in base.items() if key not in ("defaults", "hydra")}
+    whole = OmegaConf.merge(rest, nodes, {"study": None}, recipe)
+    for key, value in given.items():
+        if key not in named:
+            OmegaConf.update(whole, key, value, merge=True, force_add=True)
+    return OmegaConf.to_container(whole, resolve=True)
+
+
+def as_in_yaml(key: str, value: Any) -> Any:
+    """Return a given value as a YAML would have it: a node as a mapping, a function by the name that it has here."""
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if isinstance(value, Callable):
+        register(key, value)
+        return value.__name__
+    return list(value) if isinstance(value, tuple) else value
+
+
+def existing_values(group: str, choice: str) -> dict[str, Any]:
+    """Return what the YAML of a choice says; ConfigError if the group has none of this name."""
+    known = choices_of(group)
+    if choice not in known:
+        raise ConfigError([no_such_choice(group, choice, known)])
+    return values_of(group, choice)
 
 
 class GroupSize(StrictModel):
@@ -61,8 +111,8 @@ def group_type(group: str) -> object:
 
 
 load_plugins()
-NODES = [group for group in GROUPS if group not in ("preset", "study")]
-Groups = create_model("Groups", __base__=StrictModel, **{group: (group_type(group), ...) for group in NODES})
+NODES = {group: (group_type(group), ...) for group in GROUPS if group not in RECIPES}
+Groups = create_model("Groups", __base__=StrictModel, **NODES)
 
 
 class Config(Settings, Groups):

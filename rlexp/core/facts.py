@@ -33,7 +33,7 @@ class Facts:
     Attributes:
         is_noop: it returns what it is given.
         problems, remarks: lines about what cannot be, and about what is seldom meant; those of our own choices that
-            read more than their hyperparameters are in ``rlexp.config.compatibility``.
+            read more than their hyperparameters are in ``rlexp.config.checks``.
     """
 
     is_noop: bool = False

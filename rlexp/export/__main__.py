@@ -26,8 +26,7 @@ def main(arguments: list[str]) -> None:
     """Print the settings; end whatever is wrong with the arguments in one line and exit code 2."""
     from rlexp.config.compose import compose
     from rlexp.config.messages import explain
-    from rlexp.export.rule import text
-    from rlexp.export.tables import FRAMEWORKS
+    from rlexp.export.tables import FRAMEWORKS, text
     from rlexp.language.backend import CAPABILITIES
 
     if {"--help", "-h"} & set(arguments):

@@ -10,7 +10,7 @@ from math import ceil
 from typing import Any
 
 from rlexp.axes import reward, shaping
-from rlexp.config.nodes import chosen_function
+from rlexp.config.groups import chosen_function
 from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
 from rlexp.core.registry import required_inputs
@@ -31,12 +31,10 @@ def own_updates(node: Any, config: Config) -> int:
 
 
 def trl_scheduler(node: Any, config: Config) -> str:
-    """Return the scheduler that falls to ``lr_final`` of the peak."""
     return {0.0: "linear", 1.0: "constant_with_warmup"}.get(config.lr_final, "polynomial")
 
 
 def trl_scheduler_kwargs(node: Any, config: Config) -> dict[str, float]:
-    """Return what the scheduler has to know beside its name."""
     falls = trl_scheduler(node, config) == "polynomial"
     return {"lr_end": config.lr * config.lr_final, "power": 1.0} if falls else {}
 
@@ -44,12 +42,6 @@ def trl_scheduler_kwargs(node: Any, config: Config) -> dict[str, float]:
 def weighed(config: Config) -> Mapping[str, float]:
     """Return the components of the reward that have a weight."""
     return {name: weight for name, weight in config.task.weights.items() if weight}
-
-
-def reward_bounds(node: Any, config: Config) -> list[float | int]:
-    """Return the range of rewards for OpenRLHF, which clips what the estimator makes of them."""
-    bound = config.advantage_clip or 1000000
-    return [-bound, bound]
 
 
 VALUES: Mapping[str, Callable[[Any, Config], Any]] = {
@@ -69,7 +61,9 @@ VALUES: Mapping[str, Callable[[Any, Config], Any]] = {
     "weights_of_all_components": lambda node, config: list(config.task.weights.values()),
     "weighed_components": lambda node, config: list(weighed(config)),
     "weights_of_components": lambda node, config: list(weighed(config).values()),
-    "reward_bounds": reward_bounds,
+    "reward_bounds": lambda node, config: [  # OpenRLHF clips what the estimator makes of rewards
+        sign * (config.advantage_clip or 1000000) for sign in (-1, 1)
+    ],
     "share_or_penalty": lambda node, config: node.scale if node.penalty == 0 else -node.penalty,
     "distance_below_one": lambda node, config: round(1 - node.lower, 12),
     "distance_above_one": lambda node, config: round(node.upper - 1, 12),
@@ -79,9 +73,8 @@ VALUES: Mapping[str, Callable[[Any, Config], Any]] = {
 }
 
 
-def has_kl(config: Config, place: str) -> bool:
-    """Whether there is a penalty in the loss, or in the reward."""
-    return config.kl.name != "none" and config.kl.place == place
+def kl_in_the_reward(node: Any, config: Config) -> bool:
+    return config.kl.name != "none" and config.kl.place == "reward"
 
 
 def exponentiates(config: Config) -> bool:
@@ -115,8 +108,8 @@ CONDITIONS: Mapping[str, Callable[[Any, Config], bool]] = {
     "entropy bonus over minibatches": lambda node, config: config.entropy_coef > 0 and config.minibatches > 1,
     # of other choices
     "KL in the loss": lambda node, config: config.kl.place == "loss",
-    "KL in the reward": lambda node, config: has_kl(config, "reward"),
-    "adjusted rewards": lambda node, config: config.shaping.name != "none" or has_kl(config, "reward"),
+    "KL in the reward": kl_in_the_reward,
+    "adjusted rewards": lambda node, config: config.shaping.name != "none" or kl_in_the_reward(node, config),
     "refill": lambda node, config: config.filter.refill.name != "none",
     "loss not over tokens": lambda node, config: config.agg.name not in BY_TOKEN,
     "clip of completions": lambda node, config: config.clip.name in ("gspo", "gspo_token"),
@@ -141,13 +134,10 @@ CONDITIONS: Mapping[str, Callable[[Any, Config], bool]] = {
 def in_the_reward(node: Any, config: Config) -> str:
     """Return what a judge or a shaping does, for frameworks that leave it to the reward function."""
     first = (reward.FUNCTIONS | shaping.FUNCTIONS)[node.name].__doc__.partition("\n")[0]
-    hyperparameters = ", ".join(
-        f"{name}={format_value(value)}" for name, value in node if name not in ("name", "model")
-    )
-    trained = ", a model that you train" if getattr(node, "model", None) else ""
-    return f"is for your reward function to do ({hyperparameters}{trained}): {first}".replace("(, ", "(").replace(
-        " ()", ""
-    )
+    words = [f"{name}={format_value(value)}" for name, value in node if name not in ("name", "model")]
+    words += ["a model that you train"] if getattr(node, "model", None) else []
+    values = f" ({', '.join(words)})" if words else ""
+    return f"is for your reward function to do{values}: {first}"
 
 
 NOTES: Mapping[str, Callable[[Any, Config], str]] = {"in the reward": in_the_reward, "size": size}

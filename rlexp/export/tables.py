@@ -1,7 +1,8 @@
-"""The tables of the frameworks: ``trl.yaml``, ``verl.yaml`` and ``openrlhf.yaml``, each over ``common.yaml``.
+"""What a configuration is in another framework, by a table each: ``trl.yaml``, ``verl.yaml``, ``openrlhf.yaml``.
 
-A table has under ``choices``, for each part of a configuration and each function of it (or several, with commas), its
-settings in the framework, or a text that says why there are none; ``run`` has those of every run.
+Each stands over ``common.yaml`` and has under ``choices``, for each part of a configuration and each function of it (or
+several, with commas), its settings in the framework, or a text that says why there are none; ``run`` has those of every
+run.
 
 - ``$low`` is the hyperparameter ``low``, ``$grad_clip or 1.0`` a number where it is null, ``$warmup_ratio()`` a
   function of ``computed.VALUES``.
@@ -15,22 +16,60 @@ settings in the framework, or a text that says why there are none; ``run`` has t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from rlexp.axes import reward, shaping
+from rlexp.axes import AXES, reward, shaping
 from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
 from rlexp.export.computed import CONDITIONS, NOTES, VALUES
-from rlexp.export.rule import Framework, Note, Rule
 
+# The axes in the order of the data flow, and what frameworks have beside them.
+BEFORE = {"norm": ("critic",)}
+PARTS = (*(part for key in AXES for part in (*BEFORE.get(key, ()), key)), "start", "data")
+OF_THE_PENALTY = {"kl_control", "reference"}  # without a penalty they change nothing
 EVERY = {"reward": reward.FUNCTIONS, "shaping": shaping.FUNCTIONS}
+
+Note = Callable[[Any, Config], str]  # what differs, given the node of the choice and the whole config; empty if nothing
+
+
+class Rule(NamedTuple):
+    """What an entry of a table says; without settings it is of a choice that the framework makes anyway."""
+
+    settings: Mapping[str, Any]  # by name, each a value or a function of node and config
+    notes: Sequence[Note]
+    implies: Mapping[str, Sequence[str]]
+
+
+class Framework(NamedTuple):
+    """A framework by name and version, its table by part and function, and how its settings are written."""
+
+    name: str
+    table: Mapping[str, Mapping[str, Rule | str]]
+    run: Rule  # the settings of every run
+    write: Callable[[Mapping[str, Any]], str]
+
+
+class Exported(NamedTuple):
+    """Settings by name, sentences about what differs there, and sentences about what cannot be said there."""
+
+    settings: dict[str, Any]
+    differs: list[str]
+    missing: list[str]
+
+    def add(self, label: str, rule: Rule, node: Any, config: Config) -> None:
+        """Add what a rule says about a node."""
+        for name, value in rule.settings.items():
+            value = value(node, config) if callable(value) else value
+            if (taken := self.settings.setdefault(name, value)) != value:
+                self.missing.append(f"{label}{name} should be {value}, and is {taken} for something else")
+        self.differs.extend(label + text for note in rule.notes if (text := note(node, config)))
 
 
 def read_framework(name: str, write: Callable[[Mapping[str, Any]], str]) -> Framework:
@@ -41,14 +80,12 @@ def read_framework(name: str, write: Callable[[Mapping[str, Any]], str]) -> Fram
     for part, entries in [*common["choices"].items(), *own["choices"].items()]:
         for functions, entry in entries.items():
             rule = entry if isinstance(entry, str) else read_rule(entry, named)
-            table.setdefault(part, {}).update(
-                dict.fromkeys(EVERY[part] if functions == "*" else functions.split(", "), rule)
-            )
+            names = EVERY[part] if functions == "*" else functions.split(", ")
+            table.setdefault(part, {}).update(dict.fromkeys(names, rule))
     return Framework(own["name"], table, read_rule(own["run"], named), write)
 
 
 def read_rule(entry: Mapping[str, Any], named: Mapping[str, Sequence[Any]]) -> Rule:
-    """Return the rule of an entry."""
     settings = {name: read_value(value) for name, value in entry.items() if name not in ("notes", "implies")}
     return Rule(settings, list(read_notes(entry.get("notes", ()), named)), entry.get("implies", {}))
 
@@ -67,76 +104,101 @@ def read_value(value: Any) -> Any:
 
 
 def read_notes(notes: Sequence[Any], named: Mapping[str, Sequence[Any]]) -> Iterator[Note]:
-    """Yield notes as functions of node and config that return a text, which is empty if nothing differs."""
     for note in notes:
         if isinstance(note, str) and note.startswith("$"):
             name = note.removeprefix("$")
             yield from [NOTES[name]] if name in NOTES else read_notes(named[name], named)
-        elif isinstance(note, str):
-            yield lambda node, config, text=note: text.format(node=node)
-        else:
-            for condition, text in note.items():
-                if condition == "fixed":
-                    yield from (constant(name, value) for name, value in text.items())
-                else:
-                    yield conditional(CONDITIONS[condition], text)
+            continue
+        for condition, text in note.items() if isinstance(note, dict) else [(None, note)]:
+            if condition == "fixed":
+                yield from (partial(other_constant, name, value) for name, value in text.items())
+            else:
+                yield partial(where, CONDITIONS[condition] if condition else None, text)
 
 
-def conditional(condition: Callable[[Any, Config], bool], text: str) -> Note:
-    """Return a note for those configurations that it concerns."""
-    return lambda node, config: text.format(node=node) if condition(node, config) else ""
+def where(condition: Callable[[Any, Config], bool] | None, text: str, node: Any, config: Config) -> str:
+    return text.format(node=node) if condition is None or condition(node, config) else ""
 
 
-def constant(name: str, there: float | int) -> Note:
-    """Return a note that a hyperparameter is a constant there, for those configurations in which it is another one."""
-
-    def note(node: Any, config: Config) -> str:
-        here = getattr(node, name)
-        return "" if here == there else f"{name} is {format_value(here)} here and always {format_value(there)} there"
-
-    return note
+def other_constant(name: str, there: float | int, node: Any, config: Config) -> str:
+    here = getattr(node, name)
+    return "" if here == there else f"{name} is {format_value(here)} here and always {format_value(there)} there"
 
 
-def shell_command(command: str, *arguments: str) -> str:
-    """Return a shell command with each argument on a line of its own."""
-    return " \\\n    ".join([command, *arguments])
+def parts(config: Config) -> dict[str, Any]:
+    """Return the nodes of a configuration that tables are about, in the order of the data flow."""
+    return {part: attrgetter(part)(config) for part in PARTS}
+
+
+def kind(part: str, node: Any) -> str:
+    """Return the name of the choice in a table; a penalty is another one in the loss than in the reward."""
+    return f"{node.name} in the {node.place}" if part == "kl" and node.name != "none" else node.name
+
+
+def export(config: Config, framework: Framework) -> Exported:
+    """Return what a configuration is in a framework."""
+    left_out = OF_THE_PENALTY if config.kl.name == "none" else ()
+    chosen = {part: (node, kind(part, node)) for part, node in parts(config).items() if part not in left_out}
+    rules = {part: framework.table.get(part, {}).get(name, "has no counterpart") for part, (_, name) in chosen.items()}
+    found = [(part, rule) for part, rule in rules.items() if isinstance(rule, Rule)]
+    implied = {other: (part, names) for part, rule in found for other, names in rule.implies.items()}
+    result = Exported({}, [], [])
+    result.add("", framework.run, config, config)
+    for part, rule in rules.items():
+        node, name = chosen[part]
+        by, names = implied.get(part, ("", ()))
+        if isinstance(rule, str) and name not in names:
+            result.missing.append(f"{part}={name}: {rule}")
+        elif not by:
+            result.add(f"{part}={name}: ", rule, node, config)
+        elif name not in names:
+            result.missing.append(f"{part}={name}: {by}={chosen[by][1]} comes with {part}={names[0]}")
+    return result
+
+
+def text(overrides: Sequence[str], config: Config, framework: Framework) -> str:
+    """Return the export as text: comments, then what can be pasted."""
+    settings, differs, missing = export(config, framework)
+    lines = [f"# {' '.join(overrides) or 'the default configuration'} as {framework.name}"]
+    if missing:
+        lines.append("# cannot be expressed, what the framework does by default holds instead:")
+        lines += [f"#   {sentence}" for sentence in missing]
+    if differs:
+        lines += ["# differs:", *(f"#   {sentence}" for sentence in differs)]
+    return "\n".join([*lines, framework.write(settings)])
 
 
 def write_trl(settings: Mapping[str, Any]) -> str:
-    """Return Python that makes the config."""
     return "\n".join(["GRPOConfig(", *(f"    {name}={value!r}," for name, value in settings.items()), ")"])
 
 
 def write_verl(settings: Mapping[str, Any]) -> str:
-    """Return the command with overrides."""
     arguments = (quote(f"{name}={hydra_value(value)}") for name, value in settings.items())
-    return shell_command("python3 -m verl.trainer.main_ppo", *arguments)
-
-
-def hydra_value(value: Any) -> str:
-    """Return a value as Hydra reads it back: in quotes, if it is a text that looks like a number (0.5_5 is 0.55)."""
-    if isinstance(value, list):
-        return f"[{','.join(map(hydra_value, value))}]"
-    return f"'{value}'" if isinstance(value, str) and not is_read_as_text(value) else format_value(value)
-
-
-@cache
-def is_read_as_text(text: str) -> bool:
-    """Whether Hydra's grammar leaves a text as it is."""
-    return OverridesParser.create().parse_override(f"key={text}").value() == text
+    return " \\\n    ".join(["python3 -m verl.trainer.main_ppo", *arguments])
 
 
 def write_openrlhf(settings: Mapping[str, Any]) -> str:
     """Return the command with flags; one that is on has no value, one that is off is left out."""
-    arguments = []
-    for name, value in settings.items():
-        words = [] if value is True else value if isinstance(value, list) else [value]
-        arguments += [] if value is False else [" ".join(map(str, [name, *words]))]
-    return shell_command("python3 -m openrlhf.cli.train_ppo_ray", *arguments)
+    words = {
+        name: [] if value is True else value if isinstance(value, list) else [value]
+        for name, value in settings.items()
+        if value is not False
+    }
+    arguments = (" ".join(map(str, [name, *values])) for name, values in words.items())
+    return " \\\n    ".join(["python3 -m openrlhf.cli.train_ppo_ray", *arguments])
 
 
-FRAMEWORKS = {
-    "trl": read_framework("trl", write_trl),
-    "verl": read_framework("verl", write_verl),
-    "openrlhf": read_framework("openrlhf", write_openrlhf),
-}
+@cache
+def hydra_text(text: str) -> str:
+    """Return a text as Hydra reads it back: in quotes, if it looks like a number (0.5_5 is 0.55)."""
+    return text if OverridesParser.create().parse_override(f"key={text}").value() == text else f"'{text}'"
+
+
+def hydra_value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{','.join(map(hydra_value, value))}]"
+    return hydra_text(value) if isinstance(value, str) else format_value(value)
+
+
+WRITERS = {"trl": write_trl, "verl": write_verl, "openrlhf": write_openrlhf}
+FRAMEWORKS = {name: read_framework(name, write) for name, write in WRITERS.items()}

@@ -67,7 +67,7 @@ def example(config: Config) -> dict[str, Tensor]:
 
 
 def whitened(values: Tensor, mask: Tensor) -> Tensor:
-    """Return values over tokens, centered, over √(var + 1e-8), as ``masked_whiten``."""
+    """Values over tokens, centered, over √(var + 1e-8), as ``masked_whiten``."""
     return centered(values, mask, ALL) / (masked_std(values, mask, ALL, 1).square() + 1e-8).sqrt()
 
 
@@ -113,10 +113,7 @@ THERE: Mapping[str, Callable[[Tensors, Any], Tensor]] = {
 def distance(node: Any, config: Config) -> tuple[float, float]:
     """Return the largest difference of a token's advantages on the batch, and the largest advantage here."""
     tensors, function = example(config), norm.FUNCTIONS[node.name]
-    mask, values = (
-        tensors["mask"],
-        {hyperparameter: getattr(node, hyperparameter) for hyperparameter in hyperparameters(function)},
-    )
+    mask, values = tensors["mask"], {name: getattr(node, name) for name in hyperparameters(function)}
     here = per_token(call_with(partial(function, **values), tensors), mask).expand(mask.shape)[mask]
     there = per_token(THERE[node.name](tensors, node), mask).expand(mask.shape)[mask]
     return (here - there).abs().max().item(), here.abs().max().item()

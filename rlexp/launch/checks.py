@@ -20,7 +20,7 @@ from rlexp.config import parse
 from rlexp.config.checks import evaluated_metrics, remarks
 from rlexp.config.compose import plain
 from rlexp.config.schema import Config, read
-from rlexp.config.study import Difference, Expectation, Study
+from rlexp.config.settings import Difference, Expectation, Study
 from rlexp.core.errors import ConfigError, format_value
 from rlexp.core.exits import printable, relative, shortened
 from rlexp.language.backend import CAPABILITIES

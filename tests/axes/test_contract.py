@@ -9,7 +9,7 @@ from axis_choices import AXES, choices, same_bits
 
 from rlexp.axes import AXES as ROWS
 from rlexp.axes.laws import LAWS
-from rlexp.config.compatibility import PROBLEMS, REMARKS
+from rlexp.config.checks import PROBLEMS, REMARKS
 from rlexp.core.facts import facts_of
 from rlexp.core.registry import hyperparameters
 from rlexp.testing import laws, norm_laws

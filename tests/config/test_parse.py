@@ -4,7 +4,7 @@ import pytest
 
 from rlexp.config import parse
 from rlexp.config.compose import CONF, composed, plain
-from rlexp.config.suggest import no_key, no_such_choice
+from rlexp.config.messages import no_key, no_such_choice
 from rlexp.core.errors import ConfigError
 
 

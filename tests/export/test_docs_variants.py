@@ -9,7 +9,7 @@ from axis_choices import CONF
 from benchmarks import catalogue
 from benchmarks.parts import yaml_files
 from benchmarks.parts.versions import VERSIONS
-from rlexp.export.rule import kind
+from rlexp.export.tables import kind
 
 pytestmark = pytest.mark.slow  # a page of all choices
 

@@ -9,7 +9,7 @@ from exports import AXES, CHOICES, FRAMEWORKS, PRESETS, configured, exported
 from small_runs import BESIDE, TAUGHT, compose
 
 from rlexp.config.schema import Config
-from rlexp.export.rule import OF_THE_PENALTY, Rule, export, kind, parts, text
+from rlexp.export.tables import OF_THE_PENALTY, Rule, export, kind, parts, text
 
 pytestmark = pytest.mark.slow  # every choice in three frameworks
 

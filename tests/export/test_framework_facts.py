@@ -17,7 +17,7 @@ from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 from verl_losses import OF_THE_MACHINE, no_hydra, verl_config
 
-from rlexp.export.rule import export
+from rlexp.export.tables import export
 
 needs_verl = pytest.mark.skipif(not find_spec("verl"), reason="verl is not installed: docs/export.md")
 needs_openrlhf = pytest.mark.skipif(not find_spec("openrlhf"), reason="OpenRLHF is not installed: docs/export.md")

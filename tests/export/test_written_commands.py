@@ -15,8 +15,7 @@ from framework_facts import OF_THE_LEGACY_TRAINER, OPENRLHF, VERL, VERL_ADDED
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from small_runs import TAUGHT
 
-from rlexp.export.rule import export, text
-from rlexp.export.tables import hydra_value
+from rlexp.export.tables import export, hydra_value, text
 
 pytestmark = pytest.mark.slow  # every preset
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small_runs import compose
 
-from rlexp.config.study import Study
+from rlexp.config.settings import Study
 from rlexp.launch.checks import comparison_notes, comparison_problems, metric_problem
 from rlexp.sweep.job import Job
 

@@ -4,7 +4,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 from small_runs import files
 
-from rlexp.config.study import Study
+from rlexp.config.settings import Study
 
 
 def swept(study: str) -> dict[str, list[str]]:

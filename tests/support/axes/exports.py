@@ -8,8 +8,7 @@ from axis_choices import CONF
 from small_runs import BESIDE, compose
 
 from rlexp.config.schema import Config
-from rlexp.export.rule import PARTS, Exported, export
-from rlexp.export.tables import FRAMEWORKS
+from rlexp.export.tables import FRAMEWORKS, PARTS, Exported, export
 
 AXES = sorted({part.partition(".")[0] for part in PARTS})
 PRESETS = sorted(f"preset={path.stem}" for path in CONF.glob("preset/*.yaml"))
