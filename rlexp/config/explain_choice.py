@@ -17,6 +17,7 @@ from typing import Any
 
 from rlexp.axes import AXES
 from rlexp.config.choices import (
+    ELSEWHERE,
     choices_of,
     choices_with,
     claim_text,
@@ -32,7 +33,6 @@ from rlexp.config.choices import (
     values_of,
 )
 from rlexp.config.groups import functions_of
-from rlexp.config.messages import ELSEWHERE
 from rlexp.core.errors import ConfigError, closest, format_value
 from rlexp.core.exits import BAD_INPUT, exit_with, silent_without_reader
 from rlexp.core.hydra_compat import register_resolver

@@ -11,9 +11,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep, Transformer
 from hydra.errors import HydraException
 
-from rlexp.config.choices import choices_of, groups, keys
+from rlexp.config.choices import choices_of, groups, keys, no_such_choice, number
 from rlexp.config.compose import quote_numbers
-from rlexp.config.messages import no_such_choice, number
 from rlexp.core.errors import ConfigError
 from rlexp.runfolder.variants import key_of
 

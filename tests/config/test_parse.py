@@ -3,8 +3,8 @@
 import pytest
 
 from rlexp.config import parse
+from rlexp.config.choices import no_key, no_such_choice
 from rlexp.config.compose import CONF, composed, plain
-from rlexp.config.messages import no_key, no_such_choice
 from rlexp.core.errors import ConfigError
 
 
