@@ -97,8 +97,7 @@ def k1_corrected(
 
     Source: open-instruct, KL estimator 3; the gradient is that of arXiv 2505.17508 (RPG).
     """
-    ratio = bounded_exp(log_probs - old_log_probs, log_ratio_bound)
-    return ratio * k1(log_probs, ref_log_probs)
+    return bounded_exp(log_probs - old_log_probs, log_ratio_bound) * k1(log_probs, ref_log_probs)
 
 
 def k2_corrected(
@@ -108,8 +107,7 @@ def k2_corrected(
 
     With the gradient through ρ it would follow E[k2] instead. Source: arXiv 2510.01555 (k2 as loss, off-policy).
     """
-    ratio = bounded_exp(log_probs - old_log_probs, log_ratio_bound)
-    return ratio.detach() * k2(log_probs, ref_log_probs)
+    return bounded_exp(log_probs - old_log_probs, log_ratio_bound).detach() * k2(log_probs, ref_log_probs)
 
 
 def k3_corrected(
@@ -120,8 +118,7 @@ def k3_corrected(
     The gradient through ρ turns k3 round, on-policy too: without it the loss follows KL(π_ref‖π).
     Source: TRL ``use_bias_correction_kl``, after DeepSeek-V3.2; slime ``use_unbiased_kl``.
     """
-    ratio = bounded_exp(log_probs - old_log_probs, log_ratio_bound)
-    return ratio * k3(log_probs, ref_log_probs, log_ratio_bound)
+    return bounded_exp(log_probs - old_log_probs, log_ratio_bound) * k3(log_probs, ref_log_probs, log_ratio_bound)
 
 
 def k2_sampler(log_probs: PerToken, sampler_log_probs: PerToken) -> PerToken:
