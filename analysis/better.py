@@ -19,8 +19,7 @@ from rlexp.analysis.report.files import plain
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.comparison import Comparison, paired_differences
 from rlexp.analysis.stats.formatting import decimal_places, format_interval
-from rlexp.analysis.stats.inference.paired import seeds_for_effect
-from rlexp.analysis.stats.inference.significance import ALPHA, seeds_for_p
+from rlexp.analysis.stats.significance import ALPHA, seeds_for_effect, seeds_for_p
 
 CODES = {"yes": 0, "no": 10, "open": 11}
 EXAMPLES = """

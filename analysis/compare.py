@@ -14,11 +14,10 @@ from rlexp.analysis.data.metric_spec import BUDGETS, parse_budget, parse_option,
 from rlexp.analysis.data.read import inner
 from rlexp.analysis.data.runs import Problem
 from rlexp.analysis.report.files import answer_json, write_files
-from rlexp.analysis.report.tables import wide_text
-from rlexp.analysis.report.terminal import Terminal, print_answer, print_files
+from rlexp.analysis.report.tables import Terminal, print_answer, print_files, wide_text
 from rlexp.analysis.stats.answer import Answer, Question, answer, question_name
 from rlexp.analysis.stats.comparison import Comparison
-from rlexp.analysis.stats.verdicts.decide import Verdict
+from rlexp.analysis.stats.verdicts import Verdict
 from rlexp.runfolder.variants import split_commas
 
 if TYPE_CHECKING:

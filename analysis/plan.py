@@ -15,12 +15,10 @@ from rich.text import Text
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from rlexp.analysis.data.load import SweepData, load
-from rlexp.analysis.report.tables import TextTable
-from rlexp.analysis.report.terminal import Terminal, print_table
+from rlexp.analysis.report.tables import Terminal, TextTable, print_table
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.formatting import decimal_places, format_number
-from rlexp.analysis.stats.inference.paired import seeds_for_effect, seeds_until_decided
-from rlexp.analysis.stats.inference.significance import ALPHA
+from rlexp.analysis.stats.significance import ALPHA, seeds_for_effect, seeds_until_decided
 from rlexp.runfolder.files import MULTIRUN_FILE
 
 EXAMPLES = """

@@ -14,11 +14,10 @@ from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_l
 from rlexp.analysis.data.load import load
 from rlexp.analysis.data.read import inner, unlinked
 from rlexp.analysis.report.files import plain
-from rlexp.analysis.report.tables import TextTable, csv_text
-from rlexp.analysis.report.terminal import Terminal, print_files, print_table
+from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, print_files, print_table
 from rlexp.analysis.stats.answer import Answer, Question, answer
 from rlexp.analysis.stats.formatting import decimal_places, format_interval
-from rlexp.analysis.stats.inference.significance import ALPHA
+from rlexp.analysis.stats.significance import ALPHA
 from rlexp.analysis.stats.transfer import Order, Transfer, transfer, transfer_frame
 
 SIGNS = {"higher": "↑", "lower": "↓", "equal": "=", "unclear": "?"}
@@ -106,8 +105,8 @@ def as_json(found: Transfer) -> str:
 
 def write_files(found: Transfer, out: Path) -> list[Path]:
     """Table, JSON and figure; the paths written."""
-    from rlexp.analysis.figures.forest import transfer_figure
-    from rlexp.analysis.figures.style import save_figure
+    from rlexp.analysis.figures.effects import transfer_figure
+    from rlexp.analysis.figures.layout import save_figure
 
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -15,8 +15,7 @@ from rlexp.analysis.data.load import SweepData, config_section, load
 from rlexp.analysis.data.run_values import late_means
 from rlexp.analysis.data.runs import UNFINISHED
 from rlexp.analysis.data.variants import is_variant
-from rlexp.analysis.report.tables import comparison_table
-from rlexp.analysis.report.terminal import Terminal, fit_to_width, print_table
+from rlexp.analysis.report.tables import Terminal, comparison_table, fit_to_width, print_table
 from rlexp.analysis.stats.comparison import compare
 from rlexp.runfolder.files import SUMMARY_FILE
 from rlexp.runfolder.variants import short_labels, split_overrides, without_seed

@@ -1,7 +1,7 @@
 """How often looking at seeds as they come misleads, and how many it takes: `python -m benchmarks.coverage`.
 
 Simulates paired differences, adds them in the turns of `until_decided`, and counts what is decided: wrong decisions,
-and seeds until there is one. Bets on signs are those of `analysis/stats/inference/significance.py`. Waudby-Smith and
+and seeds until there is one. Bets on signs are those of `analysis/stats/significance.py`. Waudby-Smith and
 Ramdas (arXiv 2010.09686) bet on bounded differences, which need not be symmetric: a difference of two shares lies in
 [−1, 1], and with so wide a range one seed says little. The third way stops as soon as sign flips say p < 0.05, which
 holds for one look only.
@@ -18,10 +18,9 @@ import numpy as np
 from rich.console import Console
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
-from rlexp.analysis.report.tables import TextTable
-from rlexp.analysis.report.terminal import Terminal, print_table
-from rlexp.analysis.stats.inference.estimates import Interval
-from rlexp.analysis.stats.inference.significance import ALPHA, confidence_sequence, decide, look_schedule, sign_flip_p
+from rlexp.analysis.report.tables import Terminal, TextTable, print_table
+from rlexp.analysis.stats.estimates import Interval
+from rlexp.analysis.stats.significance import ALPHA, confidence_sequence, decide, look_schedule, sign_flip_p
 
 SPREAD = 0.03  # standard deviation of a paired difference of two accuracies, as in the studies of docs/studies.md
 MARGIN = 0.03

@@ -11,12 +11,11 @@ from math import inf
 
 import pandas as pd
 
-from rlexp.analysis.data.configs import run_settings
 from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.metric_spec import MetricSpec, direction_sign
 from rlexp.analysis.data.run_values import RunValues, values_per_run
-from rlexp.analysis.data.variants import arm_name, in_order, stratum_name
+from rlexp.analysis.data.variants import arm_name, in_order, run_settings, stratum_name
 from rlexp.runfolder.variants import DEFAULT, number, parse_override, short_labels, split_commas, split_overrides
 
 SEED, SWEEP = "seed", "sweep"

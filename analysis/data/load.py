@@ -7,11 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rlexp.analysis.data.configs import equal_variants
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.read import printable, read_config
 from rlexp.analysis.data.runs import Problem, RunRecord, find_jobs, read_run
-from rlexp.analysis.data.variants import in_order
+from rlexp.analysis.data.variants import equal_variants, in_order
 from rlexp.runfolder.files import SUMMARY_FILE
 from rlexp.runfolder.variants import parse_override, short_labels, varying_keys
 

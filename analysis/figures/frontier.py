@@ -11,6 +11,8 @@ from rlexp.analysis.data.metric_spec import Direction, direction_sign
 from rlexp.analysis.data.run_values import late_means
 from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_spread
 from rlexp.analysis.figures.layout import (
+    MAX_LINES,
+    OTHERS,
     PANEL_WIDTH,
     Point,
     few_or_many,
@@ -18,9 +20,9 @@ from rlexp.analysis.figures.layout import (
     most_different,
     seed_count,
     small_multiples,
+    theme,
     variant_names,
 )
-from rlexp.analysis.figures.style import MAX_LINES, OTHERS, theme
 from rlexp.analysis.stats.comparison import Comparison, iqm_with_interval
 from rlexp.analysis.stats.curves import learning_curves
 

@@ -5,14 +5,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from rlexp.analysis.data.kept import Gradient, Records
-from rlexp.analysis.figures.clips import draw_clips
-from rlexp.analysis.figures.forest import draw_effects, draw_scores
-from rlexp.analysis.figures.formulas import draw_advantages, draw_overlong
+from rlexp.analysis.figures.effects import draw_effects, draw_heat_map, draw_scores
+from rlexp.analysis.figures.formulas import draw_advantages, draw_clips, draw_overlong
 from rlexp.analysis.figures.frontier import draw_frontier, draw_proxies
-from rlexp.analysis.figures.heatmap import draw_heat_map
 from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, OmittedFigure, RenderedFigure
+from rlexp.analysis.figures.layout import variant_colors
 from rlexp.analysis.figures.lines import draw_curves, draw_group_sizes, draw_lengths, draw_profile, draw_votes
-from rlexp.analysis.figures.style import variant_colors
 from rlexp.analysis.stats.answer import Answer
 
 Draw = Callable[[FigureInputs], Drawing]

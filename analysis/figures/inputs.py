@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from rlexp.analysis.data.kept import Gradient, Records
 from rlexp.analysis.data.load import SweepData
-from rlexp.analysis.figures.style import Colors
+from rlexp.analysis.figures.layout import Colors
 from rlexp.analysis.stats.comparison import Comparison
 
 

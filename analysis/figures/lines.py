@@ -11,7 +11,11 @@ from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.run_values import late_means
 from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_spread
 from rlexp.analysis.figures.layout import (
+    BAND,
+    DASHES,
+    INK,
     LABEL_WIDTH,
+    OTHERS,
     PANEL_WIDTH,
     LineStyle,
     Point,
@@ -22,11 +26,12 @@ from rlexp.analysis.figures.layout import (
     seed_count,
     small_multiples,
     step_ticks,
+    theme,
     two_panels,
+    variant_colors,
     variant_names,
     wrap_labels,
 )
-from rlexp.analysis.figures.style import BAND, DASHES, INK, OTHERS, theme, variant_colors
 from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, iqm_with_interval
 from rlexp.analysis.stats.curves import POINTS, VOTE_ACCURACY, Curve, Curves, learning_curves, voting_curves
 from rlexp.runfolder.variants import DEFAULT, parse_override, split_overrides

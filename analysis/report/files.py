@@ -27,7 +27,7 @@ from rlexp.analysis.report.tables import (
 )
 from rlexp.analysis.stats.answer import Answer
 from rlexp.analysis.stats.comparison import Comparison
-from rlexp.analysis.stats.inference.significance import ALPHA
+from rlexp.analysis.stats.significance import ALPHA
 
 if TYPE_CHECKING:
     from rlexp.analysis.figures.inputs import RenderedFigure
@@ -64,7 +64,7 @@ def write_files(
 
 def _write_figures(out: Path, result: Answer, figures: "Sequence[RenderedFigure] | None") -> list[Path]:
     from rlexp.analysis.figures.gallery import draw_figures
-    from rlexp.analysis.figures.style import save_figure
+    from rlexp.analysis.figures.layout import save_figure
 
     if figures is None:
         figures, _ = draw_figures(result, {}, {}, {}, only=SAVED_FIGURES)

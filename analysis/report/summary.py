@@ -11,8 +11,8 @@ from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.stats.answer import Answer
 from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
 from rlexp.analysis.stats.formatting import decimal_places, format_interval, format_number, format_p
-from rlexp.analysis.stats.inference.significance import ALPHA, seeds_for_p
 from rlexp.analysis.stats.notes import below_floor
+from rlexp.analysis.stats.significance import ALPHA, seeds_for_p
 from rlexp.runfolder.variants import split_overrides, varying_keys
 
 MAX_NAMED = 4  # variants named in a sentence

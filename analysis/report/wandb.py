@@ -57,7 +57,7 @@ def log_aggregate(data: SweepData, comparisons: Sequence[Comparison], figures: "
     import wandb
     from PIL import Image
 
-    from rlexp.analysis.figures.style import theme
+    from rlexp.analysis.figures.layout import theme
 
     logger, sweep = config_section(data.config, "logger"), data.folder.resolve().name
     run = _open(

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from rlexp.analysis.data.configs import study_changes, study_text
 from rlexp.analysis.data.design import (
     balance_cells,
     best_runs,
@@ -22,12 +21,12 @@ from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.metric_spec import Budget, MetricSpec, Target, direction_sign, parse_metric_spec, with_defaults
 from rlexp.analysis.data.run_values import values_per_run
 from rlexp.analysis.data.runs import UNFINISHED, unlisted_runs
-from rlexp.analysis.data.variants import TASK, is_variant, resolve_variant
+from rlexp.analysis.data.variants import TASK, is_variant, resolve_variant, study_changes, study_text
 from rlexp.analysis.stats.comparison import Comparison, apply_holm, compare
+from rlexp.analysis.stats.hypotheses import StudySpec
 from rlexp.analysis.stats.notes import comparison_notes
 from rlexp.analysis.stats.secondary import interactions, pool, ranking_flips, ranking_note
-from rlexp.analysis.stats.verdicts.decide import Verdict, gather_evidence, study_verdicts
-from rlexp.analysis.stats.verdicts.hypotheses import StudySpec
+from rlexp.analysis.stats.verdicts import Verdict, gather_evidence, study_verdicts
 from rlexp.runfolder.variants import parse_override, split_overrides
 
 MAX_NAME = 100  # characters of a folder

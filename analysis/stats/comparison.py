@@ -11,9 +11,16 @@ from rlexp.analysis.data.metric_spec import Direction, direction_note, direction
 from rlexp.analysis.data.run_values import RunValues, values_per_run
 from rlexp.analysis.data.runs import UNFINISHED
 from rlexp.analysis.data.variants import resolve_variant
-from rlexp.analysis.stats.inference import estimates, significance
-from rlexp.analysis.stats.inference.paired import MEAN_TEST, PairedTest, minimum_detectable_effect, subtract
-from rlexp.analysis.stats.inference.significance import ALPHA, decision, reachable_p
+from rlexp.analysis.stats import estimates, significance
+from rlexp.analysis.stats.significance import (
+    ALPHA,
+    MEAN_TEST,
+    PairedTest,
+    decision,
+    minimum_detectable_effect,
+    reachable_p,
+    subtract,
+)
 
 MIN_SEEDS = 3  # fewer: no intervals
 

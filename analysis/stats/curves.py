@@ -15,7 +15,7 @@ from rlexp.analysis.data.kept import Records
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.runs import UNFINISHED
 from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison
-from rlexp.analysis.stats.inference.estimates import iqm, iqm_interval
+from rlexp.analysis.stats.estimates import iqm, iqm_interval
 
 RESAMPLES = 500
 POINTS = 80  # of a curve at most: what a figure can show

@@ -8,7 +8,7 @@ import numpy as np
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.runs import UNFINISHED, code_note, machine_note
 from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
-from rlexp.analysis.stats.inference.significance import ALPHA, min_p, reachable_p, seeds_for_p, seeds_with_choice
+from rlexp.analysis.stats.significance import ALPHA, min_p, reachable_p, seeds_for_p, seeds_with_choice
 
 NO_WINS = "There is no win rate, because whether more of it is better is not known."
 MAX_NAMED = 4  # variants named one by one in a note; of more only the range is said

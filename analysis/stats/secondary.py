@@ -10,6 +10,7 @@ import pandas as pd
 
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.metric_spec import direction_sign
+from rlexp.analysis.stats import estimates
 from rlexp.analysis.stats.comparison import (
     MIN_SEEDS,
     Comparison,
@@ -20,8 +21,7 @@ from rlexp.analysis.stats.comparison import (
     level_columns,
     paired_differences,
 )
-from rlexp.analysis.stats.inference import estimates
-from rlexp.analysis.stats.inference.paired import subtract
+from rlexp.analysis.stats.significance import subtract
 from rlexp.runfolder.variants import DEFAULT, parse_override, split_overrides, varying_keys
 
 SUMMED = ("runs", "failed", "unfinished", "collapsed", "collapsed_of")

@@ -21,8 +21,8 @@ from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.variants import is_variant, resolve_variant
 from rlexp.analysis.stats.answer import Answer
 from rlexp.analysis.stats.comparison import Comparison
-from rlexp.analysis.stats.inference.significance import ALPHA
-from rlexp.analysis.stats.verdicts.rule import difference_verdict
+from rlexp.analysis.stats.significance import ALPHA
+from rlexp.analysis.stats.verdicts import difference_verdict
 
 RESAMPLES = 2000
 

@@ -11,8 +11,21 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from benchmarks.claims.outcome import Finding
-from rlexp.analysis.figures.layout import GAP, TITLE, add_text, fit_caption, write_caption
-from rlexp.analysis.figures.style import BASELINE, COLORS, FONT, TICK, light_grid, set_margins, text_size, theme
+from rlexp.analysis.figures.layout import (
+    BASELINE,
+    COLORS,
+    FONT,
+    GAP,
+    TICK,
+    TITLE,
+    add_text,
+    fit_caption,
+    light_grid,
+    set_margins,
+    text_size,
+    theme,
+    write_caption,
+)
 
 COLOR_OF = {
     "reproduced": COLORS[3],

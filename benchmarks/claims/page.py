@@ -153,7 +153,7 @@ def with_table(readme: str, short: str) -> str:
 def write(claims: Sequence[Claim], records: Records, home: Path) -> None:
     """Write the page, the README's table, and the figures beside the records."""
     from benchmarks.claims.figure import rows_figure
-    from rlexp.analysis.figures.style import theme
+    from rlexp.analysis.figures.layout import theme
 
     (home.parent / "claims.md").write_text(page(claims, records), encoding="utf-8")
     readme = ROOT / "README.md"

@@ -10,11 +10,10 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.processors import variance
-from rlexp.analysis.report.tables import TextTable
-from rlexp.analysis.report.terminal import print_table
+from rlexp.analysis.report.tables import TextTable, print_table
+from rlexp.analysis.stats.estimates import mean_difference
 from rlexp.analysis.stats.formatting import format_interval, format_number, format_p
-from rlexp.analysis.stats.inference.estimates import mean_difference
-from rlexp.analysis.stats.inference.significance import ALPHA, holm, sign_flip_p
+from rlexp.analysis.stats.significance import ALPHA, holm, sign_flip_p
 
 BASELINE, *OTHERS = NORMS = ("local", "global", "hybrid")
 DIFFERENCES = {norm: f"{norm} − {BASELINE}" for norm in OTHERS}

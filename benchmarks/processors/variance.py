@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import fdtrc, fdtri, stdtr, stdtrit
 
-from rlexp.analysis.stats.inference.estimates import Interval
-from rlexp.analysis.stats.inference.significance import ALPHA
+from rlexp.analysis.stats.estimates import Interval
+from rlexp.analysis.stats.significance import ALPHA
 
 Array = np.ndarray
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf, read_write
 
-from rlexp.analysis.data.configs import changes
 from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.variants import changes
 from rlexp.config import parse
 from rlexp.config.checks import evaluated_metrics, remarks
 from rlexp.config.compose import plain
@@ -312,7 +312,7 @@ def no_variant(key: str, name: str, variants: Sequence[str]) -> str:
 
 def unreachable(seeds: int, differences: int, choosing: bool = False) -> str | None:
     """Say how many seeds it takes to show one of the differences; None if so many are enough."""
-    from rlexp.analysis.stats.inference.significance import ALPHA, reachable_p, seeds_for_p, seeds_with_choice
+    from rlexp.analysis.stats.significance import ALPHA, reachable_p, seeds_for_p, seeds_with_choice
 
     smallest = reachable_p(seeds, differences)
     if smallest <= ALPHA:
@@ -365,7 +365,7 @@ def named_problems(key: str, asking: Study | Expectation, configs: Iterable[Conf
 def claim_problems(jobs: Sequence[Job], design: Design) -> Iterator[str]:
     """Say which expectations of a study name no variant or can come out only one way, and whether its seeds suffice."""
     from rlexp.analysis.data.variants import variant_in_stratum
-    from rlexp.analysis.stats.verdicts.hypotheses import StudySpec, further_tests
+    from rlexp.analysis.stats.hypotheses import StudySpec, further_tests
 
     config = jobs[0].config
     study, labels = config.study, {arm: arm for arm in design.arms}

@@ -114,7 +114,7 @@ def seed_batches(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
 
 def look_schedule(jobs: Sequence[Job], most: int) -> list[int]:
     """Return how many seeds there are after each turn, for all the differences that these jobs will show."""
-    from rlexp.analysis.stats.inference.significance import ALPHA, look_schedule
+    from rlexp.analysis.stats.significance import ALPHA, look_schedule
 
     return [*look_schedule(most, ALPHA / max(len({job.variant for job in jobs}) - 1, 1))]
 

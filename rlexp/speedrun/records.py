@@ -141,7 +141,7 @@ def compare(ours: Completions, theirs: Completions | None, draws: int = 1) -> Co
         draws: how many have been compared one after another, each time with all seeds so far. Each after the first
             doubles p: a recipe that is no better passes with probability below LEVEL/2 + LEVEL/4 + … = LEVEL.
     """
-    from rlexp.analysis.stats.inference.significance import signed_ranks
+    from rlexp.analysis.stats.significance import signed_ranks
 
     if theirs is None:
         return Comparison(median_completions(ours) is not None, None)

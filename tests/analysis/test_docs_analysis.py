@@ -9,7 +9,7 @@ from analysis_fixtures import random_scores, write_sweep
 
 from rlexp.analysis.compare import parse
 from rlexp.analysis.report.tables import comparison_table
-from rlexp.analysis.stats.inference.significance import seeds_for_p, seeds_with_choice
+from rlexp.analysis.stats.significance import seeds_for_p, seeds_with_choice
 
 DOC = (Path(__file__).parents[2] / "docs/analysis.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", DOC, flags=re.S)

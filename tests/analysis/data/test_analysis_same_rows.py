@@ -8,7 +8,7 @@ from command import command, no_comparison  # noqa: F401 (fixtures)
 from small_runs import SHORT
 
 from rlexp.analysis import load
-from rlexp.analysis.stats.verdicts.decide import first_unlike, twins
+from rlexp.analysis.stats.verdicts import first_unlike, twins
 
 SCORES = {f"norm={norm},lr={rate}": [0.5, 0.6] for norm in "ab" for rate in "12"}
 

@@ -10,7 +10,7 @@ from report_fixtures import CASES, figure_inputs, ppo_gradient, write_report_swe
 
 from rlexp.analysis.data.kept import Gradient, parse_gradient, variant_gradients
 from rlexp.analysis.data.load import load
-from rlexp.analysis.figures import clips
+from rlexp.analysis.figures import formulas
 from rlexp.analysis.figures.inputs import NoData
 
 RATIOS = np.geomspace(0.3, 6, 100)
@@ -34,12 +34,12 @@ def named(count):
 def drawn(gradients, configs=None):
     """The figure of variants, each of a policy loss that is called as it is unless there are configurations."""
     configs = configs or {name: {"clip.name": name} for name in gradients}
-    return clips.draw_clips(SimpleNamespace(configs=configs, gradients=gradients, colors={}))
+    return formulas.draw_clips(SimpleNamespace(configs=configs, gradients=gradients, colors={}))
 
 
 @pytest.mark.parametrize("count", [1, 3, 7, 8, 20])
 def test_nothing_overlaps_in_few_and_in_many_losses(count):
-    assert len(clips.weight_lines(named(count))) == count
+    assert len(formulas.weight_lines(named(count))) == count
     check(drawn(named(count)).figure)
 
 
@@ -53,9 +53,9 @@ def test_negative_huge_and_missing_weights_are_drawn_inside_the_axes(weights):
 
 def test_what_is_drawn_is_what_the_summaries_hold(tmp_path):
     inputs = figure_inputs(write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 2))
-    drawing = clips.draw_clips(inputs)
+    drawing = formulas.draw_clips(inputs)
     assert drawing.alt_text == "weights of ppo,low=0.2,high=0.2; ppo,low=0.2,high=0.28"
-    for high, color in ((0.28, inputs.colors["norm=global"]), (0.2, clips.INK)):  # two variants share the second
+    for high, color in ((0.28, inputs.colors["norm=global"]), (0.2, formulas.INK)):  # two variants share the second
         expected = ppo_gradient(0.2, high)["lines"][""]
         for axes, sign in zip(drawing.figure.axes, ("positive", "negative"), strict=True):
             assert color in {line.get_color() for line in axes.lines if line.get_ydata().tolist() == expected[sign]}
@@ -80,7 +80,7 @@ def test_a_loss_may_have_two_lines_and_a_note():
 def test_without_any_weights_the_figure_is_left_out_with_a_reason(tmp_path):
     inputs = figure_inputs(write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 1))
     with pytest.raises(NoData, match="no run holds the weights"):
-        clips.draw_clips(inputs._replace(gradients={}))
+        formulas.draw_clips(inputs._replace(gradients={}))
 
 
 GOOD = ppo_gradient(0.2, 0.28)

@@ -5,7 +5,7 @@ import pytest
 from report_fixtures import CASES, figure_inputs, write_case, write_report_sweep
 
 from rlexp.analysis.data.load import load
-from rlexp.analysis.figures import frontier, heatmap, lines
+from rlexp.analysis.figures import effects, frontier, lines
 from rlexp.analysis.figures.inputs import NoData
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.comparison import compare
@@ -15,7 +15,7 @@ def test_heat_map_is_exactly_zero_at_the_baseline_and_interactions_are_differenc
     folder = write_case(tmp_path / "sweep", "two axes")
     comparison = compare(load(folder), baseline="norm=global,clip=b")
     inputs = figure_inputs(folder)._replace(comparison=comparison)
-    found, scores = heatmap.heat_map_data(comparison), comparison.scores
+    found, scores = effects.heat_map_data(comparison), comparison.scores
     assert found.baseline == ("global", "b") and found.difference.values.shape == (3, 2)
     assert found.difference.values.loc["global", "b"] == 0.0
     cells = found.interaction.values
@@ -25,13 +25,13 @@ def test_heat_map_is_exactly_zero_at_the_baseline_and_interactions_are_differenc
         y = {(a, b): scores.loc[seed, f"norm={a},clip={b}"] for a in ("none", "global") for b in ("d", "b")}
         by_hand.append((y["none", "d"] - y["none", "b"]) - (y["global", "d"] - y["global", "b"]))
     assert cells.loc["none", "d"] == pytest.approx(np.mean(by_hand))
-    texts_shown = [t.get_text() for t in heatmap.draw_heat_map(inputs).figure.axes[0].texts]
+    texts_shown = [t.get_text() for t in effects.draw_heat_map(inputs).figure.axes[0].texts]
     assert texts_shown[cells.columns.get_loc("b") + 2 * cells.index.get_loc("global")] == "0.000"
 
 
 @pytest.mark.parametrize("case", ["3 variants", "20 variants", "one variant"])
 def test_no_heat_map_without_two_crossed_axes(tmp_path, case):
-    assert heatmap.heat_map_data(compare(load(write_case(tmp_path / "sweep", case)))) is None
+    assert effects.heat_map_data(compare(load(write_case(tmp_path / "sweep", case)))) is None
 
 
 def test_group_sizes_at_equal_steps_and_at_equal_rollouts(tmp_path):

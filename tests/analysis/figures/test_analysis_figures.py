@@ -11,10 +11,9 @@ from matplotlib.colors import to_hex
 from report_fixtures import CASES, figure_inputs, write_flat_sweep, write_report_sweep
 
 from rlexp.analysis.data.load import load
-from rlexp.analysis.figures.forest import draw_effects, draw_scores
+from rlexp.analysis.figures.effects import draw_effects, draw_scores
 from rlexp.analysis.figures.gallery import gallery
-from rlexp.analysis.figures.layout import most_different
-from rlexp.analysis.figures.style import BASELINE, COLORS, TICK, save_figure, variant_colors
+from rlexp.analysis.figures.layout import BASELINE, COLORS, TICK, most_different, save_figure, variant_colors
 from rlexp.analysis.report.files import write_files
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.comparison import compare

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rlexp.analysis.data.load import load
 from rlexp.analysis.report.summary import Summary, summarize
-from rlexp.analysis.report.terminal import print_answer, print_files
+from rlexp.analysis.report.tables import print_answer, print_files
 from rlexp.analysis.stats.answer import Question, answer
 
 RNG = np.random.default_rng(0)

@@ -9,8 +9,7 @@ from analysis_fixtures import random_scores, write_sweep
 from rich.console import Console
 
 from rlexp.analysis import load
-from rlexp.analysis.report.tables import TextTable, latex, markdown
-from rlexp.analysis.report.terminal import fit_to_width, print_answer
+from rlexp.analysis.report.tables import TextTable, fit_to_width, latex, markdown, print_answer
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.formatting import decimal_places, format_number
 

@@ -8,7 +8,7 @@ from rlexp.analysis import load
 from rlexp.analysis.report.tables import comparison_table, select_columns
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.formatting import format_size
-from rlexp.analysis.stats.inference.paired import minimum_detectable_effect
+from rlexp.analysis.stats.significance import minimum_detectable_effect
 
 
 def found(folder, scores):

@@ -9,8 +9,13 @@ from analysis_fixtures import write_sweep
 from scipy.stats import ttest_rel
 
 from rlexp.analysis import better, plan
-from rlexp.analysis.stats.inference.paired import MOST, minimum_detectable_effect, seeds_for_effect, seeds_until_decided
-from rlexp.analysis.stats.inference.significance import sign_flip_p
+from rlexp.analysis.stats.significance import (
+    MOST,
+    minimum_detectable_effect,
+    seeds_for_effect,
+    seeds_until_decided,
+    sign_flip_p,
+)
 
 pytestmark = pytest.mark.slow  # many draws
 

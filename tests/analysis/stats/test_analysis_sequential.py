@@ -15,7 +15,7 @@ from rlexp.analysis.data.load import load
 from rlexp.analysis.report.files import answer_json
 from rlexp.analysis.report.tables import comparison_table
 from rlexp.analysis.stats.answer import Question, answer
-from rlexp.analysis.stats.inference.significance import (
+from rlexp.analysis.stats.significance import (
     anytime_p,
     confidence_sequence,
     decision,

@@ -7,7 +7,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.proportion import proportion_confint
 
-from rlexp.analysis.stats.inference import estimates, paired, significance
+from rlexp.analysis.stats import estimates, significance
 
 SIZES = [2, 3, 4, 5, 8, 10, 17]
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
@@ -132,9 +132,9 @@ def test_holm_does_not_count_missing_p():
 
 @pytest.mark.parametrize(("n", "alpha"), [(3, 0.05), (5, 0.05), (10, 0.005), (30, 0.01)])
 def test_detectable_effect_is_statsmodels(n, alpha):
-    found = paired.detectable_effect_size(n, alpha)
+    found = significance.detectable_effect_size(n, alpha)
     assert TTestPower().power(found, n, alpha) == pytest.approx(0.8, rel=2e-3)
-    assert paired.minimum_detectable_effect(0.2, n, 2 * alpha, comparisons=2) == pytest.approx(0.2 * found)
+    assert significance.minimum_detectable_effect(0.2, n, 2 * alpha, comparisons=2) == pytest.approx(0.2 * found)
 
 
 def test_seeds_for_p():
@@ -147,7 +147,7 @@ def test_too_few_seeds_give_no_numbers_and_no_warnings():
     assert np.isnan(estimates.trimmed_difference(np.array([1.0])).low)
     assert np.isnan(estimates.mean_difference(np.array([])).mean)
     assert np.isnan(significance.sign_flip_p(np.array([])))
-    assert np.isnan(paired.detectable_effect_size(2))
+    assert np.isnan(significance.detectable_effect_size(2))
 
 
 def test_superiority_is_mann_whitneys_u(rng):

@@ -6,7 +6,7 @@ from analysis_fixtures import random_scores, write_sweep
 
 from rlexp.analysis import load
 from rlexp.analysis.stats.answer import Question, answer
-from rlexp.analysis.stats.inference.paired import seeds_for_effect
+from rlexp.analysis.stats.significance import seeds_for_effect
 
 NAMES = ["norm=a", "norm=b"]
 

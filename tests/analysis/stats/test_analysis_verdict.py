@@ -12,8 +12,8 @@ from study_sweeps import answered, study_sweep
 from rlexp.analysis import load
 from rlexp.analysis.compare import report
 from rlexp.analysis.stats.answer import Question, answer
-from rlexp.analysis.stats.inference.significance import holm, sign_flip_p
-from rlexp.analysis.stats.verdicts.rule import difference_verdict, level_verdict
+from rlexp.analysis.stats.significance import holm, sign_flip_p
+from rlexp.analysis.stats.verdicts import difference_verdict, level_verdict
 
 NAMES = ["norm=a", "norm=b", "norm=c", "norm=d"]
 EVEN = np.linspace(-1, 1, 10)  # of ten seeds around a mean

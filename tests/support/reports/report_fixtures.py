@@ -10,11 +10,11 @@ import pytest
 import yaml
 from analysis_fixtures import METRIC, random_scores, write_lines, write_sweep
 
-from rlexp.analysis.data.configs import variant_configs
 from rlexp.analysis.data.kept import read_samples, variant_gradients
 from rlexp.analysis.data.load import load
+from rlexp.analysis.data.variants import variant_configs
 from rlexp.analysis.figures.inputs import FigureInputs
-from rlexp.analysis.figures.style import variant_colors
+from rlexp.analysis.figures.layout import variant_colors
 from rlexp.analysis.report.page import write_report
 from rlexp.analysis.stats.comparison import compare
 from rlexp.runfolder.variants import split_overrides

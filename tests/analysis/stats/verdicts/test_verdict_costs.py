@@ -13,10 +13,9 @@ from study_sweeps import answered, arriving, study_sweep
 
 from rlexp.analysis.compare import report
 from rlexp.analysis.report.page import write_report
-from rlexp.analysis.stats.inference.estimates import iqm_interval, median_difference
-from rlexp.analysis.stats.inference.paired import PairedTest, subtract
-from rlexp.analysis.stats.inference.significance import sign_flip_p, signed_ranks
-from rlexp.analysis.stats.verdicts.rule import difference_verdict
+from rlexp.analysis.stats.estimates import iqm_interval, median_difference
+from rlexp.analysis.stats.significance import PairedTest, sign_flip_p, signed_ranks, subtract
+from rlexp.analysis.stats.verdicts import difference_verdict
 
 NEVER = np.inf
 RANKED = PairedTest(ranked=True)

@@ -6,8 +6,8 @@ from analysis_fixtures import METRIC
 from study_sweeps import answered, arriving, change_summary, numbers_of, study_sweep, write_curve
 
 from rlexp.analysis.data.metric_spec import Budget, MetricSpec, Target, parse_metric_spec, with_defaults
-from rlexp.analysis.stats.inference.significance import holm, sign_flip_p
-from rlexp.analysis.stats.verdicts.hypotheses import StudySpec
+from rlexp.analysis.stats.hypotheses import StudySpec
+from rlexp.analysis.stats.significance import holm, sign_flip_p
 
 SEEDS = 8
 EVEN = np.linspace(-1, 1, SEEDS)

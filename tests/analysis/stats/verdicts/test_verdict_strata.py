@@ -5,7 +5,7 @@ import pytest
 from study_sweeps import answered, study_sweep
 
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.stats.verdicts.hypotheses import Side, StudySpec, further_tests
+from rlexp.analysis.stats.hypotheses import Side, StudySpec, further_tests
 
 HIGHER = {"variant": "norm=b", "direction": "higher"}
 NOISE = 0.01 * np.linspace(-1, 1, 9)

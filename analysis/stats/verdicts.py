@@ -1,4 +1,39 @@
-"""Verdicts on a study's expectations, by what came out."""
+"""The rule by which a study's expectations, written down before it ran, get their verdicts.
+
+There is one rule of evidence, here and in every table: a difference is there if its p (Holm) is below 0.05, sign flips
+corrected over all differences of the tables and of the study. Intervals show size and decide nothing. With the mean
+difference of two variants over shared seeds and the `minimum_effect` fixed in the study's YAML (an expectation's own,
+else the study's, else 0; in the unit of whatever number is compared):
+
+higher        reproduced         p (Holm) < 0.05 and mean > 0 and mean ≥ minimum
+              reversed           p (Holm) < 0.05 and mean < 0 and mean ≤ -minimum
+              practically equal  the difference is smaller than the minimum and larger than -minimum
+              not reproduced     the difference is smaller than the minimum
+lower         as higher, with the sign of the difference changed
+equal         reproduced         practically equal, as above
+              not reproduced     p (Holm) < 0.05 and |mean| ≥ minimum
+below, above  reproduced         every seed's score is below (above) `value`
+              not reproduced     some seed's score is not
+flips         reproduced         with `seeds` of the seeds the two are in the other order than with all, in at least the
+                                 share `value` of the subsets (`ranking_flips`)
+              not reproduced     in fewer of them
+identical     reproduced         all rows of both are the same on every seed that both have, but for the clock
+              not reproduced     some are not
+
+"Smaller than the minimum" is the same test of the differences less the minimum: its p, times the number of differences,
+is below 0.05 and their mean is below 0. "Larger than -minimum" is that of the differences plus the minimum. Lines are
+tried from top to bottom. Whatever fits none is `underpowered`: the data allow both the claim and its opposite; so are a
+seed without a score (below, above), no more seeds than `seeds`, and too few seeds for any p to be so small. What names
+no variant or no direction is `not judged`, and so is everything else where a control, an expectation that must hold, is
+not `reproduced`.
+
+Where `less` names two more variants, the difference is the difference of two differences, on the seeds of all four.
+
+The cost of a target that a run never reaches is infinite, and so is its difference to one that did; the difference of
+two that never reach it is 0. Such differences are ranked by size: sign flips are of their signed ranks (Wilcoxon), the
+sum of which, in place of the mean, says which way they point, and their median says how large they are. The minimum
+is in the unit of the cost; a difference that is infinite stays so, whatever is subtracted.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,20 +48,63 @@ from rlexp.analysis.data.metric_spec import MetricSpec
 from rlexp.analysis.data.read import unclocked_rows
 from rlexp.analysis.data.run_values import values_per_run
 from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, apply_holm, seed_table
-from rlexp.analysis.stats.inference.paired import PairedTest, seeds_for_effect, subtract
-from rlexp.analysis.stats.inference.significance import ALPHA, holm, reachable_p, seeds_for_p
-from rlexp.analysis.stats.secondary import ranking_flips
-from rlexp.analysis.stats.verdicts import rule
-from rlexp.analysis.stats.verdicts.hypotheses import (
+from rlexp.analysis.stats.hypotheses import (
     INVALID,
     LEVELS,
+    TESTED,
     Hypothesis,
     Side,
     StudySpec,
     difference_key,
     further_tests,
 )
+from rlexp.analysis.stats.secondary import ranking_flips
+from rlexp.analysis.stats.significance import (
+    ALPHA,
+    MEAN_TEST,
+    PairedTest,
+    holm,
+    reachable_p,
+    seeds_for_effect,
+    seeds_for_p,
+    subtract,
+)
 from rlexp.runfolder.variants import split_overrides
+
+DIRECTIONS = (*TESTED, *LEVELS, "flips", "identical")
+REPRODUCED, REVERSED, EQUAL, NOT_REPRODUCED = "reproduced", "reversed", "practically equal", "not reproduced"
+UNDERPOWERED, NOT_JUDGED = "underpowered", "not judged"
+OUTCOMES = (REPRODUCED, REVERSED, EQUAL, NOT_REPRODUCED, UNDERPOWERED, NOT_JUDGED)
+
+
+def difference_verdict(
+    direction: str, differences: np.ndarray, minimum: float, p_holm: float, family: int, test: PairedTest = MEAN_TEST
+) -> str:
+    """The verdict on higher, lower or equal for paired differences `[n]`, by the rule above."""
+    if direction == "lower":
+        return difference_verdict("higher", -differences, minimum, p_holm, family, test)
+    size, side = float(test.estimate(differences).mean), test.side(differences)
+    significant = p_holm < ALPHA
+    smaller, larger = (test.is_above(each, family) for each in (minimum - differences, differences + minimum))
+    if direction == "equal":
+        rules = {REPRODUCED: smaller and larger, NOT_REPRODUCED: significant and abs(size) >= minimum}
+    else:
+        rules = {
+            REPRODUCED: significant and side > 0 and size >= minimum,
+            REVERSED: significant and side < 0 and size <= -minimum,
+            EQUAL: smaller and larger,
+            NOT_REPRODUCED: smaller,
+        }
+    return next((verdict for verdict, holds in rules.items() if holds), UNDERPOWERED)
+
+
+def level_verdict(direction: str, scores: np.ndarray, value: float) -> str:
+    """The verdict on below or above for the scores `[n]` of all seeds, NaN where a run has none."""
+    missing = np.isnan(scores)
+    holds = scores < value if direction == "below" else scores > value
+    if not (holds | missing).all():
+        return NOT_REPRODUCED
+    return UNDERPOWERED if missing.any() or not scores.size else REPRODUCED
 
 
 def twins(data: SweepData, variant: str, versus: str) -> Iterator[tuple[int, str, str]]:
@@ -188,7 +266,7 @@ class Verdict(NamedTuple):
     low: float = NAN
     high: float = NAN
     minimum_effect: float = NAN
-    verdict: str = rule.NOT_JUDGED
+    verdict: str = NOT_JUDGED
     reason: str = ""
     p_holm: float = NAN
     control: bool = False
@@ -202,20 +280,20 @@ def study_verdicts(evidence: Evidence) -> list[Verdict]:
         control = isinstance(expectation, Mapping) and bool(expectation.get("control"))
         try:
             direction = expectation["direction"]
-            if direction not in rule.DIRECTIONS:
-                listed = "  ".join(rule.DIRECTIONS)
+            if direction not in DIRECTIONS:
+                listed = "  ".join(DIRECTIONS)
                 raise AnalysisError(f"direction '{direction}' is unknown; choose one of: {listed}")
             hypotheses = evidence.study.hypotheses(expectation)
         except INVALID as error:
             verdicts.append(Verdict(str(expectation), reason=_why(error), control=control))
         else:
             verdicts += [_verdict(each, evidence)._replace(control=control) for each in hypotheses]
-    failed = [verdict for verdict in verdicts if verdict.control and verdict.verdict != rule.REPRODUCED]
+    failed = [verdict for verdict in verdicts if verdict.control and verdict.verdict != REPRODUCED]
     if not failed:
         return verdicts
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
     reason = f"the control '{failed[0].claim}' is {failed[0].verdict}{more}"
-    return [each if each.control else each._replace(verdict=rule.NOT_JUDGED, reason=reason) for each in verdicts]
+    return [each if each.control else each._replace(verdict=NOT_JUDGED, reason=reason) for each in verdicts]
 
 
 def _why(error: Exception) -> str:
@@ -266,7 +344,7 @@ def _level(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> Verdic
     return blank._replace(
         n=present.size,
         estimate=float(worst),
-        verdict=rule.level_verdict(direction, scores, value),
+        verdict=level_verdict(direction, scores, value),
         reason=f"{holds.sum()}/{scores.size} seeds {direction} {value:g}",
     )
 
@@ -277,11 +355,11 @@ def _flips(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> Verdic
     table = pd.concat(scores, axis=1, keys=range(2)).dropna()
     shares = ranking_flips(table)["swapped_pairs"]
     if few not in shares.index:
-        return blank._replace(n=len(table), verdict=rule.UNDERPOWERED, reason=f"there are {len(table)} seeds in all")
+        return blank._replace(n=len(table), verdict=UNDERPOWERED, reason=f"there are {len(table)} seeds in all")
     return blank._replace(
         n=len(table),
         estimate=float(shares[few]),
-        verdict=rule.REPRODUCED if shares[few] >= value else rule.NOT_REPRODUCED,
+        verdict=REPRODUCED if shares[few] >= value else NOT_REPRODUCED,
         reason=f"in {100 * shares[few]:.3g} % of the cases, n = {len(table)}",
     )
 
@@ -293,7 +371,7 @@ def _identical(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> Ve
     n = len(pairs)
     return blank._replace(
         n=n,
-        verdict=rule.UNDERPOWERED if not pairs else rule.NOT_REPRODUCED if unlike else rule.REPRODUCED,
+        verdict=UNDERPOWERED if not pairs else NOT_REPRODUCED if unlike else REPRODUCED,
         reason="; ".join([f"{n - len(unlike)}/{n} pairs of runs have the same rows", *unlike[:1]]),
     )
 
@@ -305,17 +383,17 @@ def _difference(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> V
     p_holm, family, n = evidence.p_holm.get(key, NAN), evidence.family, differences.size
     estimate = test.estimate(differences)
     low, high = (float(estimate.low), float(estimate.high)) if n >= MIN_SEEDS else (NAN, NAN)
-    verdict = rule.difference_verdict(hypothesis.direction, differences, minimum, p_holm, family, test)
+    verdict = difference_verdict(hypothesis.direction, differences, minimum, p_holm, family, test)
     size = f"{_number(estimate.mean)} [{_number(low)}, {_number(high)}]"
     if test.ranked:
         scores = [scores_of(hypothesis, side, evidence.scores).dropna() for side in hypothesis.sides]
         arrived = [f"{int(np.isfinite(each).sum())}/{len(each)}" for each in scores]
         size = f"median {size}, {' and '.join(arrived)} arrive"
     reason = f"{size}, p (Holm) = {p_holm:.2g}, n = {n}"
-    smaller = (rule.REPRODUCED,) if hypothesis.direction == "equal" else (rule.EQUAL, rule.NOT_REPRODUCED)
+    smaller = (REPRODUCED,) if hypothesis.direction == "equal" else (EQUAL, NOT_REPRODUCED)
     if p_holm < ALPHA and verdict in smaller:
         reason += f"; there is a difference, and it is smaller than {minimum:g}"
-    if verdict == rule.UNDERPOWERED and (needed := _seeds_needed(differences, minimum, family, test)):
+    if verdict == UNDERPOWERED and (needed := _seeds_needed(differences, minimum, family, test)):
         reason += f"; about {needed} seeds would settle it"
     elif reachable_p(n, family) > ALPHA:
         reason += f"; it takes {seeds_for_p(family)} seeds for a p below {ALPHA:g}"

@@ -1,1 +1,0 @@
-"""Inference from a few numbers: functions of NumPy arrays that know nothing of sweeps."""

@@ -1,1 +1,0 @@
-"""Verdicts on a study's expectations: read, tested, and decided by one rule."""
