@@ -7,22 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from rlexp.analysis.data import metric_spec
 from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData
-from rlexp.analysis.data.metric_spec import (
-    ASYMPTOTE,
-    BUDGETS,
-    CURVES,
-    OF_WHOLE_RUNS,
-    RATES,
-    Budget,
-    Direction,
-    MetricSpec,
-    Target,
-    better_direction,
-    contradiction,
-    direction_sign,
-)
+from rlexp.analysis.data.metric_spec import OF_WHOLE_RUNS, Budget, Direction, MetricSpec, Target, better_direction
 from rlexp.analysis.data.read import read_config
 from rlexp.runfolder.rows import late_count
 
@@ -88,7 +76,7 @@ UNITS = {"time": "s"}
 
 def cumulative_cost(data: SweepData, kind: str) -> pd.Series:
     """Cumulative cost of a run at each row, in the unit of a budget; NaN where it does not say."""
-    column = BUDGETS[kind]
+    column = metric_spec.BUDGETS[kind]
     if column not in data.metrics:
         raise AnalysisError(f"no run logged '{column}', so nothing can be compared at equal {kind}")
     amounts = data.metrics[column].astype(float)
@@ -255,9 +243,9 @@ def fitted_values(data: SweepData, metric: str) -> RunValues:
     fits = {}
     for name in completed:
         curve = curves.get(name, rows.iloc[:0])
-        sign = direction_sign(better) if better else 0
+        sign = metric_spec.direction_sign(better) if better else 0
         fits[name] = saturation(curve["step"].to_numpy(), curve[fitted].to_numpy(), sign)
-    if metric == ASYMPTOTE:
+    if metric == metric_spec.ASYMPTOTE:
         numbers, how = {name: fit.asymptote for name, fit in fits.items()}, "where the curve ends"
     else:
         numbers = {name: -np.log2(fit.half) for name, fit in fits.items()}
@@ -309,11 +297,11 @@ def values_per_run(
     A budget that no completed run spent, or a target that none met: NothingLeft.
     """
     metric = resolve_metric(data, metric) if metric else None
-    if problem := contradiction(MetricSpec(metric, at, matched)):
+    if problem := metric_spec.contradiction(MetricSpec(metric, at, matched)):
         raise AnalysisError(problem)
-    if metric in CURVES:
+    if metric in metric_spec.CURVES:
         return fitted_values(data, metric)
-    if metric in RATES:
+    if metric in metric_spec.RATES:
         return rate_values(data, metric)
     if matched:
         return values_at_target(data, metric, at, matched._replace(metric=resolve_metric(data, matched.metric)))

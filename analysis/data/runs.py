@@ -13,20 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from rlexp.analysis.data import read
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.read import (
-    LARGEST,
-    content,
-    printable,
-    printable_values,
-    read_config,
-    read_index,
-    read_lines,
-    read_object,
-    read_yaml,
-    run_damage,
-    summary_damage,
-)
 from rlexp.runfolder.files import INDEX_FILE, METRICS_FILE, MULTIRUN_FILE, SUMMARY_FILE, leads_out
 from rlexp.runfolder.variants import DEFAULT, parse_override, split_overrides, without_seed
 
@@ -116,7 +104,9 @@ def find_jobs(folder: Path, problems: list[Problem]) -> list[dict[str, Any]]:
     listed = {job["name"] for job in jobs}
     jobs += [job for job in _found_jobs(folder) if job["name"] not in listed]
     outside = [job["name"] for job in jobs if leads_out(folder / job["name"], folder)]
-    problems += [Problem(printable(name), "lies outside of the folder that was named: not read") for name in outside]
+    problems += [
+        Problem(read.printable(name), "lies outside of the folder that was named: not read") for name in outside
+    ]
     jobs = [job for job in jobs if job["name"] not in outside]
     if not jobs:
         raise AnalysisError(f"no runs in '{folder}': expected {INDEX_FILE}, or sub folders with {SUMMARY_FILE}")
@@ -130,13 +120,15 @@ def _indexed_jobs(folder: Path, problems: list[Problem]) -> list[dict[str, Any]]
     """
     index = folder / INDEX_FILE
     if not index.exists():
-        if b"FusedLauncher" in content(folder / MULTIRUN_FILE):  # a launcher that keeps an index
+        if b"FusedLauncher" in read.content(folder / MULTIRUN_FILE):  # a launcher that keeps an index
             problems.append(Problem(INDEX_FILE, "is missing: its runs are found by looking"))
         return []
-    rows, wrong = read_index(index)
+    rows, wrong = read.read_index(index)
     if wrong:
         problems.append(Problem(INDEX_FILE, wrong))
-    jobs = {str(row["name"]): printable_values(row) for row in rows if row.get("name") and "\0" not in str(row["name"])}
+    jobs = {
+        str(row["name"]): read.printable_values(row) for row in rows if row.get("name") and "\0" not in str(row["name"])
+    }
     written = [path.stat().st_mtime for path in (index, *folder.glob(f"*/{METRICS_FILE}"))]
     is_alive = time.time() - max(written) < 60 * SILENT_MINUTES
     stopped = {} if is_alive else {"status": "interrupted", "reason": "it wrote nothing for a while"}
@@ -149,7 +141,7 @@ def _found_jobs(folder: Path) -> list[dict[str, Any]]:
     jobs = []
     for path in sorted(paths, key=lambda path: (_job_number(path), path.name)):
         job = {"name": "." if path == folder else path.name}
-        overrides = read_yaml(path / ".hydra/overrides.yaml")
+        overrides = read.read_yaml(path / ".hydra/overrides.yaml")
         jobs.append({**job, "overrides": [str(item) for item in overrides]} if isinstance(overrides, list) else job)
     return jobs
 
@@ -165,7 +157,7 @@ def _is_run(path: Path) -> bool:
 
 
 def _job_number(path: Path) -> int:
-    config = read_yaml(path / ".hydra/hydra.yaml") or {}
+    config = read.read_yaml(path / ".hydra/hydra.yaml") or {}
     try:
         return int(config["hydra"]["job"]["num"])
     except (KeyError, TypeError, ValueError):
@@ -177,14 +169,14 @@ def read_run(folder: Path, job: dict[str, Any], metrics: set[str] | None, proble
     from rlexp.analysis.data.frames import run_columns
 
     path = folder / job["name"]
-    summary, no_summary = read_object(path / SUMMARY_FILE)
-    damage = summary_damage(path / SUMMARY_FILE, summary)
+    summary, no_summary = read.read_object(path / SUMMARY_FILE)
+    damage = read.summary_damage(path / SUMMARY_FILE, summary)
     summary = {} if damage else summary
-    config = None if damage or "files" in summary else read_config(path)  # says which rows there must be
-    damage = damage or run_damage(path, summary, config)
+    config = None if damage or "files" in summary else read.read_config(path)  # says which rows there must be
+    damage = damage or read.run_damage(path, summary, config)
     score_metric = _text(summary.get("score_metric"))
     containing = () if metrics is None or not score_metric else {*metrics, score_metric}
-    rows, wrong_rows = read_lines(path / METRICS_FILE, containing)
+    rows, wrong_rows = read.read_lines(path / METRICS_FILE, containing)
     columns = run_columns([] if damage else rows)
     status, reason = ("damaged", damage) if damage else _status(job, summary, no_summary)
     if status == "running":
@@ -193,18 +185,18 @@ def read_run(folder: Path, job: dict[str, Any], metrics: set[str] | None, proble
     written_score, collapsed = summary.get("score"), summary.get("collapsed")
     score, no_score = _number(written_score) if status == "completed" else None, None
     if status == "completed" and score is None:
-        huge = isinstance(written_score, int | float) and abs(written_score) > LARGEST
+        huge = isinstance(written_score, int | float) and abs(written_score) > read.LARGEST
         no_score = "completed, but its score is too large to be one" if huge else "completed, but has no score"
     complaints = [
         f"{status}: {reason}" if reason else status if status != "completed" else None,
         no_score,
         wrong_rows if not damage and (summary or rows) else None,
     ]
-    problems += [Problem(printable(path.resolve().name), complaint) for complaint in complaints if complaint]
+    problems += [Problem(read.printable(path.resolve().name), complaint) for complaint in complaints if complaint]
     facts = dict.fromkeys(RUN_COLUMNS) | {key: _number(summary.get(key)) for key in NUMBERS}
     facts |= {"variant": _text(summary.get("variant") or job.get("variant")) or ",".join(overrides) or DEFAULT}
     facts |= {"seed": seed, "status": status, "reason": reason, "score": score, "score_metric": score_metric}
-    facts |= {"name": printable(job["name"]), "folder": str(path), **code_facts(summary)}
+    facts |= {"name": read.printable(job["name"]), "folder": str(path), **code_facts(summary)}
     facts |= {"collapsed": collapsed if isinstance(collapsed, bool) else None}
     versions = summary.get("versions")
     known = [key for key in ("rlexp", "torch") if key in versions] if isinstance(versions, dict) else []
@@ -216,7 +208,7 @@ def _text(value: Any) -> str | None:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and abs(value) <= LARGEST else None
+    return float(value) if isinstance(value, int | float) and abs(value) <= read.LARGEST else None
 
 
 def _status(job: dict[str, Any], summary: dict[str, Any], no_summary: str | None) -> tuple[str, str | None]:

@@ -9,20 +9,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.metric_spec import Direction, direction_sign
 from rlexp.analysis.data.run_values import late_means
+from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_spread
-from rlexp.analysis.figures.layout import (
-    MAX_LINES,
-    OTHERS,
-    PANEL_WIDTH,
-    Point,
-    few_or_many,
-    few_seeds_note,
-    most_different,
-    seed_count,
-    small_multiples,
-    theme,
-    variant_names,
-)
 from rlexp.analysis.stats.comparison import Comparison, iqm_with_interval
 from rlexp.analysis.stats.curves import learning_curves
 
@@ -40,7 +28,7 @@ class FrontierPoint(NamedTuple):
     score_interval: tuple[float, float, float]
 
     @property
-    def center(self) -> Point:
+    def center(self) -> layout.Point:
         """Both estimates."""
         return self.kl_interval[0], self.score_interval[0]
 
@@ -61,13 +49,13 @@ def draw_frontier(inputs: FigureInputs) -> Drawing:
         values = np.concatenate([point[place] for point in points.values()])
         require_spread(values, f"{what} of every run", len(points) < 2)
     counts = [point.kl.size for point in points.values()]
-    steps = " Grey steps: variants that no other beats on both." if len(points) <= MAX_LINES else ""
+    steps = " Grey steps: variants that no other beats on both." if len(points) <= layout.MAX_LINES else ""
     up = "Down" if comparison.better == "lower" else "Up"
     direction = f"{steps} {up} and left is better." if comparison.better else ""
     caption = (
         f"Cross: interquartile means over seeds of {metric} and of {comparison.metric}, both late in training, with "
-        f"95 % percentile bootstrap intervals; pale dots: the seeds, {seed_count(counts)} per variant."
-        f"{direction}{few_seeds_note(counts)}"
+        f"95 % percentile bootstrap intervals; pale dots: the seeds, {layout.seed_count(counts)} per variant."
+        f"{direction}{layout.few_seeds_note(counts)}"
     )
     parts = [f"{comparison.labels[name]}: KL {point.center[0]:.3g}, score {point.center[1]:.3g}"
              for name, point in points.items()]  # fmt: skip
@@ -87,19 +75,21 @@ def draw_frontier(inputs: FigureInputs) -> Drawing:
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes.xaxis.set_minor_locator(NullLocator())
 
-    def draw_all(axes: Axes) -> dict[str, Point]:
+    def draw_all(axes: Axes) -> dict[str, layout.Point]:
         if front:
-            axes.step(*zip(*front, strict=True), where="post", color=OTHERS, linewidth=1.2, zorder=1)
+            axes.step(*zip(*front, strict=True), where="post", color=layout.OTHERS, linewidth=1.2, zorder=1)
         draw_points(axes, *points)
         return {variant: point.center for variant, point in points.items()}
 
     def draw_one(axes: Axes, variant: str) -> None:
-        axes.plot(*np.array([point.center for point in points.values()]).T, "o", color=OTHERS, markersize=3, zorder=1)
+        axes.plot(
+            *np.array([point.center for point in points.values()]).T, "o", color=layout.OTHERS, markersize=3, zorder=1
+        )
         draw_points(axes, *([comparison.baseline] if comparison.baseline in points else []), variant)
 
     labels = f"{metric} (nats a token)", comparison.metric
     note = f" Grey dots: all other variants; with its interval: {comparison.labels[comparison.baseline]}."
-    figure = few_or_many(comparison, points, colors, labels, caption, draw_all, draw_one, note, height=2.5)
+    figure = layout.few_or_many(comparison, points, colors, labels, caption, draw_all, draw_one, note, height=2.5)
     return Drawing(caption, "; ".join(parts), figure)
 
 
@@ -146,15 +136,17 @@ def draw_proxies(inputs: FigureInputs) -> Drawing:
         "how far the policy has moved. Both are interquartile means over seeds at each logged step. Where gold bends "
         "down while the proxy rises, the proxy is over-optimised (Gao et al., arXiv 2210.10760)."
     )
-    shown, note = most_different(comparison, variants) if len(variants) > MAX_LINES else (variants, "")
+    shown, note = layout.most_different(comparison, variants) if len(variants) > layout.MAX_LINES else (variants, "")
 
     def draw(axes: Axes, variant: str) -> None:
         for kind, line in (("gold", "-"), ("proxy", "--")):
             axes.plot(*paths[kind][variant], line, color=inputs.colors[variant])
 
-    with theme():
+    with layout.theme():
         labels = f"{KL_METRICS[0]} (nats a token)", "standard deviations"
-        figure = small_multiples(draw, variant_names(comparison, shown, PANEL_WIDTH, 2), labels, caption + note)
+        figure = layout.small_multiples(
+            draw, layout.variant_names(comparison, shown, layout.PANEL_WIDTH, 2), labels, caption + note
+        )
     return Drawing(caption, f"at the last logged step, {'; '.join(parts)}", figure)
 
 

@@ -9,29 +9,8 @@ from matplotlib.axes import Axes
 
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.run_values import late_means
+from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_spread
-from rlexp.analysis.figures.layout import (
-    BAND,
-    DASHES,
-    INK,
-    LABEL_WIDTH,
-    OTHERS,
-    PANEL_WIDTH,
-    LineStyle,
-    Point,
-    few_or_many,
-    few_seeds_note,
-    most_different,
-    one_panel,
-    seed_count,
-    small_multiples,
-    step_ticks,
-    theme,
-    two_panels,
-    variant_colors,
-    variant_names,
-    wrap_labels,
-)
 from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, iqm_with_interval
 from rlexp.analysis.stats.curves import POINTS, VOTE_ACCURACY, Curve, Curves, learning_curves, voting_curves
 from rlexp.runfolder.variants import DEFAULT, parse_override, split_overrides
@@ -54,8 +33,8 @@ def draw_curves(inputs: FigureInputs, metric: str | None = None) -> Drawing:
     dashed = f" Dashed: {comparison.labels[comparison.baseline]}." if len(lines) > 1 else ""
     caption = (
         f"Line: interquartile mean over seeds at each logged step{thinned}, "
-        f"{seed_count(counts)} per variant, completed runs; "
-        f"band: pointwise 95 % bootstrap interval; no smoothing.{dashed}{few_seeds_note(counts)}"
+        f"{layout.seed_count(counts)} per variant, completed runs; "
+        f"band: pointwise 95 % bootstrap interval; no smoothing.{dashed}{layout.few_seeds_note(counts)}"
     )
     return _line_drawing(inputs, lines, ("step", name), caption, _ends_as_text(comparison, lines))
 
@@ -73,7 +52,7 @@ def draw_votes(inputs: FigureInputs) -> Drawing:
     caption = (
         "Accuracy of the most common answer among that many of a prompt's completions, as runs kept them after the "
         "last step (training prompts; all choices of the completions, ties broken fairly): interquartile mean over "
-        f"seeds, {seed_count(counts)} per variant; band: 95 % bootstrap interval.{few_seeds_note(counts)}"
+        f"seeds, {layout.seed_count(counts)} per variant; band: 95 % bootstrap interval.{layout.few_seeds_note(counts)}"
     )
     return _line_drawing(inputs, lines, ("votes", VOTE_ACCURACY), caption, "; ".join(parts))
 
@@ -88,23 +67,23 @@ def draw_lengths(inputs: FigureInputs) -> Drawing:
     alt_text = "; ".join(f"{kind} {_ends_as_text(comparison, lines)}" for kind, lines in curves.items() if lines)
     caption = (
         "Mean tokens of a sampled completion, correct (solid) and wrong (dashed): interquartile mean over seeds at "
-        f"each logged step that has any, {seed_count(counts)} per variant; band: pointwise 95 % "
-        f"bootstrap interval.{few_seeds_note(counts)}"
+        f"each logged step that has any, {layout.seed_count(counts)} per variant; band: pointwise 95 % "
+        f"bootstrap interval.{layout.few_seeds_note(counts)}"
     )
     found = [name for name in comparison.table.index if any(name in lines for lines in curves.values())]
-    others, note = most_different(comparison, found)
+    others, note = layout.most_different(comparison, found)
     variants = [name for name in found if name == comparison.baseline] + others
 
     def draw(axes: Axes, variant: str) -> None:
         for kind, lines in curves.items():
             if variant in lines:
                 _draw_line(axes, lines[variant], inputs.colors[variant], dashed=kind == "wrong")
-        step_ticks(axes, 3)
+        layout.step_ticks(axes, 3)
 
-    with theme():
-        names = variant_names(comparison, variants, PANEL_WIDTH, 2)
+    with layout.theme():
+        names = layout.variant_names(comparison, variants, layout.PANEL_WIDTH, 2)
         heading = "solid: correct   dashed: wrong"
-        figure = small_multiples(draw, names, ("step", "tokens"), caption + note, heading)
+        figure = layout.small_multiples(draw, names, ("step", "tokens"), caption + note, heading)
     return Drawing(caption, alt_text, figure)
 
 
@@ -120,7 +99,7 @@ def _ends_as_text(comparison: Comparison, lines: Curves) -> str:
 
 def _draw_line(axes: Axes, line: Curve, color: str, dashed: bool) -> None:
     marker = "o" if line.steps.size == 1 else None
-    axes.fill_between(line.steps, line.low, line.high, color=color, alpha=BAND, linewidth=0)
+    axes.fill_between(line.steps, line.low, line.high, color=color, alpha=layout.BAND, linewidth=0)
     axes.plot(line.steps, line.iqm, color=color, linestyle="--" if dashed else "-", marker=marker, markersize=4)
 
 
@@ -131,26 +110,26 @@ def _line_drawing(inputs: FigureInputs, lines: Curves, labels: tuple[str, str], 
     steps = next(iter(lines.values())).steps
     values = [np.interp(steps, line.steps, line.iqm) for line in lines.values()]
 
-    def draw_all(axes: Axes) -> dict[str, Point]:
+    def draw_all(axes: Axes) -> dict[str, layout.Point]:
         for variant, line in lines.items():
             _draw_line(axes, line, colors[variant], dashed=variant == baseline and len(lines) > 1)
         axes.margins(x=0.01)
-        step_ticks(axes)
+        layout.step_ticks(axes)
         return {variant: (line.steps[-1], line.iqm[-1]) for variant, line in lines.items()}
 
     def draw_one(axes: Axes, variant: str) -> None:
         if many:
-            axes.fill_between(steps, np.min(values, 0), np.max(values, 0), color=OTHERS, linewidth=0, alpha=0.6)
+            axes.fill_between(steps, np.min(values, 0), np.max(values, 0), color=layout.OTHERS, linewidth=0, alpha=0.6)
         for other, line in lines.items() if not many else ():
             if other not in (variant, baseline):
-                axes.plot(line.steps, line.iqm, color=OTHERS, linewidth=0.6)
+                axes.plot(line.steps, line.iqm, color=layout.OTHERS, linewidth=0.6)
         if baseline in lines:
             _draw_line(axes, lines[baseline], colors[baseline], dashed=True)
         _draw_line(axes, lines[variant], colors[variant], dashed=False)
-        step_ticks(axes, 3)
+        layout.step_ticks(axes, 3)
 
     background = " Grey band: from the lowest to the highest variant." if many else " Thin grey: all other variants."
-    figure = few_or_many(inputs.comparison, lines, colors, labels, caption, draw_all, draw_one, background)
+    figure = layout.few_or_many(inputs.comparison, lines, colors, labels, caption, draw_all, draw_one, background)
     return Drawing(caption, alt_text, figure)
 
 
@@ -170,23 +149,23 @@ def draw_profile(inputs: FigureInputs) -> Drawing:
     )
     alt_text = "; ".join(f"{name}: {line.iqm[len(line.iqm) // 2]:.2f} above 0.5" for name, line in lines.items())
     named = set(lines) <= set(inputs.colors)
-    colors = inputs.colors if named else variant_colors(list(lines), _without_task(inputs.comparison.baseline))
+    colors = inputs.colors if named else layout.variant_colors(list(lines), _without_task(inputs.comparison.baseline))
     labels = {name: data.labels.get(name, name) for name in lines}
-    wrapped = wrap_labels(labels.values(), LABEL_WIDTH)
+    wrapped = layout.wrap_labels(labels.values(), layout.LABEL_WIDTH)
 
-    def draw(axes: Axes) -> dict[str, Point]:
+    def draw(axes: Axes) -> dict[str, layout.Point]:
         ends = {}
         for name, (x, share, low, high) in lines.items():
-            axes.fill_between(x, low, high, color=colors[name], alpha=BAND, linewidth=0, step="post")
+            axes.fill_between(x, low, high, color=colors[name], alpha=layout.BAND, linewidth=0, step="post")
             axes.step(x, share, where="post", color=colors[name])
             half = int(np.flatnonzero(share >= min(0.5, share.max()))[-1])  # so that medians order the names
             ends[name] = x[half], share[half]
         axes.set(xlim=(0, 1), ylim=(-0.02, 1.02))
         return ends
 
-    with theme():
+    with layout.theme():
         names = {name: wrapped[label] for name, label in labels.items()}
-        figure = one_panel(draw, names, colors, ("threshold", "share of runs above it"), caption)
+        figure = layout.one_panel(draw, names, colors, ("threshold", "share of runs above it"), caption)
     return Drawing(caption, alt_text, figure)
 
 
@@ -256,21 +235,21 @@ def draw_group_sizes(inputs: FigureInputs) -> Drawing:
     require_spread(np.concatenate([line.iqm for line in scaling.at_steps.values()]), "the score at every size")
     counts = np.concatenate([line.n for line in scaling.at_steps.values()])
     caption = (
-        f"Interquartile mean over seeds with its 95 % percentile bootstrap interval, {seed_count(counts)} per point. "
-        f"Left: all runs after {scaling.steps:,} steps. Right: all runs after {scaling.rollouts:,} completions, as "
-        "many as the smallest run sampled. Where prompts a step shrink as the group grows, both panels are the same."
-        + few_seeds_note(counts)
+        f"Interquartile mean over seeds with its 95 % percentile bootstrap interval, {layout.seed_count(counts)} per "
+        f"point. Left: all runs after {scaling.steps:,} steps. Right: all runs after {scaling.rollouts:,} completions, "
+        "as many as the smallest run sampled. Where prompts a step shrink as the group grows, both panels are the same."
+        + layout.few_seeds_note(counts)
     )
-    names = wrap_labels(scaling.at_steps, 52, 1)
-    styles: dict[str, LineStyle] = {
-        name: {"color": INK, "linewidth": 1.0, "linestyle": DASHES[place % len(DASHES)]}
+    names = layout.wrap_labels(scaling.at_steps, 52, 1)
+    styles: dict[str, layout.LineStyle] = {
+        name: {"color": layout.INK, "linewidth": 1.0, "linestyle": layout.DASHES[place % len(layout.DASHES)]}
         for place, name in enumerate(names)
     }
 
     def draw(axes: Axes, place: int) -> None:
         lines = (scaling.at_steps, scaling.at_rollouts)[place]
         for name, line in lines.items():  # it joins points of several variants, which have their variants' colors
-            axes.fill_between(line.sizes, line.low, line.high, color=INK, alpha=BAND / 2, linewidth=0)
+            axes.fill_between(line.sizes, line.low, line.high, color=layout.INK, alpha=layout.BAND / 2, linewidth=0)
             axes.plot(line.sizes, line.iqm, **styles[name])
             axes.scatter(line.sizes, line.iqm, c=[inputs.colors[each] for each in line.variants], s=18, zorder=3)
         sizes = sorted({size for line in lines.values() for size in line.sizes})
@@ -278,9 +257,9 @@ def draw_group_sizes(inputs: FigureInputs) -> Drawing:
         axes.set_xticks(sizes, [f"{size:g}" for size in sizes], minor=False)
         axes.minorticks_off()
 
-    with theme():
+    with layout.theme():
         titles, labels = ("equal steps", "equal rollouts"), ("completions a prompt", inputs.comparison.metric)
-        figure = two_panels(draw, titles, names, styles, labels, caption)
+        figure = layout.two_panels(draw, titles, names, styles, labels, caption)
     return Drawing(caption, "at equal rollouts, " + "; ".join(parts), figure)
 
 

@@ -21,23 +21,9 @@ from rlexp.analysis.data.load import SweepData, load
 from rlexp.analysis.data.read import inner, read_object, read_yaml, unlinked
 from rlexp.analysis.data.runs import UNFINISHED
 from rlexp.analysis.data.variants import common_settings, differing_settings, variant_configs
+from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.gallery import SECTIONS, draw_figures
 from rlexp.analysis.figures.inputs import OmittedFigure, RenderedFigure
-from rlexp.analysis.figures.layout import (
-    BASELINE,
-    CAPTION,
-    COLORS,
-    INK,
-    MAX_LINES,
-    OTHERS,
-    TITLE,
-    WIDTH,
-    dark,
-    lighter,
-    save_figure,
-    theme,
-    variant_colors,
-)
 from rlexp.analysis.report.summary import summarize
 from rlexp.analysis.report.tables import TextTable, comparison_table, interaction_table, verdict_table
 from rlexp.analysis.stats.answer import Answer, Question, answer
@@ -45,9 +31,17 @@ from rlexp.analysis.stats.formatting import DASH, format_number, format_optional
 from rlexp.runfolder.files import CONFIG_FILE, MULTIRUN_FILE, SUMMARY_FILE
 
 CURVE_WIDTH, CURVE_HEIGHT, POINTS = 150, 40, 60  # of a run's small curve
-NEUTRAL = {INK: "ink", BASELINE: "baseline", OTHERS: "others", "#EBEBEB": "grid", "#FFFFFF": "paper"}
-MARKS = {color: f"mark{place}" for place, color in enumerate(COLORS)}
-TEXTS = {dark(color): f"text{place}" for place, color in enumerate(COLORS)} | {dark(BASELINE): "muted"}
+NEUTRAL = {
+    layout.INK: "ink",
+    layout.BASELINE: "baseline",
+    layout.OTHERS: "others",
+    "#EBEBEB": "grid",
+    "#FFFFFF": "paper",
+}
+MARKS = {color: f"mark{place}" for place, color in enumerate(layout.COLORS)}
+TEXTS = {layout.dark(color): f"text{place}" for place, color in enumerate(layout.COLORS)} | {
+    layout.dark(layout.BASELINE): "muted"
+}
 VARIABLES = {color.lower(): name for color, name in (NEUTRAL | MARKS | TEXTS).items()}
 _NUMBERS = re.compile(r'\b(d|x|y|x1|x2|y1|y2|width|height|points|transform|viewBox)="([^"]*)"')
 _LONG = re.compile(r"(\d\.\d\d)\d+")
@@ -62,8 +56,8 @@ def inline_svg(figure: Figure, name: str, text: str) -> Markup:
     Without its title and its caption, which the page has as text.
     """
     buffer = io.StringIO()
-    outside = figure.findobj(lambda artist: artist.get_gid() in (TITLE, CAPTION))
-    with theme():
+    outside = figure.findobj(lambda artist: artist.get_gid() in (layout.TITLE, layout.CAPTION))
+    with layout.theme():
         for text_of_page in outside:
             text_of_page.set_visible(False)
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Type": None, "Format": None})
@@ -88,7 +82,7 @@ def _frame(figure: Figure) -> str:
     width, height = figure.get_size_inches()
     seen = figure.get_tightbbox()
     top, bottom = max(height - seen.y1 - 0.04, 0.0), min(height - seen.y0 + 0.04, height)
-    wide = f'style="min-width:{width:.2f}in" ' if width > 1.1 * WIDTH else ""
+    wide = f'style="min-width:{width:.2f}in" ' if width > 1.1 * layout.WIDTH else ""
     box = f"0 {72 * top:.2f} {72 * width:.2f} {72 * (bottom - top):.2f}"
     return f'viewBox="{box}" {wide}xmlns:xlink="http://www.w3.org/1999/xlink"'
 
@@ -107,9 +101,9 @@ def _variable(match: re.Match) -> str:
 def color_variables(is_dark: bool) -> str:
     """Return the colors of marks and of small text as variables of a style sheet."""
     if is_dark:
-        pairs = [(lighter(color, 3.0), lighter(color, 4.5)) for color in COLORS]
+        pairs = [(layout.lighter(color, 3.0), layout.lighter(color, 4.5)) for color in layout.COLORS]
     else:
-        pairs = [(color, dark(color)) for color in COLORS]
+        pairs = [(color, layout.dark(color)) for color in layout.COLORS]
     return "".join(f"--mark{i}:{mark};--text{i}:{text};" for i, (mark, text) in enumerate(pairs))
 
 
@@ -197,8 +191,8 @@ def render(
     unusual = (data.runs["status"] != "completed") | data.runs["collapsed"].fillna(False).astype(bool)
     detailed = [*data.runs.loc[unusual, "name"], *data.runs.loc[~unusual, "name"]][:MAX_RUN_SECTIONS]
     metric, baseline = result.comparisons[0].metric, result.comparisons[0].baseline
-    colors = variant_colors(result.data.variants, baseline)
-    own = colors if set(data.variants) <= set(colors) else variant_colors(data.variants, baseline)
+    colors = layout.variant_colors(result.data.variants, baseline)
+    own = colors if set(data.variants) <= set(colors) else layout.variant_colors(data.variants, baseline)
     columns = differing_settings(configs)
     settings = [[data.labels[v], *(values[i] for values in columns.values())] for i, v in enumerate(configs)]
     environment = Environment(
@@ -251,12 +245,12 @@ def figure_sections(figures: Sequence[RenderedFigure], variants: int) -> list[di
         sections[figure.section].append({
             "name": figure.name,
             "alt_text": figure.alt_text,
-            "heading": ", ".join(filter(None, [text_outside(figure.figure, TITLE) or base, stratum])),
+            "heading": ", ".join(filter(None, [text_outside(figure.figure, layout.TITLE) or base, stratum])),
             "svg": inline_svg(figure.figure, figure.name, f"{figure.title}. {figure.caption} {figure.alt_text}"),
-            "wide": figure.figure.get_figwidth() > 1.5 * WIDTH,
-            "caption": text_outside(figure.figure, CAPTION) or figure.caption,  # its own says how it is laid out
+            "wide": figure.figure.get_figwidth() > 1.5 * layout.WIDTH,
+            "caption": text_outside(figure.figure, layout.CAPTION) or figure.caption,  # its own says how it is laid out
         })  # fmt: skip
-    unfolded = SECTIONS[:2] if variants <= MAX_LINES else SECTIONS[:1]
+    unfolded = SECTIONS[:2] if variants <= layout.MAX_LINES else SECTIONS[:1]
     return [{"title": title, "figures": found, "open": title in unfolded} for title, found in sections.items() if found]
 
 
@@ -382,6 +376,6 @@ def save_figures(figures: Sequence[RenderedFigure], folder: Path) -> list[Path]:
     """Save each figure as SVG, PDF and PNG."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return [path for figure in figures for path in save_figure(figure.figure, folder / figure.name)]
+        return [path for figure in figures for path in layout.save_figure(figure.figure, folder / figure.name)]
     except OSError as error:
         raise AnalysisError(f"cannot write to '{folder}': {error.strerror or error}") from error

@@ -7,15 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from rlexp.analysis.data.design import (
-    balance_cells,
-    best_runs,
-    check_axes,
-    filter_runs,
-    regroup,
-    select_best,
-    split_strata,
-)
+from rlexp.analysis.data import design
 from rlexp.analysis.data.errors import NothingLeft
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.metric_spec import Budget, MetricSpec, Target, direction_sign, parse_metric_spec, with_defaults
@@ -159,13 +151,13 @@ def answer(data: SweepData, question: Question) -> Answer:
     What is not asked is as the study has it, if the sweep is one.
     """
     question, whole = as_planned(question, data), data
-    data, by, within, grid = _group(filter_runs(data, question.where), question)
+    data, by, within, grid = _group(design.filter_runs(data, question.where), question)
     baseline, remarks = _baseline(data, question.baseline, by)
     runs, comparisons, missing = {}, [], {}
-    for stratum, part in split_strata(data, within).items():
-        part, chosen = balance_cells(part)
+    for stratum, part in design.split_strata(data, within).items():
+        part, chosen = design.balance_cells(part)
         if grid:
-            part, choices = select_best(part, grid, question.spec, question.choose_seeds)
+            part, choices = design.select_best(part, grid, question.spec, question.choose_seeds)
             chosen = [*chosen, *choices]
         runs[stratum] = part
         try:
@@ -184,7 +176,7 @@ def answer(data: SweepData, question: Question) -> Answer:
     verdicts, further = [], []
     if whole.study and not no_verdict:
         study = StudySpec(whole.study, comparisons[0].labels, list(runs), data.score_metric)
-        comparisons, evidence = gather_evidence(study, runs, missing, comparisons, split_strata(whole, within))
+        comparisons, evidence = gather_evidence(study, runs, missing, comparisons, design.split_strata(whole, within))
         verdicts, further = study_verdicts(evidence), list(evidence.remarks)
     else:
         comparisons = apply_holm(comparisons)
@@ -213,8 +205,8 @@ def runs_at_best(data: SweepData, seeds: Sequence[int]) -> list[str]:
     own = own_question(data)
     question = own._replace(best_of=[axis for axis in own.best_of if axis in data.axes])
     data, _, within, grid = _group(data, question)
-    parts = split_strata(data, within).values()
-    return [name for part in parts for name in best_runs(part, grid, question.spec, seeds)]
+    parts = design.split_strata(data, within).values()
+    return [name for part in parts for name in design.best_runs(part, grid, question.spec, seeds)]
 
 
 Axes = tuple[str, ...]
@@ -225,16 +217,16 @@ def _group(data: SweepData, question: Question) -> tuple[SweepData, Axes, Axes, 
 
     Strata are of the task by default, if it varies and is not all that does.
     """
-    grid = check_axes(data, question.best_of)
+    grid = design.check_axes(data, question.best_of)
     if question.within is not None:
-        within = check_axes(data, question.within)
+        within = design.check_axes(data, question.within)
     else:
         free = TASK in data.axes and TASK not in (*(question.by or ()), *grid)
         within = (TASK,) if free and {*data.axes} - {TASK, *grid} else ()
     others = tuple(axis for axis in data.axes if axis not in (*within, *grid))
-    by = others if question.by is None else check_axes(data, question.by)
+    by = others if question.by is None else design.check_axes(data, question.by)
     if question.by is not None or within or grid:
-        data = regroup(data, by, (*within, *grid))
+        data = design.regroup(data, by, (*within, *grid))
     return data, by, within, grid
 
 
