@@ -136,7 +136,11 @@ def select_best(
         of_best = (runs["variant"] == variant) & (runs["point"] == best)
         names += runs.loc[of_best & runs["seed"].isin(report), "name"].tolist()
         tried = runs.loc[(runs["variant"] == variant) & runs["seed"].isin(choose), "point"].unique()
-        choices.append(f"{data.labels[variant]} {best} (of {len(tried)}{_edge(best, tried)})")
+        numbers = [number(point.rpartition("=")[2]) for point in tried if point.count("=") == 1]
+        known = len(numbers) > 1 and None not in numbers  # a best point at the end of its grid may not be the best
+        at_end = known and number(best.rpartition("=")[2]) in (min(numbers), max(numbers))
+        edge = ", at the edge of its grid" if at_end else ""
+        choices.append(f"{data.labels[variant]} {best} (of {len(tried)}{edge})")
     rule = (
         f"Each arm has the best point of {','.join(grid)} by its mean over seeds {_listed(choose)}, and is compared on "
         f"seeds {_listed(report)}: "
@@ -193,14 +197,6 @@ def _with_points(data: SweepData, grid: Sequence[str]) -> pd.DataFrame:
     return data.runs.assign(point=[",".join(f"{axis}={row[axis]}" for axis in grid) for row in rows])
 
 
-def _edge(best: str, points: Iterable[str]) -> str:
-    """A best point at the end of its grid may not be the best there is."""
-    numbers = [number(point.rpartition("=")[2]) for point in points if point.count("=") == 1]
-    if len(numbers) < 2 or None in numbers:
-        return ""
-    return ", at the edge of its grid" if number(best.rpartition("=")[2]) in (min(numbers), max(numbers)) else ""
-
-
 def _listed(seeds: Sequence[int]) -> str:
     whole = len(seeds) > 2 and seeds[-1] - seeds[0] == len(seeds) - 1
     return f"{seeds[0]} to {seeds[-1]}" if whole else ", ".join(map(str, seeds))
@@ -219,7 +215,10 @@ def filter_runs(data: SweepData, conditions: Iterable[str]) -> SweepData:
     if not conditions:
         return data
     named = axis_values(data).assign(seed=data.runs["seed"].astype("string").fillna("").to_numpy())
-    configured = _configured(data)
+    first_folders = data.runs.groupby(["sweep", "variant"], sort=False)["folder"].transform("first")
+    settings = {folder: run_settings(folder) for folder in first_folders.unique()}
+    configured = pd.DataFrame([settings[folder] for folder in first_folders], index=named.index, dtype=object)
+    configured = configured.drop(columns="seed", errors="ignore")
     keep = pd.Series(True, index=named.index)
     for condition in conditions:
         key, text = parse_override(condition)
@@ -246,18 +245,6 @@ def filter_runs(data: SweepData, conditions: Iterable[str]) -> SweepData:
     remaining = subset(data, named.index[keep])
     varying = axis_values(remaining)
     return remaining._replace(axes=tuple(axis for axis in data.axes if varying[axis].nunique() > 1))
-
-
-def _configured(data: SweepData) -> pd.DataFrame:
-    """One row per run, a text column per key of the configurations. Runs of one variant and sweep share theirs."""
-    first = data.runs.drop_duplicates(["sweep", "variant"])
-    settings = {
-        (sweep, variant): run_settings(folder)
-        for sweep, variant, folder in zip(first["sweep"], first["variant"], first["folder"], strict=True)
-    }
-    rows = [settings[place] for place in zip(data.runs["sweep"], data.runs["variant"], strict=True)]
-    frame = pd.DataFrame(rows, index=pd.Index(data.runs["name"], name="name"), dtype=object)
-    return frame.drop(columns="seed", errors="ignore")
 
 
 def _comparable(value: object) -> object:

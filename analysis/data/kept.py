@@ -54,9 +54,11 @@ def variant_gradients(data: SweepData) -> dict[str, Gradient]:
 def parse_gradient(value: Any) -> Gradient | None:
     """`{"ratios": […], "lines": {"": {"positive": […], "negative": […]}}, "note": ""}`; None for any other form."""
     try:
-        ratios = _numbers(value["ratios"])
-        lines = {str(name): (_numbers(line["positive"]), _numbers(line["negative"]))
-                 for name, line in value["lines"].items()}  # fmt: skip
+        ratios = np.array(value["ratios"], dtype=float)  # null is NaN
+        lines = {
+            str(name): tuple(np.array(line[sign], dtype=float) for sign in ("positive", "negative"))
+            for name, line in value["lines"].items()
+        }
         note = str(value.get("note") or "")
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return None
@@ -64,8 +66,3 @@ def parse_gradient(value: Any) -> Gradient | None:
     whole = all(numbers.shape == ratios.shape and np.isfinite(numbers).any() for numbers in weights)
     usable = ratios.ndim == 1 and ratios.size > 1 and np.isfinite(ratios).all() and (ratios > 0).all()
     return Gradient(ratios, lines, note) if lines and whole and usable else None
-
-
-def _numbers(values: Any) -> np.ndarray:
-    """An array in which null is NaN."""
-    return np.array(values, dtype=float)

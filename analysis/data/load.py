@@ -94,7 +94,7 @@ def load(folders: str | Path | Sequence[str | Path], metrics: Collection[str] | 
         jobs = find_jobs(path, problems)
         configs = (read_config(path / job["name"]) for job in jobs)
         config = config or next((found for found in configs if found is not None), {})
-        needed = None if metrics is None else {*metrics, *metrics_of(config_section(config, "study"))}
+        needed = None if metrics is None else {*metrics, *_study_metrics(config_section(config, "study"))}
         for job in jobs:
             run = read_run(path, job, needed, problems)
             name = f"{sweep}/{run.facts['name']}" if len(paths) > 1 else run.facts["name"]
@@ -104,8 +104,8 @@ def load(folders: str | Path | Sequence[str | Path], metrics: Collection[str] | 
     return _collect(paths[0], config, runs, problems)
 
 
-def metrics_of(study: Mapping[str, Any]) -> set[str]:
-    """The metrics that a study and its expectations name, to compare or to match."""
+def _study_metrics(study: Mapping[str, Any]) -> set[str]:
+    """To compare or to match, those of its expectations too."""
     listed = study.get("expect")
     asking = [study, *(each for each in (listed if isinstance(listed, list) else []) if isinstance(each, Mapping))]
     metrics = {str(each["metric"]) for each in asking if each.get("metric")}
@@ -121,7 +121,19 @@ def _collect(folder: Path, config: dict[str, Any], runs: list[RunRecord], proble
     axis, labels = short_labels(overrides)
     choices = [dict(map(parse_override, run.overrides)) for run in runs]
     keys = varying_keys(overrides)
-    _leave_out_foreign_scores(runs, choices, problems)
+
+    # Within a task, scores by another metric than most runs have cannot be compared with theirs.
+    by_task: dict[str | None, list[dict[str, Any]]] = {}
+    for choice, run in zip(choices, runs, strict=True):
+        if run.facts["score"] is not None:
+            by_task.setdefault(choice.get("task"), []).append(run.facts)
+    for scored in by_task.values():
+        usual = Counter(fact["score_metric"] for fact in scored).most_common(1)[0][0]
+        for fact in (fact for fact in scored if fact["score_metric"] != usual):
+            reason = f"scored by {fact['score_metric']}, most others by {usual}: its score is left out"
+            problems.append(Problem(fact["name"], reason))
+            fact["score"] = None
+
     versions = Counter(run.version for run in runs if run.version)
     if len(versions) > 1:  # they need not be comparable: said, not corrected
         counts = "; ".join(f"{version} ({count} run{'s' * (count > 1)})" for version, count in versions.items())
@@ -157,19 +169,6 @@ def _merge_equal(runs: list[RunRecord]) -> tuple[list[RunRecord], list[str], dic
         for place, run in zip(places, runs, strict=True)
     ]
     return renamed, remarks, {variant: name for (_, variant), name in names.items() if variant != name}
-
-
-def _leave_out_foreign_scores(runs: list[RunRecord], choices: list[dict[str, str]], problems: list[Problem]) -> None:
-    """Within a task, scores by another metric than most runs have cannot be compared with theirs."""
-    tasks = [choice.get("task") for choice in choices]
-    scored = [(task, run.facts) for task, run in zip(tasks, runs, strict=True) if run.facts["score"] is not None]
-    for task in dict.fromkeys(tasks):
-        facts = [fact for of, fact in scored if of == task]
-        used = Counter(fact["score_metric"] for fact in facts).most_common(1)
-        for fact in (fact for fact in facts if fact["score_metric"] != used[0][0]):
-            reason = f"scored by {fact['score_metric']}, most others by {used[0][0]}: its score is left out"
-            problems.append(Problem(fact["name"], reason))
-            fact["score"] = None
 
 
 def config_section(config: dict[str, Any], key: str) -> dict[str, Any]:

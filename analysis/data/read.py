@@ -133,7 +133,12 @@ def read_lines(path: Path, containing: Collection[str] = ()) -> tuple[list[dict[
     except (ValueError, RecursionError):
         rows = []
     if len(rows) != len(lines):  # also where two broken lines make one whole object
-        rows = [_parse(line) for line in lines]
+        rows = []
+        for line in lines:
+            try:
+                rows.append(json.loads(line))
+            except (ValueError, RecursionError):
+                rows.append(None)
     objects = [row for row in rows if isinstance(row, dict)]
     if SUSPICIOUS.search(text):
         objects = printable_values(objects)
@@ -144,13 +149,6 @@ def read_lines(path: Path, containing: Collection[str] = ()) -> tuple[list[dict[
 def _unreadable(path: Path, error: OSError) -> str:
     missing = isinstance(error, FileNotFoundError | NotADirectoryError)
     return f"{path.name} is missing" if missing else f"{path.name}: {error.strerror or error}"
-
-
-def _parse(line: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
 
 
 def unclocked_rows(folder: Path) -> list[dict[str, str]]:

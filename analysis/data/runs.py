@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import pandas as pd
 import os
 import time
+from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlexp.analysis.data import read
 from rlexp.analysis.data.errors import AnalysisError
@@ -20,6 +16,7 @@ from rlexp.runfolder.variants import DEFAULT, parse_override, split_overrides, w
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
 
 SETTINGS = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
 SHORT = 8  # characters of a hash

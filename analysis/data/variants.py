@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,20 +173,21 @@ def equal_variants(folders: Mapping[tuple[str, str], str]) -> tuple[dict[tuple[s
     merged = dict.fromkeys((place[1], name) for place, name in new.items() if place[1] != name)
     texts = [f"{name} and {other}" for other, name in merged]
     more = f"; and {len(texts) - MAX_NAMED} more pairs" if len(texts) > MAX_NAMED else ""
-    merges = f"One arm each, as their configurations are equal: {'; '.join(texts[:MAX_NAMED])}{more}."
-    return new, [*([merges] if texts else []), *_unlike_namesakes(settings)]
+    remarks = (
+        [f"One arm each, as their configurations are equal: {'; '.join(texts[:MAX_NAMED])}{more}."] if texts else []
+    )
 
-
-def _unlike_namesakes(settings: Mapping[tuple[str, str], Mapping[str, str]]) -> Iterator[str]:
-    """Variants that have one name in two sweeps, but not one configuration."""
     first: dict[str, tuple[str, Mapping[str, str]]] = {}
-    for (sweep, variant), values in settings.items():
+    for (sweep, variant), values in settings.items():  # one name in two sweeps, but not one configuration
         other, theirs = first.setdefault(variant, (sweep, values))
         keys = [key for key in {**theirs, **values} if theirs.get(key) != values.get(key)] if values and theirs else []
         if keys:
             here, there = values.get(keys[0], "absent"), theirs.get(keys[0], "absent")
             more = f", and {len(keys) - 1} more" if len(keys) > 1 else ""
-            yield f"{variant} is not the same in {sweep} and {other}: {keys[0]} is {here}, there {there}{more}."
+            remarks.append(
+                f"{variant} is not the same in {sweep} and {other}: {keys[0]} is {here}, there {there}{more}."
+            )
+    return new, remarks
 
 
 def study_changes(folder: Path) -> list[str] | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
@@ -195,6 +194,9 @@ def render(
     own = colors if set(data.variants) <= set(colors) else layout.variant_colors(data.variants, baseline)
     columns = differing_settings(configs)
     settings = [[data.labels[v], *(values[i] for values in columns.values())] for i, v in enumerate(configs)]
+    summaries = (read_object(Path(folder) / SUMMARY_FILE)[0] for folder in data.runs["folder"])
+    versions = (summary.get("versions") for summary in summaries)
+    packages = next((found for found in versions if isinstance(found, dict) and found), {})
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, finalize=_printable
     )
@@ -221,7 +223,7 @@ def render(
         shortened=len(detailed) < len(data.runs),
         command=sweep_command(data.folder),
         own_command=f"rlexp report {shlex.quote(str(data.folder))}",
-        versions=_versions(data.runs["folder"]),
+        versions=", ".join(f"{package} {version}" for package, version in packages.items()),
     )
 
 
@@ -293,7 +295,14 @@ def variant_sections(
     for variant, runs in data.runs.groupby("variant", sort=False):
         shown = []
         for run in runs[runs["name"].isin(names)].itertuples():
-            curves, constants = _curves(rows[run.name], metrics, colors[variant]) if run.name in rows else ({}, [])
+            curves, constants = {}, []  # of the metrics that change over the run, and of those that do not
+            for name in metrics if run.name in rows else ():
+                values = rows[run.name][name].to_numpy(dtype=float)
+                different = np.unique(values[np.isfinite(values)])
+                if different.size > 1:
+                    curves[name] = sparkline(rows[run.name]["step"].to_numpy(), values, name, colors[variant])
+                elif different.size:
+                    constants.append(f"{name} {different[0]:.3g}")
             by_step = groupby(samples.get(run.name, []), lambda record: record.get("step"))
             shown.append({
                 "name": run.name,
@@ -313,19 +322,6 @@ def variant_sections(
                 "unusual": sum(run["status"] != "completed" for run in shown),
             })  # fmt: skip
     return sections
-
-
-def _curves(rows: pd.DataFrame, metrics: Sequence[str], color: str) -> tuple[dict[str, Markup], list[str]]:
-    """Return the metrics that change over the run as curves, those that do not as text."""
-    steps, curves, constants = rows["step"].to_numpy(), {}, []
-    for name in metrics:
-        values = rows[name].to_numpy(dtype=float)
-        different = np.unique(values[np.isfinite(values)])
-        if different.size > 1:
-            curves[name] = sparkline(steps, values, name, color)
-        elif different.size:
-            constants.append(f"{name} {different[0]:.3g}")
-    return curves, constants
 
 
 def _sample(row: Mapping[str, Any]) -> list[str]:
@@ -361,15 +357,6 @@ def run_command(folder: Path) -> str | None:
 def _command(program: str, overrides: Sequence[Any]) -> str:
     relevant = [str(override) for override in overrides if not str(override).startswith(WITHOUT_EFFECT)]
     return " ".join([program, *map(shlex.quote, relevant)])
-
-
-def _versions(folders: Sequence[str]) -> str:
-    """Return `rlexp 0.1, torch 2.6`, from the first run that names its versions."""
-    for folder in folders:
-        packages = read_object(Path(folder) / SUMMARY_FILE)[0].get("versions")
-        if isinstance(packages, dict) and packages:
-            return ", ".join(f"{package} {version}" for package, version in packages.items())
-    return ""
 
 
 def save_figures(figures: Sequence[RenderedFigure], folder: Path) -> list[Path]:

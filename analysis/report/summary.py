@@ -10,7 +10,7 @@ from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.stats.answer import Answer
 from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
-from rlexp.analysis.stats.formatting import decimal_places, format_interval, format_number, format_p
+from rlexp.analysis.stats.formatting import decimal_places, format_difference, format_interval, format_number, format_p
 from rlexp.analysis.stats.notes import below_floor
 from rlexp.analysis.stats.significance import ALPHA, seeds_for_p
 from rlexp.runfolder.variants import split_overrides, varying_keys
@@ -163,13 +163,11 @@ def _claim(comparison: Comparison, word: str, variants: Sequence[str], digits: i
         name = f"{comparison.labels[variants[0]]} is {word.lower()} than {comparison.labels[comparison.baseline]}"
         how = "in the median" if comparison.ranked else "on average"
         return f"{name}: {size} {how} (95 % interval {low} to {high})."
-    differences = [f"{comparison.labels[variant]} {_difference(comparison, variant, digits)}" for variant in variants]
+    differences = [
+        f"{comparison.labels[variant]} {format_difference(comparison.table.loc[variant], digits)}"
+        for variant in variants
+    ]
     return f"{word} than {comparison.labels[comparison.baseline]}: {_listed(differences)}."
-
-
-def _difference(comparison: Comparison, variant: str, digits: int) -> str:
-    row = comparison.table.loc[variant]
-    return format_interval(row["difference"], row["difference_low"], row["difference_high"], digits, signed=True)
 
 
 def _undecided(comparison: Comparison, groups: Outcome, digits: int) -> str:
@@ -179,7 +177,8 @@ def _undecided(comparison: Comparison, groups: Outcome, digits: int) -> str:
         return f"No variant shares a seed with {baseline}, so none can be compared."
     sizes = direction_sign(comparison.better) * comparison.table.loc[candidates, "difference"]
     first = (sizes if comparison.better else sizes.abs()).idxmax()
-    seen = f"The largest difference is that of {comparison.labels[first]}, {_difference(comparison, first, digits)}."
+    difference = format_difference(comparison.table.loc[first], digits)
+    seen = f"The largest difference is that of {comparison.labels[first]}, {difference}."
     if comparison.better and sizes[first] <= 0:
         seen = f"None has a better mean than {baseline} either."
     why = "" if groups.undecided else ", as there are too few seeds"
@@ -201,7 +200,13 @@ def _confidence(comparison: Comparison) -> str:
         differ = f"{names} differ{'s' * (len(claimed) == 1)} from {comparison.labels[comparison.baseline]}"
         parts.append(f"That {differ} is hardly luck of the seeds: p (Holm) is {p}.")
     if groups.untestable:
-        parts.append(_too_few(comparison, groups.untestable))
+        n = int(table.loc[groups.untestable, "n_pairs"].max())
+        family = f" and {comparison.family} comparisons" if comparison.family > 1 else ""
+        parts.append(
+            f"{'A first look only' if n < MIN_SEEDS else 'Not sure'}: with {n} shared seed{'s' * (n > 1)}{family} no "
+            "difference, however large, can be told from luck; "
+            f"a claim takes {seeds_for_p(comparison.family)} seeds."
+        )
     if groups.undecided and (size := table.loc[groups.undecided, "detectable"].max()) > 0:
         digits = decimal_places(comparison.scores.to_numpy().ravel())
         parts.append(
@@ -209,12 +214,3 @@ def _confidence(comparison: Comparison) -> str:
             f"{format_number(size, digits)} four times out of five, and smaller ones less often."
         )
     return _join([*parts, "" if comparison.stratum else SCOPE])
-
-
-def _too_few(comparison: Comparison, variants: Sequence[str]) -> str:
-    n = int(comparison.table.loc[variants, "n_pairs"].max())
-    seeds = f"{n} shared seed{'s' * (n > 1)}"
-    family = f" and {comparison.family} comparisons" if comparison.family > 1 else ""
-    needed = f"a claim takes {seeds_for_p(comparison.family)} seeds"
-    first_look = "A first look only" if n < MIN_SEEDS else "Not sure"
-    return f"{first_look}: with {seeds}{family} no difference, however large, can be told from luck; {needed}."

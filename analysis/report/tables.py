@@ -15,7 +15,6 @@ from rich.text import Text
 
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.read import printable
-from rlexp.analysis.data.runs import Problem
 from rlexp.analysis.report.summary import summarize
 from rlexp.analysis.stats.answer import Answer
 from rlexp.analysis.stats.comparison import Comparison, can_be_significant
@@ -23,6 +22,7 @@ from rlexp.analysis.stats.formatting import (
     DASH,
     decimal_places,
     format_corrected_p,
+    format_difference,
     format_fraction,
     format_interval,
     format_number,
@@ -63,7 +63,15 @@ def comparison_table(comparison: Comparison) -> TextTable:
             cells["median"] = format_number(row["median"], digits)
         cells["IQM [95 %]"] = format_interval(row["iqm"], row["iqm_low"], row["iqm_high"], digits)
         if comparison.others:
-            effects = _effect_cells(comparison, variant, row, p, digits)
+            effects = {
+                "difference [95 %]": format_difference(row, digits),
+                "effect": format_number(row["effect_size"], 2, signed=True),
+                **({"win rate [95 %]": format_win_rate(row)} if comparison.better else {}),
+                "p": format_p(row["p"]) if can_be_significant(row, 1) else DASH,
+                "p (Holm)": p,
+                "detectable": format_size(row["detectable"], digits),
+                **({"decided": comparison.decision(variant)} if comparison.sequential else {}),
+            }
             if variant == comparison.baseline:
                 effects = dict.fromkeys(effects, "") | {"difference [95 %]": "baseline"}
             cells |= effects
@@ -75,19 +83,6 @@ def comparison_table(comparison: Comparison) -> TextTable:
     return TextTable([comparison.axis, *cells], rows)
 
 
-def _effect_cells(comparison: Comparison, variant: str, row: pd.Series, p: str, digits: int) -> dict[str, str]:
-    ends = row["difference"], row["difference_low"], row["difference_high"]
-    return {
-        "difference [95 %]": format_interval(*ends, digits, signed=True),
-        "effect": format_number(row["effect_size"], 2, signed=True),
-        **({"win rate [95 %]": format_win_rate(row)} if comparison.better else {}),
-        "p": format_p(row["p"]) if can_be_significant(row, 1) else DASH,
-        "p (Holm)": p,
-        "detectable": format_size(row["detectable"], digits),
-        **({"decided": comparison.decision(variant)} if comparison.sequential else {}),
-    }
-
-
 def interaction_table(table: pd.DataFrame) -> TextTable:
     """Return the interactions of two axes, which are the first two columns: one row per pair of choices."""
     axes = table.columns[:2]
@@ -97,7 +92,7 @@ def interaction_table(table: pd.DataFrame) -> TextTable:
         [
             " × ".join(f"{axis}={row[axis]}" for axis in axes),
             f"{row['n_pairs']:g}",
-            format_interval(row["difference"], row["difference_low"], row["difference_high"], digits, signed=True),
+            format_difference(row, digits),
             format_number(row["effect_size"], 2, signed=True),
             format_p(row["p_holm"]) if can_be_significant(row, family) else DASH,
             format_size(row["detectable"], digits),
@@ -196,15 +191,15 @@ def _no_formula(value: object) -> object:
 
 def latex(table: TextTable) -> str:
     r"""Format as a booktabs tabular; needs `\usepackage{booktabs}`."""
-    lines = [" & ".join(map(_latex_cell, line)) + r" \\" for line in (table.headers, *table.rows)]
+
+    def cell(text: str) -> str:
+        """Escape; at the start of a row, `[` or `*` would be read as an argument of the line break before it."""
+        escaped = " ".join(text.split()).translate(LATEX)
+        return "{}" + escaped if escaped.startswith(("[", "*")) else escaped
+
+    lines = [" & ".join(map(cell, line)) + r" \\" for line in (table.headers, *table.rows)]
     head = rf"\begin{{tabular}}{{l{'r' * (len(table.headers) - 1)}}}"
     return "\n".join([head, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}", ""])
-
-
-def _latex_cell(text: str) -> str:
-    """Escape; at the start of a row, `[` or `*` would be read as an argument of the line break before it."""
-    escaped = " ".join(text.split()).translate(LATEX)
-    return "{}" + escaped if escaped.startswith(("[", "*")) else escaped
 
 
 DROP_ORDER = ["p", "effect", "win rate [95 %]", "detectable", "n", "failed", "collapsed", "IQM [95 %]"]
@@ -269,11 +264,7 @@ def print_answer(
     folded = f"{len(result.notes)} notes on how the numbers were made and what they cannot show: {page}"
     for note in [folded] if page else result.notes:
         console.print(Text(f"- {note}", style="dim"))
-    _print_problems(console, data.problems)
-
-
-def _print_problems(console: Console, problems: Sequence[Problem]) -> None:
-    if problems:
+    if problems := data.problems:
         console.print(Text(f"{len(problems)} problem{'s' * (len(problems) > 1)}:", style="bold red"))
     for problem in problems[:MAX_PROBLEMS]:
         console.print(Text(f"  {problem.run}: {problem.reason}"), soft_wrap=True)

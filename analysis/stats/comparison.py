@@ -207,24 +207,21 @@ def apply_holm(comparisons: Sequence[Comparison], further_p: Sequence[float] = (
     further_p: of differences that are tested beside these, which count as much.
     """
     joined = pd.concat([comparison.table for comparison in comparisons], keys=range(len(comparisons)))
-    family = family_size(joined, further_p)
-    table = add_holm(joined, further_p)
+    table, family = add_holm(joined, further_p)
     return [comparison._replace(table=table.loc[place], family=family) for place, comparison in enumerate(comparisons)]
 
 
-def family_size(table: pd.DataFrame, further_p: Sequence[float] = ()) -> int:
-    """Count the differences that are tested together: the rows with pairs, and the further ones that have a p."""
-    return int((table["n_pairs"] > 0).sum()) + int((~np.isnan(np.asarray(further_p, dtype=float))).sum())
+def add_holm(table: pd.DataFrame, further_p: Sequence[float] = ()) -> tuple[pd.DataFrame, int]:
+    """Add to a table of effects `p_holm`, Holm's correction over its rows and `further_p`, and `detectable`.
 
-
-def add_holm(table: pd.DataFrame, further_p: Sequence[float] = ()) -> pd.DataFrame:
-    """Add to a table of effects `p_holm`, Holm's correction over its rows and `further_p`, and `detectable`."""
+    Returns also how many differences are tested together: the rows with pairs, and the further ones that have a p.
+    """
     table = table.drop(columns=["p_holm", "detectable"], errors="ignore")
     corrected = significance.holm(np.concatenate([table["p"].to_numpy(dtype=float), further_p]))
     table.insert(table.columns.get_loc("p") + 1, "p_holm", corrected[: len(table)])
-    family = family_size(table, further_p)
+    family = int((table["n_pairs"] > 0).sum() + (~np.isnan(np.asarray(further_p, dtype=float))).sum())
     pairs = zip(table["difference_sd"], table["n_pairs"], strict=True)
-    return table.assign(detectable=[minimum_detectable_effect(sd, n, ALPHA, family) for sd, n in pairs])
+    return table.assign(detectable=[minimum_detectable_effect(sd, n, ALPHA, family) for sd, n in pairs]), family
 
 
 def paired_differences(scores: pd.DataFrame, variant: str, versus: str) -> np.ndarray:

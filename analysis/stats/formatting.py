@@ -33,6 +33,11 @@ def format_interval(middle: float, low: float, high: float, digits: int, signed:
     return format_number(middle, digits, signed) + ends
 
 
+def format_difference(row: pd.Series, digits: int) -> str:
+    """The paired difference in a row of a table: `+0.164 [+0.142, +0.185]`."""
+    return format_interval(row["difference"], row["difference_low"], row["difference_high"], digits, signed=True)
+
+
 def format_size(value: float, digits: int) -> str:
     """A size that is above 0, and not shown as 0: `<0.001`."""
     least = 10.0**-digits

@@ -61,10 +61,8 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison | None:
         row |= baseline_columns() if variant == first.baseline else effect_columns(differences, first.better)
         row |= {key: sum(int(comparison.table.loc[variant, key]) for comparison in comparisons) for key in SUMMED}
         shares = []
-        for comparison in comparisons:
-            x, y = (
-                direction_sign(first.better) * comparison.scores[v].dropna() for v in (variant, comparison.baseline)
-            )
+        for each in comparisons:
+            x, y = (direction_sign(first.better) * each.scores[name].dropna() for name in (variant, each.baseline))
             if len(x) and len(y):
                 shares.append(estimates.superiority(x, y))
         row["superiority"] = float(np.mean(shares)) if shares and first.better else np.nan
@@ -116,7 +114,7 @@ def interactions(comparison: Comparison) -> pd.DataFrame | None:
         first, second = partners
         differences = interaction(scores, (variant, first), (second, comparison.baseline))
         rows[variant] = {grid.axes[0]: a, grid.axes[1]: b} | effect_columns(differences, test=comparison.paired_test)
-    return add_holm(pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")) if rows else None
+    return add_holm(pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant"))[0] if rows else None
 
 
 def interaction(scores: pd.DataFrame, pair: tuple[str, str], less: tuple[str, str]) -> np.ndarray:

@@ -37,7 +37,7 @@ is in the unit of the cost; a difference that is infinite stays so, whatever is 
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -74,7 +74,6 @@ from rlexp.runfolder.variants import split_overrides
 DIRECTIONS = (*TESTED, *LEVELS, "flips", "identical")
 REPRODUCED, REVERSED, EQUAL, NOT_REPRODUCED = "reproduced", "reversed", "practically equal", "not reproduced"
 UNDERPOWERED, NOT_JUDGED = "underpowered", "not judged"
-OUTCOMES = (REPRODUCED, REVERSED, EQUAL, NOT_REPRODUCED, UNDERPOWERED, NOT_JUDGED)
 
 
 def difference_verdict(
@@ -186,12 +185,21 @@ def gather_evidence(
     tabled = {each.stratum: each for each in comparisons}
     scores: dict[tuple[MetricSpec, str], StratumScores | str] = {}
     for spec, stratum in dict.fromkeys(wanted):
-        if spec != study.own_spec:
-            scores[spec, stratum] = _further_scores(runs[stratum], spec, comparisons[0].sequential)
-        elif found := tabled.get(stratum):
-            scores[spec, stratum] = StratumScores(found.scores, found.metric, found.paired_test)
-        else:
-            scores[spec, stratum] = missing[stratum]
+        if spec == study.own_spec:
+            found = tabled.get(stratum)
+            own = found and StratumScores(found.scores, found.metric, found.paired_test)
+            scores[spec, stratum] = own or missing[stratum]
+            continue
+        try:
+            values = values_per_run(runs[stratum], *spec)
+        except AnalysisError as error:
+            scores[spec, stratum] = str(error)
+            continue
+        metric = values.metric
+        if spec.at and not spec.matched:
+            metric += f" at {'equal' if spec.at.amount is None else f'{spec.at.amount:g}'} {spec.at.kind}"
+        test = PairedTest(comparisons[0].sequential, values.ranked)
+        scores[spec, stratum] = StratumScores(seed_table(runs[stratum], values), metric, test, tuple(values.remarks))
     p = {}
     for each in comparisons:
         for variant in each.others:
@@ -209,18 +217,6 @@ def gather_evidence(
     p |= further
     p_holm = dict(zip(p, holm(np.array(list(p.values()), dtype=float)), strict=True))
     return corrected, Evidence(study, scores, p_holm, corrected[0].family, parts)
-
-
-def _further_scores(runs: SweepData, spec: MetricSpec, sequential: bool) -> StratumScores | str:
-    try:
-        values = values_per_run(runs, *spec)
-    except AnalysisError as error:
-        return str(error)
-    metric = values.metric
-    if spec.at and not spec.matched:
-        metric += f" at {'equal' if spec.at.amount is None else f'{spec.at.amount:g}'} {spec.at.kind}"
-    test = PairedTest(sequential, values.ranked)
-    return StratumScores(seed_table(runs, values), metric, test, tuple(values.remarks))
 
 
 def differences_of(hypothesis: Hypothesis, scores: Scores) -> tuple[np.ndarray, PairedTest]:
@@ -308,13 +304,10 @@ def _verdict(hypothesis: Hypothesis, evidence: Evidence) -> Verdict:
     blank = Verdict(" ".join(names), hypothesis.stratum, direction, metric, names[0], versus)
     try:
         blank = blank._replace(claim=_sentence(hypothesis, evidence, metric))
-        if direction in LEVELS:
-            return _level(hypothesis, evidence, blank)
-        if direction == "flips":
-            return _flips(hypothesis, evidence, blank)
-        if direction == "identical":
-            return _identical(hypothesis, evidence, blank._replace(metric=""))
-        return _difference(hypothesis, evidence, blank)
+        judge = {"flips": _flips, "identical": _identical}.get(
+            direction, _level if direction in LEVELS else _difference
+        )
+        return blank._replace(**judge(hypothesis, evidence))
     except INVALID as error:
         return blank._replace(reason=_why(error))
 
@@ -335,48 +328,43 @@ def _sentence(hypothesis: Hypothesis, evidence: Evidence, metric: str) -> str:
     return f"{sides[0]} {direction} {'to' if direction == 'equal' else 'than'} {sides[1]}, {bound}{of}"
 
 
-def _level(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> Verdict:
+def _level(hypothesis: Hypothesis, evidence: Evidence) -> dict[str, Any]:
     direction, value = hypothesis.direction, float(hypothesis.expectation["value"])
     scores = scores_of(hypothesis, hypothesis.sides[0], evidence.scores).to_numpy(dtype=float)
     present = scores[~np.isnan(scores)]
     holds = present < value if direction == "below" else present > value
     worst = (present.max() if direction == "below" else present.min()) if present.size else NAN
-    return blank._replace(
-        n=present.size,
-        estimate=float(worst),
-        verdict=level_verdict(direction, scores, value),
-        reason=f"{holds.sum()}/{scores.size} seeds {direction} {value:g}",
+    verdict, reason = (
+        level_verdict(direction, scores, value),
+        f"{holds.sum()}/{scores.size} seeds {direction} {value:g}",
     )
+    return {"n": present.size, "estimate": float(worst), "verdict": verdict, "reason": reason}
 
 
-def _flips(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> Verdict:
+def _flips(hypothesis: Hypothesis, evidence: Evidence) -> dict[str, Any]:
     few, value = int(hypothesis.expectation["seeds"]), float(hypothesis.expectation["value"])
     scores = [scores_of(hypothesis, side, evidence.scores) for side in hypothesis.sides]
     table = pd.concat(scores, axis=1, keys=range(2)).dropna()
-    shares = ranking_flips(table)["swapped_pairs"]
+    shares, n = ranking_flips(table)["swapped_pairs"], len(table)
     if few not in shares.index:
-        return blank._replace(n=len(table), verdict=UNDERPOWERED, reason=f"there are {len(table)} seeds in all")
-    return blank._replace(
-        n=len(table),
-        estimate=float(shares[few]),
-        verdict=REPRODUCED if shares[few] >= value else NOT_REPRODUCED,
-        reason=f"in {100 * shares[few]:.3g} % of the cases, n = {len(table)}",
-    )
+        return {"n": n, "verdict": UNDERPOWERED, "reason": f"there are {n} seeds in all"}
+    verdict, reason = NOT_REPRODUCED, f"in {100 * shares[few]:.3g} % of the cases, n = {n}"
+    if shares[few] >= value:
+        verdict = REPRODUCED
+    return {"n": n, "estimate": float(shares[few]), "verdict": verdict, "reason": reason}
 
 
-def _identical(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> Verdict:
+def _identical(hypothesis: Hypothesis, evidence: Evidence) -> dict[str, Any]:
     first, second = hypothesis.sides
     pairs = list(twins(evidence.parts[first.stratum], first.arm, second.arm))
     unlike = list(filter(None, (first_unlike(*pair) for pair in pairs)))
     n = len(pairs)
-    return blank._replace(
-        n=n,
-        verdict=UNDERPOWERED if not pairs else NOT_REPRODUCED if unlike else REPRODUCED,
-        reason="; ".join([f"{n - len(unlike)}/{n} pairs of runs have the same rows", *unlike[:1]]),
-    )
+    verdict = UNDERPOWERED if not pairs else NOT_REPRODUCED if unlike else REPRODUCED
+    reason = "; ".join([f"{n - len(unlike)}/{n} pairs of runs have the same rows", *unlike[:1]])
+    return {"metric": "", "n": n, "verdict": verdict, "reason": reason}
 
 
-def _difference(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> Verdict:
+def _difference(hypothesis: Hypothesis, evidence: Evidence) -> dict[str, Any]:
     differences, test = differences_of(hypothesis, evidence.scores)
     minimum = evidence.study.minimum_effect(hypothesis.expectation)
     key = difference_key(hypothesis.spec, hypothesis.sides)
@@ -397,16 +385,8 @@ def _difference(hypothesis: Hypothesis, evidence: Evidence, blank: Verdict) -> V
         reason += f"; about {needed} seeds would settle it"
     elif reachable_p(n, family) > ALPHA:
         reason += f"; it takes {seeds_for_p(family)} seeds for a p below {ALPHA:g}"
-    return blank._replace(
-        n=n,
-        estimate=float(estimate.mean),
-        low=low,
-        high=high,
-        minimum_effect=minimum,
-        verdict=verdict,
-        reason=reason,
-        p_holm=float(p_holm),
-    )
+    numbers = {"n": n, "estimate": float(estimate.mean), "low": low, "high": high, "p_holm": float(p_holm)}
+    return numbers | {"minimum_effect": minimum, "verdict": verdict, "reason": reason}
 
 
 def _number(value: float) -> str:
