@@ -32,7 +32,7 @@ from rlexp.config.choices import (
     value_at,
     values_of,
 )
-from rlexp.config.groups import functions_of
+from rlexp.config.groups import RECIPES, functions_of
 from rlexp.core.errors import ConfigError, closest, format_value
 from rlexp.core.exits import BAD_INPUT, exit_with, silent_without_reader
 from rlexp.core.hydra_compat import register_resolver
@@ -41,7 +41,6 @@ MIN_WIDTH = 60
 HELP_WIDTH, HELP_INDENT = 116, " " * 15
 COMMENT_COLUMN, COMMENT_WIDTH = 18, 103
 NAMES = "an axis (norm), a choice (norm=local, local) or a key (clip.high, steps); without one, every axis in a line"
-RECIPES = ("preset", "study")  # groups whose choices are differences on other axes
 
 
 @silent_without_reader()
@@ -103,13 +102,14 @@ def unknown(name: str) -> str:
 
 def about_group(group: str) -> Iterator[str]:
     """Yield a line for each choice of a group; of studies that belong to a claim, a line for the claim."""
-    default = groups()[group].default
-    yield f"{group}: {groups()[group].text}; by default {group}={default}\n"
-    grouped = {*claimed_studies()} if group == "study" else set()
-    lines = {choice: in_a_line(group, choice) for choice in choices_of(group) if choice not in grouped}
+    yield f"{group}: {groups()[group].text}; by default {group}={groups()[group].default}\n"
     if group == "study":
-        lines |= {claim: f"{comment_of(claim_text(claim))} {', '.join(studies_of(claim))}" for claim in claims()}
+        grouped = {*claimed_studies()}
+        lines = {claim: f"{comment_of(claim_text(claim))} {', '.join(studies_of(claim))}" for claim in claims()}
+        lines |= {choice: in_a_line(group, choice) for choice in choices_of(group) if choice not in grouped}
         lines = dict(sorted(lines.items()))
+    else:
+        lines = {choice: in_a_line(group, choice) for choice in choices_of(group)}
     yield from table(lines)
     if axes := [axis for axis in AXES.values() if axis.group == group]:
         from rlexp.core.memory import owners
@@ -126,9 +126,8 @@ def about_choice(group: str, choice: str) -> Iterator[str]:
     """Yield all that is known of a choice: what its file says, its functions, and what it sets, as it is typed."""
     yield f"{group}={choice}"
     yield from wrapped(comment_of(text_of(group, choice)), 2)
-    for place, node in nodes(group, choice).items():
+    for place, (node, text) in functions(group, choice).items():
         yield f"\n  {group}.{place}.name={node['name']}" if place else ""
-        text = docstring(group, place, node)
         yield from ("  " + line if line else "" for line in text.splitlines())
     values = values_of(group, choice)
     if group in RECIPES:  # it chooses and sets on all axes
@@ -136,41 +135,37 @@ def about_choice(group: str, choice: str) -> Iterator[str]:
         shown = [f"{key.removeprefix('override /')}={value}" for key, value in entries]
         shown += leaves("", {key: value for key, value in values.items() if key not in ("study", "hydra")})
     else:
-        shown = [f"{group}.{leaf}" for leaf in leaves("", values)]
-    if shown:
-        yield from ["", *wrapped(" ".join(shown), 2)]
+        shown = leaves(group, values)
+    if text := " ".join(shown):
+        yield from ["", *wrapped(text, 2)]
 
 
 def in_a_line(group: str, choice: str) -> str:
     """Return formula and hyperparameters of a choice; what its file says, where no one function makes it."""
-    parts, comment = nodes(group, choice), comment_of(text_of(group, choice))
-    formulas = [
-        " ".join(docstring(group, place, node).partition("\n\n")[0].split()).partition(" Source:")[0]
-        for place, node in parts.items()
-    ]
-    hyperparameters = " ".join(leaf for place, node in parts.items() for leaf in leaves(place, node))
+    parts = functions(group, choice)
+    formulas = [" ".join(text.partition("\n\n")[0].split()).partition(" Source:")[0] for _, text in parts.values()]
+    hyperparameters = " ".join(leaf for place, (node, _) in parts.items() for leaf in leaves(place, node))
     if "" in parts or group == "group_size":
         text, hyperparameters = "".join(formulas), hyperparameters or " ".join(leaves("", values_of(group, choice)))
     else:  # the comment's first sentence, which no `Dr. GRPO` ends
+        comment = comment_of(text_of(group, choice))
         text = re.split(r"(?<=[^D][^r]\.) (?=[A-Z])", comment)[0] or "; ".join(formulas)
     return f"{text} ({hyperparameters})" if text and hyperparameters else text or hyperparameters
 
 
-def nodes(group: str, choice: str) -> dict[str, Mapping[str, Any]]:
-    """Return the parts of a choice that name a function, by their place below the axis; those that do something."""
-    values = values_of(group, choice)
-    if not functions_of(group):
-        return {}
+def functions(group: str, choice: str) -> dict[str, tuple[Mapping[str, Any], str]]:
+    """Return the parts of a choice that name a function, by their place below the axis, and what is said of it.
+
+    Only those that do something, unless none does.
+    """
+    values, offered = values_of(group, choice), functions_of(group)
     if "name" in values:
-        return {"": values}
-    parts = {place: node for place, node in values.items() if isinstance(node, dict) and "name" in node}
-    active = {place: node for place, node in parts.items() if node["name"] != "none"}
-    return active or dict(list(parts.items())[:1])
-
-
-def docstring(group: str, place: str, node: Mapping[str, Any]) -> str:
-    """Return what is said of the function, or the class, that a part of a choice names."""
-    return plain(functions_of(group)[place][node["name"]].__doc__)
+        parts = {"": values}
+    else:
+        parts = {place: node for place, node in values.items() if isinstance(node, dict) and "name" in node}
+        active = {place: node for place, node in parts.items() if node["name"] != "none"}
+        parts = active or dict(list(parts.items())[:1])
+    return {place: (node, plain(offered[place][node["name"]].__doc__)) for place, node in parts.items() if offered}
 
 
 def plain(text: str | None) -> str:
@@ -228,10 +223,10 @@ def key_lines() -> Iterator[str]:
         if not key.default or inside > bool(node):
             yield ""
         inside = bool(node)
-        written = f"{'  ' * inside}{last}: {key.default}".rstrip()
+        line = f"{'  ' * inside}{last}: {key.default}".rstrip()
         first, *rest = wrap(key.text, COMMENT_WIDTH, break_long_words=False) or [""]
-        yield f"{written:<{COMMENT_COLUMN}} # {first}" if first else written
-        yield from (f"{'':<{COMMENT_COLUMN}} # {line}" for line in rest)
+        yield f"{line:<{COMMENT_COLUMN}} # {first}" if first else line
+        yield from (f"{'':<{COMMENT_COLUMN}} # {each}" for each in rest)
 
 
 register_resolver("axes_help", axes_help, replace=True)
