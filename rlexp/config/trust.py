@@ -51,7 +51,6 @@ def check_config(values: Mapping[str, Any], source: Path, typed: Collection[str]
 
 
 def names_code(key: str, value: Any) -> bool:
-    """Return True for a value of a key of a run's config that is code."""
     return key in CODE and isinstance(value, str) and value not in HARMLESS.get(key, ())
 
 
@@ -65,18 +64,13 @@ def check_folders(arguments: Sequence[str], config_dir: str | None = None) -> No
                 value = OverridesParser.create().parse_override(override).value()
                 places = map(str, value if isinstance(value, list) else [value])
                 folders += [place.removeprefix("file://") for place in places if not place.startswith("pkg://")]
+    typed, seen = {key_of(override) for override in overrides}, set()
     for folder in filter(None, folders):
-        for file in yaml_files(Path(folder)):
-            check_file(file, file.relative_to(folder), {key_of(override) for override in overrides})
-
-
-def yaml_files(folder: Path) -> Iterator[Path]:
-    """Yield the YAML files of a folder and of those in it, links to others included."""
-    seen = set()
-    for place, folders, files in os.walk(folder, followlinks=True):
-        seen.add(os.path.realpath(place))
-        folders[:] = [name for name in folders if os.path.realpath(Path(place, name)) not in seen]
-        yield from (Path(place, name) for name in sorted(files) if name.endswith((".yaml", ".yml")))
+        for place, inner, names in os.walk(folder, followlinks=True):
+            seen.add(os.path.realpath(place))
+            inner[:] = [name for name in inner if os.path.realpath(Path(place, name)) not in seen]
+            for file in (Path(place, name) for name in sorted(names) if name.endswith((".yaml", ".yml"))):
+                check_file(file, file.relative_to(folder), typed)
 
 
 def check_file(file: Path, name: Path, typed: Collection[str]) -> None:
@@ -95,9 +89,8 @@ def check_file(file: Path, name: Path, typed: Collection[str]) -> None:
             raise refused(file, "defaults", value, "other settings of Hydra, or files elsewhere")
     for path, value in steps(values):
         key = ".".join(path)
-        if what := code_in(path, value):
-            if not any(each == key or each.endswith(f".{key}") for each in typed):
-                raise refused(file, key, value, what)
+        if (what := code_in(path, value)) and not any(f".{each}".endswith(f".{key}") for each in typed):
+            raise refused(file, key, value, what)
 
 
 def code_in(path: tuple[str, ...], value: Any) -> str | None:
@@ -107,17 +100,13 @@ def code_in(path: tuple[str, ...], value: Any) -> str | None:
     if isinstance(value, str) and FROM_OUTSIDE.search(value):
         return "a value from outside of the config"
     if "hydra" in path:
-        return code_for_hydra(path[path.index("hydra") + 1 :], value)
+        path = path[path.index("hydra") + 1 :]
+        if path[:2] == PARAMS and len(path) > 2:
+            key = path[2].lstrip("+~ ")
+            return CODE.get(key) or ("settings of Hydra" if "hydra" in key or path[-1] in TARGET else None)
+        below = isinstance(value, dict) and any(path == allowed[: len(path)] for allowed in ALLOWED)
+        return None if below or path in ALLOWED and path != PARAMS else "settings of Hydra, which start programs"
     return next((what for key, what in CODE.items() if path[-1] == key.split(".")[-1] and names_code(key, value)), None)
-
-
-def code_for_hydra(path: tuple[str, ...], value: Any) -> str | None:
-    """Say what a key below `hydra` changes beside what is swept."""
-    if path[:2] == PARAMS and len(path) > 2:
-        key = path[2].lstrip("+~ ")
-        return CODE.get(key) or ("settings of Hydra" if "hydra" in key or path[-1] in TARGET else None)
-    below = isinstance(value, dict) and any(path == allowed[: len(path)] for allowed in ALLOWED)
-    return None if below or path in ALLOWED and path != PARAMS else "settings of Hydra, which start programs"
 
 
 def steps(values: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -136,7 +125,6 @@ def steps(values: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 
 
 def refused(source: Path, key: str, value: Any, what: str) -> ConfigError:
-    """Return the error for code that was not typed."""
     text = format_value(value)
     shown = f"{key}={text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + '…'}" if value is not None else key
     return ConfigError([f"{shown}: {source} names {what}; type {key}=… too, or {OPTION}, if you trust it"])
