@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from rlexp.core.streams import Purpose, generator
 
@@ -71,13 +72,11 @@ def sample(
     with torch.no_grad(), forked(device, seed), generating(model, settings):
         for first in range(0, len(ids), size):
             batch = ids[first : first + size]
-            width = max(map(len, batch))  # padded on the left whatever the tokenizer prefers
-            rows = [[tokenizer.pad_token_id] * (width - len(row)) + row for row in batch]
-            mask = [[0] * (width - len(row)) + [1] * len(row) for row in batch]
-            inputs, seen = torch.tensor(rows, device=device), torch.tensor(mask, device=device)
-            made = model.generate(input_ids=inputs, attention_mask=seen, generation_config=settings)
+            inputs = padded(batch, tokenizer.pad_token_id, "left").to(device)
+            mask = padded([[1] * len(row) for row in batch], 0, "left").to(device)
+            made = model.generate(input_ids=inputs, attention_mask=mask, generation_config=settings)
             tokens = []
-            for row in made[:, width:].tolist():
+            for row in made[:, inputs.shape[1] :].tolist():
                 length = next((place for place, token in enumerate(row, 1) if token in ends), len(row))
                 tokens.append(row[:length])
             texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
@@ -94,6 +93,12 @@ def tokenize(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]:
     return tokenizer.apply_chat_template(
         conversation=list(prompts), add_generation_prompt=True, tokenize=True, return_dict=True
     )["input_ids"]
+
+
+def padded(rows: Sequence[list[int]], filler: int, side: str) -> torch.Tensor:
+    """Return rows of whole numbers as a tensor, padded on that side."""
+    tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=filler, padding_side=side)
 
 
 def max_batch_size(model: Any, prompt_length: int, max_completion_length: int) -> int:

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rlexp.core.exits import RunFailed
 from rlexp.core.streams import Purpose, generator
-from rlexp.language.generation import Prompt, forked, sample, stream_seed, tokenize
+from rlexp.language.generation import Prompt, forked, padded, sample, stream_seed, tokenize
 from rlexp.language.text_task import Example, TextTask
 
 LOG = logging.getLogger(__name__)
@@ -48,13 +49,12 @@ class Learner:
 class Reached(NamedTuple):
     """How a warm-up ended: shares of samples that are right, and that are the right or the wrong answer of the task.
 
-    None where nothing was sampled. ``problem`` is a line about a start that was not reached, empty for one that was.
+    None where nothing was sampled.
     """
 
     accuracy: float | None
     formed: float | None
     updates: int
-    problem: str = ""
 
 
 class Check(NamedTuple):
@@ -92,10 +92,11 @@ def train(
     or the wrong solution. Until they are so many, accuracy / ``formed`` of the answers are right. From then on the
     share is steered by what the accuracy is off, as the wrong solution can be harder to learn than the right one, and
     the learning rate falls from check to check: a constant one lets the accuracy wander by ten times the tolerance.
+
+    RunFailed, in one line, where that is not reached.
     """
     mixed = tolerance is not None
-    if problem := obstacle(learner, ["right", "wrong"] if mixed else ["right"]):
-        return Reached(None, None, 0, problem)
+    check_answers(learner, mixed)
 
     def off(check: Check) -> float:
         return abs(check.right - accuracy) if mixed else accuracy - check.right
@@ -106,9 +107,8 @@ def train(
 
     model, share, middle, speed = learner.model, 1.0, 1.0, 1.0
     adam = torch.optim.Adam(model.parameters(), lr=lr)
-    device = next(model.parameters()).device
     examples = learner.task.examples(learner.seed, Purpose.START_CHECKS, 0, checked, held_out=True)
-    with forked(device, stream_seed(learner.seed, Purpose.START_MIXTURE)):  # of dropout, where a model has it
+    with forked(model.device, stream_seed(learner.seed, Purpose.START_MIXTURE)):  # of dropout, where a model has it
         for update in range(updates + 1):
             if update % every == 0:
                 check = check_accuracy(learner, examples, update, fails)
@@ -131,33 +131,28 @@ def train(
                 adam.zero_grad()
                 model.eval()
     wanted = f"{accuracy:g} ± {tolerance:g}" if mixed else f"{accuracy:g}"
-    problem = (
+    raise RunFailed(
         f"start: sampled accuracy {check.right:.3f} after {updates} updates, wanted {wanted}; "
         f"take more start.updates, another start.lr or a lower start.{'formed' if mixed else 'accuracy'}"
     )
-    return Reached(check.right, check.formed, updates, problem)
 
 
 STARTS = {"random": random, "sft": train, "mixture": train}
 
 
-def obstacle(learner: Learner, kinds: Sequence[str]) -> str:
-    """Say why nothing can be learned from such answers to the task: none are known, or none is short enough."""
-    examples = learner.task.examples(learner.seed, Purpose.START_PROMPTS, 0, LOOKED_AT, held_out=False)
-    for kind in kinds:
-        answers = [answer for example in examples if (answer := answer_of(learner.task, example, kind)) is not None]
+def check_answers(learner: Learner, mixed: bool) -> None:
+    """RunFailed where nothing can be learned from the answers to the task: none are known, or none is short enough."""
+    task = learner.task
+    examples = task.examples(learner.seed, Purpose.START_PROMPTS, 0, LOOKED_AT, held_out=False)
+    kinds = [("right", task.solution, "start=random"), ("wrong", task.wrong_solution, "start=sft")]
+    for kind, solve, other in kinds if mixed else kinds[:1]:
+        answers = [answer for example in examples if (answer := solve(example)) is not None]
         if not answers:
-            other = "start=random" if kind == "right" else "start=sft"
-            return f"start: the task knows no {kind} answers to learn from; take {other}"
+            raise RunFailed(f"start: the task knows no {kind} answers to learn from; take {other}")
         shortest = min(map(len, answer_ids(learner.tokenizer, answers)))
         if shortest > learner.length:
-            return f"backend.max_completion_length={learner.length}: the shortest {kind} answer has {shortest} tokens"
-    return ""
-
-
-def answer_of(task: TextTask, example: Example, kind: str) -> str | None:
-    """Return the right or the wrong answer to an example, None where it is not known."""
-    return task.solution(example) if kind == "right" else task.wrong_solution(example)
+            limit = f"backend.max_completion_length={learner.length}"
+            raise RunFailed(f"{limit}: the shortest {kind} answer has {shortest} tokens")
 
 
 def demonstrations(learner: Learner, update: int, prompts: int, share: float) -> list[tuple[Prompt, str]]:
@@ -166,37 +161,31 @@ def demonstrations(learner: Learner, update: int, prompts: int, share: float) ->
     The number of right ones is the share of ``prompts``, rounded up or down by chance: with one decision for each the
     accuracy would wander by more than is asked for.
     """
-    examples = learner.task.examples(learner.seed, Purpose.START_PROMPTS, update, prompts, held_out=False)
+    task = learner.task
+    examples = task.examples(learner.seed, Purpose.START_PROMPTS, update, prompts, held_out=False)
     right = int(share * prompts + generator(learner.seed, Purpose.START_MIXTURE, update).random())
-    kinds = ["right"] * right + ["wrong"] * (prompts - right)
-    answers = [answer_of(learner.task, *each) for each in zip(examples, kinds, strict=True)]
+    answers = [*map(task.solution, examples[:right]), *map(task.wrong_solution, examples[right:])]
     pairs = zip(examples, answers, strict=True)
     return [(learner.ask(example.prompt), answer) for example, answer in pairs if answer is not None]
 
 
 def learned_batch(learner: Learner, pairs: Sequence[tuple[Prompt, str]]) -> dict[str, Tensor]:
     """Return prompts and answers as a batch ``[P L]``, padded on the right; only answers and end tokens have labels."""
-    tokenizer, device = learner.tokenizer, next(learner.model.parameters()).device
-    prompts = tokenize(tokenizer, [prompt for prompt, _ in pairs])
-    rows = list(zip(prompts, answer_ids(tokenizer, [answer for _, answer in pairs]), strict=True))
-    width = max(len(prompt) + len(answer) for prompt, answer in rows)
-
-    def padded(row: list[int], filler: int) -> list[int]:
-        return row + [filler] * (width - len(row))
-
+    prompts = tokenize(learner.tokenizer, [prompt for prompt, _ in pairs])
+    answers = answer_ids(learner.tokenizer, [answer for _, answer in pairs])
+    rows = list(zip(prompts, answers, strict=True))
     batch = {
-        "input_ids": [padded(prompt + answer, tokenizer.pad_token_id) for prompt, answer in rows],
-        "attention_mask": [padded([1] * len(prompt + answer), 0) for prompt, answer in rows],
-        "labels": [padded([IGNORED] * len(prompt) + answer, IGNORED) for prompt, answer in rows],
+        "input_ids": padded([[*prompt, *answer] for prompt, answer in rows], learner.tokenizer.pad_token_id, "right"),
+        "attention_mask": padded([[1] * len(prompt + answer) for prompt, answer in rows], 0, "right"),
+        "labels": padded([[IGNORED] * len(prompt) + answer for prompt, answer in rows], IGNORED, "right"),
     }
-    return {name: torch.tensor(values, device=device) for name, values in batch.items()}
+    return {name: values.to(learner.model.device) for name, values in batch.items()}
 
 
 def answer_ids(tokenizer: Any, answers: Sequence[str]) -> list[list[int]]:
     """Return the tokens of answers, each with the end token."""
-    return [
-        [*ids, tokenizer.eos_token_id] for ids in tokenizer(text=list(answers), add_special_tokens=False)["input_ids"]
-    ]
+    ids = tokenizer(text=list(answers), add_special_tokens=False)["input_ids"]
+    return [[*row, tokenizer.eos_token_id] for row in ids]
 
 
 def check_accuracy(learner: Learner, examples: Sequence[Example], update: int, fails: Callable[[Check], bool]) -> Check:

@@ -8,6 +8,7 @@ from text_tasks import LLAMA, MIXTURE, SFT, CopyDigits, tiny_llama
 
 pytest.importorskip("transformers")
 
+from rlexp.core.exits import RunFailed  # noqa: E402
 from rlexp.core.registry import hyperparameters  # noqa: E402
 from rlexp.core.streams import Purpose  # noqa: E402
 from rlexp.language import warm_up  # noqa: E402
@@ -43,14 +44,14 @@ def test_a_start_takes_the_hyperparameters_of_the_replicas(name):
 def test_random_leaves_the_weights_as_they_are():
     one = learner()
     before = {name: value.clone() for name, value in one.model.state_dict().items()}
-    assert warm_up.random(one) == (None, None, 0, "")
+    assert warm_up.random(one) == (None, None, 0)
     assert all(torch.equal(value, before[name]) for name, value in one.model.state_dict().items())
 
 
 def test_sft_ends_where_samples_are_right_as_often_as_wanted():
     one = learner()
     found = train(one, SFT)
-    assert found.problem == "" and 0.1 <= found.accuracy < 0.4 and found.updates > 0
+    assert 0.1 <= found.accuracy < 0.4 and found.updates > 0
     assert abs(accuracy(one) - found.accuracy) < 0.08
 
 
@@ -59,7 +60,7 @@ def test_sft_ends_where_samples_are_right_as_often_as_wanted():
 def test_mixture_ends_at_the_accuracy_and_in_the_form(wanted):
     one = learner()
     found = train(one, MIXTURE, accuracy=wanted)
-    assert found.problem == "" and abs(found.accuracy - wanted) <= 0.02 and found.formed >= 0.6
+    assert abs(found.accuracy - wanted) <= 0.02 and found.formed >= 0.6
     assert abs(accuracy(one) - wanted) < 0.05
 
 
@@ -68,7 +69,8 @@ def test_the_same_seed_makes_the_same_model_whatever_torch_has_drawn():
     for drawn in 0, 7:
         torch.manual_seed(drawn)
         one = learner()
-        train(one, SFT, updates=3, accuracy=1.0, every=2)
+        with pytest.raises(RunFailed):
+            train(one, SFT, updates=3, accuracy=1.0, every=2)
         found.append(one.model.state_dict())
         assert torch.equal(torch.rand(2), torch.manual_seed(drawn) and torch.rand(2))
     assert all(torch.equal(value, found[1][name]) for name, value in found[0].items())
@@ -79,8 +81,9 @@ def test_the_same_seed_makes_the_same_model_whatever_torch_has_drawn():
 
 def test_what_was_missed_is_said_in_a_line():
     for settings in SFT, MIXTURE:
-        found = train(learner(), settings, accuracy=0.9, updates=2, every=1)
-        assert "\n" not in found.problem and "after 2 updates, wanted 0.9" in found.problem
+        with pytest.raises(RunFailed, match=r"after 2 updates, wanted 0\.9") as found:
+            train(learner(), settings, accuracy=0.9, updates=2, every=1)
+        assert "\n" not in str(found.value)
 
 
 @pytest.mark.parametrize(
@@ -91,12 +94,14 @@ def test_what_was_missed_is_said_in_a_line():
     ],
 )
 def test_a_task_without_answers_is_refused(task, name, line):
-    assert line in train(learner(task), {"sft": SFT, "mixture": MIXTURE}[name]).problem
+    with pytest.raises(RunFailed, match=line):
+        train(learner(task), {"sft": SFT, "mixture": MIXTURE}[name])
 
 
 def test_answers_that_are_cut_off_are_refused():
     line = "backend.max_completion_length=2: the shortest right answer has 4 tokens"
-    assert train(learner(length=2), SFT).problem == line
+    with pytest.raises(RunFailed, match=f"^{line}$"):
+        train(learner(length=2), SFT)
 
 
 def test_the_loss_is_that_of_answers_and_their_ends():
