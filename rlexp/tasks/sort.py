@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Literal
 
@@ -18,28 +17,8 @@ from rlexp.tasks.task import BaseTask, Scores, task
 NO_TOKEN = -1
 
 
-@task
-class Sort(BaseTask):
-    """Prompt: items and a separator, padded on the left. Completion: the items in order and an end token.
-
-    Items are drawn from ``alphabet`` symbols with repetition. A prompt is *held out* if its items sum to a multiple
-    of the alphabet: no permutation of an evaluation prompt is ever trained on, and both sets are sampled uniformly.
-
-    Components: ``exact`` 1 for the sorted items and an end token, else 0; ``graded`` share of positions that are
-    right; ``lecture`` inclusion + ordering of CS336 lecture 17 as a share of its maximum, duplicates hackable;
-    ``multiset`` the same with multiset counting; ``format`` 1 if it ended after as many symbols as were asked for.
-    Filler symbols are allowed anywhere and ignored by every component, but they use up ``cap``. Where ``cap`` is the
-    length of every answer (``shortest`` = ``longest`` = ``cap``) there is no end token: it ends by itself.
-    """
-
-    alphabet: Annotated[int, Ge(2), Le(t.LARGEST_SIZE)]
-    shortest: t.Size
-    longest: t.Size
-    cap: t.Size
-    filler: Annotated[int, Ge(0), Le(1)]
-    prompt_set: t.Size | None
-
-    components = ("exact", "graded", "lecture", "multiset", "format")
+class Sorting(BaseTask):
+    """What tasks of sorting share: tokens, prompts of ``shortest`` to ``longest`` items of ``alphabet``, a verifier."""
 
     def __post_init__(self):
         if self.shortest > self.longest:
@@ -92,12 +71,6 @@ class Sort(BaseTask):
         answers = items.where(place < length, self.pad).masked_fill(place == length, self.end)
         return answers, place <= length
 
-    def wrong_answers(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
-        """Answer as ``oracle`` does, but for the first item, which is the next symbol of the alphabet: never right."""
-        answers, mask = self.oracle(prompts)
-        first = torch.arange(self.cap, device=prompts.device) == 0
-        return ((answers + 1) % self.alphabet).where(first, answers), mask
-
     def score(
         self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
     ) -> Scores:
@@ -123,7 +96,37 @@ class Sort(BaseTask):
 
 
 @task
-class DifficultyMix(BaseTask):
+class Sort(Sorting):
+    """Prompt: items and a separator, padded on the left. Completion: the items in order and an end token.
+
+    Items are drawn from ``alphabet`` symbols with repetition. A prompt is *held out* if its items sum to a multiple
+    of the alphabet: no permutation of an evaluation prompt is ever trained on, and both sets are sampled uniformly.
+
+    Components: ``exact`` 1 for the sorted items and an end token, else 0; ``graded`` share of positions that are
+    right; ``lecture`` inclusion + ordering of CS336 lecture 17 as a share of its maximum, duplicates hackable;
+    ``multiset`` the same with multiset counting; ``format`` 1 if it ended after as many symbols as were asked for.
+    Filler symbols are allowed anywhere and ignored by every component, but they use up ``cap``. Where ``cap`` is the
+    length of every answer (``shortest`` = ``longest`` = ``cap``) there is no end token: it ends by itself.
+    """
+
+    alphabet: Annotated[int, Ge(2), Le(t.LARGEST_SIZE)]
+    shortest: t.Size
+    longest: t.Size
+    cap: t.Size
+    filler: Annotated[int, Ge(0), Le(1)]
+    prompt_set: t.Size | None
+
+    components = ("exact", "graded", "lecture", "multiset", "format")
+
+    def wrong_answers(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
+        """Answer as ``oracle`` does, but for the first item, which is the next symbol of the alphabet: never right."""
+        answers, mask = self.oracle(prompts)
+        first = torch.arange(self.cap, device=prompts.device) == 0
+        return ((answers + 1) % self.alphabet).where(first, answers), mask
+
+
+@task
+class DifficultyMix(Sorting):
     """``Sort``, with prompts of as many lengths as there are buckets: easy, medium, hard, impossible.
 
     ``items`` has the items of a prompt of each bucket, ``shares`` how often it comes, for training and for evaluation.
@@ -138,9 +141,12 @@ class DifficultyMix(BaseTask):
     cap: t.Size
 
     components = ("easy", "medium", "hard", "impossible")
+    filler = 0
+    shortest = property(lambda self: min(self.items.values()))
+    longest = property(lambda self: max(self.items.values()))
+    reward_range = property(lambda self: (0.0, max(self.weights.values())))  # a prompt has one component
 
     def __post_init__(self):
-        super().__post_init__()
         for name, numbers in (("items", self.items), ("shares", self.shares)):
             if set(numbers) != set(self.components):
                 raise ValueError(f"{name} must name {', '.join(self.components)}")
@@ -148,27 +154,7 @@ class DifficultyMix(BaseTask):
             raise ValueError("items must differ between buckets: a prompt's bucket is told by its length")
         if not sum(self.shares.values()) > 0:
             raise ValueError("shares must not all be 0")
-        _ = self.sort
-
-    @cached_property
-    def sort(self) -> Sort:
-        """The task of sorting, whose tokens and verifier are those of all buckets."""
-        return Sort(
-            alphabet=self.alphabet,
-            shortest=min(self.items.values()),
-            longest=max(self.items.values()),
-            cap=self.cap,
-            filler=0,
-            prompt_set=None,
-            weights=dict.fromkeys(Sort.components, 0.0) | {"exact": 1.0},
-            metric=self.metric,
-            floor=self.floor,
-        )
-
-    pad, end = property(attrgetter("sort.pad")), property(attrgetter("sort.end"))
-    vocabulary, prompt_length = property(attrgetter("sort.vocabulary")), property(attrgetter("sort.prompt_length"))
-    draws, render = property(attrgetter("sort.draws")), property(attrgetter("sort.render"))
-    reward_range = property(lambda self: (0.0, max(self.weights.values())))  # a prompt has one component
+        super().__post_init__()
 
     def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
         """Draw prompts; the first number of each chooses the bucket."""
@@ -176,9 +162,8 @@ class DifficultyMix(BaseTask):
         bounds = (shares.cumsum(0) / shares.sum())[:-1].to(uniforms)
         bucket = (uniforms[..., :1] >= bounds).sum(-1, keepdim=True)
         length = torch.tensor([self.items[name] for name in self.components], device=uniforms.device)[bucket]
-        span = self.sort.longest - self.sort.shortest + 1
-        middle = (length - self.sort.shortest + 0.5) / span
-        return self.sort.prompts(torch.cat([middle, uniforms[..., 1:]], -1), held_out)
+        middle = (length - self.shortest + 0.5) / (self.longest - self.shortest + 1)
+        return super().prompts(torch.cat([middle, uniforms[..., 1:]], -1), held_out)
 
     def is_of(self, prompts: t.Prompts, bucket: str) -> Tensor:
         """Whether prompts are of a bucket, ``[R, P, 1]``."""
@@ -186,7 +171,7 @@ class DifficultyMix(BaseTask):
 
     def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Answer as ``Sort``, and with an empty mask where no answer is right."""
-        answers, mask = self.sort.oracle(prompts)
+        answers, mask = super().oracle(prompts)
         solvable = ~self.is_of(prompts, "impossible")
         return answers.where(solvable, self.pad), mask & solvable
 
@@ -194,7 +179,7 @@ class DifficultyMix(BaseTask):
         self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
     ) -> Scores:
         """Judge completions ``[R, P, G, T]``; a completion that was cut off is wrong."""
-        correct = self.sort.score(prompts, completions, mask, finished).correct & ~self.is_of(prompts, "impossible")
+        correct = super().score(prompts, completions, mask, finished).correct & ~self.is_of(prompts, "impossible")
         parts = {name: correct.float().where(self.is_of(prompts, name), float("nan")) for name in self.components}
         return Scores(parts, correct)
 
