@@ -27,7 +27,7 @@ from rlexp.core.errors import ConfigError, problem_lines
 from rlexp.core.numbers import Size
 from rlexp.core.registry import StrictModel, bind_choice, schema
 from rlexp.language import TEXT_TASKS
-from rlexp.loop.judged.bradley_terry import TRAININGS
+from rlexp.loop.reward_model import TRAININGS
 from rlexp.record.files import saved_config
 from rlexp.tasks import TASKS
 

@@ -53,6 +53,11 @@ def map_variants(function: Callable, blocks: Sequence[tuple[object, int]], *tens
     return concat(results)
 
 
+def gather_rows(tensor: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Return of a tensor ``[R N ...]`` the rows at places ``[R n]``, which each replica has its own of."""
+    return torch.take_along_dim(tensor, places.view(*places.shape, *[1] * (tensor.dim() - 2)), 1)
+
+
 def minibatches(batch: Tensors, prompts: int, parts: int) -> Iterator[Tensors]:
     """Split ``prompts`` prompts into equal parts, never a group."""
     size = prompts // parts

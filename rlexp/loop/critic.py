@@ -7,17 +7,18 @@ and with a head of its own. ``norm`` asks for its ``values``; ``TARGETS`` of ``a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor
 
 from rlexp.core.blocks import minibatches
-from rlexp.core.exact import as_before
 from rlexp.core.masked import count, masked_mean, masked_sum
 from rlexp.core.registry import call_with
-from rlexp.core.types import PerReplica, PerToken, TokenMask
-from rlexp.loop.state import Critic, Experience, TrainState
+from rlexp.core.types import NonNegativeInt, PerReplica, PerToken, Positive, PositiveInt, TokenMask
+from rlexp.loop.state import Experience, Tensors, TrainState, backward
 from rlexp.loop.variant import Variant
 from rlexp.models import scalar
 
@@ -29,10 +30,33 @@ def none() -> None:
     """No critic, and nobody to ask for values."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Critic:
+    """A network that expects V(s_t), trained by coef · ½ mean (V − R)² over the tokens of a minibatch that count.
+
+    R are the targets of ``norm``, fixed, as are the values V_old that it was given. With ``clip`` the error is the
+    larger one of (V − R)² and (V_old + clamp(V − V_old, ±clip) − R)². ``updates`` are its passes over each rollout,
+    whatever ``inner_steps`` is; the minibatches are those of the policy. ``lr``, ``lr_final``, ``warmup_steps`` and
+    ``grad_clip`` are as those of the policy beside the axes.
+
+    Source: PPO (arXiv 1707.06347, eq. 9) with clipping as in OpenAI's ``ppo2``; verl ``compute_value_loss``, OpenRLHF
+    ``ValueLoss``, TRL's ``PPOTrainer`` (``cliprange_value``, there 0.2). All three average over tokens, as here; with
+    a network and an optimizer of its own, ``coef`` is but a scale of the gradient, which Adam takes out.
+    """
+
+    lr: Positive
+    lr_final: Annotated[float, Ge(0), Le(1)]
+    warmup_steps: NonNegativeInt
+    grad_clip: Positive | None
+    coef: Positive
+    clip: Positive | None
+    updates: PositiveInt
+
+
 CRITICS = {"none": none, "value": Critic}
 
 
-def critic_targets(variant: Variant, offered: Mapping[str, Tensor]) -> dict[str, PerToken]:
+def critic_targets(variant: Variant, offered: Tensors) -> dict[str, PerToken]:
     """Return the values of tokens and what they are trained to, for a variant with a critic."""
     if variant.value_target is None:
         return {}
@@ -40,31 +64,32 @@ def critic_targets(variant: Variant, offered: Mapping[str, Tensor]) -> dict[str,
 
 
 def train_critic(state: TrainState, experience: Experience, measure: bool) -> Row:
-    """Train the critic on a rollout; return its metrics if ``measure``, nothing without a critic."""
+    """Train the critic on a rollout; return its metrics if ``measure``, nothing without a critic.
+
+    ``value/explained_variance`` is the share of the variance of the targets that the values explained before:
+    1 − Var(R − V) / Var(R) over the tokens that count: 1 is perfect, 0 no better than a constant, NaN where all targets
+    are equal.
+    """
     if state.critic is None:
         return {}
-    rows = [update(state, part) for part in passes(state, experience)]
+    passes = state.critic.updates
+    rows = [update(state, part) for part in [*minibatches(experience, state.prompts, state.minibatches)] * passes]
     if not measure:
         return {}
+    mask, values, returns = counted(experience), experience.critic["values"], experience.critic["returns"]
+    explained = 1 - variance(returns - values, mask) / variance(returns, mask)
+    mean = masked_sum(values, mask, TOKENS) / count(mask, TOKENS, values.dtype)
     means = {name: torch.stack([row[name] for row in rows]).mean(0) for name in rows[0]}
-    return means | value_metrics(experience)
-
-
-def passes(state: TrainState, experience: Experience) -> Iterator[Experience]:
-    """Yield the minibatches of all passes over a rollout."""
-    for _ in range(state.critic.updates):
-        yield from minibatches(experience, state.prompts, state.minibatches)
+    return means | {"value/mean": mean.squeeze(TOKENS), "value/explained_variance": explained}
 
 
 def update(state: TrainState, part: Experience) -> Row:
     """One step of the critic's optimizer on a minibatch; return loss and share of clipped values before it."""
     network, mask = state.networks["critic"], counted(part)
     values = scalar.values(network.module, part.prompts, part.completions)[..., :-1]
-    old, returns = part.critic["values"], part.critic["returns"]
-    losses, clipped = squared_errors(values, old, returns, state.critic.clip)
+    losses, clipped = squared_errors(values, part.critic["values"], part.critic["returns"], state.critic.clip)
     loss = state.critic.coef * 0.5 * masked_mean(losses, mask, TOKENS).squeeze(TOKENS)
-    with as_before(network.module, "backward", part.prompts.shape, part.completions.shape):
-        loss.sum().backward()
+    backward(loss, network.module, part)
     norms = network.optimizer.step()
     share = masked_mean(clipped.to(losses.dtype), mask, TOKENS).squeeze(TOKENS)
     return {"value/loss": loss.detach(), "value/clipped": share, "value/grad_norm": norms}
@@ -85,18 +110,6 @@ def squared_errors(values: PerToken, old: PerToken, returns: PerToken, clip: flo
 def counted(part: Experience) -> TokenMask:
     """Return the tokens that the critic learns from: those in the loss, of completions in the statistics."""
     return part.mask & part.keep.unsqueeze(-1)
-
-
-def value_metrics(experience: Experience) -> Row:
-    """Mean value before the rollout was learnt from, and the share of the variance of the targets that it explains.
-
-    1 − Var(R − V) / Var(R) over the tokens that count: 1 is perfect, 0 no better than a constant, NaN where all targets
-    are equal.
-    """
-    mask, values, returns = counted(experience), experience.critic["values"], experience.critic["returns"]
-    explained = 1 - variance(returns - values, mask) / variance(returns, mask)
-    mean = masked_sum(values, mask, TOKENS) / count(mask, TOKENS, values.dtype)
-    return {"value/mean": mean.squeeze(TOKENS), "value/explained_variance": explained}
 
 
 def variance(values: Tensor, mask: Tensor) -> PerReplica:

@@ -20,11 +20,12 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
+from rlexp.core.blocks import gather_rows
 from rlexp.core.streams import Purpose
 from rlexp.core.types import NonNegativeInt, Size
-from rlexp.loop.dynamic_sampling import Groups, sample_groups
 from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout
+from rlexp.loop.sampling import Groups, sample_groups
 from rlexp.loop.state import TrainState
 
 Row = dict[str, Tensor]
@@ -37,7 +38,6 @@ class Fresh:
     slots: ClassVar[int] = 0
 
     def sampled(self, prompts: int) -> int:
-        """Return how many groups of a step are sampled anew."""
         return prompts
 
 
@@ -55,11 +55,9 @@ class Stale:
 
     @property
     def slots(self) -> int:
-        """Rollouts in the buffer."""
         return self.age
 
     def sampled(self, prompts: int) -> int:
-        """Return how many groups of a step are sampled anew."""
         return prompts
 
     def gather(self, state: TrainState, step: int) -> Groups:
@@ -85,11 +83,9 @@ class Replay:
 
     @property
     def slots(self) -> int:
-        """Rollouts in the buffer."""
         return self.capacity
 
     def sampled(self, prompts: int) -> int:
-        """Return how many groups of a step are sampled anew."""
         return round(self.fresh * prompts)
 
     def gather(self, state: TrainState, step: int) -> Groups:
@@ -123,11 +119,9 @@ class Offline:
 
     @property
     def slots(self) -> int:
-        """Rollouts in the buffer."""
         return self.batches
 
     def sampled(self, prompts: int) -> int:
-        """Return how many groups of a rollout of the buffer are sampled."""
         return prompts
 
     def gather(self, state: TrainState, step: int) -> Groups:
@@ -149,11 +143,6 @@ DATA = {"fresh": Fresh, "stale": Stale, "replay": Replay, "offline": Offline}
 def gather_groups(state: TrainState, step: int) -> Groups:
     """Return the groups that a step trains on; with a buffer also what is to be put into it, which this does not."""
     return sample_groups(state, step) if state.buffer is None else state.data.gather(state, step)
-
-
-def gather_rows(tensor: Tensor, chosen: Tensor) -> Tensor:
-    """Return the rows ``[R N]`` of a tensor ``[R P ...]``."""
-    return torch.take_along_dim(tensor, chosen.view(*chosen.shape, *[1] * (tensor.dim() - 2)), 1)
 
 
 def read_slot(state: TrainState, number: int) -> Rollout:

@@ -9,10 +9,8 @@ from torch import Tensor
 
 from rlexp.core.pass_at_k import pass_at_k
 from rlexp.core.streams import Purpose
-from rlexp.core.types import Prompts
-from rlexp.loop.judged.metrics import agreement, of_judged, win_rate
-from rlexp.loop.metrics import Row
-from rlexp.loop.rewards import Rewards, score, score_with
+from rlexp.loop.metrics import agreement, of_judged, win_rate
+from rlexp.loop.rewards import score, score_with
 from rlexp.loop.rollout import as_rollout, most_likely, sample
 from rlexp.loop.state import TrainState
 from rlexp.tasks import TabularTask
@@ -23,7 +21,8 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
 
     ``eval/greedy_accuracy`` takes the most likely token at every step; the others use ``samples`` completions a prompt
     at the sampling temperature. ``eval/reward`` is the weighted sum of the task's components before any shaping,
-    whoever judges in training; what that judge says of the same completions is logged beside it.
+    whoever judges in training; what that judge says of the same completions, and how it orders them, is logged beside
+    it.
     """
     task = state.task
     uniforms = state.uniforms(Purpose.EVALUATION_PROMPTS, 0, prompts, task.draws)
@@ -40,17 +39,11 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
         "eval/length": sampled.mask.float().sum(-1).mean(-1).mean(-1),
     }
     row |= {f"eval/pass@{k}": pass_at(k, hits, samples).mean(-1) for k in ks}
-    row |= judged_evaluation(state, questions, rewards)
+    if state.judged_at_all:
+        proxy, right = rewards.total.nanmean(-1).nanmean(-1), agreement(rewards.total, rewards.gold)
+        wins = win_rate(state, questions, rewards.gold)
+        row |= of_judged(state, {"eval/proxy": proxy, "eval/agreement": right, "eval/win_rate": wins})
     return row | exact(state, ks) if isinstance(task, TabularTask) else row
-
-
-def judged_evaluation(state: TrainState, questions: Prompts, rewards: Rewards) -> Row:
-    """What the judge of training says of the samples, and how it orders them; nothing if the task judges all runs."""
-    if not state.judged_at_all:
-        return {}
-    proxy, right = rewards.total.nanmean(-1).nanmean(-1), agreement(rewards.total, rewards.gold)
-    wins = win_rate(state, questions, rewards.gold)
-    return of_judged(state, {"eval/proxy": proxy, "eval/agreement": right, "eval/win_rate": wins})
 
 
 def pass_at(k: int, hits: Tensor, samples: int) -> Tensor:

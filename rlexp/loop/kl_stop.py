@@ -9,9 +9,6 @@ CleanRL's and Stable-Baselines3's PPO with this estimator (the latter stops at 1
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor
 
@@ -19,7 +16,7 @@ from rlexp.core.blocks import map_variants
 from rlexp.core.masked import masked_mean
 from rlexp.core.types import PerReplica, PerToken, TokenMask
 from rlexp.loop.optimizer import Optimizer
-from rlexp.loop.state import Experience, TrainState
+from rlexp.loop.state import Experience, Tensors, TrainState
 from rlexp.loop.variant import Variant
 
 TOKENS = (-1, -2, -3)
@@ -52,12 +49,13 @@ def distance_from_old(log_probs: PerToken, old_log_probs: PerToken, mask: TokenM
     return masked_mean(log_ratio.exp() - 1 - log_ratio, mask, TOKENS).squeeze(TOKENS)
 
 
-@contextmanager
-def frozen(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-    """Leave the weights of stopped runs, and what their optimizer knows, as they are, whatever happens meanwhile."""
+def step_optimizer(optimizer: Optimizer, tensors: Tensors) -> dict[str, Tensor]:
+    """Apply the gradients but to stopped runs, whose weights and what the optimizer knows of them stay as they are."""
+    row = {"optim/lr": optimizer.schedule.rates(optimizer.updates)}
     replicas = tensors["stopped"].nonzero().squeeze(-1).tolist() if "stopped" in tensors else []
-    before = {replica: [row.clone() for row in optimizer.rows(replica)] for replica in replicas}
-    yield
+    before = {replica: [each.clone() for each in optimizer.rows(replica)] for replica in replicas}
+    row["optim/grad_norm"] = optimizer.step()
     for replica, rows in before.items():
-        for row, values in zip(optimizer.rows(replica), rows, strict=True):
-            row.copy_(values)
+        for held, values in zip(optimizer.rows(replica), rows, strict=True):
+            held.copy_(values)
+    return row

@@ -1,7 +1,8 @@
 """What is logged: diagnostics from tensors already at hand, each a number a replica ``[R]``.
 
 ``docs/metrics.md`` has every name with its formula. Means are over the entries that count; a mean over nothing is NaN
-(the length of wrong completions when all are right), which the run's file holds as null.
+(the length of wrong completions when all are right), which the run's file holds as null. Runs that somebody else than
+the task judges have their gold beside their rewards, and numbers that the others have not.
 """
 
 from __future__ import annotations
@@ -11,20 +12,32 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from rlexp.axes.reward import moments
 from rlexp.core.blocks import Masked, map_variants
+from rlexp.core.exact import sum_keepdim
 from rlexp.core.exits import RunFailed
 from rlexp.core.masked import count, is_constant, masked_extreme, masked_mean, masked_std, masked_sum
 from rlexp.core.registry import call_with, required_inputs
-from rlexp.core.types import PerToken, PerVocabulary
-from rlexp.loop.dynamic_sampling import Groups
-from rlexp.loop.rewards import Rewards
-from rlexp.loop.rollout import Rollout
-from rlexp.loop.state import Experience, TrainState
+from rlexp.core.streams import Purpose
+from rlexp.core.types import (
+    CompletionMask,
+    Completions,
+    PerCompletion,
+    PerToken,
+    PerVocabulary,
+    Prompts,
+    TokenMask,
+)
+from rlexp.loop.rewards import Rewards, score_with
+from rlexp.loop.rollout import Rollout, sample
+from rlexp.loop.sampling import Groups
+from rlexp.loop.state import Experience, TrainState, take_replicas
 from rlexp.loop.variant import Variant
-from rlexp.models.policy import entropy
+from rlexp.models.policy import entropy, gather_log_probs
 
 COMPLETIONS, TOKENS = (-1, -2), (-1, -2, -3)
 ROUNDING = 1e-6
+QUARTERS = 4
 EXTREMES = {"ratio/min": torch.amin, "ratio/max": torch.amax}  # of all updates of a step; of other metrics the mean
 BOUNDED = "ratio/bounded"  # only in lines where it is not 0
 POLICIES = ("log_probs", "old_log_probs", "sampler_log_probs", "ref_log_probs")
@@ -32,21 +45,25 @@ POLICIES = ("log_probs", "old_log_probs", "sampler_log_probs", "ref_log_probs")
 Row = dict[str, Tensor | Masked]
 
 
-def sampled_counts(state: TrainState, groups: Groups) -> Row:
-    """Tokens and completions that a step has sampled, and the verdicts about completions."""
-    completions = groups.sampled * state.group
-    verdicts = groups.judged * state.group * state.verdicts
-    return {"tokens": groups.tokens, "completions": completions, "verdicts": verdicts}
-
-
 @torch.no_grad()
-def rollout_metrics(state: TrainState, groups: Groups, reference: PerVocabulary, experience: Experience) -> Row:
-    """Return the metrics of a rollout, of the policy before it learns from it."""
-    rollout, rewards = groups.rollout, groups.rewards
+def metrics_of_rollout(
+    state: TrainState, groups: Groups, reference: PerVocabulary | None, experience: Experience
+) -> Row:
+    """Return the tokens, completions and verdicts of a step and, with a ``reference``, the metrics of its rollout.
+
+    They are those of the policy before it learns from it. ``reference`` are the log-probabilities of the whole
+    vocabulary.
+    """
+    rollout, rewards, completions = groups.rollout, groups.rewards, groups.sampled * state.group
+    verdicts = groups.judged * state.group * state.verdicts
+    row = {"tokens": groups.tokens, "completions": completions, "verdicts": verdicts}
+    if reference is None:
+        return row
     policy = groups.policy.distributions(rollout.prompts, rollout.completions, state.temperature)
-    age = {} if groups.age is None else {"data/age": groups.age * state.inner_steps * state.minibatches}
+    if groups.age is not None:
+        row["data/age"] = groups.age * state.inner_steps * state.minibatches
     return (
-        age
+        row
         | reward_metrics(rewards, experience.rewards)
         | group_metrics(rewards.total, state.bounds)
         | filter_metrics(groups, experience.mask)
@@ -54,6 +71,7 @@ def rollout_metrics(state: TrainState, groups: Groups, reference: PerVocabulary,
         | length_metrics(rollout.mask, rollout.finished, rewards.correct)
         | policy_metrics(policy, reference, rollout)
         | map_variants(penalty_metrics, state.blocks, state.memory)
+        | judged_metrics(state, groups, reference)
     )
 
 
@@ -106,11 +124,6 @@ def mean(values: Tensor, mask: Tensor, dims: tuple[int, ...]) -> Tensor:
     """Mean over the entries that count, ``[R]``; NaN where none does."""
     values = values.to(torch.get_default_dtype())
     return (masked_sum(values, mask, dims) / count(mask, dims, values.dtype)).squeeze(dims)
-
-
-def share(mask: Tensor) -> Tensor:
-    """Share of completions for which ``mask`` ``[R, P, G]`` holds."""
-    return mean(mask, torch.ones_like(mask), COMPLETIONS)
 
 
 def summary(name: str, values: Tensor, mask: Tensor) -> Row:
@@ -171,7 +184,7 @@ def length_metrics(mask: Tensor, finished: Tensor, correct: Tensor) -> Row:
     lengths = mask.sum(-1)
     groups = {"mean": torch.ones_like(finished), "finished": finished, "correct": correct, "wrong": ~correct}
     row = {f"length/{name}": mean(lengths, which, COMPLETIONS) for name, which in groups.items()}
-    return row | {"length/truncated": share(~finished)}
+    return row | {"length/truncated": mean(~finished, torch.ones_like(finished), COMPLETIONS)}
 
 
 def policy_metrics(distributions: Tensor, references: Tensor, rollout: Rollout) -> Row:
@@ -230,10 +243,7 @@ def clip_metrics(clip: Callable, offered: Mapping[str, Tensor]) -> Row:
     whole = (stopped | ~mask).all(-1, keepdim=True) & is_constant(advantages, mask, (-1,))
     log_ratio = log_probs.detach() - old_log_probs
     below = masked_mean(log_ratio, mask, (-1,)).where(whole, log_ratio) < 0
-    return {
-        "clip/low": mean(stopped & below, mask, TOKENS),
-        "clip/high": mean(stopped & ~below, mask, TOKENS),
-    }
+    return {"clip/low": mean(stopped & below, mask, TOKENS), "clip/high": mean(stopped & ~below, mask, TOKENS)}
 
 
 def mismatch_metrics(mismatch: Callable, offered: Mapping[str, Tensor]) -> Row:
@@ -257,3 +267,78 @@ def over_updates(rows: Sequence[Row]) -> Row:
 def written(row: Mapping[str, float | None]) -> dict[str, float]:
     """Return the numbers of a run that its line has: not those of other runs, nor a share of bounded tokens of 0."""
     return {name: value for name, value in row.items() if value is not None and (name != BOUNDED or value > 0)}
+
+
+@torch.no_grad()
+def judged_metrics(state: TrainState, groups: Groups, reference: PerVocabulary) -> Row:
+    """Return what is logged of a rollout beside the rest; nothing if the task judges all runs.
+
+    ``kl/quarter_…`` is ``kl/ref_k3`` over the tokens of each quarter of the places that a completion can have, NaN
+    where none is. Source: the divergence of aligned models is that of their first tokens (arXiv 2406.05946, §2.2).
+    ``judge/disagreement`` is the mean over completions of the deviation (n − 1) over the reward models.
+    """
+    if not state.judged_at_all:
+        return {}
+    rewards, rollout = groups.rewards, groups.rollout
+    row = summary("gold", rewards.gold, ~rewards.gold.isnan())
+    row["gold/agreement"] = agreement(rewards.total, rewards.gold)
+    difference = rollout.old_log_probs - gather_log_probs(reference, rollout.completions)
+    estimates = (-difference).exp() - 1 + difference
+    places = torch.arange(estimates.shape[-1], device=estimates.device) * QUARTERS // estimates.shape[-1]
+    for number in range(QUARTERS):
+        row[f"kl/quarter_{number + 1}"] = mean(estimates, rollout.mask & (places == number), TOKENS)
+    bigrams, there = repeated_bigrams(rollout.completions, rollout.mask)
+    row["repetition/bigrams"] = mean(bigrams, there, COMPLETIONS)
+    if len(state.judges) > 1:
+        said = [judge(rollout.prompts, rollout.completions, rollout.mask) for judge in state.judges]
+        deviations = moments(torch.stack(said, -1))[1]
+        row["judge/disagreement"] = mean(deviations, torch.ones_like(rollout.finished), COMPLETIONS)
+    return of_judged(state, row)
+
+
+def repeated_bigrams(completions: Completions, mask: TokenMask) -> tuple[PerCompletion, CompletionMask]:
+    """1 − different / all pairs of neighbouring tokens of a completion, ``[R P G]``, and which completions have any.
+
+    Source: seq-rep-n of unlikelihood training (arXiv 1908.04319, §6), with n = 2.
+    """
+    left, right, there = completions[..., :-1], completions[..., 1:], mask[..., 1:]
+    same = (left.unsqueeze(-1) == left.unsqueeze(-2)) & (right.unsqueeze(-1) == right.unsqueeze(-2))
+    before = torch.ones(left.shape[-1], left.shape[-1], dtype=torch.bool, device=mask.device).tril(-1)
+    repeated = (same & before & there.unsqueeze(-1)).any(-1).sum(-1)  # what counts stands before what does not
+    number = there.sum(-1)
+    return repeated / number.clamp(min=1), number > 0
+
+
+@torch.no_grad()
+def win_rate(state: TrainState, questions: Prompts, gold: PerCompletion) -> Tensor:
+    """Share of pairs of a sample of the policy and one of the reference, of the same prompt, that the first one wins.
+
+    By gold ``[R P G]``, ties half; the samples of the reference are always those of the same random numbers. For runs
+    that are judged; NaN for the others. Source: win rates against the start policy, as of InstructGPT (arXiv
+    2203.02155).
+    """
+    judged = state.judged.nonzero().squeeze(-1)
+    noise = state.uniforms(Purpose.EVALUATION_REFERENCE, 0, *gold.shape[1:], state.task.cap)
+    reference = take_replicas(state.reference, judged)
+    samples = sample(reference, state.task, questions[judged], noise[judged], state.temperature[judged])
+    theirs = score_with(state.task, samples).total
+    gap = gold[judged].unsqueeze(-1) - theirs.unsqueeze(-2)
+    wins = (gap > 0).to(gold.dtype) + 0.5 * (gap == 0)
+    return torch.full_like(gold[:, 0, 0], torch.nan).index_copy(0, judged, mean(wins, ~gap.isnan(), TOKENS))
+
+
+def of_judged(state: TrainState, row: Row) -> Row:
+    """Return numbers that only runs have that somebody else than the task judges."""
+    return {name: Masked(values, state.judged) for name, values in row.items()}
+
+
+def agreement(rewards: Tensor, gold: Tensor) -> Tensor:
+    """Share of the pairs of a group with different gold that the rewards order so, ``[R P G] -> [R]``.
+
+    Equal rewards count half; NaN where no pair differs. Source: the accuracy of a reward model on pairs.
+    """
+    of_gold, of_rewards = (each.unsqueeze(-1) - each.unsqueeze(-2) for each in (gold, rewards))
+    differs = of_gold > 0  # each pair once, none with a NaN
+    right = (of_rewards > 0).to(rewards.dtype) + 0.5 * (of_rewards == 0)
+    number = sum_keepdim(differs.to(rewards.dtype), TOKENS)
+    return (sum_keepdim(right.where(differs, 0.0), TOKENS) / number).squeeze(TOKENS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -16,7 +14,7 @@ from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose, hashed_streams
 from rlexp.core.types import CompletionMask, PerCompletion, PerToken
 from rlexp.loop.rollout import Rollout
-from rlexp.loop.state import TrainState
+from rlexp.loop.state import Tensors, TrainState
 from rlexp.loop.variant import Variant
 from rlexp.tasks import Scores, Task, total_reward
 
@@ -48,48 +46,33 @@ def score(
     rewards = of_task(state.task, scores)
     if not state.judged_at_all:
         return rewards
-    draw = partial(state.uniforms, occasion, step, round=round)
-    made = lazy_inputs(state, rollout, scores, rewards.gold, draw)
-    names = {name for variant, _ in state.blocks for name in required_inputs(variant.reward)}
-    offered = rollout._asdict() | {name: make() for name, make in made.items() if name in names}
-    total = map_variants(judge, state.blocks, {name: offered[name] for name in names})
-    return rewards._replace(total=total.masked_fill(rewards.gold.isnan(), float("nan")))
-
-
-def judge(variant: Variant, offered: Mapping[str, Tensor]) -> PerCompletion:
-    """Return the rewards of the replicas of one variant."""
-    return call_with(variant.reward, offered)
-
-
-def lazy_inputs(
-    state: TrainState, rollout: Rollout, scores: Scores, gold: PerCompletion, draw: Callable[..., Tensor]
-) -> Mapping[str, Callable[[], Tensor]]:
-    """Return for each name in ``INPUTS`` of the reward, those of the rollout aside, what makes the tensor."""
-    dtype = gold.dtype
+    dtype, judged = rewards.gold.dtype, (rollout.prompts, rollout.completions, rollout.mask)
     shape = (*rollout.finished.shape[1:], NUMBERS)
-    judged = rollout.prompts, rollout.completions, rollout.mask
 
     def quality() -> Tensor:
         return 2 * scores.correct.to(dtype) - 1 if scores.quality is None else scores.quality.to(dtype)
 
-    return {
-        "verified": lambda: gold,
+    made = {
+        "verified": lambda: rewards.gold,
         "correct": lambda: scores.correct.to(dtype),
         "quality": quality,
         "lengths": lambda: rollout.mask.to(dtype).sum(-1),
         "proxies": lambda: torch.stack([each(*judged) for each in state.judges], -1),
-        "vote_draws": lambda: draw(*shape),
+        "vote_draws": lambda: state.uniforms(occasion, step, *shape, round=round),
         "vote_hashes": lambda: hashed_streams(state.seeds, Purpose.PERSISTENT_VOTES, *rollout.pairs, NUMBERS),
     }
+    names = {name for variant, _ in state.blocks for name in required_inputs(variant.reward)}
+    offered = rollout._asdict() | {name: make() for name, make in made.items() if name in names}
+    asked = {name: offered[name] for name in names}
+    total = map_variants(lambda variant, part: call_with(variant.reward, part), state.blocks, asked)
+    return rewards._replace(total=total.masked_fill(rewards.gold.isnan(), float("nan")))
 
 
 def score_with(task: Task, rollout: Rollout) -> Rewards:
-    """Score completions by the verifier of a task."""
     return of_task(task, scores_of(task, rollout))
 
 
 def scores_of(task: Task, rollout: Rollout) -> Scores:
-    """Return what a task says about completions."""
     return task.score(rollout.prompts, rollout.completions, rollout.mask, rollout.finished)
 
 
@@ -99,7 +82,7 @@ def of_task(task: Task, scores: Scores) -> Rewards:
     return Rewards(total, scores.components, scores.correct, scores.token_rewards, total)
 
 
-def kl_penalties(variant: Variant, rollout: Rollout, tensors: Mapping[str, Tensor]) -> PerToken:
+def kl_penalties(variant: Variant, rollout: Rollout, tensors: Tensors) -> PerToken:
     """What KL in the reward takes off each token, 0 outside the mask; there π is π_old."""
     if not variant.kl_in_reward:
         return torch.zeros_like(rollout.old_log_probs)
@@ -110,16 +93,24 @@ def kl_penalties(variant: Variant, rollout: Rollout, tensors: Mapping[str, Tenso
     return (coef * penalties).where(rollout.mask, 0.0)
 
 
-def token_rewards(variant: Variant, offered: Mapping[str, Tensor], penalties: PerToken) -> dict[str, PerToken]:
-    """Outcomes where they are due, minus the penalties, for a norm that asks; 0 where there is no reward.
+def reward_parts(
+    variant: Variant, offered: Tensors, outcomes: PerCompletion, penalties: PerToken, final: PerCompletion
+) -> dict[str, Tensor]:
+    """Return the rewards ``final`` as an axis may ask for them, 0 where there is none, and which are ``scored``.
 
-    A task that pays each token says where its reward is due, unless somebody else judges; what shaping has added to it,
-    and all of the outcome elsewhere, is due at the last token.
+    They are offered whole and in parts, of which a norm takes one or the other: rewards = outcomes − Σ_t
+    token_penalties = rewards of the task + adjustments. ``token_rewards``, for a norm that asks, are outcomes where
+    they are due, minus the penalties. A task that pays each token says where its reward is due, unless somebody else
+    judges; what shaping has added to it, and all of the outcome elsewhere, is due at the last token.
     """
-    if "token_rewards" not in variant.requested:
-        return {}
-    nothing = torch.zeros_like(penalties)
-    paid = nothing if variant.judged else offered.get("token_rewards", nothing)
-    paid = paid.where(offered["mask"] & offered["scored"].unsqueeze(-1), 0.0)
-    due = paid + at_last_token(offered["outcomes"] - paid.sum(-1), offered["mask"])
-    return {"token_rewards": due - penalties}
+    scored = ~final.isnan()
+    whole = {"rewards": final, "outcomes": outcomes, "adjustments": final - offered["rewards"]}
+    parts = {name: values.where(scored, 0.0) for name, values in whole.items()}
+    parts |= {"scored": scored, "token_penalties": penalties}
+    if "token_rewards" in variant.requested:
+        nothing = torch.zeros_like(penalties)
+        paid = nothing if variant.judged else offered.get("token_rewards", nothing)
+        paid = paid.where(offered["mask"] & scored.unsqueeze(-1), 0.0)
+        due = paid + at_last_token(parts["outcomes"] - paid.sum(-1), offered["mask"])
+        parts["token_rewards"] = due - penalties
+    return parts

@@ -1,42 +1,184 @@
-"""Sampling through each variant's ``sampler``: the policy itself, or one that is not quite it."""
+"""Sampling: which groups a step trains on, through each variant's ``sampler`` and ``filter.refill``.
+
+Those sampled first, and others in place of those that ``filter.refill`` drops. Source: dynamic sampling of DAPO (arXiv
+2503.14476, §3.2, algorithm 1) with ``zero_variance``; verl ``filter_groups`` with its cap ``max_num_gen_batches``,
+OpenRLHF ``--algo.dynamic_filtering_enable`` with ``difficulty``.
+
+Each run keeps its own count: a round is sampled only for the runs that are short of groups and have rounds left, from
+streams addressed by the round, so that a run takes the same groups whoever its neighbours are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rlexp.core.blocks import map_variants
+from rlexp.core.blocks import gather_rows, map_tensors, map_variants
 from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose, normals
-from rlexp.core.types import Prompts
+from rlexp.core.types import Counts, PerCompletion, PerReplica, PromptMask, PromptNumbers, Prompts
+from rlexp.loop.rewards import Rewards, score
 from rlexp.loop.rollout import Rollout, inverse_cdf, sample
-from rlexp.loop.state import TrainState
+from rlexp.loop.state import TrainState, subset
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import RolloutPolicy, gather_log_probs
 from rlexp.tasks import Task
 
 
+class Groups(NamedTuple):
+    """The groups of a step and what they took: rounds, tokens, groups that passed the refill, those that are used.
+
+    ``policy`` is the policy that reads them, with what sampling them has computed if it records that. ``rewards`` are
+    made once, in the round in which a group was sampled, or where old groups are used. ``sampled`` counts the groups
+    of all rounds.
+    Where the step trains on others than it samples (``loop.data``), ``stored`` are those that it sampled, None for
+    none, and ``age`` is how many steps ago the ones it trains on were, on average.
+    """
+
+    rollout: Rollout
+    rounds: Counts
+    tokens: Counts
+    passed: Counts
+    used: Counts
+    policy: RolloutPolicy | None
+    rewards: Rewards
+    sampled: Counts
+    stored: Rollout | None = None
+    age: PerReplica | None = None
+
+    @property
+    def judged(self) -> Counts:
+        """How many groups were judged: those of all rounds, or old ones where they are used."""
+        used = torch.full_like(self.sampled, self.rollout.mask.shape[1])
+        return self.sampled if self.age is None else used
+
+
+class Round(NamedTuple):
+    """The groups of one round, what they earn, and whether the ``refill`` of their variant keeps each."""
+
+    rollout: Rollout
+    rewards: Rewards
+    keep: PromptMask
+
+
+def sample_groups(state: TrainState, step: int) -> Groups:
+    """Sample P groups a run, and P more for every run that is short of groups to keep and has rounds left.
+
+    A run uses its first P groups that are kept. Where there are fewer after its last round, the first of those that
+    are not kept fill the places: they are used as they are. verl stops with an error there, which would end the run
+    of a policy that has learnt all prompts; to leave such groups out of the loss as well is ``filter.loss``.
+    """
+    prompts = draw_prompts(state, step, 0)
+    policy = state.policy.recorded(prompts, state.group)
+    groups = sample_round(state, policy, prompts, step, 0)
+    most = state.per_run(lambda variant: variant.refill_rounds)
+    rounds, tokens, passed = torch.ones_like(most), count_tokens(groups), groups.keep.sum(-1)
+    for number in range(1, max(variant.refill_rounds for variant, _ in state.blocks)):
+        short = (~groups.keep.all(-1) & (number < most)).nonzero().squeeze(-1)
+        if not len(short):
+            break
+        part = subset(state, short)
+        more = sample_round(part, part.policy, draw_prompts(part, step, number), step, number)
+        groups = merge_rounds(groups, short, more)
+        rounds[short] += 1
+        tokens[short] += count_tokens(more)
+        passed[short] += more.keep.sum(-1)
+    if policy is not state.policy and (rounds > 1).any():
+        policy = record_again(policy, state, (rounds > 1).nonzero().squeeze(-1), groups.rollout)
+    sampled = rounds * state.prompts
+    return Groups(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1), policy, groups.rewards, sampled)
+
+
+def policies_of_updates(state: TrainState, groups: Groups) -> Iterator[RolloutPolicy]:
+    """Yield the policy for each update of a step: only the first finds what sampling its minibatch has computed."""
+    yield groups.policy.slice_prompts(slice(state.prompts // state.minibatches))
+    yield from repeat(state.policy)
+
+
+def draw_prompts(state: TrainState, step: int, number: int) -> Prompts:
+    uniforms = state.uniforms(Purpose.PROMPTS, step, state.prompts, state.task.draws, round=number)
+    known = prompt_set(state)
+    if known is None:
+        return state.task.prompts(uniforms, held_out=False)
+    return gather_rows(known, (uniforms[..., 0] * known.shape[1]).long())
+
+
+def prompt_set(state: TrainState) -> Prompts | None:
+    """Return the prompts that each run is trained on again and again, ``[R, N, L]``; None where they are new ones."""
+    size = getattr(state.task, "prompt_set", None)
+    if size is None:
+        return None
+    return state.task.prompts(state.uniforms(Purpose.PROMPT_SET, 0, size, state.task.draws), held_out=False)
+
+
+def prompt_numbers(state: TrainState, prompts: Prompts) -> PromptNumbers:
+    """Return the place of each prompt in the set of its run, ``[R, P]``, the first of equal ones; 0 without a set."""
+    known = prompt_set(state)
+    if known is None:
+        return torch.zeros_like(prompts[..., 0])
+    return (prompts.unsqueeze(2) == known.unsqueeze(1)).all(-1).long().argmax(-1)
+
+
+def sample_round(state: TrainState, policy: RolloutPolicy, prompts: Prompts, step: int, number: int) -> Round:
+    """Sample P groups a run and look at their rewards before shaping: one that punishes length varies everywhere."""
+    noise = state.uniforms(Purpose.SAMPLING, step, state.prompts, state.group, state.task.cap, round=number)
+    rollout = sample_completions(state, policy, prompts, noise, step, number)
+    rewards = score(state, rollout, step, round=number)
+    if all(variant.refill_rounds == 1 for variant, _ in state.blocks):
+        return Round(rollout, rewards, torch.ones_like(rollout.finished[..., 0]))
+    return Round(rollout, rewards, map_variants(refill_keeps, state.blocks, rollout, rewards.total)["keep"])
+
+
+def refill_keeps(variant: Variant, rollout: Rollout, rewards: PerCompletion) -> dict[str, PromptMask]:
+    """Return which groups the variant's ``refill`` keeps; it is a filter of whole groups."""
+    scored = ~rewards.isnan()
+    offered = rollout._asdict() | {"rewards": rewards.where(scored, 0.0), "scored": scored}
+    return {"keep": call_with(variant.filter_refill, offered)[..., 0]}
+
+
+def merge_rounds(groups: Round, short: Tensor, more: Round) -> Round:
+    """Put groups of ``more`` in the place of those that were not kept, for the runs with the indices ``short``.
+
+    Kept ones first, each kind in the order in which it was sampled; runs that are not short stay bit by bit.
+    """
+    prompts = groups.keep.shape[1]
+    order = torch.cat([~groups.keep[short], ~more.keep], 1).byte().argsort(dim=1, stable=True)[:, :prompts]
+
+    def merged(mine: Tensor, others: Tensor) -> Tensor:
+        return mine.index_copy(0, short, gather_rows(torch.cat([mine[short], others], 1), order))
+
+    return map_tensors(merged, groups, more)
+
+
+def record_again(policy: RolloutPolicy, state: TrainState, replicas: Tensor, rollout: Rollout) -> RolloutPolicy:
+    """Decode the completions of runs whose groups come from several rounds once more, and record that instead."""
+    part, tokens = subset(state, replicas), iter(rollout.completions[replicas].unbind(-1))
+    prompts, noise = rollout.prompts[replicas], rollout.old_log_probs[replicas]
+    theirs = part.policy.recorded(prompts, state.group)
+    sample(theirs, part.task, prompts, noise, part.temperature, lambda *_: next(tokens))
+    return policy.replace_replicas(replicas, theirs, rollout.prompts)
+
+
+def count_tokens(groups: Round) -> Counts:
+    return groups.rollout.mask.flatten(1).sum(-1)
+
+
 def sample_completions(
     state: TrainState, policy: RolloutPolicy, prompts: Prompts, uniforms: Tensor, step: int, round: int
 ) -> Rollout:
-    """Complete the prompts, each variant through its own sampler if any differs from the policy."""
+    """Complete the prompts, each variant through its own sampler if any is not the policy itself.
+
+    Random numbers ``errors`` are drawn only for the runs whose sampler asks for them.
+    """
     inputs = policy, state.task, prompts, uniforms, state.temperature
     if all(variant.samples_exactly for variant, _ in state.blocks):
         return state.sample(*inputs)
     shape = (*uniforms.shape[1:], state.task.vocabulary)
-    return sample_distorted(distortion(state.blocks, state.seeds, step, round, shape), *inputs)
-
-
-def distortion(
-    blocks: Sequence[tuple[Variant, int]], seeds: Sequence[int], step: int, round: int, shape: Sequence[int]
-) -> Callable[[Tensor, int], Tensor]:
-    """Return what the samplers of the blocks make of the log-probabilities ``[R P G V]`` of place t; shape: P G T V.
-
-    Random numbers are drawn only for the runs whose sampler asks for them.
-    """
 
     def draw_errors(variant: Variant, seeds: Tensor) -> Tensor:
         if "errors" not in required_inputs(variant.sampler):
@@ -46,8 +188,10 @@ def distortion(
     def distort(variant: Variant, log_probs: Tensor, errors: Tensor) -> Tensor:
         return call_with(variant.sampler, {"log_probs": log_probs, "errors": errors})
 
-    errors = map_variants(draw_errors, blocks, torch.tensor(seeds))
-    return lambda log_probs, t: map_variants(distort, blocks, log_probs, errors[..., t, :].to(log_probs))
+    errors = map_variants(draw_errors, state.blocks, torch.tensor(state.seeds))
+    return sample_distorted(
+        lambda log_probs, t: map_variants(distort, state.blocks, log_probs, errors[..., t, :].to(log_probs)), *inputs
+    )
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ an empty text where nothing did. The reference policy begins as a copy of the po
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import torch
@@ -58,24 +58,14 @@ def sft(
     and by the error of the check, √(a (1 − a) / checked) at accuracy a. Source: supervised fine-tuning before
     reinforcement learning, the first step of InstructGPT (arXiv 2203.02155).
     """
-    rates, one = torch.full((len(seeds),), lr), torch.ones(len(seeds))
-    adam = Adam(policy, Schedule(rates, one, one, updates), MAX_GRAD_NORM * one)
-    reached, below = torch.zeros_like(one), torch.ones_like(one, dtype=torch.bool)
-    for update in range(updates + 1):
-        if update % every == 0:
-            reached = torch.where(below, sampled_accuracy(policy, task, seeds, checked, update), reached)
-            below = below & (reached < accuracy)
-            adam.schedule = adam.schedule._replace(peak=rates.where(below, 0.0))
-        if update == updates or not below.any():
-            break
-        questions = task.prompts(uniforms(seeds, Purpose.START_PROMPTS, update, (prompts, task.draws)), held_out=False)
-        imitation_loss(policy, questions, *task.oracle(questions)).sum().backward()
-        adam.step()
+
+    def check(update: int) -> tuple[Tensor, Tensor]:
+        found = sampled_accuracy(policy, task, seeds, checked, update)
+        return found, found < accuracy
+
     short = f"wanted {accuracy:g}; take more start.updates, another start.lr or a lower start.accuracy"
-    return [
-        f"start: sampled accuracy {a:.3f} after {updates} updates, {short}" if b else ""
-        for a, b in zip(reached.tolist(), below.tolist(), strict=True)
-    ]
+    settings = lr, prompts, every, updates
+    return imitate(policy, task, seeds, settings, lambda questions, _: task.oracle(questions), check, short)
 
 
 def mixture(
@@ -100,29 +90,21 @@ def mixture(
     of the answers are right, at most all: so the accuracy does not pass what is wanted for good. The wrong answers are
     the task's own, ``wrong_answers``. Source: none; a ceiling on the accuracy by wrong labels.
     """
-    one = torch.ones(len(seeds))
-    rates = lr * one
-    adam = Adam(policy, Schedule(rates, one, one, updates), MAX_GRAD_NORM * one)
-    right, away = torch.zeros_like(one), torch.ones_like(one, dtype=torch.bool)
-    for update in range(updates + 1):
-        if update % every == 0:
-            checks = right_and_formed(policy, task, seeds, checked, update)
-            found, known = (new.where(away, old) for new, old in zip(checks, (right, one), strict=True))
-            right, away = found, away & (((found - accuracy).abs() > tolerance) | (known < formed))
-            share = (accuracy / known.clamp(min=EPS)).clamp(max=1)
-            adam.schedule = adam.schedule._replace(peak=rates.where(away, 0.0))
-        if update == updates or not away.any():
-            break
-        questions = task.prompts(uniforms(seeds, Purpose.START_PROMPTS, update, (prompts, task.draws)), held_out=False)
+    share = torch.ones(len(seeds))
+
+    def answers_of(questions: Tensor, update: int) -> tuple[Tensor, Tensor]:
         chosen = uniforms(seeds, Purpose.START_MIXTURE, update, (prompts, 1)) < share[:, None, None]
         pairs = zip(task.oracle(questions), task.wrong_answers(questions), strict=True)
-        imitation_loss(policy, questions, *(a.where(chosen, b) for a, b in pairs)).sum().backward()
-        adam.step()
+        return tuple(right.where(chosen, wrong) for right, wrong in pairs)
+
+    def check(update: int) -> tuple[Tensor, Tensor]:
+        nonlocal share
+        right, known = right_and_formed(policy, task, seeds, checked, update)
+        share = (accuracy / known.clamp(min=EPS)).clamp(max=1)
+        return right, ((right - accuracy).abs() > tolerance) | (known < formed)
+
     short = f"wanted {accuracy:g} ± {tolerance:g}; take more start.updates, another start.lr or a lower start.formed"
-    return [
-        f"start: sampled accuracy {a:.3f} after {updates} updates, {short}" if b else ""
-        for a, b in zip(right.tolist(), away.tolist(), strict=True)
-    ]
+    return imitate(policy, task, seeds, (lr, prompts, every, updates), answers_of, check, short)
 
 
 def scaled(
@@ -161,6 +143,34 @@ def scaled(
     ]
 
 
+def imitate(
+    policy: Policy, task: Task, seeds: Sequence[int], settings: tuple, answers_of: Callable, check: Callable, short: str
+) -> list[str]:
+    """Adam on −log π of the answers to fresh prompts; a replica stands still from the first check that it passes.
+
+    ``answers_of(questions, update)`` are completions and masks; ``check(update)`` says how accurate the replicas are
+    and which miss what is wanted.
+    """
+    lr, prompts, every, updates = settings
+    one = torch.ones(len(seeds))
+    adam = Adam(policy, Schedule(lr * one, one, one, updates), MAX_GRAD_NORM * one)
+    away = torch.ones_like(one, dtype=torch.bool)
+    for update in range(updates + 1):
+        if update % every == 0:
+            found, missed = check(update)
+            away = away & missed
+            adam.schedule = adam.schedule._replace(peak=(lr * one).where(away, 0.0))
+        if update == updates or not away.any():
+            break
+        questions = task.prompts(uniforms(seeds, Purpose.START_PROMPTS, update, (prompts, task.draws)), held_out=False)
+        imitation_loss(policy, questions, *answers_of(questions, update)).sum().backward()
+        adam.step()
+    return [
+        f"start: sampled accuracy {accuracy:.3f} after {updates} updates, {short}" if still else ""
+        for accuracy, still in zip(found.tolist(), away.tolist(), strict=True)
+    ]
+
+
 def imitation_loss(policy: nn.Module, prompts: Tensor, completions: Tensor, mask: Tensor) -> Tensor:
     """Return the mean of −log π over the tokens of one completion ``[R P T]`` for each prompt ``[R P L]``: ``[R]``."""
     completions = completions.unsqueeze(2)
@@ -177,7 +187,6 @@ def answers(policy: Policy, task: Task, seeds: Sequence[int], prompts: int, at: 
 
 
 def sampled_accuracy(policy: Policy, task: Task, seeds: Sequence[int], prompts: int, at: int) -> Tensor:
-    """Return the share of correct completions, ``[R]``."""
     rollout = answers(policy, task, seeds, prompts, at)
     return score_with(task, rollout).correct.float().mean(-1).mean(-1)
 

@@ -1,36 +1,29 @@
-"""The train state: everything that a step works on, for R runs that train as one batch."""
+"""The train state: everything that a step works on, for R runs that train as one batch, or for some of them."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
-from annotated_types import Ge, Le
 from torch import Tensor, nn
 
+from rlexp.core import types as t
+from rlexp.core.blocks import map_variants
+from rlexp.core.exact import as_before
 from rlexp.core.memory import apply_updates
+from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose, uniforms
-from rlexp.core.types import (
-    CompletionMask,
-    Completions,
-    NonNegativeInt,
-    PerCompletion,
-    PerReplica,
-    PerToken,
-    Positive,
-    PositiveInt,
-    PromptNumbers,
-    Prompts,
-    TokenMask,
-)
 from rlexp.loop.optimizer import Optimizer
 from rlexp.loop.rollout import Rollout, sample
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import Policy, RolloutPolicy, TokenLogProbs
 from rlexp.tasks.task import Task
+
+Tensors = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -43,29 +36,6 @@ class Network:
     module: nn.Module
     optimizer: Optimizer | None = None
     replicas: frozenset[int] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Critic:
-    """A network that expects V(s_t), trained by coef · ½ mean (V − R)² over the tokens of a minibatch that count.
-
-    R are the targets of ``norm``, fixed, as are the values V_old that it was given. With ``clip`` the error is the
-    larger one of (V − R)² and (V_old + clamp(V − V_old, ±clip) − R)². ``updates`` are its passes over each rollout,
-    whatever ``inner_steps`` is; the minibatches are those of the policy. ``lr``, ``lr_final``, ``warmup_steps`` and
-    ``grad_clip`` are as those of the policy beside the axes.
-
-    Source: PPO (arXiv 1707.06347, eq. 9) with clipping as in OpenAI's ``ppo2``; verl ``compute_value_loss``, OpenRLHF
-    ``ValueLoss``, TRL's ``PPOTrainer`` (``cliprange_value``, there 0.2). All three average over tokens, as here; with
-    a network and an optimizer of its own, ``coef`` is but a scale of the gradient, which Adam takes out.
-    """
-
-    lr: Positive
-    lr_final: Annotated[float, Ge(0), Le(1)]
-    warmup_steps: NonNegativeInt
-    grad_clip: Positive | None
-    coef: Positive
-    clip: Positive | None
-    updates: PositiveInt
 
 
 @runtime_checkable
@@ -99,7 +69,7 @@ class TrainState:
     networks: dict[str, Network]
     blocks: Sequence[tuple[Variant, int]]
     seeds: Sequence[int]
-    temperature: PerReplica
+    temperature: t.PerReplica
     memory: dict[str, Tensor]
     prompts: int
     group: int
@@ -110,26 +80,22 @@ class TrainState:
     judging: object = None
     sample: Callable = sample
     log_probs: Callable = token_log_probs
-    critic: Critic | None = None
+    critic: object = None
 
     @property
     def policy(self) -> Policy:
-        """The network that samples and is trained."""
         return self.networks["policy"].module
 
     @property
     def reference(self) -> Policy:
-        """The network that the KL penalty is measured against."""
         return self.networks["reference"].module
 
     @property
     def judges(self) -> list[nn.Module]:
-        """The reward models."""
         return [network.module for name, network in self.networks.items() if name.startswith("reward_model")]
 
     @property
     def optimizer(self) -> Optimizer:
-        """The policy's optimizer."""
         return self.networks["policy"].optimizer
 
     def uniforms(self, purpose: Purpose, step: int, *shape: int, round: int = 0) -> Tensor:
@@ -141,23 +107,25 @@ class TrainState:
         """Whether somebody else than the task judges any run; asks no device."""
         return any(variant.judged for variant, _ in self.blocks)
 
+    def per_run(self, of: Callable[[Variant], object], dtype: torch.dtype | None = None) -> Tensor:
+        """Return what a function says of the variant of each run, ``[R ...]``."""
+        numbers = [of(variant) for variant, size in self.blocks for _ in range(size)]
+        return torch.tensor(numbers, dtype=dtype, device=self.temperature.device)
+
     @cached_property
     def judged(self) -> Tensor:
         """Whether somebody else than the task judges a run, bool ``[R]``."""
-        flags = [variant.judged for variant, size in self.blocks for _ in range(size)]
-        return torch.tensor(flags, device=self.temperature.device)
+        return self.per_run(lambda variant: variant.judged)
 
     @cached_property
     def verdicts(self) -> Tensor:
         """How often the judge of a run is asked about a completion, ``[R]``."""
-        numbers = [variant.verdicts for variant, size in self.blocks for _ in range(size)]
-        return torch.tensor(numbers, device=self.temperature.device)
+        return self.per_run(lambda variant: variant.verdicts)
 
     @cached_property
     def bounds(self) -> Tensor:
         """The smallest and the largest reward of each run, ``[2, R]``: of its task, or of who judges in its place."""
-        numbers = [variant.bounds or self.task.reward_range for variant, size in self.blocks for _ in range(size)]
-        return torch.tensor(numbers, dtype=self.temperature.dtype, device=self.temperature.device).T
+        return self.per_run(lambda variant: variant.bounds or self.task.reward_range, self.temperature.dtype).T
 
     @cached_property
     def requested(self) -> frozenset[str]:
@@ -173,20 +141,65 @@ class Experience(NamedTuple):
     ``values`` and ``returns`` ``[R P G T]`` that a critic learns from; it is empty without one.
     """
 
-    prompts: Prompts
-    completions: Completions
-    old_log_probs: PerToken
-    ref_log_probs: PerToken
-    mask: TokenMask
-    keep: CompletionMask
-    rewards: PerCompletion
-    advantages: PerToken
-    sampler_log_probs: PerToken
-    prompt_numbers: PromptNumbers
-    critic: dict[str, PerToken]
+    prompts: t.Prompts
+    completions: t.Completions
+    old_log_probs: t.PerToken
+    ref_log_probs: t.PerToken
+    mask: t.TokenMask
+    keep: t.CompletionMask
+    rewards: t.PerCompletion
+    advantages: t.PerToken
+    sampler_log_probs: t.PerToken
+    prompt_numbers: t.PromptNumbers
+    critic: dict[str, t.PerToken]
 
 
-def update_memory(variant: Variant, memory: Mapping[str, Tensor], batch: Experience) -> dict[str, Tensor]:
+def backward(loss: t.PerReplica, network: nn.Module, part: Experience, *more: object) -> None:
+    """Let the gradients of a loss of a minibatch flow into a network; ``more`` is what else its shapes depend on."""
+    with as_before(network, "backward", part.prompts.shape, part.completions.shape, *more):
+        loss.sum().backward()
+
+
+def update_memory(variant: Variant, memory: Tensors, batch: Experience) -> dict[str, Tensor]:
     """Return the memories after a step; they are offered the experience, with rewards 0 outside the statistics."""
     rewards = batch.rewards.where(batch.keep, 0.0)
     return apply_updates(variant, memory, batch._asdict() | {"rewards": rewards})
+
+
+def take_replicas(module: nn.Module, replicas: Tensor) -> nn.Module:
+    """Return a network of some of the replicas: the same module with their rows of every parameter, copied."""
+    rows = {id(each): nn.Parameter(each.detach()[replicas], requires_grad=False) for each in module.parameters()}
+    return copy.deepcopy(module, rows)
+
+
+def subset(state: TrainState, replicas: Tensor) -> TrainState:
+    """Return a state of these replicas, in their order, to sample and judge with: its networks are not to be trained.
+
+    Its sampling is not compiled, whatever that of the whole state is: another number of runs would compile it again.
+    """
+    variants, sizes = zip(*state.blocks, strict=True)
+    owners = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    counts = owners[replicas.cpu()].bincount(minlength=len(sizes)).tolist()
+    names = [name for name in state.networks if name == "policy" or name.startswith("reward_model")]
+    return replace(
+        state,
+        networks={name: Network(take_replicas(state.networks[name].module, replicas)) for name in names},
+        seeds=[state.seeds[replica] for replica in replicas.tolist()],
+        temperature=state.temperature[replicas],
+        sample=sample,
+        log_probs=token_log_probs,
+        blocks=[(variant, size) for variant, size in zip(variants, counts, strict=True) if size],
+    )
+
+
+@torch.no_grad()
+def update_reference(state: TrainState, step: int) -> None:
+    """Let the references of the variants that have one that moves follow their policies."""
+
+    def moved(variant: Variant, reference: Tensor, policy: Tensor) -> dict[str, Tensor]:
+        offered = {"reference": reference, "policy": policy, "step": step}
+        return {"reference": call_with(variant.reference, offered)}
+
+    if any("policy" in required_inputs(variant.reference) for variant, _ in state.blocks):
+        for reference, policy in zip(state.reference.parameters(), state.policy.parameters(), strict=True):
+            reference.copy_(map_variants(moved, state.blocks, reference, policy)["reference"])

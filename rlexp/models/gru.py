@@ -33,7 +33,6 @@ class GRULayer(nn.Module):
         return gates.view(replicas, sequences, steps, 3 * self.hidden)
 
     def step(self, gates: s.Gates, state: s.HiddenState) -> s.HiddenState:
-        """Return the next state."""
         recurrent = baddbmm(self.state_bias, state, self.state_weight)
         reset, update = sigmoid(gates[..., : 2 * self.hidden] + recurrent[..., : 2 * self.hidden]).chunk(2, -1)
         new = (gates[..., 2 * self.hidden :] + reset * recurrent[..., 2 * self.hidden :]).tanh()
@@ -81,17 +80,14 @@ class GRU(StackedPolicy):
         )
 
     def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, list[s.HiddenState]]:
-        """Return the logits of the first completion token and the states of every completion."""
         output, states = self.prompt_states(prompts, group)
         return self.head(output).unflatten(1, (-1, group)), states
 
     def decode(self, tokens: NextTokens, state: list[s.HiddenState]) -> tuple[NextToken, list[s.HiddenState]]:
-        """Return the logits after one more token of every completion, and the new states."""
         outputs, states = self.run_layers(tokens.flatten(1).unsqueeze(-1), state)
         return self.head(outputs[..., 0, :]).unflatten(1, tokens.shape[1:]), states
 
     def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
-        """Return the logits of every completion token."""
         output, states = self.prompt_states(prompts, completions.shape[2])
         outputs, _ = self.run_layers(completions[..., :-1].flatten(1, 2), states)
         return self.head(torch.cat([output.unsqueeze(-2), outputs], -2)).unflatten(1, completions.shape[1:3])

@@ -95,13 +95,11 @@ class FromLogits:
     def distributions(
         self, prompts: t.Prompts, completions: t.Completions, temperature: t.PerReplica
     ) -> t.PerVocabulary:
-        """See ``RolloutPolicy``."""
         return F.log_softmax(self.logits(prompts, completions) / temperature.view(-1, 1, 1, 1, 1), -1)
 
     def log_probs(
         self, prompts: t.Prompts, completions: t.Completions, temperature: t.PerReplica, *, entropies: bool = False
     ) -> TokenLogProbs:
-        """See ``RolloutPolicy``."""
         distributions = self.distributions(prompts, completions, temperature)
         log_probs = gather_log_probs(distributions, completions)
         return TokenLogProbs(log_probs, entropy(distributions) if entropies else None)
@@ -117,31 +115,25 @@ class StackedPolicy(FromLogits, nn.Module):
     reads_completions = True
 
     def forward(self, prompts: t.Prompts, completions: t.Completions) -> t.PerVocabulary:
-        """Return ``logits``."""
         return self.logits(prompts, completions)
 
     @property
     def network(self) -> StackedPolicy:
-        """The policy itself."""
         return self
 
     def recorded(self, prompts: t.Prompts, group: int) -> RolloutPolicy:
-        """Return the policy itself: decoding keeps nothing, every update computes its own forward pass."""
-        return self
+        return self  # decoding keeps nothing: every update computes its own forward pass
 
     def record(self, state: Any) -> None:
         """Keep nothing."""
 
     def slice_prompts(self, prompts: slice) -> RolloutPolicy:
-        """Return the policy itself, which knows of no rollout."""
         return self
 
     def replace_replicas(self, replicas: t.ReplicaIndices, other: RolloutPolicy, prompts: t.Prompts) -> RolloutPolicy:
-        """Return the policy itself, which knows of no rollout."""
         return self
 
     def head_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters of ``head``."""
         return list(self.head.parameters())
 
 

@@ -49,5 +49,4 @@ class Positional(StackedPolicy):
         return state[..., 0, :], state[..., 1:, :]
 
     def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
-        """Return the logits of every answer token."""
         return self.answer_logits(prompts).unsqueeze(2).expand(-1, -1, completions.shape[2], -1, -1)

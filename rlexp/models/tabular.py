@@ -40,23 +40,19 @@ class Tabular(StackedPolicy):
         return logits.where(self.learned[states], logits.detach())
 
     def head_parameters(self) -> list[nn.Parameter]:
-        """Return the table, which is the logits."""
         return [self.table.weight]
 
     def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, tuple[Tensor, States]]:
-        """Return the logits of the first state, and row and state of every completion."""
         rows = self.rows(prompts, group)
         states = torch.zeros_like(rows)
         return self.look_up(rows, states), (rows, states)
 
     def decode(self, tokens: NextTokens, state: tuple[Tensor, States]) -> tuple[NextToken, tuple[Tensor, States]]:
-        """Return the logits of the state to which the tokens lead."""
         rows, states = state
         states = self.task.next_states(states, tokens)
         return self.look_up(rows, states), (rows, states)
 
     def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
-        """Return the logits of the state before every completion token."""
         rows = self.rows(prompts, completions.shape[2])
         states = [torch.zeros_like(rows)]
         for tokens in completions[..., :-1].unbind(-1):

@@ -83,7 +83,6 @@ class PlainTransformer(StackedPolicy):
         self.head = Dense(init, width, outputs or task.vocabulary)
 
     def next_token_logits(self, prefix: Prefix) -> PerVocabulary:
-        """Return the logits after every token."""
         tokens, present = prefix.tokens.flatten(1, 2), prefix.present.flatten(1, 2)  # [R, N, T]
         x = self.tokens(tokens) + self.positions((present.cumsum(-1) - 1).clamp(min=0))
         future = torch.ones(tokens.shape[-1], tokens.shape[-1], dtype=torch.bool, device=tokens.device).triu(1)
@@ -94,21 +93,17 @@ class PlainTransformer(StackedPolicy):
         return self.head(layer_norm(x)).unflatten(1, prefix.tokens.shape[1:3])
 
     def repeat_prompts(self, prompts: Prompts, group: int) -> Prefix:
-        """Return every prompt once for each completion of its group."""
         tokens = prompts.unsqueeze(2).expand(-1, -1, group, -1)
         return Prefix(tokens, tokens != self.pad)
 
     def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, Prefix]:
-        """Return the logits of the first completion token, and the prompts."""
         prefix = self.repeat_prompts(prompts, group)
         return self.next_token_logits(prefix)[..., -1, :], prefix
 
     def decode(self, tokens: NextTokens, state: Prefix) -> tuple[NextToken, Prefix]:
-        """Return the logits after one more token of every completion, and all tokens so far."""
         prefix = state.extended(tokens.unsqueeze(-1))
         return self.next_token_logits(prefix)[..., -1, :], prefix
 
     def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
-        """Return the logits of every completion token."""
         prefix = self.repeat_prompts(prompts, completions.shape[2]).extended(completions[..., :-1])
         return self.next_token_logits(prefix)[..., prompts.shape[-1] - 1 :, :]

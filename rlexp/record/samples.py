@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
+from rlexp.core.blocks import map_variants
 from rlexp.core.masked import masked_mean
 from rlexp.loop.data import gather_groups
+from rlexp.loop.requested import tensors_of_rollout
 from rlexp.loop.state import TrainState
-from rlexp.loop.step import make_experience
+from rlexp.loop.step import compute_advantages
 
 PROMPTS, COMPLETIONS = 2, 4  # of each moment
 Sample = dict[str, Any]
@@ -25,7 +27,8 @@ def samples(state: TrainState, step: int) -> list[list[Sample]]:
     it. Changes nothing: the same random numbers give the next step the same rollout.
     """
     groups = gather_groups(state, step + 1)
-    experience = make_experience(state, step + 1, groups)
+    tensors = tensors_of_rollout(state, step + 1, groups)
+    experience = map_variants(compute_advantages, state.blocks, groups.rollout, groups.rewards.total, tensors)
     rewards, judged = groups.rewards, state.judged.tolist()
     render, rollout, mask = state.task.render, groups.rollout, groups.rollout.mask
     advantages = masked_mean(experience.advantages, mask, (-1,)).squeeze(-1)

@@ -22,8 +22,8 @@ from rlexp.core.registry import bind_choice, bind_hyperparameters
 from rlexp.language.backend import CAPABILITIES
 from rlexp.loop.critic import CRITICS
 from rlexp.loop.data import DATA, empty_buffer
-from rlexp.loop.judged.bradley_terry import TRAININGS, make_judges, room_for_pairs
 from rlexp.loop.optimizer import Optimizer, Schedule
+from rlexp.loop.reward_model import TRAININGS, make_judges, room_for_pairs
 from rlexp.loop.rollout import sample
 from rlexp.loop.state import Network, TrainState, token_log_probs
 from rlexp.loop.variant import Variant

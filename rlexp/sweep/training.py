@@ -13,10 +13,9 @@ from rlexp.core import exact
 from rlexp.core.exits import RunFailed
 from rlexp.loop.data import prefill_buffer
 from rlexp.loop.evaluation import evaluate
-from rlexp.loop.judged.bradley_terry import train_judges
-from rlexp.loop.judged.metrics import of_judged
 from rlexp.loop.metrics import Row as Metrics
-from rlexp.loop.metrics import of_others, written
+from rlexp.loop.metrics import of_judged, of_others, written
+from rlexp.loop.reward_model import train_judges
 from rlexp.loop.state import TrainState
 from rlexp.loop.step import train_step
 from rlexp.record import checkpoint

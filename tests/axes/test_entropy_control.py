@@ -11,7 +11,7 @@ import torch
 from axis_choices import CLOSE
 from plain_step import Recipe
 from small_runs import compose, values
-from toy_state import make_state, variant
+from toy_state import make_experience, make_state, variant
 
 from rlexp.axes import entropy_control
 from rlexp.config.schema import read
@@ -20,7 +20,7 @@ from rlexp.core.errors import ConfigError
 from rlexp.core.registry import bind_choice
 from rlexp.loop.data import gather_groups
 from rlexp.loop.metrics import of_others
-from rlexp.loop.step import make_experience, train_step
+from rlexp.loop.step import train_step
 
 KNOBS = dict(target=0.9, delta=0.25, least=0.1, most=0.5)
 

@@ -15,7 +15,7 @@ from toy_state import Toy
 from rlexp.core.streams import Purpose
 from rlexp.language import text_task
 from rlexp.language.text_task import TextTask, as_text
-from rlexp.loop.dynamic_sampling import draw_prompts
+from rlexp.loop.sampling import draw_prompts
 from rlexp.sweep.build import build
 from rlexp.tasks import TASKS
 

@@ -15,8 +15,7 @@ from sweep_files import rows
 
 import rlexp.analysis.compare
 from rlexp.launch import hooks
-from rlexp.loop import start
-from rlexp.loop.judged import bradley_terry
+from rlexp.loop import reward_model, start
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -127,7 +126,7 @@ def test_ctrl_c_in_the_terminal(tmp_path):
     ("module", "name", "words"),
     [
         (start, "imitation_loss", ["start=sft", "start.accuracy=1.0"]),
-        (bradley_terry, "pair_losses", ["reward=learned", "reward.model.updates=1000"]),
+        (reward_model, "pair_losses", ["reward=learned", "reward.model.updates=1000"]),
     ],
     ids=["a start", "a judge"],
 )

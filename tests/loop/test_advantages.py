@@ -13,9 +13,9 @@ from step_fixtures import CLOSE, ROUNDING, Still, float64, runs, seen  # noqa: F
 from toy_state import GROUP, Toy, make_state, plain, variant
 
 from rlexp.core.masked import at_last_token, per_token
-from rlexp.loop.dynamic_sampling import sample_groups
-from rlexp.loop.requested import requested_tensors
+from rlexp.loop.requested import tensors_of_rollout
 from rlexp.loop.rollout import Rollout
+from rlexp.loop.sampling import sample_groups
 from rlexp.loop.step import compute_advantages, train_step
 
 UNIT = {"kl_factor": torch.ones(2, dtype=torch.float64), "prompt_numbers": torch.zeros(2, 3, dtype=torch.long)}
@@ -214,7 +214,7 @@ def test_nothing_is_made_that_no_variant_asks_for():
 
 def made(state, at, groups):
     """What is made for the variants' functions beyond the rollout, but for the reference's log-probabilities."""
-    tensors = requested_tensors(state, at, groups, None)
+    tensors = tensors_of_rollout(state, at, groups, None)
     return {
         name: values
         for name, values in tensors.items()

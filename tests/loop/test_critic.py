@@ -14,16 +14,16 @@ from plain_step import Recipe
 from reference import gradient
 from small_runs import SHORT, SMALL, compose, rows, values
 from torch.testing import assert_close
-from toy_state import LAYERS, make_state, variant
+from toy_state import LAYERS, make_experience, make_state, variant
 
 from rlexp.axes import norm
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
-from rlexp.loop.critic import squared_errors, train_critic
+from rlexp.loop.critic import Critic, squared_errors, train_critic
 from rlexp.loop.data import gather_groups
 from rlexp.loop.optimizer import Adam, Schedule
-from rlexp.loop.state import Critic, Network
-from rlexp.loop.step import make_experience, train_step
+from rlexp.loop.state import Network
+from rlexp.loop.step import train_step
 from rlexp.models import GRU, scalar
 from rlexp.models.layers import Init
 from rlexp.record import checkpoint

@@ -13,8 +13,9 @@ from plain_step import Recipe
 from toy_state import Toy, make_state, variant
 
 from rlexp.axes import norm
+from rlexp.loop.critic import Critic
 from rlexp.loop.optimizer import Adam, Schedule
-from rlexp.loop.state import Critic, Network
+from rlexp.loop.state import Network
 from rlexp.loop.step import train_step
 from rlexp.models import GRU, scalar
 from rlexp.models.layers import Init

@@ -11,8 +11,8 @@ from plain_step import Recipe
 from toy_state import GROUP, PROMPTS, Toy, make_state, variant
 
 from rlexp.loop.data import Offline, Replay, Stale, empty_buffer, gather_groups, prefill_buffer, read_slot
-from rlexp.loop.dynamic_sampling import sample_groups
 from rlexp.loop.rollout import Rollout
+from rlexp.loop.sampling import sample_groups
 from rlexp.loop.step import train_step
 from rlexp.tasks.sort import Sort
 

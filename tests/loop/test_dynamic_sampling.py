@@ -12,10 +12,10 @@ from small_runs import SHORT, SMALL, compose, rows
 from toy_state import GROUP, PROMPTS, make_state
 
 from rlexp.core.streams import Purpose, uniforms
-from rlexp.loop import replicas as module
-from rlexp.loop.dynamic_sampling import sample_groups
-from rlexp.loop.replicas import take_replicas
+from rlexp.loop import state as module
 from rlexp.loop.rollout import sample
+from rlexp.loop.sampling import sample_groups
+from rlexp.loop.state import take_replicas
 from rlexp.loop.step import train_step
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job

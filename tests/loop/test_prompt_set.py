@@ -7,7 +7,7 @@ import torch
 from small_runs import SHORT, SMALL, compose, rows
 
 from rlexp.core.errors import ConfigError
-from rlexp.loop.dynamic_sampling import draw_prompts, prompt_numbers, prompt_set
+from rlexp.loop.sampling import draw_prompts, prompt_numbers, prompt_set
 from rlexp.runfolder.variants import variant_name
 from rlexp.sweep.build import build
 from rlexp.sweep.engine import train_jobs

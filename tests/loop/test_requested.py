@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from axis_choices import bind
 from plain_step import Recipe
-from toy_state import make_state, variant
+from toy_state import make_experience, make_state, variant
 
 from rlexp.loop import requested
 from rlexp.loop.data import gather_groups
-from rlexp.loop.step import make_experience, train_step
+from rlexp.loop.step import train_step
 
 PLAIN = variant(Recipe())
 GREEDY = replace(PLAIN, norm=bind("norm", "remax"))

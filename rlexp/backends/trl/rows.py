@@ -18,8 +18,8 @@ from rlexp.core.streams import Purpose
 from rlexp.language.generation import sample, stream_seed
 from rlexp.language.text_task import TextTask
 from rlexp.loop import metrics
-from rlexp.loop.dynamic_sampling import Groups
 from rlexp.loop.metrics import Row
+from rlexp.loop.sampling import Groups
 from rlexp.loop.state import Experience
 from rlexp.record.samples import COMPLETIONS, PROMPTS
 from rlexp.tasks import total_reward

@@ -17,8 +17,12 @@ from rlexp.axes.optimizer import sgd
 from rlexp.axes.reference import frozen
 from rlexp.axes.teacher import none as no_teacher
 from rlexp.core import memory
+from rlexp.core.blocks import map_variants
 from rlexp.loop.optimizer import Adam, Schedule
-from rlexp.loop.state import Network, TrainState
+from rlexp.loop.requested import tensors_of_rollout
+from rlexp.loop.sampling import Groups
+from rlexp.loop.state import Experience, Network, TrainState
+from rlexp.loop.step import compute_advantages
 from rlexp.loop.variant import Variant
 from rlexp.models import GRU
 from rlexp.models.layers import Init
@@ -139,6 +143,12 @@ def unstacked(policy: GRU, replica: int) -> dict[str, torch.Tensor]:
             state[f"gru.weight_{theirs}_l{layer}"] = stacked[f"layers.{layer}.{ours}_weight"].T
             state[f"gru.bias_{theirs}_l{layer}"] = stacked[f"layers.{layer}.{ours}_bias"][0]
     return state
+
+
+def make_experience(state: TrainState, step: int, groups: Groups) -> Experience:
+    """Return what the groups of a step are worth to it."""
+    tensors = tensors_of_rollout(state, step, groups)
+    return map_variants(compute_advantages, state.blocks, groups.rollout, groups.rewards.total, tensors)
 
 
 def plain(state: TrainState, replica: int, recipe: Recipe) -> Plain:

@@ -14,11 +14,11 @@ from plain_step import Recipe
 from toy_state import GROUP, PROMPTS, Toy, make_state, variant
 
 from rlexp.core.streams import Purpose, uniforms
-from rlexp.loop.dynamic_sampling import sample_groups
 from rlexp.loop.evaluation import evaluate
-from rlexp.loop.judged.metrics import judged_metrics, repeated_bigrams
-from rlexp.loop.reference import reference_distributions
+from rlexp.loop.metrics import judged_metrics, repeated_bigrams
+from rlexp.loop.requested import reference_distributions
 from rlexp.loop.rollout import sample
+from rlexp.loop.sampling import sample_groups
 
 PLAIN = variant(Recipe())
 PRM = replace(PLAIN, reward=bind("reward", "prm", accuracy=0.7, votes=5, ties="random"), verdicts=5)

@@ -12,14 +12,14 @@ from axis_choices import bind
 from mixed_state import Coarse
 from plain_step import Recipe
 from small_runs import SHORT, SMALL, compose, rows
-from toy_state import GROUP, PROMPTS, Toy, make_state, variant
+from toy_state import GROUP, PROMPTS, Toy, make_experience, make_state, variant
 
-from rlexp.loop import dynamic_sampling
+from rlexp.loop import sampling
 from rlexp.loop.data import gather_groups
-from rlexp.loop.dynamic_sampling import sample_groups
-from rlexp.loop.judged.metrics import agreement
+from rlexp.loop.metrics import agreement
 from rlexp.loop.rewards import score, score_with
-from rlexp.loop.step import make_experience, train_step
+from rlexp.loop.sampling import sample_groups
+from rlexp.loop.step import train_step
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
 
@@ -62,13 +62,13 @@ def test_errors_are_drawn_anew_or_belong_to_the_completion():
 
 
 def test_rewards_are_made_once_a_round_and_go_with_their_groups(monkeypatch):
-    calls, real = [], dynamic_sampling.score
+    calls, real = [], sampling.score
 
     def spy(state, rollout, step, *, round):
         calls.append((round, len(state.seeds)))
         return real(state, rollout, step, round=round)
 
-    monkeypatch.setattr(dynamic_sampling, "score", spy)
+    monkeypatch.setattr(sampling, "score", spy)
     owners = [(replace(each, **DYNAMIC), 2) for each in (PLAIN, PRM, PERSISTENT)]
     state = make_state(owners, [0, 1] * 3, task=Coarse(), dtype=torch.float32)
     groups = sample_groups(state, 1)

@@ -14,20 +14,23 @@ from pydantic import TypeAdapter
 from toy_state import Toy, make_state, variant
 
 from rlexp.core.registry import schema
-from rlexp.loop.dynamic_sampling import sample_groups
-from rlexp.loop.judged.bradley_terry import (
+from rlexp.loop.metrics import agreement
+from rlexp.loop.reward_model import (
+    ROUNDS,
     BradleyTerry,
+    Pairs,
+    label_scores,
     make_judges,
     pair_losses,
     read,
     refresh_judges,
     room_for_pairs,
+    sample_pairs,
     train_judges,
 )
-from rlexp.loop.judged.metrics import agreement
-from rlexp.loop.judged.pairs import ROUNDS, Pairs, Place, label_scores, sample_pairs
 from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout
+from rlexp.loop.sampling import sample_groups
 from rlexp.loop.state import Network
 from rlexp.loop.step import train_step
 from rlexp.models import MODELS
@@ -62,7 +65,7 @@ def judged(seeds=(0, 1), reward="learned", task=None, **changes):
 
 def pairs_of(state, wanted=48, step=0, member=0, **changes):
     settings = replace(state.judging, **changes)
-    return sample_pairs(state.policy, state.task, state.temperature, settings, wanted, Place(state.seeds, step, member))
+    return sample_pairs(state, settings, wanted, step, member)
 
 
 def gold_of(pairs: Pairs, task, labelling):

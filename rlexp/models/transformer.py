@@ -1,4 +1,8 @@
-"""A stacked causal transformer: pre-norm, learned positions, no biases, no dropout."""
+"""A stacked causal transformer: pre-norm, learned positions, no biases, no dropout.
+
+The one of the training runs: attention of its own, a cache for decoding and for the first update. What is computed at a
+block stands in ``transformer_block``; ``transformer_plain`` is the same as a textbook has it.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,11 @@ from torch import Tensor, nn
 
 from rlexp.core.exact import bmm
 from rlexp.core.types import Completions, Depth, NextToken, NextTokens, PerVocabulary, Prompts, ReplicaIndices, Size
+from rlexp.models import shapes as s
+from rlexp.models import transformer_block as b
 from rlexp.models.layers import Embedding, Init, Projection, layer_norm
 from rlexp.models.policy import FromLogits, StackedPolicy
-from rlexp.models.transformer import shapes as s
-from rlexp.models.transformer.attention import DecodingAttention, attention_bias
-from rlexp.models.transformer.block import Block, BlockWeights, decode_block
-from rlexp.models.transformer.cache import (
-    AttentionCache,
-    BlockCache,
-    DecodedToken,
-    PromptCache,
-    TokenActivations,
-    TransformerCache,
-)
+from rlexp.models.transformer_block import AttentionCache, PromptCache, TransformerCache, attention_bias
 from rlexp.tasks.task import Task
 
 
@@ -33,11 +29,11 @@ class DecodingState(NamedTuple):
     is what was computed at each, None where no forward cache is to record it.
     """
 
-    weights: list[BlockWeights]
-    attention: list[DecodingAttention]
+    weights: list[b.BlockWeights]
+    attention: list[b.DecodingAttention]
     positions: Sequence[s.PositionRows]
     count: int
-    tokens: list[DecodedToken] | None
+    tokens: list[b.DecodedToken] | None
 
 
 class Transformer(StackedPolicy):
@@ -61,11 +57,10 @@ class Transformer(StackedPolicy):
         self.pad, self.cap = task.pad, task.cap
         self.tokens = Embedding(init, task.vocabulary, width, std=0.5)
         self.positions = Embedding(init, task.prompt_length + task.cap, width, std=0.5)
-        self.blocks = nn.ModuleList(Block(init, width, heads, feedforward) for _ in range(layers))
+        self.blocks = nn.ModuleList(b.Block(init, width, heads, feedforward) for _ in range(layers))
         self.head = Projection(init, width, outputs or task.vocabulary)
 
     def read_prompts(self, prompts: Prompts) -> PromptCache:
-        """Read each prompt once, for its whole group."""
         present = prompts != self.pad
         order = present.cumsum(-1)
         x = self.tokens(prompts) + self.positions((order - 1).clamp(min=0))
@@ -92,24 +87,23 @@ class Transformer(StackedPolicy):
         for block, attention in zip(self.blocks, self.allocate_attention(count, group), strict=True):
             width, hidden = block.up.weight.shape[1:]
             sizes = dict(attended=width, middle=width, hidden=hidden, output=width)
-            activations = TokenActivations(**{name: empty(*tokens, size) for name, size in sizes.items()})
+            activations = b.TokenActivations(**{name: empty(*tokens, size) for name, size in sizes.items()})
             weights = attention.key.new_zeros(*attention.key.shape[:-1], length + self.cap - 1)
-            blocks.append(BlockCache(attention._replace(weights=weights), activations))
+            blocks.append(b.BlockCache(attention._replace(weights=weights), activations))
         logits = empty(*tokens, self.head.weight.shape[-1])
         return RecordedTransformer(self, TransformerCache(self.read_prompts(prompts), blocks, logits))
 
     def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, DecodingState]:
-        """Return the logits of the first completion token and the state of every completion."""
         return self.begin(self.read_prompts(prompts), group, self.allocate_attention(prompts.shape[1], group), None)
 
     def begin(
-        self, prompts: PromptCache, group: int, caches: Sequence[AttentionCache], tokens: list[DecodedToken] | None
+        self, prompts: PromptCache, group: int, caches: Sequence[AttentionCache], tokens: list[b.DecodedToken] | None
     ) -> tuple[NextToken, DecodingState]:
         """``prefill`` of prompts that were read; decoding from the state writes attention to ``caches``."""
         pairs = zip(prompts.blocks, caches, strict=True)
         state = DecodingState(
             weights=[block.weights() for block in self.blocks],
-            attention=[DecodingAttention(key_value, prompts.padding_bias, cache) for key_value, cache in pairs],
+            attention=[b.DecodingAttention(key_value, prompts.padding_bias, cache) for key_value, cache in pairs],
             positions=self.positions_after(prompts.lengths, self.cap - 1).unsqueeze(3).unbind(1),
             count=0,
             tokens=tokens,
@@ -125,14 +119,13 @@ class Transformer(StackedPolicy):
         blocks = []
         x = (self.tokens(tokens) + state.positions[state.count]).flatten(1, 2)
         for weights, attention in zip(state.weights, state.attention, strict=True):
-            blocks.append(decode_block(x, weights, attention, state.count))
+            blocks.append(b.decode_block(x, weights, attention, state.count))
             x = blocks[-1].output
         logits = bmm(layer_norm(x), self.head.weight)
-        decoded = None if state.tokens is None else [*state.tokens, DecodedToken(blocks, logits)]
+        decoded = None if state.tokens is None else [*state.tokens, b.DecodedToken(blocks, logits)]
         return logits.view(*tokens.shape, -1), state._replace(count=state.count + 1, tokens=decoded)
 
     def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
-        """Return the logits of every completion token."""
         return self.logits_after(self.read_prompts(prompts), completions)
 
     def logits_after(
@@ -163,23 +156,18 @@ class RecordedTransformer(FromLogits):
         self.network, self.cache = network, cache
 
     def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, DecodingState]:
-        """Begin to complete the prompts of the cache."""
         return self.network.begin(self.cache.prompts, group, [block.attention for block in self.cache.blocks], [])
 
     def decode(self, tokens: NextTokens, state: DecodingState) -> tuple[NextToken, DecodingState]:
-        """See ``RolloutPolicy``."""
         return self.network.decode(tokens, state)
 
     def record(self, state: DecodingState) -> None:
-        """Take in all tokens that were decoded."""
         self.cache.record(state.tokens)
 
     def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
-        """Return the logits of the completions that were recorded."""
         return self.network.logits_after(self.cache.prompts, completions, self.cache)
 
     def slice_prompts(self, prompts: slice) -> RecordedTransformer:
-        """Return the part of some prompts."""
         return RecordedTransformer(self.network, self.cache.slice_prompts(prompts))
 
     def replace_replicas(
@@ -192,5 +180,4 @@ class RecordedTransformer(FromLogits):
 
 def later_than(tokens: Tensor) -> Tensor:
     """Which tokens come later than each, and must not be seen by it, ``[..., T] -> [T, T]``."""
-    length = tokens.shape[-1]
-    return torch.ones(length, length, dtype=torch.bool, device=tokens.device).triu(1)
+    return torch.ones(tokens.shape[-1], tokens.shape[-1], dtype=torch.bool, device=tokens.device).triu(1)

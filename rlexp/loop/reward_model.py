@@ -6,13 +6,17 @@ with r the number of a scalar network after the last token. Source: Bradley and 
 1706.03741, eq. 1), InstructGPT (arXiv 2203.02155, eq. 1). A model is trained before the first step on pairs of the
 start policy and, if it is to be refreshed, again every so many steps on pairs of the present policy added to those
 before. Each model of an ensemble has pairs and initial weights of its own.
+
+Pairs are two completions of one prompt with a label which of them is better. The labeller knows the task's components.
+It weighs them by weights of its own, which need not be those of the task, and adds something for every token: what it
+prefers is then not what the task wants. A share of its labels is turned round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,21 +24,22 @@ from annotated_types import Ge, Le
 from pydantic import FiniteFloat
 from torch import Tensor, nn
 
-from rlexp.core.blocks import map_tensors
+from rlexp.core import types as t
+from rlexp.core.blocks import gather_rows, map_tensors
 from rlexp.core.exact import sum_keepdim
 from rlexp.core.registry import bind_choice, schema
 from rlexp.core.streams import Purpose
-from rlexp.core.types import FiniteNonNegative, NonNegativeInt, PerCompletion, Positive, PositiveInt, Size
-from rlexp.loop.judged.pairs import Pairs, Place, first_valid, rows_of, sample_pairs, valid_order
+from rlexp.core.types import FiniteNonNegative, NonNegativeInt, Positive, PositiveInt, Size
 from rlexp.loop.optimizer import Adam, Schedule
+from rlexp.loop.rewards import scores_of
+from rlexp.loop.rollout import Rollout, sample
 from rlexp.loop.state import TrainState
 from rlexp.models import MODELS
 from rlexp.models.layers import Init
 from rlexp.models.scalar import last_value
-from rlexp.tasks import Task
+from rlexp.tasks import Task, total_reward
 
-Probability = Annotated[float, Ge(0), Le(1)]
-Sizes = schema(MODELS) | None
+ROUNDS = 16  # of sampling, as many pairs each as are wanted, after which a run has to do with what it has
 MAX_GRAD_NORM = 1.0  # norm to which a gradient is clipped
 AT_ONCE = 256  # pairs that are read at once where no gradient is needed
 SMALLEST = 1e-6  # deviation by which the numbers of a model are divided at least
@@ -52,13 +57,13 @@ class BradleyTerry:
     """
 
     members: Size
-    network: Sizes
+    network: schema(MODELS) | None
     pairs: Size
     weights: dict[str, FiniteNonNegative]
     length_bonus: FiniteFloat
     smallest_gap: FiniteNonNegative
     largest_gap: FiniteNonNegative | None
-    flips: Probability
+    flips: Annotated[float, Ge(0), Le(1)]
     updates: PositiveInt
     batch: Size
     lr: Positive
@@ -80,45 +85,55 @@ class Judge(nn.Module):
         self.offset = nn.Parameter(torch.zeros(replicas), requires_grad=False)
         self.scale = nn.Parameter(torch.ones(replicas), requires_grad=False)
 
-    def forward(self, prompts: Tensor, completions: Tensor, mask: Tensor) -> PerCompletion:
+    def forward(self, prompts: Tensor, completions: Tensor, mask: Tensor) -> t.PerCompletion:
         """Judge completions, ``[R P L], [R P G T], [R P G T] -> [R P G]``."""
         raw = last_value(self.network, prompts, completions, mask)
         return (raw - self.offset.view(-1, 1, 1)) / self.scale.view(-1, 1, 1)
 
 
+class Pairs(NamedTuple):
+    """Prompts, two completions each, the preferred one first, and whether the pair is one at all."""
+
+    prompts: t.Prompts
+    completions: t.PairOfCompletions
+    mask: t.PairOfMasks
+    valid: t.PerPair
+
+    def rows(self, places: Tensor) -> Pairs:
+        """Return the pairs at places ``[R n]``."""
+        return map_tensors(lambda values: gather_rows(values, places), self)
+
+    def valid_order(self) -> Tensor:
+        """Return the places of all pairs, those that are valid first, each kind in its order, ``[R N]``."""
+        return (~self.valid).byte().argsort(dim=1, stable=True)
+
+
 def make_judges(training: BradleyTerry, sizes: object, task: Task, seeds: Sequence[int]) -> dict[str, Judge]:
     """Return untrained models by the names that they have in a state; ``sizes`` are those of the policy."""
-    networks = (
-        bind_choice(MODELS, training.network or sizes)(Init(seeds, Purpose.REWARD_MODEL_WEIGHTS, member), task, 1)
-        for member in range(training.members)
-    )
-    return {
-        f"reward_model_{number}" if number > 1 else "reward_model": Judge(network, len(seeds))
-        for number, network in enumerate(networks, 1)
-    }
+    network, names = bind_choice(MODELS, training.network or sizes), ["reward_model"]
+    names += [f"reward_model_{number}" for number in range(2, training.members + 1)]
+    inits = (Init(seeds, Purpose.REWARD_MODEL_WEIGHTS, member) for member in range(training.members))
+    return {name: Judge(network(init, task, 1), len(seeds)) for name, init in zip(names, inits, strict=True)}
 
 
 def room_for_pairs(training: BradleyTerry, task: Task, replicas: int, steps: int) -> dict[str, Tensor]:
     """Return what a state remembers of pairs, empty, ``[R E N …]``; nothing if no model is trained again."""
     if not training.refresh:
         return {}
-    number = training.pairs + steps // training.refresh * training.refresh_pairs
-    shape = (replicas, training.members, number)
-    empty = Pairs(
-        torch.zeros(*shape, task.prompt_length, dtype=torch.long),
-        torch.zeros(*shape, 2, task.cap, dtype=torch.long),
-        torch.zeros(*shape, 2, task.cap, dtype=torch.bool),
-        torch.zeros(*shape, dtype=torch.bool),
-    )
-    return {f"pairs_{name}": values for name, values in empty._asdict().items()}
+    shape = (replicas, training.members, training.pairs + steps // training.refresh * training.refresh_pairs)
+    return {
+        "pairs_prompts": torch.zeros(*shape, task.prompt_length, dtype=torch.long),
+        "pairs_completions": torch.zeros(*shape, 2, task.cap, dtype=torch.long),
+        "pairs_mask": torch.zeros(*shape, 2, task.cap, dtype=torch.bool),
+        "pairs_valid": torch.zeros(*shape, dtype=torch.bool),
+    }
 
 
 def train_judges(state: TrainState) -> list[str]:
     """Train all models of a fresh state on pairs of its policy; return what went wrong for each run, or ""."""
     training, problems = state.judging, [""] * len(state.seeds)
     for member, judge in enumerate(state.judges):
-        place = Place(state.seeds, 0, member)
-        pairs = sample_pairs(state.policy, state.task, state.temperature, training, training.pairs, place)
+        pairs = sample_pairs(state, training, training.pairs, 0, member)
         for replica, found in enumerate(pairs.valid.sum(1).tolist()):
             if found < training.pairs:
                 problems[replica] = (
@@ -126,26 +141,60 @@ def train_judges(state: TrainState) -> list[str]:
                     f"{training.pairs}; take fewer, other gaps or another start"
                 )
         remember(state, pairs, member, 0)
-        fit(judge.network, pairs, training, training.updates, place)
+        fit(state, pairs, training.updates, 0, member)
         standardize(judge, pairs)
     return problems
 
 
 def refresh_judges(state: TrainState, step: int) -> None:
-    """At the steps for it, add pairs of the present policy and train all models on all pairs."""
+    """At the steps for it, add pairs of the present policy and train all models on all pairs.
+
+    Of the candidates those are added about which a model is most wrong: r(better) − r(worse) is smallest.
+    """
     training = state.judging
     if training is None or not training.refresh or step % training.refresh:
         return
-    done = training.pairs + (step // training.refresh - 1) * training.refresh_pairs
+    new = training.refresh_pairs
+    done = training.pairs + (step // training.refresh - 1) * new
     for member, judge in enumerate(state.judges):
-        place = Place(state.seeds, step, member)
-        wanted = training.refresh_pairs * training.worst_of
-        found = sample_pairs(state.policy, state.task, state.temperature, training, wanted, place)
-        remember(state, most_wrong(judge, found, training.refresh_pairs), member, done)
+        found = sample_pairs(state, training, new * training.worst_of, step, member)
+        better, worse = read(judge, found).unbind(-1)
+        ranked = found.rows((better - worse).masked_fill(~found.valid, torch.inf).argsort(dim=1, stable=True))
+        remember(state, ranked.rows(ranked.valid_order()[:, :new]), member, done)
         pairs = Pairs(*(state.memory[f"pairs_{name}"][:, member] for name in Pairs._fields))
-        known = map_tensors(lambda values: values[:, : done + training.refresh_pairs], pairs)
-        fit(judge.network, known, training, training.refresh_updates, place)
-        standardize(judge, map_tensors(lambda values: values[:, : training.pairs], pairs))
+        known, first = (Pairs(*(values[:, :end] for values in pairs)) for end in (done + new, training.pairs))
+        fit(state, known, training.refresh_updates, step, member)
+        standardize(judge, first)
+
+
+def sample_pairs(state: TrainState, labeller: BradleyTerry, wanted: int, step: int, member: int) -> Pairs:
+    """Return so many pairs a run from the policy for a model, those that are valid first, ``[R N …]``.
+
+    Rounds of candidates are sampled until every run has enough; a run takes its first ones, whoever its neighbours are.
+    A candidate is two completions of a prompt of training, in the order that the labeller says.
+    """
+    task, rounds = state.task, []
+    while len(rounds) < ROUNDS and not (rounds and (sum(each.valid.sum(1) for each in rounds) >= wanted).all()):
+        at = dict(round=member * ROUNDS + len(rounds))
+        prompts = task.prompts(state.uniforms(Purpose.PAIR_PROMPTS, step, wanted, task.draws, **at), held_out=False)
+        noise = state.uniforms(Purpose.PAIR_SAMPLING, step, wanted, 2, task.cap, **at)
+        rollout = sample(state.policy, task, prompts, noise, state.temperature)
+        first, second = label_scores(task, rollout, labeller).unbind(-1)
+        gap = (first - second).abs()
+        valid = (gap > labeller.smallest_gap) & (gap <= (labeller.largest_gap or torch.inf))
+        flipped = state.uniforms(Purpose.PAIR_FLIPS, step, wanted, **at) < labeller.flips
+        better = ((second > first) ^ flipped).long()
+        order = torch.stack([better, 1 - better], -1).unsqueeze(-1)
+        chosen = (torch.take_along_dim(each, order, 2) for each in (rollout.completions, rollout.mask))
+        rounds.append(Pairs(prompts, *chosen, valid))
+    pairs = map_tensors(lambda *parts: torch.cat(parts, 1), *rounds)
+    return pairs.rows(pairs.valid_order()[:, :wanted])
+
+
+def label_scores(task: Task, rollout: Rollout, labeller: BradleyTerry) -> Tensor:
+    """Return what the labeller thinks of completions, ``[R P G]``: Σ weight · component + bonus · length."""
+    total = total_reward(scores_of(task, rollout).components, labeller.weights)
+    return total + labeller.length_bonus * rollout.mask.to(total.dtype).sum(-1)
 
 
 def remember(state: TrainState, pairs: Pairs, member: int, done: int) -> None:
@@ -155,23 +204,17 @@ def remember(state: TrainState, pairs: Pairs, member: int, done: int) -> None:
             state.memory[f"pairs_{name}"][:, member, done : done + values.shape[1]] = values
 
 
-def most_wrong(judge: Judge, pairs: Pairs, number: int) -> Pairs:
-    """Return so many pairs, those first about which a model is most wrong: r(better) − r(worse) is smallest."""
-    better, worse = read(judge, pairs).unbind(-1)
-    order = (better - worse).masked_fill(~pairs.valid, torch.inf).argsort(dim=1, stable=True)
-    return first_valid(rows_of(pairs, order), number)
-
-
-def fit(network: nn.Module, pairs: Pairs, training: BradleyTerry, updates: int, place: Place) -> None:
-    """Make so many updates of a network, each on pairs that are drawn with replacement from the valid ones."""
-    order, count = valid_order(pairs), pairs.valid.sum(1, keepdim=True)
-    one = torch.ones(len(place.seeds), device=order.device)
+def fit(state: TrainState, pairs: Pairs, updates: int, step: int, member: int) -> None:
+    """Make so many updates of a model, each on pairs that are drawn with replacement from the valid ones."""
+    network, training = state.judges[member].network, state.judging
+    order, count = pairs.valid_order(), pairs.valid.sum(1, keepdim=True)
+    one = torch.ones(len(state.seeds), device=order.device)
     adam = Adam(network, Schedule(training.lr * one, one, one, updates), MAX_GRAD_NORM * one)
-    draws = place.uniforms(Purpose.PAIR_BATCHES, 0, updates, training.batch).to(order.device)
+    draws = state.uniforms(Purpose.PAIR_BATCHES, step, updates, training.batch, round=member * ROUNDS)
     with torch.enable_grad():
         for numbers in draws.unbind(1):
             chosen = order.gather(1, (numbers * count).long().minimum(count - 1).clamp(min=0))
-            part = rows_of(pairs, chosen)
+            part = pairs.rows(chosen)
             losses = pair_losses(last_value(network, part.prompts, part.completions, part.mask))
             (sum_keepdim(losses, (-1,)) / training.batch).sum().backward()
             adam.step()
