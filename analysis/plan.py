@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
@@ -57,17 +56,6 @@ def needs(data: SweepData, effect: float, metric: str | None = None) -> list[Nee
     return found
 
 
-def seconds_per_run(data: SweepData) -> float:
-    """Machine time per run of the pilot, shared by those that trained side by side; NaN if unknown."""
-    ends = [path.stat().st_mtime for path in data.folder.glob("*/summary.json")]
-    begin = data.folder / MULTIRUN_FILE
-    if not ends or not begin.is_file():
-        return np.nan
-    elapsed = max(ends) - begin.stat().st_mtime
-    longest = data.runs["wall_time_s"].max()
-    return elapsed / len(ends) if elapsed >= longest else np.nan  # files that were copied have other times
-
-
 def print_needs(data: SweepData, found: Sequence[Need], effect: float, console: Console) -> None:
     """A row per difference, and how long the largest of them takes."""
     digits = decimal_places([need.sd for need in found])
@@ -77,9 +65,16 @@ def print_needs(data: SweepData, found: Sequence[Need], effect: float, console: 
     ]
     headers = ["difference of", "SD over seeds", "seeds for 80 %", "until_decided"]
     print_table(TextTable(headers, rows), console, f"seeds to find a difference of {effect:g}, p (Holm) < {ALPHA:g}")
-    seconds, arms = seconds_per_run(data), len(data.variants)
+
+    # Machine time per run of the pilot, shared by those that trained side by side.
+    ends = [path.stat().st_mtime for path in data.folder.glob("*/summary.json")]
+    begin, arms = data.folder / MULTIRUN_FILE, len(data.variants)
     known = [need.seeds for need in found if need.seeds]
-    if known and np.isfinite(seconds):
+    if not (known and ends and begin.is_file()):
+        return
+    elapsed = max(ends) - begin.stat().st_mtime
+    if elapsed >= data.runs["wall_time_s"].max():  # files that were copied have other times
+        seconds = elapsed / len(ends)
         minutes = max(known) * arms * seconds / 60
         text = f"{max(known)} seeds of {arms} variants take about {minutes:.0f} min at the {seconds:.1f} s a run"
         console.print(Text(f"{text} of this sweep."))

@@ -18,7 +18,7 @@ from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, print_fi
 from rlexp.analysis.stats.answer import Answer, Question, answer
 from rlexp.analysis.stats.formatting import decimal_places, format_interval
 from rlexp.analysis.stats.significance import ALPHA
-from rlexp.analysis.stats.transfer import Order, Transfer, transfer, transfer_frame
+from rlexp.analysis.stats.transfer import Transfer, transfer, transfer_frame
 
 SIGNS = {"higher": "↑", "lower": "↓", "equal": "=", "unclear": "?"}
 EXAMPLES = """
@@ -64,18 +64,15 @@ def print_transfer(found: Transfer, console: Console) -> None:
                 ]
                 rows.append([both.label, *cells, both.agreement])
         print_table(TextTable([found.axis, *found.names, "sign"], rows), console, order.stratum or None)
-        console.print(Text(order_text(order, found.names)))
+        texts = [" > ".join(labels) for labels in order.orders]
+        apart = f"{texts[0]} in {found.names[0]}, {texts[1]} in {found.names[1]}"
+        said = f"{texts[0]} in both" if texts[0] == texts[1] else apart
+        odds = f"the same in {order.same:.2f} of resampled seeds; by chance {order.chance:.2f}"
+        console.print(Text(f"order: {said} ({odds})"))
         console.print()
     small = f", {SIGNS['equal']} smaller than {found.margin:g}" if found.margin else ""
     console.print(Text(f"{SIGNS['higher']} {SIGNS['lower']} p (Holm) < {ALPHA:g}{small}, {SIGNS['unclear']} unclear"))
     console.print(Text(summary(found), style="bold"))
-
-
-def order_text(order: Order, names: tuple[str, str]) -> str:
-    """`order: local > global in both (the same in 0.83 of resampled seeds; by chance 0.50)`."""
-    texts = [" > ".join(labels) for labels in order.orders]
-    said = f"{texts[0]} in both" if texts[0] == texts[1] else f"{texts[0]} in {names[0]}, {texts[1]} in {names[1]}"
-    return f"order: {said} (the same in {order.same:.2f} of resampled seeds; by chance {order.chance:.2f})"
 
 
 def summary(found: Transfer) -> str:

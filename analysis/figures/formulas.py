@@ -251,35 +251,6 @@ def histograms(values: Mapping[str, Array], colors: Colors, caption: str, label:
     return figure
 
 
-FIGURES = {
-    "voting": voting_figure,
-    "clip": clip_figure,
-    "overlong": overlong_figure,
-    "advantages": groups_figure,
-    "kl": kl_figure,
-}
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Save the five figures as SVG, PDF and PNG in a folder."""
-    program = "python -m rlexp.analysis.figures.formulas"
-    parser = argparse.ArgumentParser(prog=program, description=__doc__.split("\n")[0])
-    parser.add_argument("folder", help="where the figures are written")
-    folder = Path(parser.parse_args(arguments).folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, draw in FIGURES.items():
-            print(*save_figure(draw(), folder / name), sep="\n")
-    except OSError as error:
-        print(f"error: cannot write to '{folder}': {error.strerror or error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 AXIS_LABELS = "ratio ρ", "weight of the gradient"
 TICKS = (-5, -2, -1, -0.5, 0, 0.5, 1, 2, 5)
 
@@ -386,3 +357,32 @@ def clips_figure(lines: Mapping[str, WeightLine], caption: str, colors: Colors) 
             own = {"color": colors.get(name, INK), "linestyle": "-" if name in colors else dash}
             styles[name] = own | {"linewidth": 2.4 - 1.4 * order / len(lines)}
         return two_panels(draw_sign, ("A > 0", "A < 0"), wrap_labels(lines, 52, 1), styles, AXIS_LABELS, caption)
+
+
+FIGURES = {
+    "voting": voting_figure,
+    "clip": clip_figure,
+    "overlong": overlong_figure,
+    "advantages": groups_figure,
+    "kl": kl_figure,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Save the five figures as SVG, PDF and PNG in a folder."""
+    program = "python -m rlexp.analysis.figures.formulas"
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.split("\n")[0])
+    parser.add_argument("folder", help="where the figures are written")
+    folder = Path(parser.parse_args(arguments).folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, draw in FIGURES.items():
+            print(*save_figure(draw(), folder / name), sep="\n")
+    except OSError as error:
+        print(f"error: cannot write to '{folder}': {error.strerror or error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

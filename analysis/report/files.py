@@ -44,6 +44,9 @@ def write_files(
 
     figures: those of the answer, if they have been drawn already.
     """
+    from rlexp.analysis.figures.gallery import draw_figures
+    from rlexp.analysis.figures.layout import save_figure
+
     texts = _tables(result, wide)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -52,7 +55,10 @@ def write_files(
         earlier = {out / name for name in named if Path(name).name == name and (out / name).is_file()}
         for name, text in texts.items():
             unlinked(out / name).write_text(text, encoding="utf-8", errors="replace")
-        files = [out / name for name in texts] + _write_figures(out, result, figures)
+        files = [out / name for name in texts]
+        for figure in draw_figures(result, {}, {}, {}, only=SAVED_FIGURES)[0] if figures is None else figures:
+            if figure.kind in SAVED_FIGURES:
+                files += save_figure(figure.figure, out / f"{figure.kind}{stratum_ending(figure.stratum)}")
         for path in earlier - set(files):
             path.unlink(missing_ok=True)
         files.append(out / JSON_FILE)
@@ -60,20 +66,6 @@ def write_files(
         return files
     except OSError as error:
         raise AnalysisError(f"cannot write to '{out}': {error.strerror or error}") from error
-
-
-def _write_figures(out: Path, result: Answer, figures: "Sequence[RenderedFigure] | None") -> list[Path]:
-    from rlexp.analysis.figures.gallery import draw_figures
-    from rlexp.analysis.figures.layout import save_figure
-
-    if figures is None:
-        figures, _ = draw_figures(result, {}, {}, {}, only=SAVED_FIGURES)
-    saved = [figure for figure in figures if figure.kind in SAVED_FIGURES]
-    return [
-        path
-        for figure in saved
-        for path in save_figure(figure.figure, out / f"{figure.kind}{stratum_ending(figure.stratum)}")
-    ]
 
 
 def stratum_ending(stratum: str) -> str:

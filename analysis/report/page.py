@@ -60,9 +60,17 @@ def inline_svg(figure: Figure, name: str, text: str) -> Markup:
         for text_of_page in outside:
             text_of_page.set_visible(False)
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Type": None, "Format": None})
-        frame = _frame(figure)
+        seen = figure.get_tightbbox()
         for text_of_page in outside:
             text_of_page.set_visible(True)
+
+    # The height is cropped to what is visible; a figure that is wider than most has a width at which it can be read.
+    width, height = figure.get_size_inches()
+    top, bottom = max(height - seen.y1 - 0.04, 0.0), min(height - seen.y0 + 0.04, height)
+    wide = f'style="min-width:{width:.2f}in" ' if width > 1.1 * layout.WIDTH else ""
+    box = f"0 {72 * top:.2f} {72 * width:.2f} {72 * (bottom - top):.2f}"
+    frame = f'viewBox="{box}" {wide}xmlns:xlink="http://www.w3.org/1999/xlink"'
+
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
@@ -74,16 +82,6 @@ def inline_svg(figure: Figure, name: str, text: str) -> Markup:
     svg = _STYLE.sub(lambda match: _COLOR.sub(_variable, match[0]), svg)
     svg = re.sub(r">\s+<", "><", re.sub(r"[ \n]+", " ", svg))
     return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{escape(text)}"', 1))
-
-
-def _frame(figure: Figure) -> str:
-    """Crop the height to what is visible; give a figure that is wider than most a width at which it can be read."""
-    width, height = figure.get_size_inches()
-    seen = figure.get_tightbbox()
-    top, bottom = max(height - seen.y1 - 0.04, 0.0), min(height - seen.y0 + 0.04, height)
-    wide = f'style="min-width:{width:.2f}in" ' if width > 1.1 * layout.WIDTH else ""
-    box = f"0 {72 * top:.2f} {72 * width:.2f} {72 * (bottom - top):.2f}"
-    return f'viewBox="{box}" {wide}xmlns:xlink="http://www.w3.org/1999/xlink"'
 
 
 def text_outside(figure: Figure, gid: str) -> str:
@@ -311,7 +309,7 @@ def variant_sections(
                 "command": run_command(Path(run.folder)),
                 "curves": curves,
                 "constants": constants,
-                "samples": [(step, [_sample(record) for record in records]) for step, records in by_step],
+                "samples": [(step, list(map(_sample, records))) for step, records in by_step],
             })  # fmt: skip
         if shown:
             sections.append({

@@ -186,18 +186,16 @@ def answer(data: SweepData, question: Question) -> Answer:
         comparisons=comparisons,
         pooled=pool(comparisons),
         interactions=[interactions(each) for each in comparisons],
-        flips=[ranking_flips(_oriented_scores(each)) for each in comparisons],
+        # of the scores of which the highest is best; none where they may be infinite, and have no mean
+        flips=[
+            ranking_flips(direction_sign(each.better) * each.scores.iloc[:, : 0 if each.ranked else None])
+            for each in comparisons
+        ],
         study=whole.study,
         verdicts=verdicts,
         no_verdict=no_verdict,
         remarks=further,
     )
-
-
-def _oriented_scores(comparison: Comparison) -> pd.DataFrame:
-    """Scores of which the highest is best; none where they may be infinite, and have no mean."""
-    scores = comparison.scores.iloc[:, :0] if comparison.ranked else comparison.scores
-    return direction_sign(comparison.better) * scores
 
 
 def runs_at_best(data: SweepData, seeds: Sequence[int]) -> list[str]:

@@ -76,20 +76,16 @@ def vote_accuracy(answers: Sequence[str], correct: Sequence[bool], votes: int) -
 def voting_curves(data: SweepData, comparison: Comparison, samples: Mapping[str, Records]) -> Curves:
     """Per variant, the accuracy by number of votes, of the completions that its runs kept at the end of training."""
     completed = data.runs[data.runs["status"] == "completed"]
-    rows = [
-        {"name": name, "variant": variant, "step": votes, VOTE_ACCURACY: value}
-        for name, variant in zip(completed["name"], completed["variant"], strict=True)
-        for votes, value in enumerate(_by_votes(samples.get(name, [])), 1)
-    ]
+    rows = []
+    for name, variant in zip(completed["name"], completed["variant"], strict=True):
+        kept = samples.get(name, [])
+        prompts: dict[str, list[tuple[str, bool]]] = {}  # of the last step
+        for row in kept:
+            if row.get("step") == kept[-1].get("step"):
+                answer = str(row.get("completion")), bool(row.get("correct"))
+                prompts.setdefault(str(row.get("prompt")), []).append(answer)
+        fewest = min(map(len, prompts.values()), default=0)  # as many votes as every prompt has completions
+        for votes in range(1, fewest + 1):
+            mean = np.mean([vote_accuracy(*zip(*answers, strict=True), votes) for answers in prompts.values()])
+            rows.append({"name": name, "variant": variant, "step": votes, VOTE_ACCURACY: float(mean)})
     return curves_by_variant(pd.DataFrame(rows), comparison, VOTE_ACCURACY) if rows else {}
-
-
-def _by_votes(rows: Records) -> list[float]:
-    """Mean over the prompts of the last step, for 1, 2, … votes, as many as every prompt has completions."""
-    last = [row for row in rows if row.get("step") == rows[-1].get("step")]
-    prompts: dict[str, list[tuple[str, bool]]] = {}
-    for row in last:
-        prompts.setdefault(str(row.get("prompt")), []).append((str(row.get("completion")), bool(row.get("correct"))))
-    fewest = min(map(len, prompts.values()), default=0)
-    return [float(np.mean([vote_accuracy(*zip(*answers, strict=True), votes) for answers in prompts.values()]))
-            for votes in range(1, fewest + 1)]  # fmt: skip

@@ -123,8 +123,6 @@ def seeds_with_choice(comparisons: int = 1, alpha: float = ALPHA) -> int:
     return 2 * seeds_for_p(comparisons, alpha) - 1
 
 
-Array = np.ndarray
-
 PRIOR = 0.5  # expected size of a difference before the first, in standard deviations; it counts as one seed
 LEAST_VARIANCE = 0.15  # of the second moment: what a few equal differences say of their spread
 GRID = 513  # centres that are tried between the ends
@@ -209,9 +207,6 @@ def look_schedule(most: int, alpha: float = ALPHA) -> Iterator[int]:
         yield n
         n += ceil(n / 4)
     yield most
-
-
-Array = np.ndarray
 
 
 class PairedTest(NamedTuple):

@@ -2,7 +2,7 @@
 
 A difference says, by the one rule of evidence of the tables,
 
-equal           it is smaller than the margin, either way (`verdicts.rule.difference_verdict`)
+equal           it is smaller than the margin, either way (`verdicts.difference_verdict`)
 higher, lower   p (Holm) < 0.05
 unclear         these seeds allow both
 
@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.data.variants import is_variant, resolve_variant
 from rlexp.analysis.stats.answer import Answer
 from rlexp.analysis.stats.comparison import Comparison
@@ -153,25 +154,19 @@ def _found(comparison: Comparison, arm: str, margin: float) -> Effect:
 
 
 def _order(first: Comparison, second: Comparison, arms: dict[str, str]) -> Order:
-    scores = [first.scores[list(arms)].dropna(), second.scores[list(arms.values())].dropna()]
-    signs = [-1 if comparison.better == "lower" else 1 for comparison in (first, second)]
     labels = [first.labels[arm] for arm in arms]
-    best = [
-        np.argsort(-sign * table.mean().to_numpy(), kind="stable") for sign, table in zip(signs, scores, strict=True)
-    ]
-    drawn = [_drawn_orders(sign * table.to_numpy(dtype=float)) for sign, table in zip(signs, scores, strict=True)]
+    best, drawn = [], []
+    for comparison, columns in ((first, list(arms)), (second, list(arms.values()))):
+        scores = direction_sign(comparison.better) * comparison.scores[columns].dropna()
+        best.append(np.argsort(-scores.mean().to_numpy(), kind="stable"))
+        orders = np.zeros((0, len(arms)), dtype=int)  # in resampled seeds
+        if n := len(scores):
+            places = np.random.default_rng(0).integers(n, size=(RESAMPLES, n))
+            orders = np.argsort(-scores.to_numpy(dtype=float)[places].mean(1), axis=1, kind="stable")
+        drawn.append(Counter(map(tuple, orders.tolist())))
     same = float(sum(drawn[0][order] * drawn[1][order] for order in drawn[0])) / RESAMPLES**2
     chance = 1 / float(np.prod(range(1, len(arms) + 1)))
     return Order(first.stratum, tuple([labels[place] for place in order] for order in best), same, chance)
-
-
-def _drawn_orders(scores: np.ndarray) -> Counter[tuple[int, ...]]:
-    """Count the orders of the arms in resampled seeds ``[n, arms]``."""
-    if not len(scores):
-        return Counter()
-    places = np.random.default_rng(0).integers(len(scores), size=(RESAMPLES, len(scores)))
-    orders = np.argsort(-scores[places].mean(1), axis=1, kind="stable")
-    return Counter(map(tuple, orders.tolist()))
 
 
 def transfer_frame(found: Transfer) -> pd.DataFrame:
