@@ -17,8 +17,8 @@ from typing import Any
 from rlexp.axes import AXES, axis_of
 from rlexp.core.exits import BAD_INPUT, FAILED, exit_with
 from rlexp.core.registry import Registration, hyperparameters, registered
+from rlexp.testing import Result, examine, examine_task
 from rlexp.testing.choices import Choice, bind, resolved, shipped
-from rlexp.testing.examine import Result, examine, examine_task
 
 WIDTH = 26  # of the names of properties
 

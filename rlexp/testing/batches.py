@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -81,7 +81,12 @@ def batch(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 3) -> dic
     return found
 
 
-cached_batch = cache(batch)  # for those who change nothing in place
+kept_batch = cache(batch)
+
+
+def cached_batch(*shape: int, **how: object) -> dict[str, Tensor]:
+    """Return what ``batch`` does, in less time; a copy, whatever functions do with it."""
+    return {name: tensor.clone() for name, tensor in kept_batch(*shape, **how).items()}
 
 
 def moments(past: Tensor) -> Tensor:
@@ -96,7 +101,7 @@ def moments(past: Tensor) -> Tensor:
 
 def norm_inputs(rewards: Tensor, keep: Tensor) -> dict[str, Tensor]:
     """Return what a ``norm`` is offered for these rewards ``[... P G]`` without a penalty; the rest is made up."""
-    offered = cached_batch(*rewards.shape, 5, dtype=rewards.dtype)
+    offered, rewards = cached_batch(*rewards.shape, 5, dtype=rewards.dtype), rewards.clone()
     whole = {"rewards": rewards, "outcomes": rewards, "keep": keep, "correct": (rewards > 0).to(rewards.dtype)}
     zeros = {name: torch.zeros_like(offered[name]) for name in ("token_penalties", "adjustments")}
     zeros["token_rewards"] = at_last_token(rewards, offered["mask"])
@@ -131,119 +136,44 @@ def reward_batches(prompts: int, group: int, replicas: int = 16) -> tuple[Tensor
     return rewards, keep
 
 
-# ---- the batch of comparisons with references: R = 3, P = 4, G = 4, T = 6
+# ---- the batch of comparisons with references
 
 R, P, G, T = 3, 4, 4, 6
 
 
-def ragged_mask(rng: np.random.Generator) -> np.ndarray:
-    """Each completion counts up to a length of 1 to T tokens; one of every replica does not count at all."""
-    mask = np.arange(T) < rng.integers(1, T + 1, size=(R, P, G, 1))
-    mask[:, 2, 3] = False
-    return mask
+def hard_batch() -> dict[str, Tensor]:
+    """Return a batch with the hard cases of every axis; ``slants`` weigh the tokens in a gradient."""
+    found, random = batch(R, P, G, T, seed=17), torch.Generator().manual_seed(17)
+    shape = R, P, G
 
-
-def hard_cases_of_keep(rng: np.random.Generator) -> np.ndarray:
-    """Group 1 keeps one completion, group 3 all, the others some; group 2 of the last replica keeps none."""
-    keep = rng.random((R, P, G)) < 0.8
-    keep[:, 1] = np.arange(G) == 2
-    keep[:, 3] = True
-    keep[-1, 2] = False
-    return keep
-
-
-def components(rng: np.random.Generator, rewards: np.ndarray) -> np.ndarray:
-    """Two components; the second does not apply to some completions, and to none of group 3."""
-    second = np.where(rng.random(rewards.shape) < 0.3, np.nan, rng.normal(size=rewards.shape))
-    second[:, 3] = np.nan
-    return np.stack([rewards, second], -1)
-
-
-def hard_cases_of_rewards(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Rewards, and who has one: group 0 has equal ones, group 3 of the last replica none.
-
-    Group 1 has a mean between two bounds of ``difficulty``; one of group 2 is near the middle of 0 and 1.
-    """
-    rewards = rng.normal(size=(R, P, G))
-    rewards[:, 0] = 0.7
-    rewards[:, 2, 0] = 0.45
-    rewards[:, 1] += 0.09 - rewards[:, 1].mean(-1, keepdims=True)
-    scored = np.ones(rewards.shape, dtype=bool)
+    # Group 0 has equal rewards, group 3 of the last replica none. Group 1 has a mean between two bounds of
+    # ``difficulty``; one of group 2 is near the middle of 0 and 1.
+    rewards, scored = found["rewards"], torch.ones(shape, dtype=torch.bool)
+    rewards[:, 0], rewards[:, 2, 0] = 0.7, 0.45
+    rewards[:, 1] += 0.09 - rewards[:, 1].mean(-1, keepdim=True)
     scored[:, 2, 1], scored[-1, 3] = False, False
-    return rewards, scored
+    found |= {"scored": scored, "outcomes": rewards + 0.1, "verified": rewards.where(scored, math.nan)}
+    found |= {"adjustments": -0.3 * rewards.clamp(min=0), "quality": rewards.round().sign()}
 
-
-def hard_cases_of_luck(rng: np.random.Generator) -> np.ndarray:
-    """All different; bad for the reward that is near the middle, and for one of group 0."""
-    luck = rng.permuted((np.arange(R * P * G).reshape(R, P, G) + 0.5) / (R * P * G))
+    # Luck is all different; bad for the reward that is near the middle, and for one of group 0.
+    luck = (torch.randperm(R * P * G, generator=random).double().view(shape) + 0.5) / (R * P * G)
     luck[:, 0, 1], luck[:, 2, 0] = 0.09, 0.01
-    return luck
+    lengths = torch.randint(1, LONGEST + 1, shape, generator=random).double()
+    found |= {"drawn": luck, "hashed": luck, "lengths": lengths}
 
+    # The second component does not apply to some completions, and to none of group 3.
+    second = found["components"][..., 1].masked_fill(torch.rand(shape, generator=random) < 0.3, math.nan)
+    second[:, 3] = math.nan
+    found["components"] = torch.stack([rewards, second], -1)
 
-def hard_cases_of_log_probs(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Log-ratios have a standard deviation of 0.4."""
-    log_probs = -rng.exponential(size=(R, P, G, T)) - 0.05
-    old_log_probs = np.minimum(log_probs + 0.4 * rng.normal(size=log_probs.shape), -0.01)
-    ref_log_probs = log_probs + 0.4 * rng.normal(size=log_probs.shape)
-    ref_log_probs[:, 0, 0, 0] += 3  # one token that π has all but given up, beyond the clamps of a KL
-    return {"log_probs": log_probs, "old_log_probs": old_log_probs, "ref_log_probs": ref_log_probs}
+    # Group 1 keeps one completion, group 3 all, the others some; group 2 of the last replica keeps none.
+    found["keep"][:, 1], found["keep"][:, 3], found["keep"][-1, 2] = torch.arange(G) == 2, True, False
+    found["mask"][:, 2, 3] = False  # one completion of every replica does not count at all
 
-
-def of_training(
-    rng: np.random.Generator, rewards: np.ndarray, policies: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """What the axes of a step are offered beside rewards and policies; ``slants`` weigh the tokens in a gradient."""
-    tokens = (R, P, G, T)
-    return {
-        "keep": hard_cases_of_keep(rng),
-        "finished": rng.random((R, P, G)) < 0.6,
-        "mask": ragged_mask(rng),
-        "advantages": rng.normal(size=tokens),
-        "losses": rng.normal(size=tokens),
-        "slants": rng.normal(size=tokens),
-        "outcomes": rewards + 0.1,
-        "adjustments": np.where(rewards < 0, 0.0, -0.3 * rewards),
-        "token_penalties": rng.normal(size=tokens),
-        "token_rewards": rng.normal(size=tokens),
-        "values": rng.normal(size=(R, P, G, T + 1)),
-        "greedy_rewards": rng.normal(size=(R, P, 1)),
-        "correct": (rng.random((R, P, G)) < 0.4).astype(float),
-        "components": components(rng, rewards),
-        "weights": rng.random((R, 2)),
-        "sum_pi_squared": np.exp(policies["old_log_probs"]) ** 2 + 0.1 * rng.random(tokens),
-        "reward_average": rng.normal(size=R),
-        "reward_moments": np.array([[5, 0.3, 4.1, -2.0, 1.5], [0, 0, 0, np.inf, -np.inf], [40, -0.2, 9.0, -0.9, 1.1]]),
-        "mean_tokens": rng.uniform(5, 20, size=R),
-        "log_ratio_bound": np.array([20.0, 1.0, 0.5]),  # out of reach, seldom and often reached
-        "progress": rng.uniform(0.2, 0.8, size=R),
-        "uniforms": rng.random(tokens),
-        "sampler_log_probs": np.minimum(policies["log_probs"] + 0.4 * rng.normal(size=tokens), -0.01),
-        "errors": rng.normal(size=tokens),
-        "entropies": rng.exponential(size=tokens).round(2),  # some of them equal
-        "prompt_numbers": rng.integers(KNOWN_PROMPTS, size=(R, P)),
-    }
-
-
-def of_judges(rng: np.random.Generator, rewards: np.ndarray, scored: np.ndarray) -> dict[str, np.ndarray]:
-    """What judges are offered."""
-    return {
-        "verified": np.where(scored, rewards, np.nan),
-        "quality": np.sign(rewards.round()),
-        "vote_draws": rng.random((R, P, G, NUMBERS)),
-        "vote_hashes": rng.random((R, P, G, NUMBERS)),
-        "proxies": rng.normal(size=(R, P, G, 4)),
-    }
-
-
-def hard_batch() -> dict[str, np.ndarray]:
-    """Return random float64 numbers with the hard cases of every axis, for a comparison with a reference."""
-    rng = np.random.default_rng(17)
-    rewards, scored = hard_cases_of_rewards(rng)
-    luck, policies = hard_cases_of_luck(rng), hard_cases_of_log_probs(rng)
-    lengths = rng.integers(1, LONGEST + 1, size=(R, P, G)).astype(float)
-    found = {"rewards": rewards, "scored": scored, "lengths": lengths, "drawn": luck, "hashed": luck, **policies}
-    found |= of_training(rng, rewards, policies) | of_judges(rng, rewards, scored)
-    others = {name: size for name, size in memory_shapes().items() if name not in found}
-    found |= {name: rng.uniform(0.5, 1.5, (R, *size)) for name, size in others.items()}
-    tokens = {"prompts": rng.integers(7, size=(R, P, 3)), "completions": rng.integers(7, size=(R, P, G, T))}
-    return found | tokens
+    found["ref_log_probs"][:, 0, 0, 0] += 3  # one token that π has all but given up, beyond the clamps of a KL
+    found["log_ratio_bound"] = torch.tensor([20.0, 1.0, 0.5], dtype=torch.float64)  # never, seldom and often reached
+    found["entropies"] = found["entropies"].round(decimals=2)  # some of them equal
+    remembered = [[5, 0.3, 4.1, -2.0, 1.5], [0, 0, 0, math.inf, -math.inf], [40, -0.2, 9.0, -0.9, 1.1]]
+    found["reward_moments"] = torch.tensor(remembered, dtype=torch.float64)
+    found["slants"] = torch.randn(R, P, G, T, generator=random, dtype=torch.float64)
+    return found

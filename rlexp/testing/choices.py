@@ -11,15 +11,15 @@ from types import ModuleType
 
 import torch
 from omegaconf import OmegaConf
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from torch import Tensor
 
 from rlexp.axes import axis_of
+from rlexp.config.choices import default_run, values_of
 from rlexp.config.conf_folder import CONF
-from rlexp.core import memory
 from rlexp.core.errors import problem_lines
 from rlexp.core.facts import Facts, facts_of
-from rlexp.core.registry import Offer, bind_choice, hyperparameters, required_inputs, schema
+from rlexp.core.registry import bind_hyperparameters, choice_type, hyperparameters, required_inputs
 
 # The axes whose functions take tensors of a batch and can be checked as a whole; of the others only the signature is.
 BATCH_AXES = ("reward", "shaping", "filter", "norm", "clip", "agg", "kl", "sampler", "mismatch")
@@ -43,7 +43,7 @@ class Choice:
         """The bound function, made as training makes it; AssertionError where a hyperparameter is not allowed."""
         values = {"name": self.name, **self.hyperparameters}
         try:
-            return bind_choice({self.name: self.func}, schema_of(self.name, self.func).validate_python(values))
+            return bind_hyperparameters(self.func, choice_type(self.name, self.func, ()).model_validate(values))
         except ValidationError as error:
             problems = "; ".join(problem_lines(error, values))
             named = ", ".join(hyperparameters(self.func)) or "none"
@@ -53,8 +53,8 @@ class Choice:
     def __call__(self, *tensors: Tensor, **named: Tensor) -> Tensor:
         """Call the function; a call that leaves ``log_ratio_bound`` out means that of ``config.yaml``."""
         if "log_ratio_bound" in self.needs and len(tensors) + len(named) < len(self.needs):
-            place = self.needs.index("log_ratio_bound")
-            tensors = (*tensors[:place], torch.full(tensors[0].shape[:-3], usual_bound()), *tensors[place:])
+            place, usual = self.needs.index("log_ratio_bound"), float(default_run()["log_ratio_bound"])
+            tensors = (*tensors[:place], torch.full(tensors[0].shape[:-3], usual), *tensors[place:])
         return self.function(*tensors, **named)
 
     def of(self, offered: Mapping[str, Tensor]) -> Tensor:
@@ -79,28 +79,10 @@ class Choice:
         return f"{self.axis}={self.label}"
 
 
-@cache
-def schema_of(name: str, function: Callable) -> TypeAdapter:
-    """Return what checks the hyperparameters of a function."""
-    return TypeAdapter(schema({name: function}))
-
-
-@cache
-def usual_bound() -> float:
-    """Return the ``log_ratio_bound`` of ``config.yaml``."""
-    return OmegaConf.load(CONF / "config.yaml").log_ratio_bound
-
-
 def file_of(code: Callable | ModuleType) -> str:
     """Return the file of a function or module, as one calls it from the root of the project if it is in there."""
     file = Path(inspect.getsourcefile(inspect.unwrap(code)) or "?")
     return file.relative_to(CONF.parent).as_posix() if file.is_relative_to(CONF.parent) else str(file)
-
-
-def offers_of(axis: str, name: str) -> dict[str, Offer]:
-    """Return what a choice may ask for: what its axis is offered, and what it remembers itself."""
-    memories = axis_of(axis).memories
-    return {**axis_of(axis).inputs, **({memories[name].name: memories[name].offer} if name in memories else {})}
 
 
 def resolved(axis: str, node: Mapping[str, object]) -> dict:
@@ -138,9 +120,9 @@ def bind(axis: str, function: str | Callable, **values: object) -> Choice:
 def shipped(axis: str) -> tuple[Choice, ...]:
     """Return the choices of ``conf/<axis>/*.yaml``; a filter has one for refill, loss and statistics each."""
     found = []
-    for path in sorted((CONF / axis).glob("*.yaml")):
-        node = resolved(axis, OmegaConf.load(path))
-        parts = {path.stem: node} if "name" in node else {f"{path.stem}.{key}": part for key, part in node.items()}
+    for label in sorted(path.stem for path in (CONF / axis).glob("*.yaml")):
+        node = resolved(axis, values_of(axis, label))
+        parts = {label: node} if "name" in node else {f"{label}.{key}": part for key, part in node.items()}
         found += [choice_of(axis, label, part) for label, part in parts.items()]
     return tuple(found)
 
@@ -150,14 +132,9 @@ def memory_shapes() -> dict[str, tuple[int, ...]]:
     """Return the shape of every memory of the axes for one run, as it starts."""
     found = {}
     for axis in BATCH_AXES:
-        memories: Mapping[str, memory.Memory] = axis_of(axis).memories
+        memories = axis_of(axis).memories
         for choice in shipped(axis) if memories else ():
             if each := memories.get(choice.name):
-                start = each.start(
-                    **{
-                        hyperparameter: choice.hyperparameters[hyperparameter]
-                        for hyperparameter in hyperparameters(each.start)
-                    }
-                )
+                start = each.start(**{name: choice.hyperparameters[name] for name in hyperparameters(each.start)})
                 found[each.name] = tuple(torch.tensor(start).shape)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 from typing import Any, Literal, get_args, get_origin
@@ -15,7 +15,7 @@ from rlexp.axes import axis_of
 from rlexp.core.registry import hyperparameters
 from rlexp.testing.batches import R, hard_batch
 from rlexp.testing.choices import Choice, file_of
-from rlexp.testing.contract import TRAINED, Offered, difference, used
+from rlexp.testing.contract import TRAINED, Offered, difference, gradient, property_of, slopes, used, weighted
 
 # Step of the central differences: error of order STEP² from the curve and 1e-16/STEP from rounding, both below 1e-9
 # for the numbers of order one of the batch.
@@ -32,24 +32,13 @@ COUNTS = (1, 2, 3, 4, 8, 0)
 Reference = Callable[..., Any]
 
 
-def tensors() -> dict[str, Tensor]:
-    """Return the batch of the comparisons."""
-    return {name: torch.from_numpy(array) for name, array in hard_batch().items()}
-
-
 def of_reference(choice: Choice, reference: Reference, given: list[Tensor]) -> Tensor:
     """Return what a reference makes of one run; it is given tensors if it fails on NumPy arrays."""
     try:
         found = reference(*(each.numpy() for each in given), **choice.hyperparameters)
     except (TypeError, AttributeError):
         found = reference(*given, **choice.hyperparameters)
-    return torch.as_tensor(np.asarray(found) if not isinstance(found, Tensor) else found)
-
-
-def expected(choice: Choice, reference: Reference, offered: Offered) -> Tensor:
-    """Return the values of a reference, one run after another."""
-    rows = [of_reference(choice, reference, [offered[name][r] for name in choice.needs]) for r in range(R)]
-    return torch.stack([row.detach() for row in rows])
+    return found if isinstance(found, Tensor) else torch.as_tensor(np.asarray(found))
 
 
 def disagreement(choice: Choice, reference: Reference) -> str:
@@ -61,16 +50,16 @@ def disagreement(choice: Choice, reference: Reference) -> str:
 
 def value(choice: Choice, reference: Reference) -> Iterator[str]:
     """Its values are those of the reference, off-policy, on ragged groups, with the hard cases of its axis."""
-    offered = tensors()
-    wanted = expected(choice, reference, offered)
-    output = choice.of(offered)
+    offered = hard_batch()
+    rows = [of_reference(choice, reference, [offered[name][r] for name in choice.needs]) for r in range(R)]
+    wanted, output = torch.stack([row.detach() for row in rows]), choice.of(offered)
     if wanted.shape != output.shape:
         yield f"the reference gives {list(wanted.shape[1:])} for a run, the function {list(output.shape[1:])}"
         return
     # of advantages, training uses those of completions in the statistics, spread over the tokens that count
     found, wanted = (used(choice, each.to(output.dtype), offered) for each in (output, wanted))
     if not torch.allclose(found.double(), wanted.double(), **VALUE, equal_nan=True):
-        settings = ", ".join(f"{hyperparameter}={number}" for hyperparameter, number in choice.hyperparameters.items())
+        settings = ", ".join(f"{name}={number}" for name, number in choice.hyperparameters.items())
         at = f" with {settings}" if settings else ""
         yield f"the output{at} {difference(found, wanted)} of the reference: {disagreement(choice, reference)}"
 
@@ -93,63 +82,50 @@ def alternatives(value: object, kind: object) -> list[object]:
     return []
 
 
-def retuned(choice: Choice, hyperparameter: str) -> Iterator[Choice]:
-    """Yield the choice with other values of a hyperparameter, then with others of a second one, as far as allowed."""
-    kinds = hyperparameters(choice.func)
-    others = {name: alternatives(choice.hyperparameters[name], kinds[name]) for name in kinds}
-    singles = [{hyperparameter: value} for value in others[hyperparameter]]
-    rest = [(name, value) for name in kinds if name != hyperparameter for value in others[name]]
-    doubles = [{hyperparameter: value, name: second} for value, (name, second) in product(others[hyperparameter], rest)]
-    for values in singles + doubles:
-        found = choice.changed(**values)
-        try:
-            _ = found.function
-        except AssertionError:
-            continue
-        yield found
+def visible_changes(choice: Choice) -> dict[str, Choice | None]:
+    """Return the choice with a value that changes the output, if there is one, for each hyperparameter of a step.
 
-
-def neighbor(choice: Choice, other: Choice, hyperparameter: str) -> Choice:
-    """Return ``choice`` with what ``other`` has changed beside one hyperparameter."""
-    return other.changed(**{hyperparameter: choice.hyperparameters[hyperparameter]})
-
-
-def hyperparameters_of_memory(choice: Choice) -> set[str]:
-    """Return the hyperparameters that only what is remembered for the next step depends on."""
+    Hyperparameters on which only what is remembered for the next step depends are not among them. Values of one are
+    tried first, then together with those of a second.
+    """
+    offered, kinds, found = hard_batch(), hyperparameters(choice.func), {}
     memory = axis_of(choice.axis).memories.get(choice.name)
-    return {*hyperparameters(memory.update), *hyperparameters(memory.start)} if memory else set()
+    idle = {*hyperparameters(memory.update), *hyperparameters(memory.start)} if memory else set()
+    others = {name: alternatives(choice.hyperparameters[name], kinds[name]) for name in kinds}
+
+    def output(choice: Choice) -> Tensor:
+        return used(choice, choice.of(offered), offered).nan_to_num()
+
+    for name in (name for name in kinds if name not in idle):
+        rest = [{second: value} for second in kinds if second != name for value in others[second]]
+        changes = [({name: value}, {}) for value in others[name]]
+        changes += [({name: value}, beside) for value, beside in product(others[name], rest)]
+        found[name] = None
+        for change, beside in changes:
+            changed = choice.changed(**change, **beside)
+            try:
+                _ = changed.function
+            except AssertionError:  # it is not allowed
+                continue
+            if not torch.equal(output(changed), output(choice.changed(**beside))):
+                found[name] = changed
+                break
+    return found
 
 
-def visible(choice: Choice, hyperparameter: str, offered: Offered) -> Choice | None:
-    """Return the choice with a value of a hyperparameter that changes the output, if there is one."""
-    for other in retuned(choice, hyperparameter):
-        before = used(choice, neighbor(choice, other, hyperparameter).of(offered), offered)
-        if not torch.equal(used(other, other.of(offered), offered).nan_to_num(), before.nan_to_num()):
-            return other
-    return None
-
-
-def hyperparameters_of_formula(choice: Choice) -> list[str]:
-    """Return the hyperparameters on which the output of a step depends."""
-    idle = hyperparameters_of_memory(choice)
-    return [hyperparameter for hyperparameter in hyperparameters(choice.func) if hyperparameter not in idle]
-
-
+@property_of("hyperparameters", hint=True)
 def idle_hyperparameters(choice: Choice) -> Iterator[str]:
     """Each hyperparameter changes the output."""
-    offered = tensors()
-    for hyperparameter in hyperparameters_of_formula(choice):
-        if visible(choice, hyperparameter, offered) is None:
+    for name, changed in visible_changes(choice).items():
+        if changed is None:
             where = f"`{choice.func.__name__}` in {file_of(choice.func)}"
-            yield f"{hyperparameter} of {where} changes nothing: use it or take it out"
+            yield f"{name} of {where} changes nothing: use it or take it out"
 
 
 def tuned_values(choice: Choice, reference: Reference) -> Iterator[str]:
     """It is the reference with other hyperparameters too: a number written into the code does not pass."""
-    offered = tensors()
-    for hyperparameter in hyperparameters_of_formula(choice):
-        if other := visible(choice, hyperparameter, offered):
-            yield from value(other, reference)
+    for changed in filter(None, visible_changes(choice).values()):
+        yield from value(changed, reference)
 
 
 # ---- gradients
@@ -163,106 +139,47 @@ def differences(function: Callable[[Tensor], Tensor], point: Tensor) -> Tensor:
     return ((above - below) / (2 * STEP)).reshape(point.numel(), -1).sum(-1).view(point.shape)
 
 
-def weighted(choice: Choice, output: Tensor, offered: Offered) -> Tensor:
-    """Weigh the tokens of an output differently, so that mixed-up tokens show."""
-    return output * offered["slants"] if output.shape == offered["slants"].shape else output
-
-
-def gradient(choice: Choice) -> Tensor | None:
-    """Return the gradient of Σ weight · output in the first input of a choice; None without a path to it."""
-    offered = tensors()
-    leaf = offered[choice.needs[0]].requires_grad_()
-    output = weighted(choice, choice.of({**offered, choice.needs[0]: leaf}), offered)
-    if not output.requires_grad:
-        return None
-    return torch.autograd.grad(output.sum(), leaf, allow_unused=True)[0]
-
-
-def gradient_reaches(choice: Choice) -> Iterator[str]:
-    """A finite gradient reaches the first input."""
-    if choice.facts.is_noop:
-        return
-    found = gradient(choice)
-    if found is None or not found.any():
-        yield f"no gradient reaches `{choice.needs[0]}`: nothing is learned from this {choice.axis}"
-    elif not found.isfinite().all():
-        yield f"{int((~found.isfinite()).sum())} of {found.numel()} numbers of the gradient are not finite"
-
-
+@property_of("gradient of the value", *TRAINED, hint=True)
 def gradient_of_value(choice: Choice) -> Iterator[str]:
     """Its gradient is that of its value, by central differences, unless it stops a gradient on purpose."""
-    found = gradient(choice)
-    if found is None:
-        return
-    offered, moving = tensors(), choice.needs[0]
-    for r in range(R):
+    found, offered, moving = gradient(choice), hard_batch(), choice.needs[0]
+    for r in range(R if found.any() else 0):
         count = offered[moving][r].numel()
         one = {name: x[r].expand(count, *x[r].shape) for name, x in offered.items()}
-
-        def at(points: Tensor, one: Mapping[str, Tensor] = one) -> Tensor:
-            return weighted(choice, choice.of({**one, moving: points}), one)
-
-        wanted = differences(at, offered[moving][r])
+        wanted = differences(partial(weighted, choice, offered=one), offered[moving][r])
         if not torch.allclose(found[r], wanted, **SLOPE):
             detached = "a gradient is stopped, or a backward of its own is wrong"
             yield f"the gradient in `{moving}` {difference(found[r], wanted)} by differences of the value: {detached}"
-            return
-
-
-def numerical_gradient(function: Callable[[np.ndarray], float], point: np.ndarray) -> np.ndarray:
-    """Return central differences of a scalar function at ``point``, one coordinate after another."""
-    found = np.empty(point.shape)
-    for index in np.ndindex(*point.shape):
-        above, below = point.copy(), point.copy()
-        above[index] += STEP
-        below[index] -= STEP
-        found[index] = (function(above) - function(below)) / (2 * STEP)
-    return found
 
 
 def gradient_of_reference(choice: Choice, reference: Reference, by_hand: Reference | None) -> Iterator[str]:
     """Its gradient is that of the reference: by hand if that is given, by autograd of tensors, else by differences."""
-    offered = tensors()
-    found = gradient(choice)
+    offered, found = hard_batch(), gradient(choice)
     for r in range(R):
-        first, *others = (offered[name][r] for name in choice.needs)
-        slants = offered["slants"][r]
+        one = {name: x[r] for name, x in offered.items()}
         if by_hand is not None:
-            wanted = of_reference(choice, by_hand, [first, *others]) * slants
+            wanted = of_reference(choice, by_hand, [one[name] for name in choice.needs]) * one["slants"]
         else:
-            wanted = slope_of_reference(choice, reference, first, others, slants)
-        actual = torch.zeros_like(wanted) if found is None else found[r]
-        if not torch.allclose(actual, wanted, **SLOPE):
+            wanted = slope_of_reference(choice, reference, one)
+        if not torch.allclose(found[r], wanted, **SLOPE):
             yield (
-                f"the gradient in `{choice.needs[0]}` {difference(actual, wanted)} of the reference, run {r}: "
+                f"the gradient in `{choice.needs[0]}` {difference(found[r], wanted)} of the reference, run {r}: "
                 f"{disagreement(choice, by_hand or reference)}"
             )
-            return
 
 
-def slope_of_reference(
-    choice: Choice, reference: Reference, first: Tensor, others: list[Tensor], slants: Tensor
-) -> Tensor:
+def slope_of_reference(choice: Choice, reference: Reference, one: Offered) -> Tensor:
     """Return the slope of Σ weight · output of a reference: by autograd if it can, else by differences."""
+    first, *others = (one[name] for name in choice.needs)
 
-    def total(output: Any) -> Any:
-        return (output * slants if tuple(output.shape) == tuple(slants.shape) else output).sum()
+    def total(output: Tensor) -> Tensor:
+        return (output * one["slants"] if output.shape == one["slants"].shape else output).sum()
 
-    leaf = first.clone().requires_grad_()
+    def of_arrays(points: Tensor) -> Tensor:
+        return torch.stack([total(of_reference(choice, reference, [point, *others])) for point in points])
+
     try:
-        np.asarray(reference(*(each.numpy() for each in (first, *others)), **choice.hyperparameters))
+        reference(*(each.numpy() for each in (first, *others)), **choice.hyperparameters)
     except (TypeError, AttributeError):
-        output = total(reference(leaf, *others, **choice.hyperparameters))
-        return torch.autograd.grad(output + 0 * leaf.sum(), leaf)[0]
-    fixed, weights = [each.numpy() for each in others], slants.numpy()
-
-    def number(point: np.ndarray) -> float:
-        output = reference(point, *fixed, **choice.hyperparameters)
-        return float(np.sum(output * (weights if np.ndim(output) else 1)))
-
-    return torch.from_numpy(numerical_gradient(number, first.numpy()))
-
-
-PROPERTIES = {"gradient": gradient_reaches}
-HINTS = {"hyperparameters": idle_hyperparameters, "gradient of the value": gradient_of_value}
-OF_AXES = dict.fromkeys(("gradient", "gradient of the value", "gradient of the reference"), TRAINED)
+        return slopes(lambda point: total(reference(point, *others, **choice.hyperparameters)), first)
+    return differences(of_arrays, first)

@@ -95,7 +95,7 @@ def behind_the_end(task: Task) -> Iterator[str]:
             yield f"{name} depends on tokens behind the end"
 
 
-def rewards(task: Task) -> Iterator[str]:
+def reward_range(task: Task) -> Iterator[str]:
     """Rewards lie in ``reward_range``."""
     found = total_reward(task.score(*answered(task)).components, task.weights)
     least, most = task.reward_range
@@ -131,11 +131,6 @@ def render(task: Task) -> Iterator[str]:
 
 
 PROPERTIES: dict[str, Callable[[Task], Iterator[str]]] = {
-    "protocol": protocol,
-    "prompts": prompts,
-    "scores": scores,
-    "behind the end": behind_the_end,
-    "reward range": rewards,
-    "oracle": oracle,
-    "render": render,
+    check.__name__.replace("_", " "): check
+    for check in (protocol, prompts, scores, behind_the_end, reward_range, oracle, render)
 }

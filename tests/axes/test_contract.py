@@ -12,10 +12,10 @@ from rlexp.axes.laws import LAWS
 from rlexp.config.checks import PROBLEMS, REMARKS
 from rlexp.core.facts import facts_of
 from rlexp.core.registry import hyperparameters
-from rlexp.testing import laws, norm_laws
+from rlexp.testing import examine
 from rlexp.testing.batches import batch, hard_batch
 from rlexp.testing.choices import Choice
-from rlexp.testing.examine import examine
+from rlexp.testing.laws import obeyed
 
 
 def reference_of(choice: Choice):
@@ -68,13 +68,14 @@ def test_a_large_run_has_the_same_bits_alone_and_in_a_batch(axis):
 
 
 def test_every_law_is_tested():
-    assert {*norm_laws.OF_A_BATCH, *norm_laws.OF_EQUAL_REWARDS} == {*LAWS["norm"]}
-    assert {*laws.OF_CLIP} == {*LAWS["clip"]} and {*laws.OF_AGG} == {*LAWS["agg"]}
+    for axis, name in (("norm", "local"), ("clip", "higher"), ("agg", "token")):
+        choice = next(choice for choice in choices(axis) if choice.label == name)
+        assert {law for law, *_ in obeyed(choice)} == {*LAWS[axis]}
 
 
 def test_the_batch_reaches_both_sides_of_a_clip():
     """Otherwise the comparisons with references would prove nothing about the bounds."""
-    each = {name: torch.from_numpy(array) for name, array in hard_batch().items()}
+    each = hard_batch()
     ratio, positive = (each["log_probs"] - each["old_log_probs"]).exp(), each["advantages"] > 0
     cases = [positive & (ratio > 1.3), positive & (ratio < 0.7), ~positive & (ratio > 1.3), ~positive & (ratio < 0.7)]
     assert all((case & each["mask"]).any(-1).any(-1).any(-1).all() for case in cases)

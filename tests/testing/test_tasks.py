@@ -9,7 +9,7 @@ from task_choices import CHOICES, every_task
 import rlexp.testing
 from rlexp.core.types import PositiveInt
 from rlexp.tasks import Scores
-from rlexp.testing.examine import examine_task
+from rlexp.testing import examine_task
 
 
 @every_task

@@ -16,7 +16,6 @@ from rlexp.testing.batches import (
     norm_inputs,
 )
 from rlexp.testing.batches import batch as numbers
-from rlexp.testing.batches import cached_batch as same_numbers
 from rlexp.testing.choices import (
     BATCH_AXES,
     Choice,
@@ -45,7 +44,6 @@ __all__ = [
     "norm_inputs",
     "numbers",
     "same_bits",
-    "same_numbers",
     "schema_of",
     "slopes",
 ]

@@ -11,4 +11,4 @@ from rlexp.testing.batches import hard_batch
 @pytest.fixture
 def batch() -> dict[str, np.ndarray]:
     """Random float64 numbers with the hard cases of every axis."""
-    return hard_batch()
+    return {name: tensor.numpy() for name, tensor in hard_batch().items()}
