@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rlexp.config.schema import Config
 from rlexp.core.errors import ConfigError
 from rlexp.language.backend import CAPABILITIES
-from rlexp.sweep.build import by_variant, into_batches
+from rlexp.sweep.build import into_batches, variant_order
 from rlexp.sweep.events import FRESH, Checkpoint, Ended, Event, Row, Samples, Step
 from rlexp.sweep.training import never, train_batch
 
@@ -103,6 +103,7 @@ def events(
     steps = [states.get(run, FRESH)["step"] for run, _ in numbered]
     for step in sorted({*steps}):
         for batch in into_batches([each for each in numbered if steps[each.run] == step], None):
-            chosen = {run: config for run, config in by_variant(batch) if run in active}
+            ordered = (batch[place] for place in variant_order(batch))
+            chosen = {run: config for run, config in ordered if run in active}
             if chosen and not stop():
                 yield from train_batch(chosen, active, states, stop, starts)

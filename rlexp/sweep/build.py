@@ -8,7 +8,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, groupby, pairwise
-from math import ceil
 from typing import TypeVar
 
 import torch
@@ -181,24 +180,24 @@ def into_batches(jobs: Sequence[Each], most: int | None, workers: int = 1) -> li
     The larger buckets are cut first, always into equal batches, and runs of a variant stay together where they can. A
     run's numbers do not depend on its neighbours: cutting changes none.
     """
-    buckets = by_shape(jobs)
+    buckets: dict[str, list[Each]] = {}
+    for job in jobs:
+        buckets.setdefault(bucket_key(job.config), []).append(job)
     files = max(1, (open_files() - OTHER_FILES) // FILES_A_RUN)
     pieces = {}
     for key, bucket in buckets.items():
         config = bucket[0].config
         largest = most or fitting(config, workers) if CAPABILITIES[config.backend.name].batched else 1
-        pieces[key] = ceil(len(bucket) / min(files, largest))
+        pieces[key] = math.ceil(len(bucket) / min(files, largest))
     while sum(pieces.values()) < min(workers, len(jobs)):
         pieces[max(buckets, key=lambda key: len(buckets[key]) / pieces[key])] += 1
-    return [batch for key, bucket in buckets.items() for batch in cut(bucket, pieces[key])]
-
-
-def by_shape(jobs: Sequence[Each]) -> dict[str, list[Each]]:
-    """Group the jobs that can be trained as one batch."""
-    buckets: dict[str, list[Each]] = {}
-    for job in jobs:
-        buckets.setdefault(bucket_key(job.config), []).append(job)
-    return buckets
+    batches = []
+    for key, bucket in buckets.items():
+        bucket = [bucket[place] for place in variant_order(bucket)] if pieces[key] > 1 else bucket
+        size, larger = divmod(len(bucket), pieces[key])  # of equal size, or one job more in the first ones
+        ends = [0, *accumulate(size + (place < larger) for place in range(pieces[key]))]
+        batches += [list(bucket[start:end]) for start, end in pairwise(ends)]
+    return batches
 
 
 def fitting(config: Config, workers: int) -> int:
@@ -206,24 +205,11 @@ def fitting(config: Config, workers: int) -> int:
     return max(1, min(ENOUGH, int(available_bytes(config.device) / workers / bytes_of(config))))
 
 
-def cut(bucket: Sequence[Each], pieces: int) -> list[list[Each]]:
-    """Cut a bucket into batches of equal size, or one job more in the first ones."""
-    bucket = by_variant(bucket) if pieces > 1 else bucket
-    size, larger = divmod(len(bucket), pieces)
-    ends = [0, *accumulate(size + (place < larger) for place in range(pieces))]
-    return [list(bucket[start:end]) for start, end in pairwise(ends)]
-
-
-def by_variant(bucket: Sequence[Each]) -> list[Each]:
-    """Put jobs of a variant next to each other: the engine does their part of a step in one go."""
-    return [bucket[place] for place in variant_order([job.config for job in bucket])]
-
-
-def variant_order(configs: Sequence[Config]) -> list[int]:
-    """Return the places of configs, those of a variant side by side, in the order in which variants first occur."""
-    keys = [variant_key(config) for config in configs]
-    first = {key: place for place, key in reversed(list(enumerate(keys)))}
-    return sorted(range(len(configs)), key=lambda place: (first[keys[place]], place))
+def variant_order(jobs: Sequence[Each]) -> list[int]:
+    """Return the places of jobs, those of a variant side by side: their part of a step is done in one go."""
+    keys = [variant_key(job.config) for job in jobs]
+    order = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return sorted(range(len(jobs)), key=lambda place: order[keys[place]])
 
 
 def num_workers(jobs: Sequence[Job], cores: int) -> int:

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlexp.core import exact
@@ -25,7 +25,7 @@ from rlexp.record.lock import LOCK_FILE, locked
 from rlexp.record.loggers import LOGGERS
 from rlexp.record.progress import Progress
 from rlexp.record.resume import FAILED, inspect, last_good_state
-from rlexp.runfolder.files import METRICS_FILE, SAMPLES_FILE, SUMMARY_FILE, Extent
+from rlexp.runfolder.files import METRICS_FILE, SAMPLES_FILE, SUMMARY_FILE
 from rlexp.runfolder.rows import score
 from rlexp.sweep.build import variant_order
 from rlexp.sweep.events import FRESH, Checkpoint, Ended, Event, Row, Samples, Step
@@ -53,24 +53,6 @@ class Run:
     error: Exception | None = None
     ended: bool = False
 
-    @classmethod
-    def open(cls, job: Job, step: int, extents: Mapping[str, Extent] | None = None) -> Run:
-        """Start the files and the logger of a run, or go on with them after ``step`` steps, where they ended then."""
-        study = {"study_hash": job.config.study.hash} if job.config.study else {}
-        facts = {"name": job.name, "variant": job.variant, "seed": job.config.seed, **study}
-        recorder = Recorder(job.folder, job.config.model_dump(mode="json"), facts, step, extents)
-        run = cls(job, recorder, bind_choice(LOGGERS, job.config.logger)(job))
-        for row in recorder.earlier_rows:
-            run.log(row.pop("step"), {key: math.nan if value is None else value for key, value in row.items()})
-        for note in recorder.notes:
-            LOG.warning("%s %s", job.name, note, extra={"job": job.name})
-        begins = "starts" if step < 0 else f"goes on after step {step}"
-        run.log_line(begins, f"{job.config.steps} steps in {job.folder}")
-        return run
-
-    def log_line(self, *words: str) -> None:
-        LOG.info(" · ".join([self.job.name, *words]), extra={"job": self.job.name})
-
     @property
     def alive(self) -> bool:
         return self.error is None and not self.ended
@@ -81,6 +63,9 @@ class Run:
         settings = self.job.config.score
         return self.error or score(self.evaluations, settings.metric, settings.share)
 
+    def say(self, *words: str, level: int = logging.INFO) -> None:
+        LOG.log(level, " · ".join(words), extra={"job": self.job.name})
+
     def log(self, step: int, row: dict[str, float]) -> None:
         """Hand on a row that is in the run's file, and remember what the summary needs of it."""
         self.logger.log(step, row)
@@ -88,36 +73,30 @@ class Run:
         if any(key.startswith("eval/") for key in row):
             self.evaluations.append(row)
 
-    def take(self, event: Samples | Ended) -> None:
-        """Write down what training says of the run beside its rows and checkpoints.
-
-        It ends the run, and only this one, that a file of it cannot be written.
-        """
-        if isinstance(event, Samples):
-            try:
-                self.recorder.write_samples(event.completions)
-            except (OSError, RunFailed) as error:
-                self.fail(unwritable(error, self.job.folder / SAMPLES_FILE))
-        elif event.status in FAILED:
-            self.fail(event.error, event.status)
-        else:
-            self.error = event.error
-            self.finish(event.status)
-
-    def record(self, step: int, row: dict[str, float]) -> None:
-        try:
-            self.recorder.write_row(step, row)
-        except (OSError, RunFailed) as error:
-            self.fail(unwritable(error, self.job.folder / METRICS_FILE))
+    def take(self, event: Row | Samples | Ended) -> None:
+        """Write down what training says of the run. That a file cannot be written ends it, and only it."""
+        if isinstance(event, Ended):
+            if event.status in FAILED:
+                self.fail(event.error, event.status)
+            else:
+                self.error = event.error
+                self.finish(event.status)
             return
-        self.log(step, row)
-        if evaluated := [f"{key} {value:.3f}" for key, value in row.items() if key.startswith("eval/")]:
-            self.log_line(f"step {step}", *evaluated)
+        try:
+            if isinstance(event, Samples):
+                return self.recorder.write_samples(event.completions)
+            self.recorder.write_row(event.step, event.metrics)
+        except (OSError, RunFailed) as error:
+            name = SAMPLES_FILE if isinstance(event, Samples) else METRICS_FILE
+            return self.fail(unwritable(error, self.job.folder / name))
+        self.log(event.step, event.metrics)
+        if evaluated := [f"{key} {value:.3f}" for key, value in event.metrics.items() if key.startswith("eval/")]:
+            self.say(self.job.name, f"step {event.step}", *evaluated)
 
     def fail(self, error: Exception, status: str = "failed") -> None:
         """End the run, and only this one."""
         self.error = error
-        LOG.error("%s %s", self.job.name, error, extra={"job": self.job.name})
+        self.say(f"{self.job.name} {error}", level=logging.ERROR)
         self.finish(status)
 
     def finish(self, status: str) -> None:
@@ -126,7 +105,7 @@ class Run:
         if BOUNDED in self.last:
             bound = f"log_ratio_bound={format_value(self.job.config.log_ratio_bound)}"
             said = f"had log-ratios beyond {bound}, last of {self.last[BOUNDED]:.2%} of the tokens: {BOUNDED} says when"
-            LOG.warning("%s %s", self.job.name, said, extra={"job": self.job.name})
+            self.say(f"{self.job.name} {said}", level=logging.WARNING)
         settings = self.job.config.score
         final = score(self.evaluations, settings.metric, settings.share) if status == "completed" else None
         summary = {
@@ -146,18 +125,32 @@ class Run:
             failure = unwritable(error, self.job.folder / SUMMARY_FILE)
             self.error = self.error or failure
             LOG.error("%s %s", self.job.name, failure)
-        self.log_line(status, f"step {self.step}", f"{settings.metric} {final}", f"{summary['wall_time_s']:.1f} s")
+        words = status, f"step {self.step}", f"{settings.metric} {final}", f"{summary['wall_time_s']:.1f} s"
+        self.say(self.job.name, *words)
         self.logger.finish(status, summary)
 
 
 def open_run(job: Job, saved: Mapping[str, Any]) -> Run | Exception:
-    """Open the files of a run; return why that cannot be done."""
+    """Start the files and the logger of a run, or go on with them where they ended in a saved state.
+
+    Returns why that cannot be done.
+    """
+    step, study = saved["step"], {"study_hash": job.config.study.hash} if job.config.study else {}
+    facts = {"name": job.name, "variant": job.variant, "seed": job.config.seed, **study}
     try:
-        return Run.open(job, saved["step"], saved.get("files"))
+        recorder = Recorder(job.folder, job.config.model_dump(mode="json"), facts, step, saved.get("files"))
+        run = Run(job, recorder, bind_choice(LOGGERS, job.config.logger)(job))
+        for row in recorder.earlier_rows:
+            run.log(row.pop("step"), {key: math.nan if value is None else value for key, value in row.items()})
+        for note in recorder.notes:
+            run.say(f"{job.name} {note}", level=logging.WARNING)
+        begins = "starts" if step < 0 else f"goes on after step {step}"
+        run.say(job.name, begins, f"{job.config.steps} steps in {job.folder}")
     except OSError as error:
         return unwritable(error, job.folder / METRICS_FILE)
     except Exception as error:
         return error
+    return run
 
 
 class Recording:
@@ -188,10 +181,9 @@ class Recording:
             if isinstance(event, Row):
                 elapsed = time.perf_counter() - self.started
                 times = {"time/total": elapsed, "time/step": elapsed / max(event.step, 1)}
-                run.record(event.step, event.metrics | times)
                 self.rewards[event.run], self.unshown = event.metrics.get("reward/mean", math.nan), event.step > 0
-            else:
-                run.take(event)
+                event = replace(event, metrics=event.metrics | times)
+            run.take(event)
             if not run.alive:
                 self.active.discard(event.run)
 
@@ -201,7 +193,7 @@ class Recording:
         for event, error in zip(self.unsaved, checkpoint.save(states), strict=True):
             if error is not None:
                 run = self.runs[event.run]
-                run.fail(unwritable(error, run.job.folder / checkpoint.LATEST))
+                run.fail(unwritable(error, run.job.folder / LATEST))
                 self.active.discard(event.run)
         self.unsaved = []
 
@@ -263,7 +255,7 @@ def train_together(jobs: Sequence[Job], saved: Sequence[Saved], title: str, open
     """
     runs: dict[int, Run] = {}
     try:
-        opened = {i: open_run(jobs[i], saved[i]) for i in variant_order([job.config for job in jobs])}
+        opened = {i: open_run(jobs[i], saved[i]) for i in variant_order(jobs)}
         runs |= {i: run for i, run in opened.items() if isinstance(run, Run)}
         if not runs:
             return [error for _, error in sorted(opened.items())]

@@ -39,11 +39,15 @@ def apply_starts(state: TrainState, configs: Sequence[Config], folder: Path | No
 
     Starts are read from ``folder`` and written there; None keeps nothing.
     """
-    pairs = [(config, halfway_config(config)) for config in configs]
-    weights, problems = trained_starts([each for pair in pairs for each in pair], folder)
+    begins = [*configs]  # by what the reference of each run begins at
+    for replica, config in enumerate(configs):
+        if config.reference.begin == "halfway":  # the same start, ended at half its accuracy
+            half = config.start.model_copy(update={"accuracy": config.start.accuracy / 2})
+            begins[replica] = config.model_copy(update={"start": half})
+    weights, problems = trained_starts([*configs, *begins], folder)
     networks = [state.networks[name].module for name in ("policy", "critic") if name in state.networks]
     wrong = []
-    for replica, (config, begin) in enumerate(pairs):
+    for replica, (config, begin) in enumerate(zip(configs, begins, strict=True)):
         key, begin_key = start_key(config), start_key(begin)
         problem = problems.get(key) or problems.get(begin_key) or ""
         for network in networks if key in weights else ():
@@ -57,14 +61,6 @@ def apply_starts(state: TrainState, configs: Sequence[Config], folder: Path | No
             problem = problem or str(error)
         wrong.append(problem)
     return wrong
-
-
-def halfway_config(config: Config) -> Config:
-    """Return the config that the reference begins at: the run's own, or the same start ended at half its accuracy."""
-    if config.reference.begin != "halfway":
-        return config
-    half = config.start.model_copy(update={"accuracy": config.start.accuracy / 2})
-    return config.model_copy(update={"start": half})
 
 
 def trained_starts(configs: Sequence[Config], folder: Path | None) -> tuple[dict[str, Weights], dict[str, str]]:

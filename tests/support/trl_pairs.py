@@ -84,7 +84,7 @@ def trainer(
     """TRL's trainer with arguments of its own, or ours without any; TRL's completions ``shuffled`` if asked for."""
     config = compose(*COMMON, *overrides)
     processes = settings.world_size()
-    parts = settings.micro_batches(config, processes).accumulated * processes
+    parts = settings.micro_batches(config, processes)[1] * processes
     group = config.group_size.completions
     objective = Objective(variant(config), Odd.weights, config.seed, group, config.minibatches, parts)
     out = Path(tempfile.mkdtemp())

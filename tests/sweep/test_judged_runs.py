@@ -6,7 +6,7 @@ import pytest
 from small_runs import BESIDE, SHORT, SMALL, compose, rows
 
 from rlexp.config.compose import CONF
-from rlexp.sweep.build import bucket_key, by_shape
+from rlexp.sweep.build import bucket_key, into_batches
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
 
@@ -26,7 +26,7 @@ def jobs(folder, overrides):
 def check_bits(tmp_path, overrides):
     """Train in as few batches as there are buckets, and each job alone."""
     together, alone = (list(jobs(tmp_path / name, overrides)) for name in ("together", "alone"))
-    for batch in by_shape(together).values():
+    for batch in into_batches(together, None):
         assert all(isinstance(result, float) for result in train_jobs(batch))
     for one, other in zip(alone, together, strict=True):
         train_jobs([one])

@@ -24,8 +24,8 @@ from rlexp.loop.rollout import Rollout
 from rlexp.loop.state import Experience, update_memory
 from rlexp.loop.step import compute_advantages, loss_terms
 from rlexp.loop.variant import Variant
-from rlexp.tasks import total_reward
 
+# What the updates need of a step beside what TRL keeps itself, as rows ``[B, ...]``.
 ON_ROWS = ("mask", "advantages", "rewards", "keep")
 
 
@@ -41,12 +41,6 @@ class Scored(NamedTuple):
 def grouped(rows: Tensor, group: int) -> Tensor:
     """``[B, ...] -> [1 P G ...]``."""
     return rows.unflatten(0, (-1, group)).unsqueeze(0)
-
-
-def rewards_of(components: Mapping[str, Tensor], correct: Tensor, weights: Mapping[str, float]) -> Rewards:
-    """Weigh the components ``[1 P G]`` of what completions earn, NaN where one does not apply."""
-    total = total_reward(components, weights)
-    return Rewards(total, dict(components), correct, None, total)
 
 
 @dataclass
@@ -77,15 +71,10 @@ class Objective:
         return bool(variant.kl_in_reward) or any("old_log_probs" in names for names in asked)
 
     def requires(self, name: str) -> bool:
-        """Whether some function of the variant needs a tensor."""
         return name in self.variant.requested
 
     def compute_advantages(self, scored: Scored, step: int) -> Experience:
-        """Return what the completions of a step are worth."""
-        return compute_advantages(self.variant, scored.rollout, scored.rewards.total, self.offered(scored, step))
-
-    def offered(self, scored: Scored, step: int) -> dict[str, Tensor]:
-        """Return the tensors by name that are offered between reward and advantage, of those that are asked for."""
+        """Return what the completions of a step are worth; of what is offered, what nobody asks for is not made."""
         rollout, rewards = scored.rollout, scored.rewards
         device, dtype = rollout.old_log_probs.device, rollout.old_log_probs.dtype
         names = [name for name, weight in self.weights.items() if weight]
@@ -101,11 +90,8 @@ class Objective:
         }
         wanted = {name: make() for name, make in inputs.items() if self.requires(name)}
         numbers = torch.zeros_like(rollout.prompts[..., 0])  # no prompt is known to come again
-        return self.memory | wanted | {"ref_log_probs": scored.ref_log_probs, "prompt_numbers": numbers}
-
-    def rows_of(self, experience: Experience) -> dict[str, Tensor]:
-        """Return what the updates need of a step beside what TRL keeps itself, as rows ``[B, ...]``."""
-        return {name: getattr(experience, name).squeeze(0).flatten(0, 1) for name in ON_ROWS}
+        offered = self.memory | wanted | {"ref_log_probs": scored.ref_log_probs, "prompt_numbers": numbers}
+        return compute_advantages(self.variant, rollout, rewards.total, offered)
 
     def mean_tokens(self, experience: Experience) -> Tensor:
         """Tokens that count in a step, over the number of pieces that it is cut into, ``[1]``: see ``agg.token``."""
@@ -163,5 +149,4 @@ class Objective:
         return losses["loss/total"].squeeze(0), row
 
     def remember(self, experience: Experience) -> None:
-        """Move the memories after a step."""
         self.memory.update(update_memory(self.variant, self.memory, experience))

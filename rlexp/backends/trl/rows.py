@@ -59,18 +59,19 @@ def step_row(
 
 
 def text_samples(
-    scored: Scored, experience: Experience, step: int, prompts: Sequence[str], texts: Sequence[str]
+    scored: Scored, experience: Experience, step: int, prompts: Sequence[str], tokenizer: Any
 ) -> Iterator[dict[str, Any]]:
     """Yield the first completions of a step as text: as ``record.samples``, of the rollout that the step trained on."""
-    advantages = masked_mean(experience.advantages, scored.rollout.mask, (-1,)).squeeze(-1)
-    group = scored.rollout.mask.shape[2]
-    for p in range(min(PROMPTS, scored.rollout.mask.shape[1])):
-        for g in range(min(COMPLETIONS, group)):
+    rollout = scored.rollout
+    advantages = masked_mean(experience.advantages, rollout.mask, (-1,)).squeeze(-1)
+    for p in range(min(PROMPTS, rollout.mask.shape[1])):
+        for g in range(min(COMPLETIONS, rollout.mask.shape[2])):
             reward = scored.rewards.total[0, p, g].item()
+            tokens = rollout.completions[0, p, g][rollout.mask[0, p, g]].tolist()
             yield {
                 "step": step,
                 "prompt": prompts[p],
-                "completion": texts[p * group + g],
+                "completion": tokenizer.decode(tokens, skip_special_tokens=True),
                 "correct": bool(scored.rewards.correct[0, p, g]),
                 "reward": round(reward, 4) if math.isfinite(reward) else math.nan,
                 "advantage": round(advantages[0, p, g].item(), 4),

@@ -53,7 +53,6 @@ REMEDIES = "backend.micro_batch=1, backend.gradient_checkpointing=true, model.dt
 
 
 def train_jobs(jobs: Sequence[Job], *shown: Any) -> Results:
-    """Train jobs one after another, each as ``train_job`` does."""
     return [train_job(job, *shown) for job in jobs]
 
 
@@ -87,8 +86,8 @@ def train_locked(job: Job, saved: Mapping[str, Any], progress: Any = None) -> fl
     return run.result if run else 0.0
 
 
-class Session:
-    """A run while TRL trains it: what is asked of the trainer, and the events that come of each step.
+class Session(TrainerCallback):
+    """A run while TRL trains it: what is asked of the trainer, the events that come of each step, and what it saves.
 
     Where several processes train a run, the first has ``run`` and the others None: their events are dropped.
     """
@@ -104,18 +103,18 @@ class Session:
         self.interrupt = Interrupt()
         prepare(self.config)
         torch.set_num_threads(self.config.threads or 1)  # with more the same run has other bits
+        self.models = job.folder / "model"
         self.trainer = self.make_trainer()
-        self.saver = Saver(job.folder, self.recording, self.trainer)
+        self.trainer.add_callback(self)
 
     def make_trainer(self) -> AxesTrainer:
         """Load the model and hand everything to TRL."""
         config, group = self.config, self.config.group_size
         model, tokenizer = load(config, self.task, self.job.starts)
-        folder = self.job.folder / "model"
         if not model.config._name_or_path:  # it was just made: TRL reads the reference from where the model is from
             if not rank():
-                model.save_pretrained(folder / "start")
-            model.config._name_or_path = str(folder / "start")
+                model.save_pretrained(self.models / "start")
+            model.config._name_or_path = str(self.models / "start")
         prompts = partial(self.task.examples, config.seed, Purpose.PROMPTS, count=group.prompts, held_out=False)
         examples = [example for step in range(1, config.steps + 1) for example in prompts(step=step)]
         prompt_of = language_model(config.model).prompt_of
@@ -127,7 +126,7 @@ class Session:
             seed=config.seed,
             group=group.completions,
             minibatches=config.minibatches,
-            parts=micro_batches(config, processes).accumulated * processes,
+            parts=micro_batches(config, processes)[1] * processes,
             memory=dict(self.saved.get("memory", {})),
         )
         reference = objective.requires("ref_log_probs")
@@ -141,10 +140,14 @@ class Session:
             optimizer=optimizer(config),
             model=model,
             processing_class=tokenizer,
-            args=grpo_config(config, folder, processes, [*weights.values()], reference),
+            args=grpo_config(config, self.models, processes, [*weights.values()], reference),
             train_dataset=Dataset.from_list(rows),
         )
-        restore_reference(trainer, folder, self.saved)
+        if trainer.reference_moves and "model" in self.saved:  # it goes on where it had come to
+            from safetensors.torch import load_model
+
+            network = trainer.accelerator.unwrap_model(trainer.ref_model)
+            load_model(network, self.models / self.saved["model"]["folder"] / REFERENCE / "model.safetensors")
         return trainer
 
     def take(self, event: Event) -> None:
@@ -160,9 +163,8 @@ class Session:
         with self.interrupt:
             if self.done < 0:
                 self.take(self.row(0, self.evaluation(0)))
-            begun = "model" in self.saved
-            folder = self.job.folder / "model" / self.saved["model"]["folder"] if begun else None
-            self.trainer.train(resume_from_checkpoint=str(folder) if begun else None)
+            begun = self.saved.get("model")
+            self.trainer.train(resume_from_checkpoint=str(self.models / begun["folder"]) if begun else None)
         if self.run and self.run.alive and self.done >= self.config.steps:
             self.take(Ended(0, self.done, "completed"))
         if self.interrupt.requested:
@@ -183,20 +185,40 @@ class Session:
                     row[ours] = sum(values) / len(values)
             self.take(self.row(step, row | (self.evaluation(step) if cadence.evaluates(step) else {})))
         if self.recording and (cadence.samples(step - 1) or step == self.config.steps):
-            self.take(self.samples(step - 1, scored, experience))
+            examples = self.trainer.examples[(step - 1) * self.config.group_size.prompts :]
+            prompts, tokenizer = [example.prompt for example in examples], self.trainer.processing_class
+            self.take(Samples(0, step - 1, [*text_samples(scored, experience, step - 1, prompts, tokenizer)]))
         self.take(Step((0,), step))
-        failed = self.run is not None and not self.run.alive
-        stopping, failed = self.any_process(self.interrupt.requested, failed)
+        flags = self.interrupt.requested, self.run is not None and not self.run.alive
+        every = gather_object([flags]) if world_size() > 1 else [flags]
+        stopping, failed = (any(column) for column in zip(*every, strict=True))  # of all processes
         control = self.trainer.control
         control.should_training_stop |= stopping or failed
         if cadence.saves(step) or stopping:
             control.should_save = not failed
-            self.saver.counts = {"step": step, **self.counts}
 
-    def any_process(self, *flags: bool) -> list[bool]:
-        """Whether each holds in any of the processes."""
-        every = gather_object([flags]) if world_size() > 1 else [flags]
-        return [any(column) for column in zip(*every, strict=True)]
+    def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Name TRL's folder in the run's checkpoint, and remove those that neither of its two checkpoints names."""
+        if self.recording is None:
+            return
+        folder = self.models / f"checkpoint-{state.global_step}"
+        if self.trainer.reference_moves:
+            self.trainer.accelerator.unwrap_model(self.trainer.ref_model).save_pretrained(folder / REFERENCE)
+        memory = {name: values.detach().clone().cpu() for name, values in self.trainer.objective.memory.items()}
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        digests = {str(path.relative_to(folder)): digest_of(path) for path in files}
+        model = {"folder": folder.name, "files": digests}
+        saved = {"step": self.done, **self.counts, "networks": {}, "memory": memory, "model": model}
+        self.recording.take(Checkpoint(0, self.done, saved))
+        self.recording.save()
+        if not self.recording.active:
+            control.should_training_stop = True
+            return
+        states = [read_state(self.job.folder / name) for name in (checkpoint.LATEST, checkpoint.PREVIOUS)]
+        named = {state["model"]["folder"] for state in states if state}
+        for other in self.models.glob("checkpoint-*"):
+            if other.name not in named:
+                shutil.rmtree(other, ignore_errors=True)
 
     def evaluation(self, step: int) -> dict[str, float]:
         """Judge the model as it is on held-out prompts, which the processes share."""
@@ -211,46 +233,6 @@ class Session:
         """Return metrics with how far the run has come."""
         progress = {f"progress/{name}": self.counts[name] for name in COUNTED if name != "verdicts"}
         return Row(0, step, {**metrics, **progress})
-
-    def samples(self, step: int, scored: Scored, experience: Experience) -> Samples:
-        """Return a few completions as text."""
-        completions, mask = scored.rollout.completions[0].flatten(0, 1), scored.rollout.mask[0].flatten(0, 1)
-        ids = [tokens[present].tolist() for tokens, present in zip(completions, mask, strict=True)]
-        texts = self.trainer.processing_class.batch_decode(ids, skip_special_tokens=True)
-        first = step * self.config.group_size.prompts
-        prompts = [example.prompt for example in self.trainer.examples[first : first + len(ids)]]
-        return Samples(0, step, [*text_samples(scored, experience, step, prompts, texts)])
-
-
-class Saver(TrainerCallback):
-    """Finishes what TRL has saved; ``counts`` are the step, and how much has been sampled by then."""
-
-    def __init__(self, folder: Path, recording: Recording | None, trainer: Any):
-        self.folder, self.recording, self.trainer, self.counts = folder, recording, trainer, {}
-        trainer.add_callback(self)
-
-    def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Name the folder in the run's checkpoint, and remove those that neither of its two checkpoints names."""
-        if self.recording is None:
-            return
-        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        if self.trainer.reference_moves:
-            self.trainer.accelerator.unwrap_model(self.trainer.ref_model).save_pretrained(folder / REFERENCE)
-        memory = {name: values.detach().clone().cpu() for name, values in self.trainer.objective.memory.items()}
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
-        digests = {str(path.relative_to(folder)): digest_of(path) for path in files}
-        model = {"folder": folder.name, "files": digests}
-        saved = {**self.counts, "networks": {}, "memory": memory, "model": model}
-        self.recording.take(Checkpoint(0, saved["step"], saved))
-        self.recording.save()
-        if not self.recording.active:
-            control.should_training_stop = True
-            return
-        states = [read_state(self.folder / name) for name in (checkpoint.LATEST, checkpoint.PREVIOUS)]
-        named = {state["model"]["folder"] for state in states if state}
-        for other in folder.parent.glob("checkpoint-*"):
-            if other.name not in named:
-                shutil.rmtree(other, ignore_errors=True)
 
 
 def digest_of(path: Path) -> str:
@@ -287,16 +269,6 @@ def damage(folder: Path, files: Mapping[str, str]) -> str | None:
         if digest_of(path) != expected:
             return f"{path} is damaged"
     return None
-
-
-def restore_reference(trainer: Any, models: Path, saved: Mapping[str, Any]) -> None:
-    """Put a reference that moves where it had come to."""
-    if not trainer.reference_moves or "model" not in saved:
-        return
-    from safetensors.torch import load_model
-
-    network = trainer.accelerator.unwrap_model(trainer.ref_model)
-    load_model(network, models / saved["model"]["folder"] / REFERENCE / "model.safetensors")
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
-from rlexp.backends.trl.objective import Objective, Scored, grouped, rewards_of
+from rlexp.backends.trl.objective import ON_ROWS, Objective, Scored, grouped
 from rlexp.config.schema import Config
 from rlexp.core.exits import RunFailed
 from rlexp.core.registry import call_with, required_inputs
@@ -23,18 +23,13 @@ from rlexp.language.backend import OPTIMIZERS
 from rlexp.language.generation import stream_seed
 from rlexp.language.text_task import Example, TextTask
 from rlexp.loop.metrics import Row
+from rlexp.loop.rewards import Rewards
 from rlexp.loop.rollout import Rollout
+from rlexp.tasks import total_reward
 
 PER_TOKEN = ("completion_ids", "completion_mask", "old_per_token_logps", "sampling_per_token_logps")
 PER_TOKEN += ("ref_per_token_logps", "entropies")
 PRECISIONS = {"float32": {}, "bf16": {"bf16": True}, "fp16": {"fp16": True}}
-
-
-class MicroBatches(NamedTuple):
-    """How a step's groups are cut: ``groups`` in a micro-batch, ``accumulated`` of these in an update, on a process."""
-
-    groups: int
-    accumulated: int
 
 
 def world_size() -> int:
@@ -42,8 +37,11 @@ def world_size() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def micro_batches(config: Config, processes: int) -> MicroBatches:
-    """Cut a minibatch for so many processes; RunFailed where whole groups do not fit."""
+def micro_batches(config: Config, processes: int) -> tuple[int, int]:
+    """Return the groups in a micro-batch and how many of these make an update, on each of so many processes.
+
+    RunFailed where whole groups do not fit.
+    """
     prompts, minibatches = config.group_size.prompts, config.minibatches
     each, rest = divmod(prompts, minibatches * processes)
     asked = f"group_size.prompts={prompts} minibatches={minibatches}"
@@ -52,7 +50,7 @@ def micro_batches(config: Config, processes: int) -> MicroBatches:
     groups = config.backend.micro_batch or each
     if each % groups:
         raise RunFailed(f"backend.micro_batch={groups}: must divide the {each} groups of a minibatch on a process")
-    return MicroBatches(groups, each // groups)
+    return groups, each // groups
 
 
 def grpo_config(config: Config, folder: Path, processes: int, weights: list[float], reference: bool) -> GRPOConfig:
@@ -108,9 +106,8 @@ def optimizer(config: Config) -> tuple[type, dict[str, Any]]:
 
     As in Transformers, biases and norms do not decay, which they do in ``optimizer=adamw`` of the other backend.
     """
-    hyperparameters = config.optimizer.model_dump(exclude={"name", "beta1", "beta2", "weight_decay"}) | {
-        "lr": config.lr
-    }
+    hyperparameters = {"lr": config.lr}
+    hyperparameters |= config.optimizer.model_dump(exclude={"name", "beta1", "beta2", "weight_decay"})
     made = getattr(torch.optim, OPTIMIZERS[config.optimizer.name])
     if made is torch.optim.AdamW:
         hyperparameters["betas"] = config.optimizer.beta1, config.optimizer.beta2
@@ -157,7 +154,6 @@ class AxesTrainer(GRPOTrainer):
         return [*self.eos_token_ids, self._tokenizer.pad_token_id]
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LambdaLR:
-        """Let the learning rate follow the schedule of the run."""
         if self.lr_scheduler is None:
             self.lr_scheduler = LambdaLR(optimizer or self.optimizer, self.schedule)
         return self.lr_scheduler
@@ -174,33 +170,27 @@ class AxesTrainer(GRPOTrainer):
         step, rank = self.rollout_step, self.accelerator.process_index
         torch.manual_seed(stream_seed(self.objective.seed, Purpose.SAMPLING, step, rank))
         batch = super()._generate_and_score_completions(inputs)
-        batch |= self.read_sampling_policy(batch)
+        entropies = self.objective.requires("entropies")
+        if entropies or ("old_per_token_logps" not in batch and self.objective.requires_old_log_probs):
+            with torch.no_grad():  # of the policy that sampled
+                size = self.args.per_device_train_batch_size
+                log_probs, found = self.log_probs_of(self.model, batch, entropies, batch_size=size)
+            batch |= {"old_per_token_logps": log_probs} | ({"entropies": found} if entropies else {})
         self.scored = self.gather_completions(batch)
         self.experience = self.objective.compute_advantages(self.scored, step)
         self.mean_tokens = self.objective.mean_tokens(self.experience)
         self.rows = []
         mine = slice(rank * len(inputs), (rank + 1) * len(inputs))
-        return batch | {f"axes/{name}": rows[mine] for name, rows in self.objective.rows_of(self.experience).items()}
-
-    def read_sampling_policy(self, batch: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Read the completions with the policy that sampled them, where that is needed and TRL has not."""
-        entropies = self.objective.requires("entropies")
-        if not entropies and ("old_per_token_logps" in batch or not self.objective.requires_old_log_probs):
-            return {}
-        with torch.no_grad():
-            size = self.args.per_device_train_batch_size
-            log_probs, found = self.log_probs_of(self.model, batch, entropies, batch_size=size)
-        return {"old_per_token_logps": log_probs} | ({"entropies": found} if entropies else {})
+        rows = {name: getattr(self.experience, name).squeeze(0).flatten(0, 1) for name in ON_ROWS}
+        return batch | {f"axes/{name}": values[mine] for name, values in rows.items()}
 
     def log_probs_of(self, model: Any, batch: Mapping[str, Any], entropies: bool, **options: Any) -> tuple[Tensor, Any]:
         """Return the log-probabilities of the completions' tokens, and their entropies if asked for, ``[B, T]``."""
         ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
         present = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
         width = batch["completion_ids"].shape[1]
-        found = self._get_per_token_logps_and_entropies(
-            model, ids, present, width, compute_entropy=entropies, **options
-        )
-        return found[0], found[1]
+        options |= {"compute_entropy": entropies}
+        return self._get_per_token_logps_and_entropies(model, ids, present, width, **options)[:2]
 
     def gather_completions(self, batch: Mapping[str, Any]) -> Scored:
         """Return the completions of all processes, ``[1 P G ...]``."""
@@ -222,7 +212,8 @@ class AxesTrainer(GRPOTrainer):
         )
         earned = grouped(self.earned, self.num_generations)
         components = {name: earned[..., place] for place, name in enumerate(self.task.weights)}
-        rewards = rewards_of(components, earned[..., -1] > 0, self.task.weights)
+        total = total_reward(components, self.task.weights)  # NaN where no component applies
+        rewards = Rewards(total, components, earned[..., -1] > 0, None, total)
         return Scored(rollout, rewards, read.get("ref_per_token_logps", nothing), read.get("entropies", nothing))
 
     def gather_rows(self, rows: Tensor, left: bool = False) -> Tensor:
@@ -252,18 +243,15 @@ class AxesTrainer(GRPOTrainer):
         progress = torch.full_like(self.mean_tokens, self.state.global_step / self.state.max_steps)
         tensors = {"mean_tokens": self.mean_tokens, "progress": progress}
         loss, row = self.objective.loss(log_probs, found, part, tensors, measuring)
-        if measuring:
-            self.rows.append(row | self.token_sums(found, log_probs, inputs))
+        if measuring:  # sums over tokens of what metrics average: entropy, log-ratio to the reference
+            mask = inputs["completion_mask"].bool()
+            sums = {"entropy": found.detach(), "tokens": torch.ones_like(log_probs)}
+            if "ref_per_token_logps" in inputs:
+                difference = log_probs.detach() - inputs["ref_per_token_logps"]
+                sums |= {"k1": difference, "k3": (-difference).exp() - 1 + difference}
+            row |= {f"sum/{name}": values.where(mask, 0.0).sum().view(1) for name, values in sums.items()}
+            self.rows.append(row)
         return loss / self.current_gradient_accumulation_steps
-
-    def token_sums(self, entropies: Tensor, log_probs: Tensor, inputs: Mapping[str, Any]) -> Row:
-        """Sums over the tokens of a micro-batch of what metrics average: entropy, log-ratio to the reference."""
-        mask = inputs["completion_mask"].bool()
-        sums = {"entropy": entropies.detach(), "tokens": torch.ones_like(log_probs)}
-        if "ref_per_token_logps" in inputs:
-            difference = log_probs.detach() - inputs["ref_per_token_logps"]
-            sums |= {"k1": difference, "k3": (-difference).exp() - 1 + difference}
-        return {f"sum/{name}": values.where(mask, 0.0).sum().view(1) for name, values in sums.items()}
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Take what Transformers says after every update; after the last one of a step, hand on the step."""
@@ -274,24 +262,22 @@ class AxesTrainer(GRPOTrainer):
         self.logged.append(logs)
         if left == 0:
             self.objective.remember(self.experience)
-            self.move_reference(done)
+            if self.reference_moves:
+                self.move_reference(done)
             logged, self.logged = self.logged, []
             self.on_step(done, self.scored, self.experience, self.rows, logged)
 
     @property
     def reference_moves(self) -> bool:
-        """Whether the reference follows the policy."""
         return self.ref_model is not None and "policy" in required_inputs(self.objective.variant.reference)
 
     @torch.no_grad()
     def move_reference(self, step: int) -> None:
         """Let the reference follow the policy, as ``loop.reference.update_reference`` does."""
-        follow = self.objective.variant.reference
-        if not self.reference_moves:
-            return
         policy, reference = map(self.accelerator.unwrap_model, (self.model, self.ref_model))
         for theirs, ours in zip(reference.parameters(), policy.parameters(), strict=True):
-            theirs.copy_(call_with(follow, {"reference": theirs, "policy": ours.detach(), "step": step}))
+            tensors = {"reference": theirs, "policy": ours.detach(), "step": step}
+            theirs.copy_(call_with(self.objective.variant.reference, tensors))
 
     def create_model_card(self, *names: Any, **options: Any) -> None:
         """The run's folder says what the run is."""
