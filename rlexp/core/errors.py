@@ -8,7 +8,6 @@ from difflib import get_close_matches
 from functools import reduce
 from typing import Any
 
-from hydra.errors import CompactHydraException
 from pydantic import ValidationError
 
 from rlexp.core.exits import format_value, shortened
@@ -39,7 +38,7 @@ TEXTS = {
 DISCRIMINATORS = ("name", "direction")  # keys whose values tell the choices of a union apart
 
 
-class ConfigError(CompactHydraException):
+class ConfigError(Exception):
     """A config that cannot be run; its text has one line for each problem."""
 
     def __init__(self, problems: Sequence[str]):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from rlexp.analysis.data import runs as analysis_runs
+from rlexp.analysis.data import read
 from rlexp.record import resume
 from tests.faults import damage
 
@@ -24,7 +24,7 @@ def test_a_damaged_list_of_code_is_never_carried_on_in_silence():
 @pytest.mark.rare
 def test_a_lie_is_found(monkeypatch):
     """Without the checksums of rows, a lost line is compared, and gone on with."""
-    monkeypatch.setattr(analysis_runs, "run_damage", lambda *_: None)
+    monkeypatch.setattr(read, "run_damage", lambda *_: None)
     monkeypatch.setattr(resume, "matches", lambda *_, **__: True)
     monkeypatch.setattr(
         damage, "files_of", lambda folder: sorted(p.relative_to(folder) for p in folder.glob("*/m*.jsonl"))
