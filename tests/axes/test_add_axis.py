@@ -47,6 +47,7 @@ def copy(tmp_path) -> Copy:
     return copy
 
 
+@pytest.mark.rare  # runs in processes of their own
 def test_four_places_are_an_axis(copy, tmp_path):
     sweep = copy.run("rlexp.train", "-m", "finish=none,scaled", "seed=0,1", *SHORT, *SMALL, "hydra.sweep.dir=sweep")
     assert sweep.returncode == 0 and "scaled" in sweep.stdout, sweep.stderr

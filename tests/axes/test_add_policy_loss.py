@@ -69,6 +69,7 @@ def rows(folder):
     return [{key: value for key, value in json.loads(line).items() if not key.startswith("time/")} for line in lines]
 
 
+@pytest.mark.rare  # three runs in processes of their own
 @pytest.mark.bits
 def test_it_trains_alone_as_it_does_beside_others_and_remembers(copy):
     options = [*SHORT, *SMALL, "inner_steps=2"]
@@ -87,6 +88,7 @@ def test_it_trains_alone_as_it_does_beside_others_and_remembers(copy):
     assert summary["gradient"] is None, "it depends on more than a token"
 
 
+@pytest.mark.rare  # runs pytest in a copy
 def test_the_tests_of_policy_losses_know_what_it_takes(copy):
     tests = [
         "tests/axes/test_contract.py",

@@ -6,12 +6,10 @@ import pytest
 
 from tests.commands.transcript import printed, sessions
 
-pytestmark = pytest.mark.slow  # whole commands
-
 SESSIONS = {path.stem: sessions(path) for path in sorted(Path(__file__).parent.glob("*.txt"))}
-EVERY = 16  # of so many, one is among the quick tests
+EVERY = 4  # of so many, one is run by make test, the others by make test-all
 CASES = [
-    pytest.param(each, id=f"{stem}: {each.name}", marks=[pytest.mark.slow] * (each.scene == "trained" or n % EVERY > 0))
+    pytest.param(each, id=f"{stem}: {each.name}", marks=pytest.mark.rare if n % EVERY else pytest.mark.slow)
     for stem, found in SESSIONS.items()
     for n, each in enumerate(found)
 ]

@@ -19,7 +19,7 @@ TUNED = ["study=norms", "norm=local,global", "lr=1e-3,1e-1", "seed=0,1,2", "+stu
 TUNED += ["score.metric=eval/reward", "score.floor=0", "steps=3"]
 
 
-@pytest.mark.slow
+@pytest.mark.rare  # three sweeps
 def test_the_table_is_that_of_all_runs_and_fewer_are_trained(command, no_comparison, tmp_path):  # noqa: F811
     assert command(*TUNED, "hydra.sweep.dir=all").code == 0
     one_start = "+study.within=[start.accuracy]"  # which does not vary here: there are no strata, and no harm

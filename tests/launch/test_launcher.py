@@ -81,7 +81,9 @@ def test_a_sweep_takes_ten_seeds_unless_the_command_line_names_them(command, tmp
     assert [row["name"] for row in rows(tmp_path / "one")] == ["norm=local,seed=7", "norm=none,seed=7"]
 
 
-@pytest.mark.parametrize("study", ["clipping", "lecture17"])  # tests/launch/test_studies.py checks them all
+@pytest.mark.parametrize(
+    "study", ["clipping", pytest.param("lecture17", marks=pytest.mark.rare)]
+)  # tests/launch/test_studies.py checks them all
 def test_a_study_is_a_sweep_of_its_own(command, tmp_path, engine_of, monkeypatch, study):
     """Its names, seeds and expectations pass all checks, and it is a sweep; what follows one is tested elsewhere."""
     engine_of(lambda job: 0.5)

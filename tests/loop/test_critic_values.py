@@ -93,7 +93,10 @@ def is_whole(tokens):
 @pytest.mark.slow  # it trains until it has converged
 @pytest.mark.parametrize(
     ("name", "hyperparameters"),
-    [("value_baseline", dict(gamma=GAMMA)), ("gae", dict(gamma=GAMMA, lam=0.5, bootstrap=0.0))],
+    [
+        pytest.param("value_baseline", dict(gamma=GAMMA), marks=pytest.mark.rare),
+        ("gae", dict(gamma=GAMMA, lam=0.5, bootstrap=0.0)),
+    ],
     ids=["returns", "bootstrapped"],
 )
 def test_the_values_of_a_critic_converge_to_v(name, hyperparameters):

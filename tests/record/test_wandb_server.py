@@ -55,6 +55,7 @@ def check_rows(received, folder):
     assert table["data"] == [list(row.values()) for row in samples] and table["columns"] == list(samples[0])
 
 
+@pytest.mark.rare  # a sweep in a process of its own
 def test_a_sweep_is_on_the_server_as_it_is_on_the_disk(server, shell, tmp_path):
     quick = [option for option in SHORT if not option.startswith("logger")]
     wanted = ["logger.mode=online", "logger.group=first", "logger.tags=[mine]", "hydra.sweep.dir=out"]

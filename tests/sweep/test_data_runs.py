@@ -22,7 +22,15 @@ VARIANTS = ("local", "running")
 
 @pytest.mark.bits
 @pytest.mark.slow
-@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("stale", marks=pytest.mark.rare),
+        pytest.param("replay", marks=pytest.mark.rare),
+        "offline",
+        "refilled",
+    ],
+)
 def test_alone_together_and_resumed_are_the_same_bits(tmp_path, stop_at, name):  # noqa: F811
     together, alone, parts = (
         jobs(tmp_path / place, *DATA[name], variants=VARIANTS) for place in ("together", "alone", "parts")

@@ -38,7 +38,9 @@ def configured(group, choice):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(
+    "group", [pytest.param(group, marks=[pytest.mark.rare] * (group == "preset")) for group in GROUPS]
+)
 def test_every_choice_trains(tmp_path, group):
     """In as few batches as the choices of a group allow."""
     buckets = {}
@@ -98,14 +100,21 @@ def crossed(model, tmp_path):
 
 @pytest.mark.bits
 @pytest.mark.slow
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [pytest.param("gru", marks=pytest.mark.rare), "transformer"])
 def test_every_choice_of_the_loss_gives_the_same_bits_alone_and_together(tmp_path, model):
     alone_and_together(list(crossed(model, tmp_path)), tmp_path)
 
 
 @pytest.mark.bits
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["gru", "transformer", "transformer_plain"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        "transformer",
+        pytest.param("gru", marks=pytest.mark.rare),
+        pytest.param("transformer_plain", marks=pytest.mark.rare),
+    ],
+)
 def test_runs_with_a_critic_have_the_same_bits_alone_and_together(tmp_path, model):
     """Norms that ask for values, on a task that pays each token, shaped, filtered and with KL in the reward."""
     common = ["task=token_preference_dense", f"model={model}", "critic=value", "critic.updates=2", "critic.clip=0.1"]

@@ -145,12 +145,12 @@ def test_what_nobody_has_foreseen_is_a_line(capsys, monkeypatch):
     assert others == ["error: one", "two"]
 
 
-COMMANDS = ["rlexp.analysis.report {}", "rlexp.analysis.compare {}", "rlexp.analysis.compare {} --json"]
-COMMANDS += ["rlexp.config.explain_choice clip", "rlexp export to=trl"]
+COMMANDS = ["rlexp.analysis.report {}", "rlexp.analysis.compare {}", "rlexp.config.explain_choice clip"]
+OTHERS = ["rlexp.analysis.compare {} --json", "rlexp export to=trl"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *(pytest.param(each, marks=pytest.mark.rare) for each in OTHERS)])
 @pytest.mark.parametrize("output", ["closed", "full"])
 def test_output_that_goes_nowhere(sweep, command, output):
     """A reader that has left is nothing to talk about; a full device is one line."""
