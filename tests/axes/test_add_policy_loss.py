@@ -69,7 +69,7 @@ def rows(folder):
     return [{key: value for key, value in json.loads(line).items() if not key.startswith("time/")} for line in lines]
 
 
-@pytest.mark.rare  # three runs in processes of their own
+@pytest.mark.rare  # runs in processes of their own
 @pytest.mark.bits
 def test_it_trains_alone_as_it_does_beside_others_and_remembers(copy):
     options = [*SHORT, *SMALL, "inner_steps=2"]

@@ -87,7 +87,7 @@ def test_a_name_that_is_not_offered_is_refused_before_anything_is_trained(copy):
     assert "norm=mad asks for `foo`, which norm is not offered; there are adjustments" in refused.stderr
 
 
-@pytest.mark.rare  # runs pytest six times
+@pytest.mark.rare  # runs the tests of choices in a copy, twice
 def test_the_tests_fail_until_everything_is_there_and_say_what_to_write_where(copy):
     """Of the command that README prints only what a variant can change: all of it takes minutes.
 

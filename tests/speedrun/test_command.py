@@ -34,7 +34,7 @@ def run(tmp_path, monkeypatch, capsys, tiny):
     return command
 
 
-@pytest.mark.rare  # three records
+@pytest.mark.rare  # trains records
 def test_a_recipe_becomes_a_record_and_another_beats_it(run):
     code, out, _ = run("tiny", SLOW)
     assert code == 0 and out[-1] == f"yes: {SLOW}: it is the first of its world; --record submits it"
@@ -60,7 +60,7 @@ def test_a_recipe_becomes_a_record_and_another_beats_it(run):
     assert not {*stored("tiny-2")["seeds"]} & {*stored("tiny-2")["draws"][0]["seeds"]}
 
 
-@pytest.mark.rare  # three records
+@pytest.mark.rare  # trains records
 def test_a_recipe_that_is_no_better_is_no_record_and_a_record_is_trained_again_bit_by_bit(run):
     assert run("tiny", SLOW, "--record")[0] == run("--confirm", "tiny-1", "--by", "somebody")[0] == 0
     code, out, _ = run("tiny", SLOW, "grad_clip=1.1", "--record")
