@@ -11,9 +11,11 @@ import copy
 import os
 import re
 from argparse import Namespace
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +26,7 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.core.utils import (
     JobReturn,
     JobRuntime,
@@ -32,8 +35,9 @@ from hydra.core.utils import (
     env_override,
     setup_globals,
 )
+from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf import Container, DictConfig, Node, OmegaConf, open_dict, read_write
 
 from rlexp.config.compose import quote_numbers, unquote_numbers
 from rlexp.config.parse import check_size
@@ -165,13 +169,19 @@ def set_output_folder(settings: DictConfig, folder: Path) -> None:
 
 def set_overrides(settings: DictConfig, overrides: Sequence[str]) -> None:
     """Replace the texts of overrides in a composed config, and what Hydra derived of them."""
-    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    parsed = [parse_override(override) for override in overrides]
     with read_write(settings.hydra):
         settings.hydra.overrides.task = list(overrides)
         if not OmegaConf.is_interpolation(settings.hydra.job, "override_dirname"):  # which 1.4 works out when asked
             how = settings.hydra.job.config.override_dirname
             lines = sorted(override.input_line for override in parsed if override.key_or_group not in how.exclude_keys)
             settings.hydra.job.override_dirname = how.item_sep.join(lines).replace("=", how.kv_sep)
+
+
+@cache
+def parse_override(override: str) -> Override:
+    """Return what Hydra reads in one override; the jobs of a sweep share most of theirs."""
+    return OverridesParser.create().parse_override(override)
 
 
 def restore_overrides(settings: DictConfig) -> None:
@@ -190,6 +200,8 @@ class CachingConfigLoader:
 
     def __init__(self, loader: ConfigLoader):
         self.loader, self.jobs, self.variants, self.plan = loader, {}, {}, None
+        for source in loader.repository.get_sources():
+            read_once(source)
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
         """Return the job's config; the same object each time."""
@@ -199,7 +211,7 @@ class CachingConfigLoader:
         elif job not in self.jobs:
             self.jobs[job] = self.loader.load_sweep_config(master_config, quote_numbers(sweep_overrides))
             restore_overrides(self.jobs[job])
-            self.variants[variant] = copy.deepcopy(self.jobs[job])
+            self.variants[variant] = copy_tree(self.jobs[job])
         return self.jobs[job]
 
     def __getattr__(self, name: str):
@@ -208,10 +220,45 @@ class CachingConfigLoader:
 
 def with_seed(settings: DictConfig, overrides: Sequence[str]) -> DictConfig:
     """Return a copy of a composed config for overrides that differ from its own in the number of the seed only."""
-    settings = copy.deepcopy(settings)
+    settings = copy_tree(settings)
     set_overrides(settings, overrides)
     settings.seed = next(int(override.partition("=")[2]) for override in overrides if SEED.match(override))
     return settings
+
+
+def copy_tree(node: Node, parent: Container | None = None) -> Node:
+    """Return a copy of a config below another parent: what ``copy.deepcopy`` gives, in a fifth of the time.
+
+    Values, types and keys are immutable and shared; deepcopy copies them one by one.
+    """
+    metadata = copy.copy(node._metadata)
+    metadata.flags = copy.copy(metadata.flags)
+    resolved = metadata.resolver_cache
+    metadata.resolver_cache = copy.deepcopy(resolved) if resolved else defaultdict(dict)
+    twin = object.__new__(type(node))
+    twin.__dict__.update(node.__dict__, _parent=parent, _metadata=metadata, _flags_cache=None)
+    content = node.__dict__.get("_content")
+    if isinstance(content, dict):
+        twin.__dict__["_content"] = {key: copy_tree(child, twin) for key, child in content.items()}
+    elif isinstance(content, list):
+        twin.__dict__["_content"] = [copy_tree(child, twin) for child in content]
+    elif isinstance(content, Node):  # of a union
+        twin.__dict__["_content"] = copy_tree(content, twin)
+    return twin
+
+
+def read_once(source: ConfigSource) -> None:
+    """Let a place of configs keep what it has read: each composition reads 30 files anew, and changes what it got."""
+    load, kept = source.load_config, {}
+
+    def load_config(config_path: str) -> ConfigResult:
+        if config_path not in kept:
+            kept[config_path] = load(config_path)
+        found = copy.copy(kept[config_path])
+        found.config, found.header = copy_tree(found.config), dict(found.header)
+        return found
+
+    source.load_config = load_config
 
 
 def share_compositions(context: HydraContext) -> None:

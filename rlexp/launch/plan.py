@@ -206,11 +206,14 @@ def sweep_problems(plan: Plan) -> Iterator[tuple[str, list[str]]]:
     """Say what is wrong between jobs that are each right by themselves, and for which jobs."""
     labels: dict[Path, str] = {}
     first = shared_settings(plan, plan.jobs[0]) if plan.jobs else {}
+    variants: dict[str, bool] = {}  # whether its node is the first job's; a seed is not in the node
     for place, job in enumerate(plan.jobs):
         label = job_label(job.number, job.overrides)
         if other := labels.get(job.folder):
             yield f"would write to the folder of job {other}: {job.folder}", [label]
-        if shared_settings(plan, job) != first:
+        if job.variant not in variants:
+            variants[job.variant] = shared_settings(plan, job) == first
+        if not variants[job.variant]:
             yield "differs in its hydra node from the first job; a sweep has one launcher, folder and logging", [label]
         labels[job.folder] = label
         if problem := folder_problem(job.folder) or refusal(job.folder, job.config.resume, plan.inspect(place)):

@@ -1,6 +1,7 @@
 """Hydra's insides are used in one file, no class of Hydra is changed, and a choice may be called by a number."""
 
 import ast
+import copy
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from command import command  # noqa: F401 (a fixture)
 from engine_double import engine_of  # noqa: F401 (a fixture)
 from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.conf import HydraConf
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -21,7 +23,7 @@ from sweep_files import rows
 import rlexp
 from rlexp.config.compose import CONF, compose, quote_numbers, unquote_numbers
 from rlexp.core.hydra_compat import VERSION_BASE
-from rlexp.launch.hydra_private import CachingConfigLoader, hydra_config
+from rlexp.launch.hydra_private import CachingConfigLoader, copy_tree, hydra_config, read_once
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -139,6 +141,48 @@ def test_another_seed_is_what_composing_it_would_give(dirname):
             cached, true = (each.load_sweep_config(master, overrides) for each in (caching, loader))
             assert OmegaConf.to_container(cached) == OmegaConf.to_container(true)
             assert cached.hydra.sweep.dir == true.hydra.sweep.dir == folder
+
+
+def children_of(node):
+    content = node.__dict__.get("_content")
+    return content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+
+
+def nodes(tree):
+    """All nodes of a config, itself first."""
+    return [tree, *(node for child in children_of(tree) for node in nodes(child))]
+
+
+def test_a_copied_config_is_what_deepcopy_gives():
+    with initialize_config_dir(str(CONF), **VERSION_BASE):
+        loader = GlobalHydra.instance().config_loader()
+        tree = loader.load_configuration("config", ["norm=rloo", "eval.ks=[1,2]"], RunMode.RUN)
+    assert tree.hydra.sweep.dir  # fills the cache of ${now:}
+    copied, deep, before = copy_tree(tree), copy.deepcopy(tree), OmegaConf.to_container(tree)
+    for one, other, original in zip(nodes(copied), nodes(deep), nodes(tree), strict=True):
+        assert type(one) is type(other) and one._metadata == other._metadata
+        assert one is not original and one._metadata is not original._metadata
+        assert one._metadata.flags is None or one._metadata.flags is not original._metadata.flags
+        assert one._metadata.resolver_cache is not original._metadata.resolver_cache
+    assert all(child._parent is node for node in nodes(copied) for child in children_of(node))
+    assert OmegaConf.to_container(copied) == before and copied.hydra.sweep.dir == tree.hydra.sweep.dir
+    OmegaConf.set_readonly(copied, True)
+    copied.hydra.job.num = 3
+    copied.hydra.overrides.task.append("lr=1")
+    assert OmegaConf.to_container(tree) == before and not OmegaConf.is_readonly(tree)
+
+
+def test_a_source_reads_each_file_once_and_gives_a_copy(tmp_path):
+    (tmp_path / "a.yaml").write_text("# @package _global_\ndefaults: [b]\nx: {y: 1}\n")
+    source = FileConfigSource("test", str(tmp_path))
+    read_once(source)
+    first = source.load_config("a")
+    del first.config.defaults
+    first.config.x.y, first.header["package"] = 2, "changed"
+    (tmp_path / "a.yaml").unlink()
+    second = source.load_config("a")
+    assert OmegaConf.to_container(second.config) == {"defaults": ["b"], "x": {"y": 1}}
+    assert second.header == {"package": "_global_"} and second.provider == "test"
 
 
 def test_the_node_of_a_job_is_hydras_and_cannot_be_changed_while_it_is():
