@@ -255,8 +255,11 @@ def train_together(jobs: Sequence[Job], saved: Sequence[Saved], title: str, open
     """
     runs: dict[int, Run] = {}
     try:
-        opened = {i: open_run(jobs[i], saved[i]) for i in variant_order(jobs)}
-        runs |= {i: run for i, run in opened.items() if isinstance(run, Run)}
+        with Interrupt() as opening:  # a run whose files are open is one that is closed, with a summary
+            opened = {i: open_run(jobs[i], saved[i]) for i in variant_order(jobs)}
+            runs |= {i: run for i, run in opened.items() if isinstance(run, Run)}
+        if opening.requested:
+            raise KeyboardInterrupt
         if not runs:
             return [error for _, error in sorted(opened.items())]
         configs, first = {i: run.job.config for i, run in runs.items()}, next(iter(runs.values())).job

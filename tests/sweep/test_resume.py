@@ -17,7 +17,7 @@ from rlexp import train
 from rlexp.config.schema import load
 from rlexp.core.exits import RunFailed
 from rlexp.record import checkpoint
-from rlexp.sweep import training
+from rlexp.sweep import engine, training
 from rlexp.sweep.engine import Recording, train_jobs
 from rlexp.sweep.events import Step
 from rlexp.sweep.job import Job
@@ -79,6 +79,25 @@ def test_noise_and_dynamic_sampling_resume_where_they_stopped(tmp_path, stop_at,
         train_jobs([part])
     train_jobs([part])
     assert rows(whole.folder) == rows(part.folder)
+
+
+def test_ctrl_c_while_files_are_opened_leaves_all_runs_with_a_summary(tmp_path, stop_at, monkeypatch):
+    parts = jobs(tmp_path, variants=["local"])
+    stop_at(8)
+    with pytest.raises(KeyboardInterrupt):
+        train_jobs(parts)
+    opened = engine.open_run
+
+    def interrupted(job, saved):
+        if job is parts[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+        return opened(job, saved)
+
+    monkeypatch.setattr(engine, "open_run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train_jobs(parts)
+    for part in parts:
+        assert json.loads((part.folder / "summary.json").read_text())["status"] == "interrupted"
 
 
 @pytest.mark.bits
