@@ -1,7 +1,6 @@
 """The speedrun: how few completions does a recipe take until a fixed world is learned? docs/speedrun.md has the rules.
 
 recipe   the worlds, and which overrides are a submission
-records  docs/speedrun/records/*.json, each of which names the one before by its hash; seeds, comparisons
-race     trains recipes, makes draws of them, and trains records again
-page     the tables of docs/speedrun.md
+records  docs/speedrun/records/*.json, each of which names the one before by its hash; seeds, comparisons, tables
+race     trains recipes: a submission, its second draws, and a record again
 """

@@ -49,11 +49,6 @@ class Recipe(NamedTuple):
     config: Flat  # all that results depend on but the seed
     uncounted: int  # completions a step that are sampled for training beside those of progress/completions
 
-    @property
-    def text(self) -> str:
-        """What a reader sees: the overrides, or that there are none."""
-        return " ".join(self.overrides) or "the default recipe"
-
 
 def evaluated(every: int, steps: int) -> tuple[str, ...]:
     """Return the overrides of a run of so many steps that is evaluated every so many, and logged whenever it is."""
@@ -84,6 +79,11 @@ PREFERENCE = World(
     (*FIXED, "temperature"),
 )
 WORLDS = {world.name: world for world in (SORT, BANDIT, PREFERENCE)}
+
+
+def text_of(overrides: Sequence[str]) -> str:
+    """Return a recipe as a reader sees it: its overrides, or that there are none."""
+    return " ".join(overrides) or "the default recipe"
 
 
 def find_world(name: str) -> World:

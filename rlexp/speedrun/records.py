@@ -1,4 +1,4 @@
-"""The records: a JSON file each, `sort-2.json`, which names the one that it beats by its fingerprint.
+"""The records: a JSON file each, `sort-2.json`, which names the one that it beats by its fingerprint; and their tables.
 
 A file is a candidate until somebody else has made a second draw, which is kept in it; a record then. What can be
 checked without training is checked whenever they are read: that there is no gap, that each follows one that is there
@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from itertools import chain, count, islice
+from html import escape
+from itertools import chain
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,12 +23,16 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rlexp.config.trust import steps
 from rlexp.core.errors import ConfigError, problem_lines
-from rlexp.core.exits import RunFailed
+from rlexp.core.exits import RunFailed, printable
 from rlexp.record import provenance
 from rlexp.record.disk import replace
-from rlexp.speedrun.recipe import World, find_world
+from rlexp.speedrun.recipe import WORLDS, World, find_world, text_of
 
-FOLDER = provenance.ROOT / "docs" / "speedrun" / "records"
+PAGE = provenance.ROOT / "docs" / "speedrun.md"
+FOLDER = PAGE.with_suffix("") / "records"
+BEGIN, END = "<!-- records: written by rlexp speedrun --table -->\n", "<!-- end of the records -->\n"
+COLUMNS = ("record", "completions: median (smallest to largest)", "arrived", "beats", "which takes, on these seeds")
+COLUMNS += ("p", "recipe", "set", "second draws")
 FORMAT = 1
 MARKUP = re.compile(r"[`|<]")
 SEEDS = 10
@@ -88,11 +92,6 @@ class Record(Draw):
         return f"{self.world}-{self.number}"
 
     @property
-    def text(self) -> str:
-        """The recipe as a reader sees it."""
-        return " ".join(self.recipe) or "the default recipe"
-
-    @property
     def mark(self) -> str:
         """The fingerprint of the submission, which second draws do not change."""
         return fingerprint({key: value for key, value in asdict(self).items() if key != "draws"})
@@ -121,8 +120,8 @@ def fingerprint(value: Any) -> str:
 
 def draw_seeds(*fixed: Any) -> list[int]:
     """Return SEEDS different seeds below 2³¹ that follow from these values, which JSON can hold."""
-    drawn = (int(fingerprint([*fixed, number]), 16) % 2**31 for number in count())
-    return list(dict.fromkeys(islice(drawn, 2 * SEEDS)))[:SEEDS]
+    drawn = (int(fingerprint([*fixed, number]), 16) % 2**31 for number in range(2 * SEEDS))
+    return list(dict.fromkeys(drawn))[:SEEDS]
 
 
 def second_seeds(mark: str, earlier: Sequence[SecondDraw], entropy: str) -> list[int]:
@@ -141,33 +140,26 @@ def compare(ours: Completions, theirs: Completions | None, draws: int = 1) -> Co
         draws: how many have been compared one after another, each time with all seeds so far. Each after the first
             doubles p: a recipe that is no better passes with probability below LEVEL/2 + LEVEL/4 + … = LEVEL.
     """
-    from rlexp.analysis.stats.significance import signed_ranks
+    from rlexp.analysis.stats.significance import signed_ranks, subtract
 
     if theirs is None:
-        return Comparison(median_completions(ours) is not None, None)
-    mine, other = (np.array([np.inf if each is None else each for each in race], float) for race in (ours, theirs))
-    ranks = signed_ranks(np.subtract(other, mine, out=np.zeros(len(mine)), where=mine != other))
-    p = min(1.0, exact_p(ranks) * 2 ** (draws - 1))
-    return Comparison(bool(p < LEVEL and ranks.sum() > 0), p)
-
-
-def exact_p(ranks: np.ndarray) -> float:
-    """Return the share of all flips of signs ``[seeds]`` whose sum is as far from 0; ranks are multiples of a half.
-
-    The analysis enumerates flips, and draws them beyond 14 seeds; several draws have more.
-    """
+        return Comparison(bool(np.isfinite(np.median(as_numbers(ours)))), None)
+    ranks = signed_ranks(subtract(as_numbers(theirs), as_numbers(ours)))
+    # The share of all flips of signs whose sum is as far from 0; the analysis draws flips beyond 14 seeds, and several
+    # draws have more. Ranks are multiples of a half.
     halves = np.rint(2 * np.abs(ranks)).astype(int)
     shares = np.ones(1)  # of the flips in which the positive ranks sum to so many halves
     for half in halves:
         shares = (np.pad(shares, (0, half)) + np.pad(shares, (half, 0))) / 2
     sums = 2 * np.arange(shares.size) - halves.sum()
-    return float(shares[np.abs(sums) >= abs(2 * ranks.sum())].sum())
+    p = float(shares[np.abs(sums) >= abs(2 * ranks.sum())].sum())
+    p = min(1.0, p * 2 ** (draws - 1))
+    return Comparison(bool(p < LEVEL and ranks.sum() > 0), p)
 
 
-def median_completions(completions: Completions) -> float | None:
-    """Return the median over seeds; None where half of the runs or more never arrive."""
-    middle = median(math.inf if number is None else number for number in completions)
-    return float(middle) if math.isfinite(middle) else None
+def as_numbers(completions: Completions) -> np.ndarray:
+    """Return completions ``[seeds]``, infinite for a run that never arrives."""
+    return np.array([np.inf if each is None else each for each in completions], float)
 
 
 def records_of(world: World, folder: Path) -> list[Record]:
@@ -191,13 +183,11 @@ def read(file: Path) -> Record:
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise RunFailed(f"{file}: is no record of format {FORMAT}")
         record = TypeAdapter(Record).validate_json(json.dumps(values))
-    except OSError as error:
-        raise RunFailed(f"{file}: {error.strerror or error}") from None
     except ValidationError as error:
         raise RunFailed(f"{file}: is no record: {problem_lines(error, values)[0]}") from None
     except (ValueError, RecursionError):
         raise RunFailed(f"{file}: is no record: it is not JSON") from None
-    names = [record.text, record.date, *(text for draw in record.draws for text in (draw.date, draw.by))]
+    names = [*record.recipe, record.date, *(text for draw in record.draws for text in (draw.date, draw.by))]
     texts = (value for _, value in steps(values) if isinstance(value, str))
     if any(map(MARKUP.search, names)) or not all(map(str.isprintable, texts)):
         raise RunFailed(f"{file}: is no record: it holds characters that a terminal or a page would obey")
@@ -262,3 +252,79 @@ def write(record: Record, folder: Path) -> Path:
     file = folder / f"{record.name}.json"
     replace(file, json.dumps(asdict(record), indent=1, allow_nan=False) + "\n")
     return file
+
+
+def keep(record: Record, folder: Path) -> Path:
+    """Write a record, and the page if it is one of this project; return its file."""
+    file = write(record, folder)
+    if folder == FOLDER:
+        rewrite_page()
+    return file
+
+
+def rewrite_page(page: Path = PAGE, folder: Path = FOLDER) -> None:
+    """Put the tables into the page, between its two comments; RunFailed if these are not there."""
+    text = page.read_text(encoding="utf-8")
+    if BEGIN not in text or END not in text:
+        raise RunFailed(f"{page}: has no place for the records, between {BEGIN.strip()} and {END.strip()}")
+    replace(page, f"{text.partition(BEGIN)[0]}{BEGIN}\n{tables(folder)}\n{END}{text.rpartition(END)[2]}")
+
+
+def tables(folder: Path) -> str:
+    """Return a table of records for each world, as Markdown; RunFailed where a record is not right."""
+    return "\n".join("\n".join(table(world, records_of(world, folder))) + "\n" for world in WORLDS.values())
+
+
+def table(world: World, records: Sequence[Record]) -> Iterator[str]:
+    """Yield the lines about a world and its records, oldest first."""
+    yield from (f"### `{world.name}`", "")
+    yield f"{world.what[0].upper()}{world.what[1:]}. Learned when `{world.metric}` is at least {world.target:g}."
+    yield ""
+    confirmed = [record for record in records if record.comparison.beats]
+    yield from rows(confirmed, records) if confirmed else ["No record yet."]
+    if others := [record for record in records if not record.comparison.beats]:
+        yield from ("", "Not confirmed, and so no records:", "", *rows(others, records))
+
+
+def rows(shown: Sequence[Record], records: Sequence[Record]) -> Iterator[str]:
+    """Yield a table of some of the records of a world."""
+    names = {record.mark: record.name for record in records}
+    yield f"| {' | '.join(COLUMNS)} |"
+    yield f"|{'---|' * len(COLUMNS)}"
+    for record in shown:
+        drawn = record.is_drawn
+        ours, theirs = record.second if drawn else (record.completions, record.before_completions)
+        p = record.comparison.p if drawn else record.p
+        numbers = as_numbers(ours)
+        least, most = (f"{each:,.0f}" if np.isfinite(each) else "never" for each in (numbers.min(), numbers.max()))
+        spread = "never" if least == "never" else f"{middle(ours)} ({least} to {most})"
+        ended = ((draw, machine(draw.build) if draw.build else "not trained") for draw in record.draws)
+        second = "; ".join(f"{escape(draw.by)}, {draw.date}, {where}" for draw, where in ended)
+        cells = [record.name, spread, arrived(ours), names.get(record.after, "")]
+        cells += ["" if theirs is None else middle(theirs), "" if p is None else f"{p:.2g}"]
+        cells += [f"`{text_of(record.recipe)}`", record.date]
+        cells.append(second or "none: the numbers are those of the submission")
+        yield f"| {' | '.join(printable(' '.join(cell.split())).replace('|', '&#124;') for cell in cells)} |"
+
+
+def middle(completions: Completions) -> str:
+    """The median over seeds: `23,040`; `never` where half of the runs or more never arrive."""
+    found = np.median(as_numbers(completions))
+    return f"{found:,.0f}" if np.isfinite(found) else "never"
+
+
+def arrived(completions: Completions) -> str:
+    """How many runs arrive: `9/10`."""
+    return f"{sum(number is not None for number in completions)}/{len(completions)}"
+
+
+def build() -> dict[str, Any]:
+    """Return what trains here, as far as the bits depend on it, and where its code can be found again."""
+    code = provenance.code()
+    return {key: code[key] for key in BUILD}
+
+
+def machine(build: Mapping[str, Any]) -> str:
+    """The processor and the settings of a build: `AMD EPYC 7763 (AVX2, MKL_CBWR=AUTO,STRICT)`."""
+    settings = [f"{key}={build[key]}" for key in provenance.SETTINGS if build.get(key)]
+    return f"{build.get('cpu')} ({', '.join([str(build.get('vectors')), *settings])})"

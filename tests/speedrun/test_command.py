@@ -9,7 +9,7 @@ from speedruns import tiny  # noqa: F401 (a fixture)
 
 from rlexp.speedrun import race
 from rlexp.speedrun.__main__ import main
-from rlexp.speedrun.race import build, machine
+from rlexp.speedrun.records import build, machine
 
 # apart enough for any ten seeds (1,000 draws out of 120 were tried): which are drawn depends on the commit
 FAST, SLOW = "lr=5.0", "lr=0.2"

@@ -11,10 +11,9 @@ import pytest
 from speedruns import LATER, TINY, drawn, invented, numbers, recipe_of_tiny, tiny  # noqa: F401 (a fixture)
 
 from rlexp.core.exits import RunFailed
-from rlexp.speedrun import page
 from rlexp.speedrun.__main__ import main
-from rlexp.speedrun.race import Trained, build, check_committed, draw_again, recipe_of
-from rlexp.speedrun.records import compare, current_record, draw_seeds, records_of, write
+from rlexp.speedrun.race import check_committed, draw_again, recipe_of
+from rlexp.speedrun.records import build, compare, current_record, draw_seeds, records_of, table, write
 
 pytestmark = pytest.mark.slow  # much is composed
 
@@ -25,7 +24,7 @@ def chance(recipe, seeds, folder=None, threads=None):
     """Completions that no recipe has an effect on."""
     texts = [f"{recipe.changes} {seed}" for seed in seeds]
     completions = [int(hashlib.sha256(text.encode()).hexdigest(), 16) % 1000 for text in texts]
-    return Trained(completions, ["0"] * len(seeds))
+    return completions, ["0"] * len(seeds)
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def lucky_hyperparameter(record):
     for turn in range(5000):
         changes = recipe.changes | {"advantage_clip": 1000.0 + turn}
         seeds = draw_seeds("tiny", changes, record.mark)
-        if compare(*(chance(each, seeds).completions for each in (recipe._replace(changes=changes), before))).beats:
+        if compare(*(chance(each, seeds)[0] for each in (recipe._replace(changes=changes), before))).beats:
             return f"advantage_clip={1000.0 + turn}"
     raise AssertionError("never lucky")
 
@@ -58,7 +57,7 @@ def test_a_hyperparameter_that_does_nothing_turned_until_it_is_lucky_makes_no_re
     assert main(["tiny", "lr=0.2", hyperparameter, "--record", "--records", "records"]) == 0
     known = records_of(TINY, Path("records"))
     assert known[-1].p < 0.01 and current_record(known).name == "tiny-1"
-    shown = "\n".join(page.table(TINY, known))
+    shown = "\n".join(table(TINY, known))
     assert shown.index("| tiny-1 |") < shown.index("Not confirmed, and so no records") < shown.index("| tiny-2 |")
     assert main(["--confirm", "tiny-2", "--by", "somebody", "--records", "records"]) == 10
     assert "is not shown to beat tiny-1 on 1 second draw: p = " in capsys.readouterr().out
