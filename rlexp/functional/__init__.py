@@ -28,19 +28,19 @@ What cannot be ends in a ``TypeError`` (a tensor is missing, an argument is unkn
 from __future__ import annotations
 
 from rlexp.core.pass_at_k import pass_at_k
-from rlexp.functional.namespaces import Namespace, of_axis, of_targets
+from rlexp.functional.namespaces import Namespace, ValueTargets
 
-norm = of_axis("norm")
-clip = of_axis("clip")
-agg = of_axis("agg")
-kl = of_axis("kl")
-filter = of_axis("filter")
-shaping = of_axis("shaping")
-mismatch = of_axis("mismatch")
-teacher = of_axis("teacher")
-kl_control = of_axis("kl_control")
-entropy_control = of_axis("entropy_control")
-value_target = of_targets()
+norm = Namespace("norm")
+clip = Namespace("clip")
+agg = Namespace("agg")
+kl = Namespace("kl")
+filter = Namespace("filter")
+shaping = Namespace("shaping")
+mismatch = Namespace("mismatch")
+teacher = Namespace("teacher")
+kl_control = Namespace("kl_control")
+entropy_control = Namespace("entropy_control")
+value_target = ValueTargets()
 
 NAMESPACES = [name for name, value in globals().items() if isinstance(value, Namespace)]
 gae = norm.gae

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from rlexp.config.choices import choices_of, comment_of, default_run, text_of, values_of
+from rlexp.config.choices import choices_of, comment_of, text_of, values_of
 from rlexp.core.registry import hyperparameters
 
 COMMENT = re.compile(r"^(\w+): *[^#\n]*# *(.+)$", re.MULTILINE)
@@ -72,8 +72,3 @@ def default(kind: Any, value: Any) -> Any:
         except ValidationError:
             return REQUIRED
     return TypeAdapter(kind).validate_python(value)
-
-
-def default_bound() -> float:
-    """Return the bound of log-ratios that a run has unless told."""
-    return float(default_run()["log_ratio_bound"])

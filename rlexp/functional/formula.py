@@ -13,19 +13,21 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
+from rlexp.config.choices import default_run
 from rlexp.core.masked import per_token
 from rlexp.core.memory import Memory
 from rlexp.core.registry import Offer, hyperparameters, required_inputs
-from rlexp.functional.defaults import REQUIRED, Settings, default_bound
+from rlexp.functional.defaults import REQUIRED, Settings
 from rlexp.functional.layouts import GROUPED, Groups, Rows, Sizes, axes_of, flat, written
 
+LOG_RATIO_BOUND = float(default_run()["log_ratio_bound"])
 OPTIONAL = {  # tensors that may be left out, and what then stands for them; what is counted is after the mask
     "mask": "all tokens",
     "keep": "all completions",
     "scored": "all completions",
     "adjustments": "0",
     "token_penalties": "0",
-    "log_ratio_bound": f"{default_bound():g}",
+    "log_ratio_bound": f"{LOG_RATIO_BOUND:g}",
     "mean_tokens": "the number of tokens that count",
 }
 OF_TOKEN = (*GROUPED, "time")
@@ -130,7 +132,8 @@ class Formula:
         if (wanted, kind) == ("Bool", "Int"):
             return value.bool()
         if wanted != kind:
-            raise TypeError(f"{self.name}: {name} must be {KINDS[wanted]}, and is {dtype_of(value)}")
+            dtype = str(value.dtype).removeprefix("torch.")
+            raise TypeError(f"{self.name}: {name} must be {KINDS[wanted]}, and is {dtype}")
         return value
 
     def complete(self, tensors: dict[str, Any], leader: str, is_flat: bool) -> dict[str, Any]:
@@ -158,7 +161,7 @@ class Formula:
     def stand_in(self, name: str, size: list[int] | None, like: Tensor, found: Mapping[str, Tensor]) -> Any:
         """Return what ``OPTIONAL`` says of a tensor that is not given; TypeError if nothing says how large it is."""
         if name == "log_ratio_bound":
-            return default_bound()
+            return LOG_RATIO_BOUND
         if name == "mean_tokens" and "mask" in found:
             return found["mask"].sum(tuple(range(len(size), found["mask"].dim()))).to(like.dtype).clamp(min=1)
         if not size:
@@ -174,7 +177,8 @@ class Formula:
             leader = next(tensor for name, tensor in tensors.items() if name in self.by_row)
             ids = torch.as_tensor(group_ids, device=leader.device)
             if ids.is_floating_point() or ids.dtype == torch.bool:
-                raise TypeError(f"{self.name}: group_ids must be of integers, and are {dtype_of(ids)}")
+                dtype = str(ids.dtype).removeprefix("torch.")
+                raise TypeError(f"{self.name}: group_ids must be of integers, and are {dtype}")
             if ids.shape != (len(leader),):
                 wanted = f"[{len(leader)}], one for each row"
                 raise ValueError(f"{self.name}: group_ids must be {wanted}, and are {list(ids.shape)}")
@@ -252,8 +256,3 @@ def plain(kind: Any) -> Any:
     if get_origin(kind) is Annotated:
         return plain(get_args(kind)[0])
     return reduce(or_, map(plain, get_args(kind))) if get_origin(kind) in (Union, UnionType) else kind
-
-
-def dtype_of(tensor: Tensor) -> str:
-    """Return `float32` for `torch.float32`."""
-    return str(tensor.dtype).removeprefix("torch.")

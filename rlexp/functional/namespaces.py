@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from inspect import cleandoc
 from keyword import iskeyword
-from textwrap import fill
+from textwrap import TextWrapper, fill
 from types import ModuleType
 from typing import Any
 
@@ -32,16 +32,11 @@ class Namespace(ModuleType):
     ``update(…)`` what it remembers after a step.
     """
 
-    def __init__(
-        self,
-        name: str,
-        axis: str,
-        functions: Mapping[str, Callable],
-        offered: Mapping[str, Offer],
-        memories: Mapping[str, Memory],
-    ):
-        super().__init__(name, axis_of(axis).module.__doc__)
-        self._axis, self._functions, self._offered, self._memories = axis, functions, offered, memories
+    def __init__(self, axis: str):
+        found = axis_of(axis)
+        super().__init__(axis, found.module.__doc__)
+        self._axis, self._offered = axis, found.inputs
+        self._functions, self._memories = found.functions, found.memories
 
     @property
     def __all__(self) -> list[str]:
@@ -65,17 +60,13 @@ class Namespace(ModuleType):
         return made
 
 
-def of_axis(axis: str) -> Namespace:
-    """Return the functions of an axis."""
-    found = axis_of(axis)
-    return Namespace(axis, axis, found.functions, found.inputs, found.memories)
+class ValueTargets(Namespace):
+    """What a critic is trained to, ``[..., P, G, T]``, by the ``norm`` that asks for its values."""
 
-
-def of_targets() -> Namespace:
-    """Return what a critic is trained to, by the norm that asks for its values."""
-    namespace = Namespace("value_target", "norm", norm.TARGETS, norm.INPUTS, {})
-    namespace.__doc__ = "What a critic is trained to, ``[..., P, G, T]``, by the ``norm`` that asks for its values."
-    return namespace
+    def __init__(self):
+        super().__init__("norm")
+        self.__name__, self.__doc__ = "value_target", type(self).__doc__
+        self._functions, self._memories = norm.TARGETS, {}
 
 
 def function(name: str, settings: Settings, offered: Mapping[str, Offer], memory: Memory | None) -> Callable:
@@ -109,6 +100,7 @@ def presented(call: Callable, formula: Formula) -> Callable:
 # ---- docstrings, made of those of the axis, of its tensors and of its file in conf/
 
 WIDTH = 100
+ENTRY = TextWrapper(WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False)
 BOUNDS = {"exclusiveMinimum": "above", "minimum": "at least", "exclusiveMaximum": "below", "maximum": "at most"}
 NO_BOUND = 2**31 - 1  # what an int can be anyway
 TYPES = {"number": "float", "integer": "int", "null": "None", "array": "list", "string": "str", "boolean": "bool"}
@@ -137,15 +129,10 @@ def document(formula: Formula) -> str:
     if settings.about and settings.choice != settings.name:
         parts.append(fill(f"Here with the settings of ``{settings.choice}``: {sentence(settings.about)}", WIDTH))
     if arguments:
-        parts.append("\n".join(["Args:", *map(indented, arguments)]))
+        parts.append("\n".join(["Args:", *map(ENTRY.fill, arguments)]))
     outside = " and ".join(f"``{name}``" for name in formula.zero_outside)
     returns = shape_of(formula.result) + (f", 0 outside {outside}" if outside else "")
-    return "\n\n".join([*parts, "Returns:\n" + indented(f"{returns}.")]) + "\n"
-
-
-def indented(text: str) -> str:
-    """Return an entry of a list, its further lines further in."""
-    return fill(text, WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False)
+    return "\n\n".join([*parts, "Returns:\n" + ENTRY.fill(f"{returns}.")]) + "\n"
 
 
 def shape_of(kind: Any) -> str:

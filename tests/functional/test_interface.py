@@ -17,7 +17,8 @@ import rlexp.functional as F
 from rlexp.axes import axis_of, norm
 from rlexp.core.registry import hyperparameters, required_inputs
 from rlexp.core.types import PerCompletion, Positive
-from rlexp.functional.defaults import REQUIRED, default_bound
+from rlexp.functional.defaults import REQUIRED
+from rlexp.functional.formula import LOG_RATIO_BOUND
 
 P, G, T = 5, 6, 4
 OF_AXES = [name for name in F.NAMESPACES if name != "value_target"]
@@ -56,7 +57,7 @@ def test_defaults_are_those_of_the_files():
                     else:
                         found = parameters[hyperparameter].default
                         assert (found, type(found)) == (value, type(value)), f"{axis}={name}: {hyperparameter}={found}"
-    assert default_bound() == OmegaConf.load(CONF / "config.yaml").log_ratio_bound
+    assert LOG_RATIO_BOUND == OmegaConf.load(CONF / "config.yaml").log_ratio_bound
 
 
 def test_functions_without_a_file():
