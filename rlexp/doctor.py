@@ -30,15 +30,12 @@ from rlexp.loop.step import train_step
 from rlexp.record.provenance import SETTINGS, code, cpu, setting_notes
 from rlexp.sweep.build import build
 from rlexp.sweep.machine import available_bytes, usable_cores
+from rlexp.testing.contract import same
 
 PACKAGES = ("torch", "hydra-core", "omegaconf", "numpy", "scipy", "pandas", "wandb")
 SMALL = ["steps=2", "group_size.prompts=3", "group_size.completions=5", "minibatches=1"]
 # What trains with all kinds of product: both bodies, and heads of one column.
-CONFIGS = {
-    "transformer": ["model=transformer"],
-    "gru": ["model=gru"],
-    "critic": ["norm=gae", "critic=value"],
-}
+CONFIGS = {"transformer": ["model=transformer"], "gru": ["model=gru"], "critic": ["norm=gae", "critic=value"]}
 SEEDS = (0, 1, 2)
 Line = tuple[str, str]
 
@@ -61,11 +58,9 @@ def machine() -> Iterator[Line]:
     """Yield what trains here, and what is set that changes bits."""
     yield "processor", f"{cpu()}, {usable_cores()} cores, {available_bytes('cpu') / 1e9:.0f} GB for batches"
     mkl = re.search(r"Math Kernel Library Version ([\d.]+)", torch.__config__.show())
-    kernels = [
-        f"PyTorch {torch.__version__} {torch.backends.cpu.get_cpu_capability()}",
-        f"MKL {mkl[1]}" if mkl else "no MKL",
-    ]
-    yield "kernels", ", ".join([*kernels, *(f"{key}={os.environ[key]}" for key in SETTINGS if key in os.environ)])
+    kernels = f"PyTorch {torch.__version__} {torch.backends.cpu.get_cpu_capability()}"
+    modes = [f"{key}={os.environ[key]}" for key in SETTINGS if key in os.environ]
+    yield "kernels", ", ".join([kernels, f"MKL {mkl[1]}" if mkl else "no MKL", *modes])
     yield from (("", note) for note in setting_notes())
     found = [torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())]
     yield "GPU", ", ".join(found) or "none that PyTorch sees"
@@ -100,9 +95,7 @@ def check_bits(name: str) -> Line:
     exact.forget()
     together = train(CONFIGS[name], SEEDS)
     alone = [train(CONFIGS[name], [seed]) for seed in SEEDS]
-    differing = {
-        key for key, values in together.items() for r, own in enumerate(alone) if not same_bits(values[r], own[key][0])
-    }
+    differing = {key for key, values in together.items() if not same(values, torch.cat([own[key] for own in alone]))}
     paths = exact.paths_taken() or f"all {len(exact.PATHS)} kinds of product hold"
     return name, f"alone ≠ together: {', '.join(sorted(differing))}" if differing else f"alone = together ({paths})"
 
@@ -113,11 +106,6 @@ def train(overrides: list[str], seeds: tuple[int, ...] | list[int]) -> dict[str,
     state = build([compose(*SMALL, *overrides, f"seed={seed}") for seed in seeds])
     train_step(state, 1, False)
     return train_step(state, 2, True) | evaluate(state, 2, prompts=6, samples=2, ks=[1, 2])
-
-
-def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two numbers are the same bits, NaN like NaN."""
-    return torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 if __name__ == "__main__":

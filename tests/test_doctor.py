@@ -37,12 +37,6 @@ def test_it_names_the_metrics_whose_bits_do_not_hold(monkeypatch):
     assert name == "transformer" and said.startswith("alone ≠ together: ") and "policy/entropy" in said
 
 
-def test_bits_are_compared_with_nan():
-    nan, zero, half = map(torch.tensor, (float("nan"), 0.0, 0.5))
-    assert doctor.same_bits(nan, nan) and not doctor.same_bits(nan, half) and not doctor.same_bits(zero, nan)
-    assert not doctor.same_bits(half, torch.nextafter(half, zero))
-
-
 def test_an_extra_that_is_missing_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(doctor, "installed", lambda name: None if name == "ray" else "1.0")
     extras = dict(text.split(maxsplit=1) for name, text in doctor.packages() if name == "extra")

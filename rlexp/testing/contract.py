@@ -79,9 +79,9 @@ def same_bits(left: Tensor, right: Tensor) -> bool:
 
 
 def same(left: Tensor, right: Tensor) -> bool:
-    """Whether two tensors are the same to the bit, NaN where the other has one."""
-    nan = left.isnan() if left.is_floating_point() else torch.zeros_like(left, dtype=torch.bool)
-    return left.shape == right.shape and same_bits(left.where(~nan, 0), right.where(~nan, 0) + 0)
+    """Whether two tensors are the same, type and bits, and NaN where the other is."""
+    alike = left.dtype == right.dtype and left.shape == right.shape
+    return alike and torch.allclose(left, right, rtol=0, atol=0, equal_nan=True)
 
 
 def difference(found: Tensor, wanted: Tensor) -> str:

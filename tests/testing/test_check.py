@@ -10,6 +10,7 @@ import rlexp.testing
 from rlexp.core.facts import NormFacts
 from rlexp.core.masked import GROUP, centered, masked_mean
 from rlexp.core.types import CompletionMask, Discount, PerCompletion, PerToken, Positive
+from rlexp.testing.contract import same
 
 LAWS = dict(compares="group", laws=("scale", "zero sum"))
 
@@ -116,3 +117,9 @@ def test_a_batch_has_every_tensor_that_an_axis_is_offered():
     assert ratio.shape == shape and (ratio > 0.2).any() and (ratio < -0.2).any()
     lengths = found["mask"].sum(-1)
     assert len(lengths.unique()) > 2 and not found["keep"].all() and not found["scored"].all()
+
+
+def test_bits_are_compared_with_nan():
+    nan, zero, half = map(torch.tensor, (float("nan"), 0.0, 0.5))
+    assert same(nan, nan) and not same(nan, half) and not same(zero, nan)
+    assert not same(half, torch.nextafter(half, zero)) and not same(half, half.double())
