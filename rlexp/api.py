@@ -65,14 +65,18 @@ def sweep(
     """
     overrides = [*overrides, *as_overrides(values)]
     if seeds is not None:
-        overrides = [*overrides, seed_override(overrides, seeds)]
+        numbers = ",".join(str(int(seed)) for seed in seeds)
+        if not numbers:
+            raise ConfigError(["seeds: there are none"])
+        if given := [override for override in overrides if key_of(override) == "seed"]:
+            raise ConfigError([f"{given[0]} seeds=[{numbers}]: give the seeds once"])
+        overrides.append(f"seed={numbers}")
     if folder is not None:
-        overrides = [*overrides, f"hydra.sweep.dir={folder}"]
+        overrides.append(f"hydra.sweep.dir={folder}")
     with mistakes_as_config_errors(overrides):
         place = run_sweep(overrides, hydra_main)
     found = load(place)
-    failed = unfinished(place)
-    if failed:
+    if failed := unfinished(place):
         reasons = "; ".join(f"{row['name']}: {row['status']}: {row['reason']}" for row in failed)
         raise SweepFailed(f"{len(failed)} of {len(found.runs)} runs in {place} did not complete: {reasons}", found)
     return found
@@ -114,16 +118,6 @@ def as_overrides(values: Mapping[str, object]) -> list[str]:
         texts = (each.__name__ if callable(each) else format_value(each) for each in listed)
         overrides.append(f"{key}={','.join(texts)}")
     return overrides
-
-
-def seed_override(overrides: Sequence[str], seeds: Iterable[int]) -> str:
-    """Return the override that sweeps the seeds; ConfigError where there are none, or others are given too."""
-    numbers = ",".join(str(int(seed)) for seed in seeds)
-    if not numbers:
-        raise ConfigError(["seeds: there are none"])
-    if given := [override for override in overrides if key_of(override) == "seed"]:
-        raise ConfigError([f"{given[0]} seeds=[{numbers}]: give the seeds once"])
-    return f"seed={numbers}"
 
 
 @contextmanager

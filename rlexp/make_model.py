@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with
@@ -36,19 +36,23 @@ def main(arguments: Sequence[str]) -> None:
     """Make the model and say what was reached; end whatever is wrong in one line, bad input with exit code 2."""
     if {"--help", "-h"} & {*arguments}:
         return print(HELP)
+    from rlexp.config.messages import explain
+    from rlexp.language.made import NOTE, made_once, write
+
     folder, overrides = next(iter(arguments), ""), list(arguments[1:])
     try:
         check_folder(folder)
         config, task = read_settings(overrides)
         began = time.monotonic()
-        note = make(Path(folder), config, task)
+        logging.basicConfig(format="%(message)s")
+        logging.getLogger("rlexp.language").setLevel(logging.INFO)
+        made_once(Path(folder), partial(write, config, task))
+        note = json.loads((Path(folder) / NOTE).read_text(encoding="utf-8"))
     except KeyboardInterrupt:
         exit_with("interrupted", INTERRUPTED)
     except RunFailed as error:
         exit_with(describe_error(error), FAILED, error)
     except Exception as error:
-        from rlexp.config.messages import explain
-
         exit_with(explain(error, overrides), BAD_INPUT, error)
     reached = "as they were at its beginning"
     if note["accuracy"] is not None:
@@ -98,16 +102,6 @@ def read_settings(overrides: Sequence[str]) -> tuple[Config, TextTask]:
         return config, text_task(config.task)
     except ValueError as error:
         raise ConfigError([f"task={config.task.name}: {error}"]) from error
-
-
-def make(folder: Path, config: Config, task: TextTask) -> dict[str, Any]:
-    """Make the model; return the note in its folder, which says what it reached and how many parameters it has."""
-    from rlexp.language.made import NOTE, made_once, write
-
-    logging.basicConfig(format="%(message)s")
-    logging.getLogger("rlexp.language").setLevel(logging.INFO)
-    made_once(folder, partial(write, config, task))
-    return json.loads((folder / NOTE).read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

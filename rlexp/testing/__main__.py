@@ -25,7 +25,7 @@ WIDTH = 26  # of the names of properties
 
 def of_module(name: str, registrations: Callable[[], Sequence[Any]] = registered) -> list[Any]:
     """Import a module, or the plugins of that name, and return what it registers; it has its own ``function``s."""
-    before = {*map(key, registrations())}
+    before = {(each.group, each.name) for each in registrations()}
     plugins = [each for each in entry_points(group="rlexp.plugins") if name in (each.name, each.module)]
     try:
         for plugin in plugins:
@@ -38,15 +38,10 @@ def of_module(name: str, registrations: Callable[[], Sequence[Any]] = registered
         exit_with(f"{name}: cannot be imported: {type(error).__name__}: {error}", BAD_INPUT, error)
     roots = {name.partition(".")[0], *(plugin.module.partition(".")[0] for plugin in plugins)}
     own = [each for each in registrations() if each.function.__module__.partition(".")[0] in roots]
-    found = {key(each): each for each in registrations() if key(each) not in before or each in own}
+    found = [each for each in registrations() if (each.group, each.name) not in before or each in own]
     if not found:
         exit_with(f'{name}: registers nothing; rlexp.register("norm", function) does', BAD_INPUT)
-    return [*found.values()]
-
-
-def key(registration: Any) -> tuple[str, str]:
-    """Return what tells registrations apart."""
-    return registration.group, registration.name
+    return found
 
 
 def chosen(word: str) -> list[Choice]:

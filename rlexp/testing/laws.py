@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -88,13 +87,6 @@ def laws_of_equal_rewards(norm: Choice) -> dict[str, bool]:
         faint = torch.stack([1e-9 * torch.arange(4.0), torch.tensor([0.0, 1.0, 0.0, 1.0])])
         found["faint"] = bool(advantages(faint)[0].abs().max() < 0.01)
     return found
-
-
-@cache
-def reward_cases() -> tuple[tuple[Tensor, Tensor], ...]:
-    """Return rewards and keep of the laws of norms, those with corner cases first, and last one without."""
-    ordinary = tuple(x[8:] for x in reward_batches(2, 4, replicas=28))
-    return (*(reward_batches(*size) for size in SIZES), ordinary)
 
 
 # ---- policy losses
@@ -193,7 +185,8 @@ def obeyed(choice: Choice) -> Iterator[tuple[str, bool, bool]]:
     """Yield each law about a choice; whether it always holds; whether it holds where nothing is special."""
     of_axis = {"clip": laws_of_a_loss, "agg": laws_of_an_aggregation}
     if choice.axis == "norm" and REWARDS & {*choice.needs}:
-        found = [laws_of_a_batch(choice, *case) for case in reward_cases()]
+        ordinary = tuple(x[8:] for x in reward_batches(2, 4, replicas=28))  # without corner cases
+        found = [laws_of_a_batch(choice, *case) for case in (*(reward_batches(*size) for size in SIZES), ordinary)]
         yield from ((law, all(each[law] for each in found), found[-1][law]) for law in found[-1])
         of_axis["norm"] = laws_of_equal_rewards
     if choice.axis in of_axis:
