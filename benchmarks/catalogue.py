@@ -98,8 +98,7 @@ def settings(framework: Framework, one: Choice, config: Config) -> str:
     said = [(rule_of(framework, part, node), node) for part, node in one.active.items()]
     if any(isinstance(rule, str) for rule, _ in said):
         return "–"
-    pairs = [(name, value, node) for rule, node in said for name, value in rule.settings.items()]
-    found = [(name, value(node, config) if callable(value) else value) for name, value, node in pairs]
+    found = [pair for rule, node in said for pair in rule.settings_of(node, config).items()]
     written = [f"`{name.removeprefix('actor_rollout_ref.')}={format_value(value)}`" for name, value in found]
     yours = one.axis in YOURS and any(rule.notes for rule, _ in said)
     return "<br>".join(written) or ("yours to write" if yours else "as it is")
@@ -117,7 +116,7 @@ def differences(framework: Framework, part: str, node: SimpleNamespace, config: 
         return rule and f"not there: {rule}"
     if part in YOURS and not rule.settings:
         return ""
-    return "; ".join(filter(None, (note(node, config) for note in rule.notes)))
+    return "; ".join(filter(None, rule.notes_of(node, config)))
 
 
 def names(framework: str, one: Choice) -> str:

@@ -39,11 +39,6 @@ def trl_scheduler_kwargs(node: Any, config: Config) -> dict[str, float]:
     return {"lr_end": config.lr * config.lr_final, "power": 1.0} if falls else {}
 
 
-def weighed(config: Config) -> Mapping[str, float]:
-    """Return the components of the reward that have a weight."""
-    return {name: weight for name, weight in config.task.weights.items() if weight}
-
-
 VALUES: Mapping[str, Callable[[Any, Config], Any]] = {
     "completions_per_update": lambda node, config: (
         config.group_size.completions * config.group_size.prompts // config.minibatches
@@ -59,8 +54,8 @@ VALUES: Mapping[str, Callable[[Any, Config], Any]] = {
     "warmup_ratio": lambda node, config: min(1.0, node.warmup_steps / (config.steps * own_updates(node, config))),
     "weight_decay_of_the_policy": lambda node, config: getattr(config.optimizer, "weight_decay", 0.0),
     "weights_of_all_components": lambda node, config: list(config.task.weights.values()),
-    "weighed_components": lambda node, config: list(weighed(config)),
-    "weights_of_components": lambda node, config: list(weighed(config).values()),
+    "weighed_components": lambda node, config: [name for name, weight in config.task.weights.items() if weight],
+    "weights_of_components": lambda node, config: [*filter(None, config.task.weights.values())],
     "reward_bounds": lambda node, config: [  # OpenRLHF clips what the estimator makes of rewards
         sign * (config.advantage_clip or 1000000) for sign in (-1, 1)
     ],

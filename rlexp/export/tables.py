@@ -16,7 +16,7 @@ run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from shlex import quote
@@ -36,15 +36,32 @@ PARTS = (*(part for key in AXES for part in (*BEFORE.get(key, ()), key)), "start
 OF_THE_PENALTY = {"kl_control", "reference"}  # without a penalty they change nothing
 EVERY = {"reward": reward.FUNCTIONS, "shaping": shaping.FUNCTIONS}
 
-Note = Callable[[Any, Config], str]  # what differs, given the node of the choice and the whole config; empty if nothing
-
 
 class Rule(NamedTuple):
     """What an entry of a table says; without settings it is of a choice that the framework makes anyway."""
 
-    settings: Mapping[str, Any]  # by name, each a value or a function of node and config
-    notes: Sequence[Note]
+    settings: Mapping[str, Any]  # by name, each a value or, as ``$low``, where it is from
+    notes: Sequence[str | Mapping[str, Any]]
     implies: Mapping[str, Sequence[str]]
+
+    def settings_of(self, node: Any, config: Config) -> dict[str, Any]:
+        """Return the settings for the node of a choice and the whole config."""
+        return {name: read_value(value, node, config) for name, value in self.settings.items()}
+
+    def notes_of(self, node: Any, config: Config) -> Iterator[str]:
+        """Yield what differs, of a node and the whole config; KeyError for a name that ``computed`` does not have."""
+        for note in self.notes:
+            if isinstance(note, str):
+                name = note.removeprefix("$")
+                yield note.format(node=node) if name == note else NOTES[name](node, config)
+                continue
+            for condition, text in note.items():
+                if condition == "fixed":
+                    for name, there in text.items():
+                        if (here := getattr(node, name)) != there:
+                            yield f"{name} is {format_value(here)} here and always {format_value(there)} there"
+                elif CONDITIONS[condition](node, config):
+                    yield text.format(node=node)
 
 
 class Framework(NamedTuple):
@@ -63,66 +80,38 @@ class Exported(NamedTuple):
     differs: list[str]
     missing: list[str]
 
-    def add(self, label: str, rule: Rule, node: Any, config: Config) -> None:
-        """Add what a rule says about a node."""
-        for name, value in rule.settings.items():
-            value = value(node, config) if callable(value) else value
-            if (taken := self.settings.setdefault(name, value)) != value:
-                self.missing.append(f"{label}{name} should be {value}, and is {taken} for something else")
-        self.differs.extend(label + text for note in rule.notes if (text := note(node, config)))
-
 
 def read_framework(name: str, write: Callable[[Mapping[str, Any]], str]) -> Framework:
-    """Read the table of a framework over the common one; KeyError for a name that ``computed`` does not have."""
+    """Read the table of a framework over the common one."""
     common, own = (yaml.safe_load(Path(__file__).with_name(f"{each}.yaml").read_bytes()) for each in ("common", name))
-    named = common["notes"] | own["notes"]
+    named = {f"${name}": notes for name, notes in (common["notes"] | own["notes"]).items()}
+
+    def rule(entry: str | dict[str, Any]) -> Rule | str:
+        if isinstance(entry, str):
+            return entry
+        notes = [each for note in entry.get("notes", ()) for each in named.get(str(note), [note])]
+        settings = {name: value for name, value in entry.items() if name not in ("notes", "implies")}
+        return Rule(settings, notes, entry.get("implies", {}))
+
     table: dict[str, dict[str, Rule | str]] = {}
     for part, entries in [*common["choices"].items(), *own["choices"].items()]:
         for functions, entry in entries.items():
-            rule = entry if isinstance(entry, str) else read_rule(entry, named)
             names = EVERY[part] if functions == "*" else functions.split(", ")
-            table.setdefault(part, {}).update(dict.fromkeys(names, rule))
-    return Framework(own["name"], table, read_rule(own["run"], named), write)
+            table.setdefault(part, {}).update(dict.fromkeys(names, rule(entry)))
+    return Framework(own["name"], table, rule(own["run"]), write)
 
 
-def read_rule(entry: Mapping[str, Any], named: Mapping[str, Sequence[Any]]) -> Rule:
-    settings = {name: read_value(value) for name, value in entry.items() if name not in ("notes", "implies")}
-    return Rule(settings, list(read_notes(entry.get("notes", ()), named)), entry.get("implies", {}))
-
-
-def read_value(value: Any) -> Any:
-    """Return a setting: a value, or a function of node and config."""
-    if isinstance(value, list) and any(map(callable, parts := [*map(read_value, value)])):
-        return lambda node, config: [part(node, config) if callable(part) else part for part in parts]
+def read_value(value: Any, node: Any, config: Config) -> Any:
+    """Return a setting as it is for the node of a choice; KeyError for a name that ``computed`` does not have."""
+    if isinstance(value, list):
+        return [read_value(part, node, config) for part in value]
     if not (isinstance(value, str) and value.startswith("$")):
         return value
     hyperparameter, _, instead = value.removeprefix("$").partition(" or ")
     if hyperparameter.endswith("()"):
-        return VALUES[hyperparameter.removesuffix("()")]
-    get, number = attrgetter(hyperparameter), yaml.safe_load(instead) if instead else None
-    return lambda node, config: number if (found := get(node)) is None else found
-
-
-def read_notes(notes: Sequence[Any], named: Mapping[str, Sequence[Any]]) -> Iterator[Note]:
-    for note in notes:
-        if isinstance(note, str) and note.startswith("$"):
-            name = note.removeprefix("$")
-            yield from [NOTES[name]] if name in NOTES else read_notes(named[name], named)
-            continue
-        for condition, text in note.items() if isinstance(note, dict) else [(None, note)]:
-            if condition == "fixed":
-                yield from (partial(other_constant, name, value) for name, value in text.items())
-            else:
-                yield partial(where, CONDITIONS[condition] if condition else None, text)
-
-
-def where(condition: Callable[[Any, Config], bool] | None, text: str, node: Any, config: Config) -> str:
-    return text.format(node=node) if condition is None or condition(node, config) else ""
-
-
-def other_constant(name: str, there: float | int, node: Any, config: Config) -> str:
-    here = getattr(node, name)
-    return "" if here == there else f"{name} is {format_value(here)} here and always {format_value(there)} there"
+        return VALUES[hyperparameter.removesuffix("()")](node, config)
+    found = attrgetter(hyperparameter)(node)
+    return yaml.safe_load(instead) if found is None and instead else found
 
 
 def parts(config: Config) -> dict[str, Any]:
@@ -142,18 +131,25 @@ def export(config: Config, framework: Framework) -> Exported:
     rules = {part: framework.table.get(part, {}).get(name, "has no counterpart") for part, (_, name) in chosen.items()}
     found = [(part, rule) for part, rule in rules.items() if isinstance(rule, Rule)]
     implied = {other: (part, names) for part, rule in found for other, names in rule.implies.items()}
-    result = Exported({}, [], [])
-    result.add("", framework.run, config, config)
+    settings, differs, missing = exported = Exported({}, [], [])
+
+    def add(label: str, rule: Rule, node: Any) -> None:
+        for name, value in rule.settings_of(node, config).items():
+            if (taken := settings.setdefault(name, value)) != value:
+                missing.append(f"{label}{name} should be {value}, and is {taken} for something else")
+        differs.extend(label + text for text in rule.notes_of(node, config) if text)
+
+    add("", framework.run, config)
     for part, rule in rules.items():
         node, name = chosen[part]
         by, names = implied.get(part, ("", ()))
         if isinstance(rule, str) and name not in names:
-            result.missing.append(f"{part}={name}: {rule}")
+            missing.append(f"{part}={name}: {rule}")
         elif not by:
-            result.add(f"{part}={name}: ", rule, node, config)
+            add(f"{part}={name}: ", rule, node)
         elif name not in names:
-            result.missing.append(f"{part}={name}: {by}={chosen[by][1]} comes with {part}={names[0]}")
-    return result
+            missing.append(f"{part}={name}: {by}={chosen[by][1]} comes with {part}={names[0]}")
+    return exported
 
 
 def text(overrides: Sequence[str], config: Config, framework: Framework) -> str:

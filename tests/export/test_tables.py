@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from small_runs import compose
 
 from rlexp.export import tables
 from rlexp.export.computed import CONDITIONS, NOTES, VALUES
@@ -20,12 +21,12 @@ def test_everything_that_is_computed_is_in_a_table():
 @pytest.mark.parametrize("notes", [["$no such note"], [{"no such condition": "text"}]], ids=str)
 def test_a_note_that_names_what_is_not_there_is_an_error(notes):
     with pytest.raises(KeyError, match="no such"):
-        tables.read_rule({"notes": notes}, {"a note": ["text"]})
+        list(tables.Rule({}, notes, {}).notes_of(None, compose()))
 
 
 def test_a_setting_that_names_a_function_which_is_not_there_is_an_error():
     with pytest.raises(KeyError, match="no_such_function"):
-        tables.read_value("$no_such_function()")
+        tables.read_value("$no_such_function()", None, compose())
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,4 @@ def test_a_setting_that_names_a_function_which_is_not_there_is_an_error():
     ids=str,
 )
 def test_a_setting_is_a_value_or_a_hyperparameter_or_a_number_where_the_hyperparameter_is_null(written, expected):
-    value = tables.read_value(written)
-    node = SimpleNamespace(low=0.1, clip=None)
-    assert (value(node, None) if callable(value) else value) == expected
+    assert tables.read_value(written, SimpleNamespace(low=0.1, clip=None), compose()) == expected
