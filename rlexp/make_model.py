@@ -41,8 +41,7 @@ def main(arguments: Sequence[str]) -> None:
 
     folder, overrides = next(iter(arguments), ""), list(arguments[1:])
     try:
-        check_folder(folder)
-        config, task = read_settings(overrides)
+        config, task = read_settings(folder, overrides)
         began = time.monotonic()
         logging.basicConfig(format="%(message)s")
         logging.getLogger("rlexp.language").setLevel(logging.INFO)
@@ -62,9 +61,14 @@ def main(arguments: Sequence[str]) -> None:
     print(f"take it with: model=pretrained model.path={folder}")
 
 
-def check_folder(folder: str) -> None:
-    """ConfigError for a folder that is none, or that holds something."""
-    from rlexp.language.made import filled
+def read_settings(folder: str, overrides: Sequence[str]) -> tuple[Config, TextTask]:
+    """Return the config of the overrides and its task as text; ConfigError for what cannot be made in this folder."""
+    from rlexp.config import parse
+    from rlexp.config.compose import compose
+    from rlexp.config.trust import split_option
+    from rlexp.language import LANGUAGE_MODELS, text_task
+    from rlexp.language.backend import CAPABILITIES
+    from rlexp.language.made import filled, problems
 
     if not folder or "=" in folder or folder.startswith("-"):
         raise ConfigError(["the first argument is the folder to make, as models/sort; --help says the rest"])
@@ -73,17 +77,6 @@ def check_folder(folder: str) -> None:
         raise ConfigError([f"{folder}: is there already; name another folder, or remove it"])
     if place.exists() and not place.is_dir():
         raise ConfigError([f"{folder}: is there already, and is no folder"])
-
-
-def read_settings(overrides: Sequence[str]) -> tuple[Config, TextTask]:
-    """Return the config of the overrides and its task as text; ConfigError for what cannot be made there."""
-    from rlexp.config import parse
-    from rlexp.config.compose import compose
-    from rlexp.config.trust import split_option
-    from rlexp.language import LANGUAGE_MODELS, text_task
-    from rlexp.language.backend import CAPABILITIES
-    from rlexp.language.made import problems
-
     overrides, trusted = split_option(overrides)
     if wrong := [override for override in overrides if "=" not in override]:
         raise ConfigError([f"{wrong[0]}: is no override, as task=sort"])

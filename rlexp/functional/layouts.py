@@ -28,7 +28,7 @@ def flat(axes: Axes) -> Axes:
 
 def written(*axes: str | int) -> str:
     """`("prompts", "group", 5)` → `[P, G, 5]`."""
-    return f"[{', '.join(LETTERS.get(axis, str(axis)[:1].upper()) if axis in LETTERS else str(axis) for axis in axes)}]"
+    return f"[{', '.join(LETTERS.get(axis, str(axis)) for axis in axes)}]"
 
 
 class Sizes:

@@ -21,7 +21,7 @@ from rlexp.tasks import Task
 from rlexp.testing import contract, laws, references, tasks  # noqa: F401 (the laws enter their properties)
 from rlexp.testing.batches import batch
 from rlexp.testing.choices import BATCH_AXES, Choice, bind
-from rlexp.testing.contract import PROPERTIES, Property, first_line
+from rlexp.testing.contract import PROPERTIES, Property
 from rlexp.testing.references import Reference
 
 __all__ = ["Result", "batch", "check"]
@@ -109,4 +109,5 @@ def first_problem(subject: Choice | Task, check: Callable[..., Iterator[str]]) -
     try:
         return next(check(subject), "")
     except Exception as error:
-        return f"{type(error).__name__}: {first_line(error)}"
+        first_line = str(error).strip().partition("\n")[0]
+        return f"{type(error).__name__}: {first_line}"

@@ -16,7 +16,7 @@ from typing import Any
 
 from rlexp.axes import AXES, axis_of
 from rlexp.core.exits import BAD_INPUT, FAILED, exit_with
-from rlexp.core.registry import Registration, hyperparameters, registered
+from rlexp.core.registry import hyperparameters, registered
 from rlexp.testing import Result, examine, examine_task
 from rlexp.testing.choices import Choice, bind, resolved, shipped
 
@@ -66,7 +66,12 @@ def results(word: str, registrations: Callable[[], Sequence[Any]] = registered) 
             yield from examine(choice)
         return
     for each in of_module(word, registrations):
-        group, values = each.group.partition(".")[0], own_values(each)
+        group, *places = each.group.split(".")
+        node = each.values
+        for place in places:
+            node = node.get(place, {})
+        # without what its group adds; none if a YAML has them
+        values = {key: value for key, value in node.items() if key in hyperparameters(each.function)}
         if group == "task":
             yield from examine_task(each.name, each.function(**values))
         elif group not in {axis.group for axis in AXES.values()}:
@@ -74,14 +79,6 @@ def results(word: str, registrations: Callable[[], Sequence[Any]] = registered) 
         else:
             choice = bind(group, each.function, **resolved(group, values))
             yield from examine(Choice(group, each.name, each.name, choice.hyperparameters, each.function))
-
-
-def own_values(registration: Registration) -> dict[str, Any]:
-    """Return the hyperparameters of what was registered, without what its group adds; none if a YAML has them."""
-    node = registration.values
-    for place in registration.group.split(".")[1:]:
-        node = node.get(place, {})
-    return {key: value for key, value in node.items() if key in hyperparameters(registration.function)}
 
 
 def main(arguments: Sequence[str], registrations: Callable[[], Sequence[Any]] = registered) -> int:

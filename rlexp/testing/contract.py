@@ -138,11 +138,6 @@ def not_finite(choice: Choice, offered: Offered, case: str) -> Iterator[str]:
             return
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says."""
-    return str(error).strip().partition("\n")[0]
-
-
 # ---- signature and shape, which must hold for the others to make sense
 
 
@@ -248,7 +243,8 @@ def leading_axes(choice: Choice) -> Iterator[str]:
         try:
             output = choice(*(x[:count].reshape(leading + x.shape[1:]) for x in stack))
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
-            yield f"leading axes {list(leading)}: {type(error).__name__}: {first_line(error)}"
+            first_line = str(error).strip().partition("\n")[0]
+            yield f"leading axes {list(leading)}: {type(error).__name__}: {first_line}"
             return
         wanted = together[:count].reshape(leading + together.shape[1:])
         if not same(output, wanted):
