@@ -20,7 +20,7 @@ from rlexp.runfolder.files import METRICS_FILE
 from rlexp.runfolder.rows import without_clock
 from rlexp.speedrun import records
 from rlexp.speedrun.recipe import Recipe, find_world, read_recipe, text_of
-from rlexp.speedrun.records import Comparison, Draw, Record, SecondDraw, arrived, build, fingerprint, machine, middle
+from rlexp.speedrun.records import Comparison, Draw, Record, SecondDraw, build, fingerprint, machine, summary
 
 ENDED = {"completed", "diverged"}
 DONE = "verified"  # a file beside the runs of a verification that has ended: the next one trains anew
@@ -83,7 +83,8 @@ def report(recipe: str, before: Record | None, draw: Draw, comparison: Compariso
     rows = [["seed", "recipe", *([before.name] if before else [])]]
     for seed, *numbers in zip(draw.seeds, *races, strict=True):
         rows.append([str(seed), *("never" if number is None else f"{number:,}" for number in numbers)])
-    rows += [["median", *map(middle, races)], ["arrived", *map(arrived, races)]]
+    medians, _, _, arrived = zip(*map(summary, races), strict=True)
+    rows += [["median", *medians], ["arrived", *arrived]]
     print("\n".join("".join(f"{cell:>14}" for cell in row) for row in rows))
     word, on = "yes" if comparison.beats else "no", f" on {draws} second draw{'s' * (draws > 1)}" * bool(draws)
     if before is None:

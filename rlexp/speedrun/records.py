@@ -295,27 +295,23 @@ def rows(shown: Sequence[Record], records: Sequence[Record]) -> Iterator[str]:
         drawn = record.is_drawn
         ours, theirs = record.second if drawn else (record.completions, record.before_completions)
         p = record.comparison.p if drawn else record.p
-        numbers = as_numbers(ours)
-        least, most = (f"{each:,.0f}" if np.isfinite(each) else "never" for each in (numbers.min(), numbers.max()))
-        spread = "never" if least == "never" else f"{middle(ours)} ({least} to {most})"
+        middle, least, most, arrived = summary(ours)
         ended = ((draw, machine(draw.build) if draw.build else "not trained") for draw in record.draws)
         second = "; ".join(f"{escape(draw.by)}, {draw.date}, {where}" for draw, where in ended)
-        cells = [record.name, spread, arrived(ours), names.get(record.after, "")]
-        cells += ["" if theirs is None else middle(theirs), "" if p is None else f"{p:.2g}"]
+        spread = middle if least == "never" else f"{middle} ({least} to {most})"
+        cells = [record.name, spread, arrived, names.get(record.after, "")]
+        cells += ["" if theirs is None else summary(theirs)[0], "" if p is None else f"{p:.2g}"]
         cells += [f"`{text_of(record.recipe)}`", record.date]
         cells.append(second or "none: the numbers are those of the submission")
         yield f"| {' | '.join(printable(' '.join(cell.split())).replace('|', '&#124;') for cell in cells)} |"
 
 
-def middle(completions: Completions) -> str:
-    """The median over seeds: `23,040`; `never` where half of the runs or more never arrive."""
-    found = np.median(as_numbers(completions))
-    return f"{found:,.0f}" if np.isfinite(found) else "never"
-
-
-def arrived(completions: Completions) -> str:
-    """How many runs arrive: `9/10`."""
-    return f"{sum(number is not None for number in completions)}/{len(completions)}"
+def summary(completions: Completions) -> list[str]:
+    """Return median, smallest and largest over seeds, as `23,040` or `never`, and how many runs arrive, as `9/10`."""
+    numbers = as_numbers(completions)
+    found = (np.median(numbers), numbers.min(), numbers.max())
+    texts = [f"{each:,.0f}" if np.isfinite(each) else "never" for each in found]
+    return [*texts, f"{np.isfinite(numbers).sum()}/{len(numbers)}"]
 
 
 def build() -> dict[str, Any]:

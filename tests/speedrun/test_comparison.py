@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import rankdata, wilcoxon
 
-from rlexp.speedrun.records import compare, middle
+from rlexp.speedrun.records import compare, summary
 
 COUNTS = st.lists(st.tuples(*[st.one_of(st.none(), st.integers(1, 6))] * 2), min_size=1, max_size=8)
 
@@ -58,6 +58,6 @@ def test_a_run_that_never_arrives_is_worse_than_all_that_do_and_as_bad_as_anothe
 
 
 def test_the_median_is_that_of_runs_that_may_never_arrive():
-    assert middle([3, None, 1]) == "3"
-    assert middle([1000, 2000, 3000, None]) == "2,500"
-    assert middle([1, 2, None, None]) == "never"
+    assert summary([3, None, 1]) == ["3", "1", "never", "2/3"]
+    assert summary([1000, 2000, 3000, None])[0] == "2,500"
+    assert summary([1, 2, None, None])[0] == "never"
