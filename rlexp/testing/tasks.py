@@ -16,10 +16,10 @@ ROUNDING = 1e-6  # of a sum of a few float32 components
 Answered = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def prompts_of(task: Task, held_out: bool = False) -> Tensor:
+def prompts_of(task: Task) -> Tensor:
     """Return prompts ``[R, P, L]``."""
     uniforms = torch.rand(R, P, task.draws, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    return task.prompts(uniforms.float(), held_out)
+    return task.prompts(uniforms.float(), False)
 
 
 def answered(task: Task) -> Answered:
