@@ -7,10 +7,9 @@ takes by keyword only are its hyperparameters. Its signature is the schema of it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache, partial
-from types import ModuleType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -102,11 +101,6 @@ def parameters_by_position(function: Callable) -> tuple[str, ...]:
 def by_name(*functions: Callable) -> dict[str, Callable]:
     """Return choices by their names: those of their functions, without the `_` that tells one from a name of Python."""
     return {function.__name__.rstrip("_"): function for function in functions}
-
-
-def join_families(families: Sequence[ModuleType], table: str) -> dict:
-    """Return one table of an axis that is a folder, as ``FUNCTIONS``, of those of its files that have it."""
-    return {name: entry for family in families for name, entry in getattr(family, table, {}).items()}
 
 
 def call_with(function: Callable, offered: Mapping[str, object]) -> object:
