@@ -9,7 +9,7 @@ from rlexp.core.exact import baddbmm, sigmoid
 from rlexp.core.types import Completions, Depth, NextToken, NextTokens, PerVocabulary, Prompts, Size
 from rlexp.models import shapes as s
 from rlexp.models.layers import Embedding, Init, Linear
-from rlexp.models.policy import StackedPolicy
+from rlexp.models.policy import Policy
 from rlexp.tasks.task import Task
 
 
@@ -50,7 +50,7 @@ class GRULayer(nn.Module):
         return torch.cat(states, -2), state
 
 
-class GRU(StackedPolicy):
+class GRU(Policy):
     """Embedding, ``layers`` GRU layers, linear head; 62,820 parameters at vocabulary 100, hidden 64, two layers."""
 
     def __init__(self, init: Init, task: Task, outputs: int | None = None, *, hidden: Size, layers: Depth):
