@@ -81,37 +81,30 @@ def penalty_metrics(variant: Variant, memory: Mapping[str, Tensor]) -> Row:
 
 
 def metrics_of_update(
-    state: TrainState, losses: Row, log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]
+    blocks: Sequence[tuple[Variant, int]],
+    losses: Row,
+    log_probs: PerToken,
+    part: Experience,
+    tensors: Mapping[str, Tensor],
 ) -> Row:
-    """Terms of the loss, and what the variants have of one update."""
-    row = {name: loss.detach() for name, loss in losses.items()}
-    row |= map_variants(update_metrics, state.blocks, log_probs, part, tensors)
-    own = own_metrics(state.blocks, log_probs, part, tensors)
-    if twice := row.keys() & own.keys():
-        raise RunFailed(f"metric={min(twice)}: there is one already; register it under another name")
-    return row | own
+    """Terms of the loss, ratios, clipping and mismatch of one update, then what only some variants have.
 
-
-def update_metrics(variant: Variant, log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]) -> Row:
-    """Ratios, clipping and mismatch of one update for the replicas of one variant."""
-    offered = {**part._asdict(), **tensors, **variant.bound(tensors["mean_tokens"]), "log_probs": log_probs}
-    row = ratio_metrics(log_probs, part.old_log_probs, part.mask) | bounded_metrics(variant, offered)
-    return row | clip_metrics(variant.clip, offered) | mismatch_metrics(variant.mismatch, offered)
-
-
-def own_metrics(
-    blocks: Sequence[tuple[Variant, int]], log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]
-) -> Row:
-    """Metrics of one update that only some variants have; NaN for the others, whose files do not have them."""
+    That is NaN for the others, whose files do not have it (``of_others``).
+    """
     names = sorted({name for variant, _ in blocks for name in variant.measures})
 
     def measured(variant: Variant, log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]) -> Row:
         offered = {**part._asdict(), **tensors, **variant.bound(tensors["mean_tokens"]), "log_probs": log_probs}
+        row = ratio_metrics(log_probs, part.old_log_probs, part.mask) | bounded_metrics(variant, offered)
+        row |= clip_metrics(variant.clip, offered) | mismatch_metrics(variant.mismatch, offered)
+        if twice := {*row, *losses}.intersection(names):
+            raise RunFailed(f"metric={min(twice)}: there is one already; register it under another name")
         missing = torch.full_like(tensors["mean_tokens"], torch.nan)
         found = {name: call_with(measure, offered) for name, measure in variant.measures.items()}
-        return {name: found.get(name, missing) for name in names}
+        return row | {name: found.get(name, missing) for name in names}
 
-    return map_variants(measured, blocks, log_probs, part, tensors) if names else {}
+    row = {name: loss.detach() for name, loss in losses.items()}
+    return row | map_variants(measured, blocks, log_probs, part, tensors)
 
 
 def of_others(blocks: Sequence[tuple[Variant, int]]) -> list[set[str]]:

@@ -17,7 +17,7 @@ from rlexp.core.masked import count
 from rlexp.core.memory import initial_memory
 from rlexp.core.registry import required_inputs
 from rlexp.core.streams import Purpose, hashed_uniforms, uniforms
-from rlexp.loop.metrics import Row, own_metrics, update_metrics
+from rlexp.loop.metrics import Row, metrics_of_update
 from rlexp.loop.requested import TOKENS
 from rlexp.loop.rewards import Rewards
 from rlexp.loop.rollout import Rollout
@@ -144,8 +144,7 @@ class Objective:
         losses["loss/total"] = sum(losses.values())
         row = {name: loss.detach() for name, loss in losses.items()}
         if measure:
-            row |= update_metrics(self.variant, log_probs.detach(), part, offered)
-            row |= own_metrics([(self.variant, 1)], log_probs.detach(), part, offered)
+            row = metrics_of_update([(self.variant, 1)], losses, log_probs.detach(), part, offered)
         return losses["loss/total"].squeeze(0), row
 
     def remember(self, experience: Experience) -> None:
