@@ -37,6 +37,7 @@ log-probabilities are not looked at, so that pairs can be of any age.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import torch.nn.functional as F
@@ -737,11 +738,8 @@ def groups_with_pairs(rewards: PerCompletion, keep: CompletionMask, mask: TokenM
     return ranked(rewards, keep, mask, pairs).any(-1).any(-1).to(rewards.dtype).mean(-1)
 
 
-OF_PAIRS = LossFacts(
-    unit="completion",
-    idle_on_policy=False,
-    breaks=("policy gradient", "no advantage", "alone"),
-    metrics={"pairs/margin": margin, "pairs/accuracy": accuracy, "pairs/groups": groups_with_pairs},
+OF_PAIRS = replace(
+    OF_A_GROUP, metrics={"pairs/margin": margin, "pairs/accuracy": accuracy, "pairs/groups": groups_with_pairs}
 )
 
 

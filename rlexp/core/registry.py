@@ -144,9 +144,7 @@ def bind_choice(functions: Mapping[str, Callable], settings: BaseModel) -> Calla
 
 def bind_hyperparameters(function: Callable, settings: BaseModel) -> Callable:
     """Give a function those of the settings that are its hyperparameters."""
-    return partial(
-        function, **{hyperparameter: getattr(settings, hyperparameter) for hyperparameter in hyperparameters(function)}
-    )
+    return partial(function, **{key: getattr(settings, key) for key in hyperparameters(function)})
 
 
 @dataclass(frozen=True)
