@@ -14,20 +14,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-LETTERS = {
-    "replica": "R",
-    "prompts": "P",
-    "group": "G",
-    "time": "T",
-    "vocabulary": "V",
-    "length": "L",
-    "components": "K",
-    "numbers": "N",
-    "places": "T+1",
-    "parameters": "N",
-    "votes": "M",
-    "models": "E",
-}
+LETTERS = dict(replica="R", prompts="P", group="G", time="T", vocabulary="V", length="L", components="K", numbers="N")
+LETTERS |= dict(places="T+1", parameters="N", votes="M", models="E")
 
 
 class Offer(NamedTuple):

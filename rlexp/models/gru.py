@@ -74,10 +74,8 @@ class GRU(Policy):
         """Read each prompt once; return its last output and its states for every completion of its group."""
         zeros = self.embedding.weight.new_zeros(*prompts.shape[:2], self.hidden)
         outputs, states = self.run_layers(prompts, [zeros] * len(self.layers), prompts != self.pad)
-        return (
-            outputs[..., -1, :].repeat_interleave(group, 1),
-            [state.repeat_interleave(group, 1) for state in states],
-        )
+        last = outputs[..., -1, :].repeat_interleave(group, 1)
+        return last, [state.repeat_interleave(group, 1) for state in states]
 
     def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, list[s.HiddenState]]:
         output, states = self.prompt_states(prompts, group)
