@@ -11,10 +11,7 @@ the statistics are filtered too. A filter of whole groups may also decide which 
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from annotated_types import Gt, Le
 from pydantic import FiniteFloat
 from torch import Tensor
 
@@ -22,9 +19,7 @@ from rlexp.axes.offered import FINISHED, SAMPLED, SHAPED, TOKENS
 from rlexp.core.facts import Facts, ordered
 from rlexp.core.masked import GROUP, count, is_constant, masked_mean
 from rlexp.core.registry import Offer
-from rlexp.core.types import CompletionMask, PerCompletion, PerToken, PositiveInt, TokenMask
-
-Share = Annotated[float, Gt(0), Le(1)]
+from rlexp.core.types import CompletionMask, PerCompletion, PerToken, PositiveInt, Share, TokenMask
 
 
 @Facts(is_noop=True)

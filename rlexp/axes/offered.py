@@ -77,14 +77,11 @@ EXPERIENCE = TOKENS | REFERENCE | KEEP | ADVANTAGES | KNOWN
 REMEMBERED = EXPERIENCE | {"rewards": Offer(PerCompletion, f"{FINAL}, 0 outside the statistics")}
 BOUND = {"log_ratio_bound": Offer(PerReplica, "largest size of a log-ratio before it is exponentiated, inf for none")}
 LOG_PROBS = {"log_probs": Offer(PerToken, "log π of the tokens, by the policy that is trained; carries the gradient")}
-LOSS = (
-    EXPERIENCE
-    | LOG_PROBS
-    | {
-        "rewards": Offer(PerCompletion, f"{FINAL}, NaN where there is none"),
-        "mean_tokens": Offer(PerReplica, "tokens that count in the whole rollout, over the number of its minibatches"),
-        "progress": Offer(PerReplica, "share of the run's updates that are done"),
-    }
-    | BOUND
-)
+LOSS = EXPERIENCE | LOG_PROBS
+LOSS |= {
+    "rewards": Offer(PerCompletion, f"{FINAL}, NaN where there is none"),
+    "mean_tokens": Offer(PerReplica, "tokens that count in the whole rollout, over the number of its minibatches"),
+    "progress": Offer(PerReplica, "share of the run's updates that are done"),
+}
+LOSS |= BOUND
 LOSSES = {"losses": Offer(PerToken, "losses of the tokens")}

@@ -7,14 +7,11 @@ made in the same way (``halfway``), or as the last policy of another run (``run`
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from annotated_types import Gt, Le
 from torch import Tensor
 
 from rlexp.core.facts import Facts
 from rlexp.core.registry import Offer, by_name
-from rlexp.core.types import PositiveInt
+from rlexp.core.types import PositiveInt, Share
 
 
 @Facts(is_noop=True)
@@ -26,9 +23,7 @@ def frozen(reference: Tensor) -> Tensor:
     return reference
 
 
-def follow(
-    reference: Tensor, policy: Tensor, step: int, *, every: PositiveInt, rate: Annotated[float, Gt(0), Le(1)]
-) -> Tensor:
+def follow(reference: Tensor, policy: Tensor, step: int, *, every: PositiveInt, rate: Share) -> Tensor:
     """π_ref ← rate · π + (1 − rate) · π_ref, weight by weight, after every ``every``-th step; 1 is an exact copy.
 
     With a copy the penalty begins again at zero and bounds each period, not the whole way. Source: TRL

@@ -37,7 +37,7 @@ from torch import Tensor
 from rlexp.axes.offered import FINISHED, TOKENS
 from rlexp.core.facts import RewardFacts
 from rlexp.core.registry import Offer, by_name
-from rlexp.core.types import FiniteNonNegative, PerCompletion, PositiveInt
+from rlexp.core.types import FiniteNonNegative, PerCompletion, PositiveInt, Probability
 
 NUMBERS = 32
 MOST = NUMBERS - 2
@@ -46,7 +46,6 @@ ROUNDING = 1e-5  # sums of weights that differ by less are equal: they are of at
 
 PerVote = Float[Tensor, "*replica prompts group votes"]
 PerModel = Float[Tensor, "*replica prompts group models"]
-Probability = Annotated[float, Ge(0), Le(1)]
 Votes = Annotated[int, Ge(1), Le(MOST)]
 Accuracies = Annotated[list[Annotated[float, Gt(0), Lt(1)]], MinLen(1), MaxLen(MOST)]
 Ties = Literal["first", "random", "neutral"]

@@ -10,16 +10,15 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
-from annotated_types import Ge, Le
+from annotated_types import Ge
 from pydantic import FiniteFloat
 from torch import Tensor
 
 from rlexp.axes.offered import SAMPLED
 from rlexp.core.facts import Facts, ordered
 from rlexp.core.registry import by_name
-from rlexp.core.types import CompletionMask, FiniteNonNegative, PerCompletion, PositiveInt
+from rlexp.core.types import CompletionMask, FiniteNonNegative, PerCompletion, PositiveInt, Probability
 
-Probability = Annotated[float, Ge(0), Le(1)]
 Deviation = Annotated[FiniteFloat, Ge(0)]
 
 # Half the distance of two float32 numbers of a stream: keeps the normal quantile of a 0 finite (−5.4).

@@ -7,28 +7,15 @@ takes by keyword only are its hyperparameters. Its signature is the schema of it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache, partial
-from types import ModuleType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-LETTERS = {
-    "replica": "R",
-    "prompts": "P",
-    "group": "G",
-    "time": "T",
-    "vocabulary": "V",
-    "length": "L",
-    "components": "K",
-    "numbers": "N",
-    "places": "T+1",
-    "parameters": "N",
-    "votes": "M",
-    "models": "E",
-}
+LETTERS = dict(replica="R", prompts="P", group="G", time="T", vocabulary="V", length="L", components="K", numbers="N")
+LETTERS |= dict(places="T+1", parameters="N", votes="M", models="E")
 
 
 class Offer(NamedTuple):
@@ -104,11 +91,6 @@ def by_name(*functions: Callable) -> dict[str, Callable]:
     return {function.__name__.rstrip("_"): function for function in functions}
 
 
-def join_families(families: Sequence[ModuleType], table: str) -> dict:
-    """Return one table of an axis that is a folder, as ``FUNCTIONS``, of those of its files that have it."""
-    return {name: entry for family in families for name, entry in getattr(family, table, {}).items()}
-
-
 def call_with(function: Callable, offered: Mapping[str, object]) -> object:
     """Call a function with the tensors that it needs, of those that are offered by name."""
     return function(**{name: offered[name] for name in required_inputs(function)})
@@ -150,9 +132,7 @@ def bind_choice(functions: Mapping[str, Callable], settings: BaseModel) -> Calla
 
 def bind_hyperparameters(function: Callable, settings: BaseModel) -> Callable:
     """Give a function those of the settings that are its hyperparameters."""
-    return partial(
-        function, **{hyperparameter: getattr(settings, hyperparameter) for hyperparameter in hyperparameters(function)}
-    )
+    return partial(function, **{key: getattr(settings, key) for key in hyperparameters(function)})
 
 
 @dataclass(frozen=True)

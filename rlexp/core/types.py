@@ -9,23 +9,7 @@ from __future__ import annotations
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from rlexp.core.numbers import (  # noqa: F401 (offered here, too)
-    LARGEST_SIZE,
-    AboveOne,
-    Count,
-    Ddof,
-    Decay,
-    Depth,
-    Discount,
-    FiniteNonNegative,
-    Level,
-    NonNegative,
-    NonNegativeInt,
-    Positive,
-    PositiveInt,
-    Seed,
-    Size,
-)
+from rlexp.core.numbers import *  # noqa: F403 (offered here, too)
 
 PerToken = Float[Tensor, "*replica prompts group time"]
 NextToken = Float[Tensor, "*replica prompts group vocabulary"]

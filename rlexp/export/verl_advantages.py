@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from rlexp.axes import kl, norm
-from rlexp.axes.norm.statistics import grpo_passk, local
-from rlexp.axes.norm.token import gae, gradient_energy, returns_to_go, token_rewards
+from rlexp.axes.norm import gae, gradient_energy, grpo_passk, local, returns_to_go, token_rewards
 from rlexp.config.schema import Config
 from rlexp.core.masked import ALL, BATCH, GROUP, centered, count, masked_std, masked_sum, per_token
 from rlexp.core.registry import bind_choice, call_with, hyperparameters

@@ -8,21 +8,18 @@ and with a head of its own. ``norm`` asks for its ``values``; ``TARGETS`` of ``a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
-from annotated_types import Ge, Le
 from torch import Tensor
 
 from rlexp.core.blocks import minibatches
-from rlexp.core.masked import count, masked_mean, masked_sum
+from rlexp.core.masked import ALL, count, masked_mean, masked_sum
 from rlexp.core.registry import call_with
-from rlexp.core.types import NonNegativeInt, PerReplica, PerToken, Positive, PositiveInt, TokenMask
+from rlexp.core.types import NonNegativeInt, PerReplica, PerToken, Positive, PositiveInt, Probability, TokenMask
 from rlexp.loop.state import Experience, Tensors, TrainState, backward
 from rlexp.loop.variant import Variant
 from rlexp.models import scalar
 
-TOKENS = (-1, -2, -3)
 Row = dict[str, Tensor]
 
 
@@ -45,7 +42,7 @@ class Critic:
     """
 
     lr: Positive
-    lr_final: Annotated[float, Ge(0), Le(1)]
+    lr_final: Probability
     warmup_steps: NonNegativeInt
     grad_clip: Positive | None
     coef: Positive
@@ -78,9 +75,9 @@ def train_critic(state: TrainState, experience: Experience, measure: bool) -> Ro
         return {}
     mask, values, returns = counted(experience), experience.critic["values"], experience.critic["returns"]
     explained = 1 - variance(returns - values, mask) / variance(returns, mask)
-    mean = masked_sum(values, mask, TOKENS) / count(mask, TOKENS, values.dtype)
+    mean = masked_sum(values, mask, ALL) / count(mask, ALL, values.dtype)
     means = {name: torch.stack([row[name] for row in rows]).mean(0) for name in rows[0]}
-    return means | {"value/mean": mean.squeeze(TOKENS), "value/explained_variance": explained}
+    return means | {"value/mean": mean.squeeze(ALL), "value/explained_variance": explained}
 
 
 def update(state: TrainState, part: Experience) -> Row:
@@ -88,10 +85,10 @@ def update(state: TrainState, part: Experience) -> Row:
     network, mask = state.networks["critic"], counted(part)
     values = scalar.values(network.module, part.prompts, part.completions)[..., :-1]
     losses, clipped = squared_errors(values, part.critic["values"], part.critic["returns"], state.critic.clip)
-    loss = state.critic.coef * 0.5 * masked_mean(losses, mask, TOKENS).squeeze(TOKENS)
+    loss = state.critic.coef * 0.5 * masked_mean(losses, mask, ALL).squeeze(ALL)
     backward(loss, network.module, part)
     norms = network.optimizer.step()
-    share = masked_mean(clipped.to(losses.dtype), mask, TOKENS).squeeze(TOKENS)
+    share = masked_mean(clipped.to(losses.dtype), mask, ALL).squeeze(ALL)
     return {"value/loss": loss.detach(), "value/clipped": share, "value/grad_norm": norms}
 
 
@@ -114,5 +111,5 @@ def counted(part: Experience) -> TokenMask:
 
 def variance(values: Tensor, mask: Tensor) -> PerReplica:
     """Variance over the tokens that count, ``[R]``."""
-    deviations = values - masked_mean(values, mask, TOKENS)
-    return masked_mean(deviations.square(), mask, TOKENS).squeeze(TOKENS)
+    deviations = values - masked_mean(values, mask, ALL)
+    return masked_mean(deviations.square(), mask, ALL).squeeze(ALL)

@@ -14,6 +14,7 @@ reference are made anew whenever it is used.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Annotated, ClassVar
 
 import torch
@@ -26,23 +27,18 @@ from rlexp.core.types import NonNegativeInt, Size
 from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.sampling import Groups, sample_groups
-from rlexp.loop.state import TrainState
+from rlexp.loop.state import Source, TrainState
 
 Row = dict[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fresh:
+class Fresh(Source):
     """Completions of the policy as it is: on-policy. Source: what all frameworks do unless they are told otherwise."""
-
-    slots: ClassVar[int] = 0
-
-    def sampled(self, prompts: int) -> int:
-        return prompts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stale:
+class Stale(Source):
     """Completions of the policy ``age`` steps ago; in the first ``age`` steps those of the policy of the start.
 
     The age in updates is ``age`` · inner_steps · minibatches, and 0 is ``data=fresh`` to the bit. What is sampled in
@@ -52,13 +48,7 @@ class Stale:
 
     age: Annotated[int, Ge(0), Le(256)]
     oracle: ClassVar[int] = 0
-
-    @property
-    def slots(self) -> int:
-        return self.age
-
-    def sampled(self, prompts: int) -> int:
-        return prompts
+    slots = property(attrgetter("age"))
 
     def gather(self, state: TrainState, step: int) -> Groups:
         """Return the rollout of ``age`` steps ago, and the one that takes its slot."""
@@ -68,7 +58,7 @@ class Stale:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay:
+class Replay(Source):
     """A share of the step's groups is sampled anew, the others are drawn from those of the last ``capacity`` steps.
 
     The share is ``fresh`` of the prompts of a step, rounded; the others are drawn without replacement from what the
@@ -80,10 +70,7 @@ class Replay:
     capacity: Size
     fresh: Annotated[float, Gt(0), Lt(1)]
     oracle: ClassVar[int] = 0
-
-    @property
-    def slots(self) -> int:
-        return self.capacity
+    slots = property(attrgetter("capacity"))
 
     def sampled(self, prompts: int) -> int:
         return round(self.fresh * prompts)
@@ -105,7 +92,7 @@ class Replay:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offline:
+class Offline(Source):
     """Completions that the policy of the start sampled, ``batches`` steps' worth of them, used again and again.
 
     The first ``oracle`` completions of every group are the task's right answer instead, with the log-probabilities
@@ -116,13 +103,7 @@ class Offline:
 
     batches: Size
     oracle: NonNegativeInt
-
-    @property
-    def slots(self) -> int:
-        return self.batches
-
-    def sampled(self, prompts: int) -> int:
-        return prompts
+    slots = property(attrgetter("batches"))
 
     def gather(self, state: TrainState, step: int) -> Groups:
         """Return the step's rollout of the buffer; nothing is sampled."""

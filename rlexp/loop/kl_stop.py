@@ -13,13 +13,11 @@ import torch
 from torch import Tensor
 
 from rlexp.core.blocks import map_variants
-from rlexp.core.masked import masked_mean
+from rlexp.core.masked import ALL, masked_mean
 from rlexp.core.types import PerReplica, PerToken, TokenMask
 from rlexp.loop.optimizer import Optimizer
 from rlexp.loop.state import Experience, Tensors, TrainState
 from rlexp.loop.variant import Variant
-
-TOKENS = (-1, -2, -3)
 
 
 def init_stopped(state: TrainState) -> dict[str, PerReplica]:
@@ -46,7 +44,7 @@ def update_stopped(state: TrainState, tensors: dict[str, Tensor], log_probs: Per
 def distance_from_old(log_probs: PerToken, old_log_probs: PerToken, mask: TokenMask) -> PerReplica:
     """Mean over the tokens that count of ρ − 1 − log ρ; 0 where none does."""
     log_ratio = (log_probs - old_log_probs).where(mask, 0.0)
-    return masked_mean(log_ratio.exp() - 1 - log_ratio, mask, TOKENS).squeeze(TOKENS)
+    return masked_mean(log_ratio.exp() - 1 - log_ratio, mask, ALL).squeeze(ALL)
 
 
 def step_optimizer(optimizer: Optimizer, tensors: Tensors) -> dict[str, Tensor]:

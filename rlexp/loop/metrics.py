@@ -16,7 +16,7 @@ from rlexp.axes.reward import moments
 from rlexp.core.blocks import Masked, map_variants
 from rlexp.core.exact import sum_keepdim
 from rlexp.core.exits import RunFailed
-from rlexp.core.masked import count, is_constant, masked_extreme, masked_mean, masked_std, masked_sum
+from rlexp.core.masked import ALL, BATCH, count, is_constant, masked_extreme, masked_mean, masked_std, masked_sum
 from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose
 from rlexp.core.types import (
@@ -35,7 +35,6 @@ from rlexp.loop.state import Experience, TrainState, take_replicas
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import entropy, gather_log_probs
 
-COMPLETIONS, TOKENS = (-1, -2), (-1, -2, -3)
 ROUNDING = 1e-6
 QUARTERS = 4
 EXTREMES = {"ratio/min": torch.amin, "ratio/max": torch.amax}  # of all updates of a step; of other metrics the mean
@@ -81,37 +80,30 @@ def penalty_metrics(variant: Variant, memory: Mapping[str, Tensor]) -> Row:
 
 
 def metrics_of_update(
-    state: TrainState, losses: Row, log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]
+    blocks: Sequence[tuple[Variant, int]],
+    losses: Row,
+    log_probs: PerToken,
+    part: Experience,
+    tensors: Mapping[str, Tensor],
 ) -> Row:
-    """Terms of the loss, and what the variants have of one update."""
-    row = {name: loss.detach() for name, loss in losses.items()}
-    row |= map_variants(update_metrics, state.blocks, log_probs, part, tensors)
-    own = own_metrics(state.blocks, log_probs, part, tensors)
-    if twice := row.keys() & own.keys():
-        raise RunFailed(f"metric={min(twice)}: there is one already; register it under another name")
-    return row | own
+    """Terms of the loss, ratios, clipping and mismatch of one update, then what only some variants have.
 
-
-def update_metrics(variant: Variant, log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]) -> Row:
-    """Ratios, clipping and mismatch of one update for the replicas of one variant."""
-    offered = {**part._asdict(), **tensors, **variant.bound(tensors["mean_tokens"]), "log_probs": log_probs}
-    row = ratio_metrics(log_probs, part.old_log_probs, part.mask) | bounded_metrics(variant, offered)
-    return row | clip_metrics(variant.clip, offered) | mismatch_metrics(variant.mismatch, offered)
-
-
-def own_metrics(
-    blocks: Sequence[tuple[Variant, int]], log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]
-) -> Row:
-    """Metrics of one update that only some variants have; NaN for the others, whose files do not have them."""
+    That is NaN for the others, whose files do not have it (``of_others``).
+    """
     names = sorted({name for variant, _ in blocks for name in variant.measures})
 
     def measured(variant: Variant, log_probs: PerToken, part: Experience, tensors: Mapping[str, Tensor]) -> Row:
         offered = {**part._asdict(), **tensors, **variant.bound(tensors["mean_tokens"]), "log_probs": log_probs}
+        row = ratio_metrics(log_probs, part.old_log_probs, part.mask) | bounded_metrics(variant, offered)
+        row |= clip_metrics(variant.clip, offered) | mismatch_metrics(variant.mismatch, offered)
+        if twice := {*row, *losses}.intersection(names):
+            raise RunFailed(f"metric={min(twice)}: there is one already; register it under another name")
         missing = torch.full_like(tensors["mean_tokens"], torch.nan)
         found = {name: call_with(measure, offered) for name, measure in variant.measures.items()}
-        return {name: found.get(name, missing) for name in names}
+        return row | {name: found.get(name, missing) for name in names}
 
-    return map_variants(measured, blocks, log_probs, part, tensors) if names else {}
+    row = {name: loss.detach() for name, loss in losses.items()}
+    return row | map_variants(measured, blocks, log_probs, part, tensors)
 
 
 def of_others(blocks: Sequence[tuple[Variant, int]]) -> list[set[str]]:
@@ -128,14 +120,14 @@ def mean(values: Tensor, mask: Tensor, dims: tuple[int, ...]) -> Tensor:
 
 def summary(name: str, values: Tensor, mask: Tensor) -> Row:
     """Mean and standard deviation (n − 1) over completions."""
-    deviation = masked_std(values.where(mask, 0.0), mask, COMPLETIONS, 1).squeeze(COMPLETIONS)
-    return {f"{name}/mean": mean(values, mask, COMPLETIONS), f"{name}/std": deviation}
+    deviation = masked_std(values.where(mask, 0.0), mask, BATCH, 1).squeeze(BATCH)
+    return {f"{name}/mean": mean(values, mask, BATCH), f"{name}/std": deviation}
 
 
 def reward_metrics(rewards: Rewards, shaped: Tensor) -> Row:
     """Rewards in total (before shaping), after shaping, and by component; NaN entries do not count."""
     row = summary("reward", rewards.total, ~rewards.total.isnan())
-    row["reward/shaped"] = mean(shaped, ~shaped.isnan(), COMPLETIONS)
+    row["reward/shaped"] = mean(shaped, ~shaped.isnan(), BATCH)
     for name, values in rewards.components.items():
         row |= summary(f"reward/{name}", values, ~values.isnan())
     return row
@@ -163,7 +155,7 @@ def filter_metrics(groups: Groups, mask: Tensor) -> Row:
     """Rounds of sampling, groups sampled, kept by ``refill`` and used; share of the batch's tokens in the loss."""
     counts = {"rounds": groups.rounds, "sampled": groups.sampled, "passed": groups.passed, "used": groups.used}
     row = {f"filter/{name}": number.to(torch.get_default_dtype()) for name, number in counts.items()}
-    return row | {"filter/tokens": mean(mask, groups.rollout.mask, TOKENS)}
+    return row | {"filter/tokens": mean(mask, groups.rollout.mask, ALL)}
 
 
 def advantage_metrics(advantages: Tensor, mask: Tensor) -> Row:
@@ -174,8 +166,8 @@ def advantage_metrics(advantages: Tensor, mask: Tensor) -> Row:
     advantages = mean(advantages, mask, (-1,))
     everywhere = torch.ones_like(advantages, dtype=torch.bool)
     row = summary("advantage", advantages, everywhere)
-    row["advantage/min"] = masked_extreme(advantages, everywhere, COMPLETIONS, -1).squeeze(COMPLETIONS)
-    row["advantage/max"] = masked_extreme(advantages, everywhere, COMPLETIONS, 1).squeeze(COMPLETIONS)
+    row["advantage/min"] = masked_extreme(advantages, everywhere, BATCH, -1).squeeze(BATCH)
+    row["advantage/max"] = masked_extreme(advantages, everywhere, BATCH, 1).squeeze(BATCH)
     return row
 
 
@@ -183,8 +175,8 @@ def length_metrics(mask: Tensor, finished: Tensor, correct: Tensor) -> Row:
     """Mean tokens (the end token counts) of all completions, ended, right and wrong ones; share that was cut off."""
     lengths = mask.sum(-1)
     groups = {"mean": torch.ones_like(finished), "finished": finished, "correct": correct, "wrong": ~correct}
-    row = {f"length/{name}": mean(lengths, which, COMPLETIONS) for name, which in groups.items()}
-    return row | {"length/truncated": mean(~finished, torch.ones_like(finished), COMPLETIONS)}
+    row = {f"length/{name}": mean(lengths, which, BATCH) for name, which in groups.items()}
+    return row | {"length/truncated": mean(~finished, torch.ones_like(finished), BATCH)}
 
 
 def policy_metrics(distributions: Tensor, references: Tensor, rollout: Rollout) -> Row:
@@ -201,7 +193,7 @@ def policy_metrics(distributions: Tensor, references: Tensor, rollout: Rollout) 
         "kl/ref_k3": (-difference).exp() - 1 + difference,
         "kl/ref_exact": (distributions.exp() * (distributions - references)).sum(-1),
     }
-    return {name: mean(value, rollout.mask, TOKENS) for name, value in values.items()}
+    return {name: mean(value, rollout.mask, ALL) for name, value in values.items()}
 
 
 def ratio_metrics(log_probs: Tensor, old_log_probs: Tensor, mask: Tensor) -> Row:
@@ -209,10 +201,10 @@ def ratio_metrics(log_probs: Tensor, old_log_probs: Tensor, mask: Tensor) -> Row
     log_ratio = (log_probs - old_log_probs).where(mask, 0.0)
     ratio = log_ratio.exp()
     return {
-        "ratio/mean": mean(ratio, mask, TOKENS),
-        "ratio/min": masked_extreme(ratio, mask, TOKENS, -1).squeeze(TOKENS),
-        "ratio/max": masked_extreme(ratio, mask, TOKENS, 1).squeeze(TOKENS),
-        "kl/old": mean(ratio - 1 - log_ratio, mask, TOKENS),
+        "ratio/mean": mean(ratio, mask, ALL),
+        "ratio/min": masked_extreme(ratio, mask, ALL, -1).squeeze(ALL),
+        "ratio/max": masked_extreme(ratio, mask, ALL, 1).squeeze(ALL),
+        "kl/old": mean(ratio - 1 - log_ratio, mask, ALL),
     }
 
 
@@ -225,7 +217,7 @@ def bounded_metrics(variant: Variant, offered: Mapping[str, Tensor]) -> Row:
         first, *others = [offered[name] for name in POLICIES if name in asked] if "log_ratio_bound" in asked else [None]
         for other in others:
             beyond |= (first - other).abs() > limit
-    return {BOUNDED: mean(beyond, mask, TOKENS)}
+    return {BOUNDED: mean(beyond, mask, ALL)}
 
 
 def clip_metrics(clip: Callable, offered: Mapping[str, Tensor]) -> Row:
@@ -243,7 +235,7 @@ def clip_metrics(clip: Callable, offered: Mapping[str, Tensor]) -> Row:
     whole = (stopped | ~mask).all(-1, keepdim=True) & is_constant(advantages, mask, (-1,))
     log_ratio = log_probs.detach() - old_log_probs
     below = masked_mean(log_ratio, mask, (-1,)).where(whole, log_ratio) < 0
-    return {"clip/low": mean(stopped & below, mask, TOKENS), "clip/high": mean(stopped & ~below, mask, TOKENS)}
+    return {"clip/low": mean(stopped & below, mask, ALL), "clip/high": mean(stopped & ~below, mask, ALL)}
 
 
 def mismatch_metrics(mismatch: Callable, offered: Mapping[str, Tensor]) -> Row:
@@ -252,9 +244,9 @@ def mismatch_metrics(mismatch: Callable, offered: Mapping[str, Tensor]) -> Row:
     log_ratio = (old_log_probs - offered["sampler_log_probs"]).where(mask, 0.0)
     weights = call_with(mismatch, {**offered, "losses": torch.ones_like(old_log_probs)})
     return {
-        "mismatch/kl": mean(log_ratio.exp() - 1 - log_ratio, mask, TOKENS),
-        "mismatch/weight": mean(weights, mask, TOKENS),
-        "mismatch/dropped": mean(weights == 0, mask, TOKENS),
+        "mismatch/kl": mean(log_ratio.exp() - 1 - log_ratio, mask, ALL),
+        "mismatch/weight": mean(weights, mask, ALL),
+        "mismatch/dropped": mean(weights == 0, mask, ALL),
     }
 
 
@@ -286,13 +278,13 @@ def judged_metrics(state: TrainState, groups: Groups, reference: PerVocabulary) 
     estimates = (-difference).exp() - 1 + difference
     places = torch.arange(estimates.shape[-1], device=estimates.device) * QUARTERS // estimates.shape[-1]
     for number in range(QUARTERS):
-        row[f"kl/quarter_{number + 1}"] = mean(estimates, rollout.mask & (places == number), TOKENS)
+        row[f"kl/quarter_{number + 1}"] = mean(estimates, rollout.mask & (places == number), ALL)
     bigrams, there = repeated_bigrams(rollout.completions, rollout.mask)
-    row["repetition/bigrams"] = mean(bigrams, there, COMPLETIONS)
+    row["repetition/bigrams"] = mean(bigrams, there, BATCH)
     if len(state.judges) > 1:
         said = [judge(rollout.prompts, rollout.completions, rollout.mask) for judge in state.judges]
         deviations = moments(torch.stack(said, -1))[1]
-        row["judge/disagreement"] = mean(deviations, torch.ones_like(rollout.finished), COMPLETIONS)
+        row["judge/disagreement"] = mean(deviations, torch.ones_like(rollout.finished), BATCH)
     return of_judged(state, row)
 
 
@@ -324,7 +316,7 @@ def win_rate(state: TrainState, questions: Prompts, gold: PerCompletion) -> Tens
     theirs = score_with(state.task, samples).total
     gap = gold[judged].unsqueeze(-1) - theirs.unsqueeze(-2)
     wins = (gap > 0).to(gold.dtype) + 0.5 * (gap == 0)
-    return torch.full_like(gold[:, 0, 0], torch.nan).index_copy(0, judged, mean(wins, ~gap.isnan(), TOKENS))
+    return torch.full_like(gold[:, 0, 0], torch.nan).index_copy(0, judged, mean(wins, ~gap.isnan(), ALL))
 
 
 def of_judged(state: TrainState, row: Row) -> Row:
@@ -340,5 +332,5 @@ def agreement(rewards: Tensor, gold: Tensor) -> Tensor:
     of_gold, of_rewards = (each.unsqueeze(-1) - each.unsqueeze(-2) for each in (gold, rewards))
     differs = of_gold > 0  # each pair once, none with a NaN
     right = (of_rewards > 0).to(rewards.dtype) + 0.5 * (of_rewards == 0)
-    number = sum_keepdim(differs.to(rewards.dtype), TOKENS)
-    return (sum_keepdim(right.where(differs, 0.0), TOKENS) / number).squeeze(TOKENS)
+    number = sum_keepdim(differs.to(rewards.dtype), ALL)
+    return (sum_keepdim(right.where(differs, 0.0), ALL) / number).squeeze(ALL)

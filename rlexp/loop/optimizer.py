@@ -81,22 +81,16 @@ class Optimizer:
         self.updates += 1
         first = 0
         for (function, size), kept in zip(self.blocks, self.kept, strict=True):
-            self.apply_update_rule(function, gradient, rates, slice(first, first + size), kept)
-            first += size
+            rows, first = slice(first, first + size), first + size
+            offered = {"gradient": gradient[rows], "rates": rates[rows], "updates": self.updates, **kept}
+            if "weights" in required_inputs(function):
+                offered["weights"] = flat(p[rows] for p in self.parameters)
+            call_with(function, offered)  # overwrites the gradients of its runs with their moves
         moves = gradient.split([p[0].numel() for p in self.parameters], -1)
         for p, move in zip(self.parameters, moves, strict=True):
             p.sub_(move.view_as(p))
             p.grad = None
         return norms
-
-    def apply_update_rule(
-        self, function: Callable, gradient: Tensor, rates: Tensor, rows: slice, kept: dict[str, Tensor]
-    ) -> None:
-        """Let a function overwrite the gradients of its runs with their moves."""
-        offered = {"gradient": gradient[rows], "rates": rates[rows], "updates": self.updates, **kept}
-        if "weights" in required_inputs(function):
-            offered["weights"] = flat(p[rows] for p in self.parameters)
-        call_with(function, offered)
 
     def kept_of(self, replica: int) -> dict[str, Tensor]:
         """Return what is kept of a replica by name, ``[N]`` each: rows of this optimizer, not copies."""

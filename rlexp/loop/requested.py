@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rlexp.core.masked import count
+from rlexp.core.masked import ALL, count
 from rlexp.core.streams import Purpose, hashed_uniforms
 from rlexp.core.types import PerVocabulary
 from rlexp.loop import kl_stop
@@ -21,8 +21,6 @@ from rlexp.loop.sampling import Groups, prompt_numbers
 from rlexp.loop.state import Experience, Tensors, TrainState, subset, take_replicas
 from rlexp.models import scalar
 from rlexp.models.policy import Policy, entropy, gather_log_probs
-
-TOKENS = (-1, -2, -3)
 
 
 @torch.no_grad()
@@ -103,7 +101,7 @@ def tensors_of_step(state: TrainState, batch: Experience) -> dict[str, Tensor]:
     ``mean_tokens`` is how many tokens of a minibatch count on average, see ``agg.token``; for ``stopped`` see
     ``kl_stop``.
     """
-    tokens = count(batch.mask, TOKENS, batch.advantages.dtype).squeeze(TOKENS).clamp(min=1)
+    tokens = count(batch.mask, ALL, batch.advantages.dtype).squeeze(ALL).clamp(min=1)
     return {"mean_tokens": tokens / state.minibatches} | kl_stop.init_stopped(state)
 
 

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from annotated_types import Ge, Le
 from pydantic import FiniteFloat
 from torch import Tensor, nn
 
@@ -29,7 +28,7 @@ from rlexp.core.blocks import gather_rows, map_tensors
 from rlexp.core.exact import sum_keepdim
 from rlexp.core.registry import bind_choice, schema
 from rlexp.core.streams import Purpose
-from rlexp.core.types import FiniteNonNegative, NonNegativeInt, Positive, PositiveInt, Size
+from rlexp.core.types import FiniteNonNegative, NonNegativeInt, Positive, PositiveInt, Probability, Size
 from rlexp.loop.optimizer import Adam, Schedule
 from rlexp.loop.rewards import scores_of
 from rlexp.loop.rollout import Rollout, sample
@@ -63,7 +62,7 @@ class BradleyTerry:
     length_bonus: FiniteFloat
     smallest_gap: FiniteNonNegative
     largest_gap: FiniteNonNegative | None
-    flips: Annotated[float, Ge(0), Le(1)]
+    flips: Probability
     updates: PositiveInt
     batch: Size
     lr: Positive

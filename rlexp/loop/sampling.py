@@ -27,7 +27,6 @@ from rlexp.loop.rollout import Rollout, inverse_cdf, sample
 from rlexp.loop.state import TrainState, subset
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import RolloutPolicy, gather_log_probs
-from rlexp.tasks import Task
 
 
 class Groups(NamedTuple):
@@ -195,15 +194,8 @@ def sample_completions(
 
 
 @torch.no_grad()
-def sample_distorted(
-    distort: Callable[[Tensor, int], Tensor],
-    policy: RolloutPolicy,
-    task: Task,
-    prompts: Prompts,
-    uniforms: Tensor,
-    temperature: Tensor,
-) -> Rollout:
-    """Sample from ``distort(log_probs, t)`` instead of the policy.
+def sample_distorted(distort: Callable[[Tensor, int], Tensor], *inputs: object) -> Rollout:
+    """Sample from ``distort(log_probs, t)`` instead of the policy; ``inputs`` are those of ``sample``.
 
     The rollout's ``old_log_probs`` are the trainer's, its ``sampler_log_probs`` are those that the tokens were drawn
     from.
@@ -216,6 +208,6 @@ def sample_distorted(
         drawn_from.append(gather_log_probs(distorted, tokens))
         return tokens
 
-    rollout = sample(policy, task, prompts, uniforms, temperature, pick)
-    padded = F.pad(torch.stack(drawn_from, -1), (0, uniforms.shape[-1] - len(drawn_from)))
+    rollout = sample(*inputs, pick)
+    padded = F.pad(torch.stack(drawn_from, -1), (0, rollout.mask.shape[-1] - len(drawn_from)))
     return rollout._replace(sampler_log_probs=padded.where(rollout.mask, 0.0))

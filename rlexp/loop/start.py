@@ -9,16 +9,14 @@ an empty text where nothing did. The reference policy begins as a copy of the po
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
 
 import torch
 import torch.nn.functional as F
-from annotated_types import Ge, Gt, Le
 from torch import Tensor, nn
 
-from rlexp.core.masked import masked_mean
+from rlexp.core.masked import ALL, masked_mean
 from rlexp.core.streams import Purpose, uniforms
-from rlexp.core.types import Positive, PositiveInt, Size
+from rlexp.core.types import Positive, PositiveInt, Probability, Share, Size
 from rlexp.loop.optimizer import Adam, Schedule, per_replica
 from rlexp.loop.rewards import score_with
 from rlexp.loop.rollout import Rollout, sample
@@ -26,8 +24,6 @@ from rlexp.models.policy import Policy, gather_log_probs
 from rlexp.models.policy import entropy as entropy_of
 from rlexp.tasks import Task
 
-Share, Part = Annotated[float, Gt(0), Le(1)], Annotated[float, Ge(0), Le(1)]
-TOKENS = (-1, -2, -3)
 EPS = 1e-6
 MAX_GRAD_NORM = 1.0  # norm to which a gradient of the warm-up is clipped
 MAX_SCALE, BISECTION_STEPS = 2.0**10, 40  # of the logits
@@ -60,7 +56,7 @@ def sft(
     """
 
     def check(update: int) -> tuple[Tensor, Tensor]:
-        found = sampled_accuracy(policy, task, seeds, checked, update)
+        found = score_with(task, answers(policy, task, seeds, checked, update)).correct.float().mean(-1).mean(-1)
         return found, found < accuracy
 
     short = f"wanted {accuracy:g}; take more start.updates, another start.lr or a lower start.accuracy"
@@ -73,9 +69,9 @@ def mixture(
     task: Task,
     seeds: Sequence[int],
     *,
-    accuracy: Part,
+    accuracy: Probability,
     tolerance: Positive,
-    formed: Part,
+    formed: Probability,
     lr: Positive,
     prompts: Size,
     every: PositiveInt,
@@ -176,7 +172,7 @@ def imitation_loss(policy: nn.Module, prompts: Tensor, completions: Tensor, mask
     completions = completions.unsqueeze(2)
     log_probs = F.log_softmax(policy(prompts, completions), -1)
     losses = -gather_log_probs(log_probs, completions)
-    return masked_mean(losses, mask.unsqueeze(2), TOKENS).squeeze(TOKENS)
+    return masked_mean(losses, mask.unsqueeze(2), ALL).squeeze(ALL)
 
 
 def answers(policy: Policy, task: Task, seeds: Sequence[int], prompts: int, at: int) -> Rollout:
@@ -184,11 +180,6 @@ def answers(policy: Policy, task: Task, seeds: Sequence[int], prompts: int, at: 
     questions = task.prompts(uniforms(seeds, Purpose.START_CHECKS, 0, (prompts, task.draws)), held_out=True)
     noise = uniforms(seeds, Purpose.START_SAMPLING, at, (prompts, 1, task.cap))
     return sample(policy, task, questions, noise, torch.ones(len(seeds)))
-
-
-def sampled_accuracy(policy: Policy, task: Task, seeds: Sequence[int], prompts: int, at: int) -> Tensor:
-    rollout = answers(policy, task, seeds, prompts, at)
-    return score_with(task, rollout).correct.float().mean(-1).mean(-1)
 
 
 def right_and_formed(policy: Policy, task: Task, seeds: Sequence[int], prompts: int, at: int) -> tuple[Tensor, Tensor]:
@@ -209,7 +200,7 @@ def scale_to(entropy: float, logits: Tensor, mask: Tensor) -> tuple[Tensor, Tens
 
     def mean_entropy(scale: Tensor) -> Tensor:
         distributions = F.log_softmax(logits * per_replica(scale, logits), -1)
-        return masked_mean(entropy_of(distributions), mask, TOKENS).squeeze(TOKENS)
+        return masked_mean(entropy_of(distributions), mask, ALL).squeeze(ALL)
 
     low, high = (torch.full_like(logits[:, 0, 0, 0, 0], bound) for bound in (1 / MAX_SCALE, MAX_SCALE))
     for _ in range(BISECTION_STEPS):

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,14 +38,14 @@ class Network:
     replicas: frozenset[int] | None = None
 
 
-@runtime_checkable
-class Source(Protocol):
+class Source:
     """Where completions come from (``loop.data``): how many rollouts are kept, and how many groups a step samples."""
 
-    slots: int
+    slots = 0
 
     def sampled(self, prompts: int) -> int:
         """Return how many of a step's groups are sampled anew."""
+        return prompts
 
 
 def token_log_probs(policy: RolloutPolicy, *inputs: Tensor, **options: object) -> TokenLogProbs:

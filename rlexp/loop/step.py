@@ -76,7 +76,7 @@ def update(state: TrainState, policy: RolloutPolicy, part: Experience, shared: T
     losses["loss/total"] = sum(losses.values())
     backward(losses["loss/total"], state.policy, part, policy is state.policy)
     row = kl_stop.step_optimizer(state.optimizer, tensors)
-    return row | metrics.metrics_of_update(state, losses, log_probs.detach(), part, tensors) if measure else {}
+    return row | metrics.metrics_of_update(state.blocks, losses, log_probs.detach(), part, tensors) if measure else {}
 
 
 def loss_terms(

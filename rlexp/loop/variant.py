@@ -94,11 +94,6 @@ class Variant(Chosen):
         bound = dict(METRICS) if self.kl_stop is None else METRICS | {"kl/stopped": lambda stopped: stopped}
         for choice, kind in ((self.clip, LossFacts), (self.entropy_control, ControlFacts)):
             values = getattr(choice, "keywords", {})
-            metrics = facts_of(choice, kind).metrics.items()
-            bound |= {
-                name: partial(
-                    each, **{hyperparameter: values[hyperparameter] for hyperparameter in hyperparameters(each)}
-                )
-                for name, each in metrics
-            }
+            for name, metric in facts_of(choice, kind).metrics.items():
+                bound[name] = partial(metric, **{key: values[key] for key in hyperparameters(metric)})
         return bound

@@ -9,7 +9,7 @@ from rlexp.core.exact import baddbmm, sigmoid
 from rlexp.core.types import Completions, Depth, NextToken, NextTokens, PerVocabulary, Prompts, Size
 from rlexp.models import shapes as s
 from rlexp.models.layers import Embedding, Init, Linear
-from rlexp.models.policy import StackedPolicy
+from rlexp.models.policy import Policy
 from rlexp.tasks.task import Task
 
 
@@ -50,7 +50,7 @@ class GRULayer(nn.Module):
         return torch.cat(states, -2), state
 
 
-class GRU(StackedPolicy):
+class GRU(Policy):
     """Embedding, ``layers`` GRU layers, linear head; 62,820 parameters at vocabulary 100, hidden 64, two layers."""
 
     def __init__(self, init: Init, task: Task, outputs: int | None = None, *, hidden: Size, layers: Depth):
@@ -74,10 +74,8 @@ class GRU(StackedPolicy):
         """Read each prompt once; return its last output and its states for every completion of its group."""
         zeros = self.embedding.weight.new_zeros(*prompts.shape[:2], self.hidden)
         outputs, states = self.run_layers(prompts, [zeros] * len(self.layers), prompts != self.pad)
-        return (
-            outputs[..., -1, :].repeat_interleave(group, 1),
-            [state.repeat_interleave(group, 1) for state in states],
-        )
+        last = outputs[..., -1, :].repeat_interleave(group, 1)
+        return last, [state.repeat_interleave(group, 1) for state in states]
 
     def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, list[s.HiddenState]]:
         output, states = self.prompt_states(prompts, group)

@@ -39,17 +39,15 @@ class Init:
 
 
 class Shapes(Init):
-    """Parameters of one replica that have a shape and take no memory: what a network would take can be counted."""
+    """Parameters ``[1, *shape]`` without numbers, which take no memory: what a network would take can be counted."""
 
     def __init__(self):
         super().__init__([])
 
     def normal(self, *shape: int, std: float = 1.0) -> nn.Parameter:
-        """Return a parameter ``[1, *shape]`` without numbers."""
         return nn.Parameter(torch.empty(1, *shape, device="meta"))
 
     def uniform(self, *shape: int, bound: float) -> nn.Parameter:
-        """Return a parameter ``[1, *shape]`` without numbers."""
         return self.normal(*shape)
 
 

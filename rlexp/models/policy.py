@@ -7,8 +7,7 @@ whoever uses the results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import torch.nn.functional as F
 from torch import nn
@@ -23,18 +22,15 @@ class TokenLogProbs(NamedTuple):
     entropies: t.PerToken | None
 
 
-@runtime_checkable
-class RolloutPolicy(Protocol):
+class RolloutPolicy:
     """What sampling a rollout and reading it again need of a policy.
 
     ``prefill`` and ``decode`` complete prompts token by token without gradients; the other methods see completions as
     wholes and give gradients. It is either a whole ``Policy`` or what ``recorded`` returns, which belongs to one
-    rollout.
+    rollout. ``network`` is the one whose weights these are.
     """
 
-    @property
-    def network(self) -> nn.Module:
-        """The network whose weights these are."""
+    network: nn.Module
 
     def prefill(self, prompts: t.Prompts, group: int) -> tuple[t.NextToken, Any]:
         """Return the logits of the first token of ``group`` completions a prompt, and the state of decoding."""
@@ -52,61 +48,27 @@ class RolloutPolicy(Protocol):
         self, prompts: t.Prompts, completions: t.Completions, temperature: t.PerReplica, *, entropies: bool = False
     ) -> TokenLogProbs:
         """Return the log-probabilities of the completions' tokens, and the ``entropies`` in nats if asked for."""
+        distributions = self.distributions(prompts, completions, temperature)
+        log_probs = gather_log_probs(distributions, completions)
+        return TokenLogProbs(log_probs, entropy(distributions) if entropies else None)
 
     def distributions(
         self, prompts: t.Prompts, completions: t.Completions, temperature: t.PerReplica
     ) -> t.PerVocabulary:
         """Return the log-probabilities of the whole vocabulary; those of the tokens alone cost less memory."""
+        return F.log_softmax(self.logits(prompts, completions) / temperature.view(-1, 1, 1, 1, 1), -1)
 
     def slice_prompts(self, prompts: slice) -> RolloutPolicy:
         """Return the policy for some of the prompts of its rollout."""
+        return self
 
     def replace_replicas(self, replicas: t.ReplicaIndices, other: RolloutPolicy, prompts: t.Prompts) -> RolloutPolicy:
         """Return the policy for a rollout of which the completions of ``replicas`` are those of ``other``."""
+        return self
 
 
-@runtime_checkable
-class Policy(RolloutPolicy, Protocol):
-    """A stack of R policies, an ``nn.Module``."""
-
-    def recorded(self, prompts: t.Prompts, group: int) -> RolloutPolicy:
-        """Return this policy for one rollout of ``group`` completions a prompt.
-
-        What sampling computes is kept, and not computed again where the rollout is read: only the backward pass is
-        left. With it log-probabilities are those of sampling to the bit. It holds until the weights change. A policy
-        that keeps nothing returns itself.
-        """
-
-    def head_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters in which all logits are linear: scaling them scales the logits."""
-
-    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]:
-        """Return all parameters, ``[R, ...]`` each."""
-
-    def named_parameters(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, nn.Parameter]]:
-        """Return all parameters with their names."""
-
-
-class FromLogits:
-    """What follows from the ``logits`` of a policy."""
-
-    def distributions(
-        self, prompts: t.Prompts, completions: t.Completions, temperature: t.PerReplica
-    ) -> t.PerVocabulary:
-        return F.log_softmax(self.logits(prompts, completions) / temperature.view(-1, 1, 1, 1, 1), -1)
-
-    def log_probs(
-        self, prompts: t.Prompts, completions: t.Completions, temperature: t.PerReplica, *, entropies: bool = False
-    ) -> TokenLogProbs:
-        distributions = self.distributions(prompts, completions, temperature)
-        log_probs = gather_log_probs(distributions, completions)
-        return TokenLogProbs(log_probs, entropy(distributions) if entropies else None)
-
-
-class StackedPolicy(FromLogits, nn.Module):
-    """Base of the models: a policy by its ``logits``, which a layer ``head`` makes, and which records nothing.
+class Policy(RolloutPolicy, nn.Module):
+    """Base of the models: a stack of R policies by its ``logits``, which a layer ``head`` makes.
 
     A model that ``reads_completions`` takes ``outputs``, how many numbers its head makes at each place instead of one
     for every token of the vocabulary: what it is then is a judge of completions, see ``scalar``.
@@ -118,22 +80,20 @@ class StackedPolicy(FromLogits, nn.Module):
         return self.logits(prompts, completions)
 
     @property
-    def network(self) -> StackedPolicy:
+    def network(self) -> Policy:
         return self
 
     def recorded(self, prompts: t.Prompts, group: int) -> RolloutPolicy:
-        return self  # decoding keeps nothing: every update computes its own forward pass
+        """Return this policy for one rollout of ``group`` completions a prompt.
 
-    def record(self, state: Any) -> None:
-        """Keep nothing."""
-
-    def slice_prompts(self, prompts: slice) -> RolloutPolicy:
-        return self
-
-    def replace_replicas(self, replicas: t.ReplicaIndices, other: RolloutPolicy, prompts: t.Prompts) -> RolloutPolicy:
+        What sampling computes is kept, and not computed again where the rollout is read: only the backward pass is
+        left. With it log-probabilities are those of sampling to the bit. It holds until the weights change. A policy
+        that keeps nothing returns itself.
+        """
         return self
 
     def head_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters in which all logits are linear: scaling them scales the logits."""
         return list(self.head.parameters())
 
 

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from rlexp.core.exact import bmm
 from rlexp.core.types import Completions, NextToken, NextTokens, PerVocabulary, Prompts, Size
 from rlexp.models.layers import Embedding, Init
-from rlexp.models.policy import StackedPolicy
+from rlexp.models.policy import Policy
 from rlexp.models.shapes import AnswerLogits, RemainingLogits
 from rlexp.tasks.task import Task
 
 
-class Positional(StackedPolicy):
+class Positional(Policy):
     """A matrix for each prompt position, summed; a matrix for each answer position; the embedding read backwards.
 
     Answer tokens are independent of each other given the prompt: it reads no completion, and judges none. Embedding

@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from rlexp.core.types import Completions, FiniteNonNegative, NextToken, NextTokens, PerVocabulary, Prompts, States
 from rlexp.models.layers import Embedding, Init
-from rlexp.models.policy import StackedPolicy
+from rlexp.models.policy import Policy
 from rlexp.tasks.tabular import TabularTask, question_numbers
 
 
-class Tabular(StackedPolicy):
+class Tabular(Policy):
     """Logits ``[R, questions · states, vocabulary]``; the softmax policy of Sutton and Barto (2018), section 13.2.
 
     It starts at the task's own logits plus noise from N(0, std²). What the task does not let it learn has no noise

@@ -1,7 +1,13 @@
 """A stacked causal transformer: pre-norm, learned positions, no biases, no dropout.
 
-The one of the training runs: attention of its own, a cache for decoding and for the first update. What is computed at a
-block stands in ``transformer_block``; ``transformer_plain`` is the same as a textbook has it.
+The one of the training runs; ``transformer_plain`` is the same as a textbook has it. A block reads all tokens at once
+with gradients, or one after another without. Attention is of completions to their prompt, which is read once a group,
+and to themselves. It is written out because a chain of torch's own operations stores and copies several times as much
+as the result needs, and because its fused attention wants the prompt repeated for every completion of a group.
+
+The first update after sampling has the weights that sampled, and its forward pass would repeat every product of the
+decoding. With the cache it takes them from there: only the backward pass is left, and the ratio to the policy that
+sampled is exactly 1.
 """
 
 from __future__ import annotations
@@ -10,16 +16,325 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rlexp.core.exact import bmm
-from rlexp.core.types import Completions, Depth, NextToken, NextTokens, PerVocabulary, Prompts, ReplicaIndices, Size
+from rlexp.core.exact import Product, Softmax, baddbmm, bmm, matmul, softmax_, softmax_backward_
+from rlexp.core.types import Completions, NextToken, NextTokens, PerVocabulary, Prompts, ReplicaIndices
 from rlexp.models import shapes as s
-from rlexp.models import transformer_block as b
-from rlexp.models.layers import Embedding, Init, Projection, layer_norm
-from rlexp.models.policy import FromLogits, StackedPolicy
-from rlexp.models.transformer_block import AttentionCache, PromptCache, TransformerCache, attention_bias
-from rlexp.tasks.task import Task
+from rlexp.models.layers import Projection, layer_norm
+from rlexp.models.policy import RolloutPolicy
+from rlexp.models.transformer_plain import PlainBlock, PlainTransformer, attention_bias, later_than
+
+
+class KeyValue(NamedTuple):
+    """Keys and values of the prompts in one block."""
+
+    key: s.PromptByHead
+    value: s.PromptByHead
+
+
+class PromptCache(NamedTuple):
+    """Prompts as they were read, once for their groups, with gradients.
+
+    ``outputs`` are those at their last tokens, ``padding_bias`` masks their padding from the completions.
+    """
+
+    outputs: s.PromptRow
+    blocks: list[KeyValue]
+    padding_bias: s.PaddingBias
+    lengths: s.PromptLengths
+
+    def slice_prompts(self, prompts: slice) -> PromptCache:
+        """Return the part of some prompts, keys and values without gaps."""
+        blocks = [KeyValue(*(tensor[:, prompts].contiguous() for tensor in block)) for block in self.blocks]
+        return PromptCache(self.outputs[:, prompts], blocks, self.padding_bias[:, prompts], self.lengths[:, prompts])
+
+
+class AttentionCache(NamedTuple):
+    """Attention of one block at the completion tokens; ``weights`` are None where nothing is kept for training."""
+
+    query: s.ByHead
+    key: s.ByHead
+    value: s.ByHead
+    weights: s.AttentionWeights | None = None
+
+
+class TokenActivations(NamedTuple):
+    """What one block computes at completion tokens.
+
+    ``attended`` is what attention returns, ``middle`` and ``output`` are the sums before and after the feed-forward
+    part, ``hidden`` is its ReLU.
+    """
+
+    attended: s.OfTokens
+    middle: s.OfTokens
+    hidden: s.HiddenOfTokens
+    output: s.OfTokens
+
+
+class DecodedToken(NamedTuple):
+    """What all blocks and the head compute at one token of every completion."""
+
+    blocks: list[TokenActivations]
+    logits: s.LogitsOfTokens
+
+
+class BlockCache(NamedTuple):
+    """Results in one block for the completion tokens that were read."""
+
+    attention: AttentionCache
+    activations: TokenActivations
+
+
+class TransformerCache(NamedTuple):
+    """The forward cache of a transformer: the prompts, what every block keeps, the logits after each token read."""
+
+    prompts: PromptCache
+    blocks: list[BlockCache]
+    logits: s.LogitsOfTokens
+
+    def record(self, tokens: Sequence[DecodedToken]) -> None:
+        """Take in all tokens that were decoded; what was not is zero. Attention was written by decoding itself."""
+        for place, block in enumerate(self.blocks):
+            for tensor in block.attention:
+                tensor[..., len(tokens) :, :].zero_()
+            for name, kept in block.activations._asdict().items():
+                stack(kept, [getattr(token.blocks[place], name) for token in tokens])
+        stack(self.logits, [token.logits for token in tokens])
+
+    def slice_prompts(self, prompts: slice) -> TransformerCache:
+        """Return the part of some prompts, that of attention without gaps."""
+        blocks = []
+        for block in self.blocks:
+            attention = AttentionCache(*(tensor[:, prompts].contiguous() for tensor in block.attention))
+            activations = TokenActivations(*(tensor[:, :, prompts] for tensor in block.activations))
+            blocks.append(BlockCache(attention, activations))
+        return TransformerCache(self.prompts.slice_prompts(prompts), blocks, self.logits[:, :, prompts])
+
+    def replace_replicas(self, replicas: ReplicaIndices, other: TransformerCache) -> None:
+        """Overwrite what is kept of ``replicas`` with all of ``other``; prompts stay as they are."""
+        for mine, theirs in zip(self.blocks, other.blocks, strict=True):
+            pairs = zip((*mine.attention, *mine.activations), (*theirs.attention, *theirs.activations), strict=True)
+            for tensor, new in pairs:
+                tensor[replicas] = new
+        self.logits[replicas] = other.logits
+
+    def flatten_tokens(self) -> TransformerCache:
+        """Return the cache with activations and logits as rows."""
+        flat = [TokenActivations(*(tensor.flatten(1, 3) for tensor in block.activations)) for block in self.blocks]
+        blocks = [block._replace(activations=rows) for block, rows in zip(self.blocks, flat, strict=True)]
+        return TransformerCache(self.prompts, blocks, self.logits.flatten(1, 3))
+
+
+def stack(room: Tensor, tokens: Sequence[Tensor]) -> None:
+    """Write tokens ``[R, P·G, ·]`` to the first places of ``room`` ``[R, T, P, G, ·]``, zeros to the others."""
+    rows = room.flatten(2, 3)
+    rows[:, len(tokens) :].zero_()
+    for t, token in enumerate(tokens):
+        rows[:, t] = token
+
+
+def split_heads(rows: s.Rows, shape: Sequence[int], heads: int) -> Tensor:
+    """Queries, keys and values of rows of ``shape`` T, P, G: ``[R, T·P·G, 3·H·D] -> [3, R, P, H, G, T, D]``."""
+    return rows.view(len(rows), *shape, 3, heads, -1).permute(4, 0, 2, 5, 3, 1, 6)
+
+
+def group_product(values: Tensor, shared: Tensor) -> Tensor:
+    """Multiply all rows of a group with what it shares: ``[R, P, H, G, T, A] · [R, P, H, A, B]``."""
+    return matmul(values.flatten(3, 4), shared).unflatten(3, values.shape[3:5])
+
+
+def group_outer(left: Tensor, right: Tensor) -> Tensor:
+    """Sum of outer products over a group: ``[R, P, H, G, T, A], [R, P, H, G, T, B] -> [R, P, H, A, B]``."""
+    return matmul(left.flatten(3, 4).transpose(-1, -2), right.flatten(3, 4))
+
+
+def attend(
+    query: s.ByHead,
+    key: s.ByHead,
+    value: s.ByHead,
+    prompt_key: s.PromptByHead,
+    prompt_value: s.PromptByHead,
+    padding_bias: s.PaddingBias,
+    causal_bias: s.CausalBias,
+) -> tuple[s.ByHead, s.AttentionWeights]:
+    """softmax(query · keys) · values over the keys of the prompt and a completion's own, and the weights.
+
+    The query is scaled already. Source: Vaswani et al. (arXiv 1706.03762, eq. 1).
+    """
+    prompt_scores = group_product(query, prompt_key.transpose(-1, -2)).add_(padding_bias)
+    weights = softmax_(torch.cat([prompt_scores, matmul(query, key.transpose(-1, -2)).add_(causal_bias)], -1))
+    prompt_weights, own_weights = weights.tensor_split((prompt_key.shape[-2],), -1)
+    return group_product(prompt_weights, prompt_value).add_(matmul(own_weights, value)), weights
+
+
+class DecodingAttention:
+    """Attention of a block that decodes: keys and values of its prompts, and room for those of its completions."""
+
+    def __init__(self, prompts: KeyValue, padding_bias: s.PaddingBias, cache: AttentionCache):
+        self.cache, self.shape = cache, cache.key.shape[:4]
+        self.prompt_key, self.prompt_value = prompts.key.flatten(0, 2).transpose(1, 2), prompts.value.flatten(0, 2)
+        bias = padding_bias.to(prompts.key).squeeze(3)
+        self.bias = bias.expand(-1, -1, self.shape[2], -1, -1).flatten(0, 2)
+
+    def attend(self, qkv: Tensor, t: int) -> Tensor:
+        """Take in the t-th token ``[R, P·G, 3W]``; return what it reads, ``[R, P, G, H, D]``.
+
+        ``attend`` for one query a completion, in fewer operations; the weights are kept if there is room for them.
+        """
+        cache, (replicas, prompts, heads, group) = self.cache, self.shape
+        query, key, value = qkv.view(replicas, prompts, group, 3, heads, -1).permute(3, 0, 1, 4, 2, 5).unbind(0)
+        cache.key[..., t, :], cache.value[..., t, :] = key, value
+        query = cache.query[..., t, :].copy_(query).flatten(0, 2)
+        prompt_scores = baddbmm(self.bias, query, self.prompt_key)
+        own_scores = bmm(query.flatten(0, 1).unsqueeze(1), cache.key.flatten(0, 3)[:, : t + 1].transpose(1, 2))
+        weights = softmax_(torch.cat([prompt_scores.flatten(0, 1), own_scores.squeeze(1)], 1))
+        length = prompt_scores.shape[-1]
+        if cache.weights is not None:
+            cache.weights[..., t, : length + t + 1] = weights.view(*self.shape, -1)
+        own = bmm(weights[:, length:].unsqueeze(1), cache.value.flatten(0, 3)[:, : t + 1])
+        prompt_weights = weights.unflatten(0, query.shape[:2])[..., :length]
+        return baddbmm(own.view_as(query), prompt_weights, self.prompt_value).view(*self.shape, -1).transpose(2, 3)
+
+
+class Attention(torch.autograd.Function):
+    """``attend`` from rows to rows, with a gradient that keeps no more than its factors; a cache may hold them."""
+
+    @staticmethod
+    def forward(
+        ctx,
+        x: s.Rows,
+        weight: s.Weight,
+        prompt_key: s.PromptByHead,
+        prompt_value: s.PromptByHead,
+        padding_bias: s.PaddingBias,
+        causal_bias: s.CausalBias,
+        shape: Sequence[int],
+        cache: BlockCache | None,
+    ) -> s.Rows:
+        """Return what completions read.
+
+        ``x`` ``[R, T·P·G, W]`` are rows of ``shape`` T, P, G, and ``weight`` ``[R, W, 3W]`` makes queries, keys and
+        values of them; for the others see ``attend``.
+        """
+        if cache is None:
+            qkv = split_heads(bmm(x, weight), shape, prompt_key.shape[2]).contiguous()
+            query, key, value = qkv.unbind(0)
+            attended, weights = attend(query, key, value, prompt_key, prompt_value, padding_bias, causal_bias)
+            attended = attended.permute(0, 4, 1, 3, 2, 5).flatten(4).flatten(1, 3)  # [R, T·P·G, H·D]
+        else:
+            query, key, value, weights = cache.attention
+            attended = cache.activations.attended
+        ctx.save_for_backward(x, weight, query, key, value, prompt_key, prompt_value, weights)
+        return attended
+
+    @staticmethod
+    def backward(ctx, upstream: s.Rows) -> tuple[Tensor | None, ...]:
+        x, weight, query, key, value, prompt_key, prompt_value, weights = ctx.saved_tensors
+        replicas, prompts, heads, group, time, size = query.shape
+        shape = time, prompts, group
+        upstream = upstream.view(replicas, *shape, heads, size).permute(0, 2, 4, 3, 1, 5).contiguous()
+        for_weights = group_product(upstream, prompt_value.transpose(-1, -2)), matmul(upstream, value.transpose(-1, -2))
+        for_scores = softmax_backward_(torch.cat(for_weights, -1), weights)
+        for_prompt_scores, for_own_scores = for_scores.tensor_split((prompt_key.shape[-2],), -1)
+        prompt_weights, own_weights = weights.tensor_split((prompt_key.shape[-2],), -1)
+        rows = torch.empty(replicas, time * prompts * group, 3 * heads * size, dtype=x.dtype, device=x.device)
+        for_query, for_key, for_value = split_heads(rows, shape, heads).unbind(0)
+        for_query.copy_(group_product(for_prompt_scores, prompt_key).add_(matmul(for_own_scores, key)))
+        for_key.copy_(matmul(for_own_scores.transpose(-1, -2), query))
+        for_value.copy_(matmul(own_weights.transpose(-1, -2), upstream))
+        return (
+            bmm(rows, weight.transpose(1, 2)),
+            bmm(x.transpose(1, 2), rows),
+            group_outer(for_prompt_scores, query),
+            group_outer(prompt_weights, upstream),
+            *[None] * 4,
+        )
+
+
+class BlockWeights(NamedTuple):
+    """What a block multiplies with while it decodes; ``qkv`` scales the queries."""
+
+    qkv: s.Weight
+    out: s.Weight
+    up: s.UpWeight
+    down: s.DownWeight
+
+
+class FeedForward(torch.autograd.Function):
+    """x + relu(y U) D for y = norm(x), with a gradient that masks in place; a cache may hold both results."""
+
+    @staticmethod
+    def forward(
+        ctx, x: s.Rows, y: s.Rows, up: s.UpWeight, down: s.DownWeight, cache: TokenActivations | None
+    ) -> s.Rows:
+        """``[R, N, W], [R, N, W], [R, W, F], [R, F, W] -> [R, N, W]``."""
+        if cache is None:
+            hidden = bmm(y, up).relu_()
+            output = baddbmm(x, hidden, down)
+        else:
+            hidden, output = cache.hidden, cache.output
+        ctx.save_for_backward(y, up, down, hidden)
+        return output
+
+    @staticmethod
+    def backward(ctx, upstream: s.Rows) -> tuple[Tensor | None, ...]:
+        y, up, down, hidden = ctx.saved_tensors
+        for_hidden = bmm(upstream, down.transpose(1, 2))
+        torch.ops.aten.threshold_backward.grad_input(for_hidden, hidden, 0, grad_input=for_hidden)
+        for_y = bmm(for_hidden, up.transpose(1, 2))
+        return upstream, for_y, bmm(y.transpose(1, 2), for_hidden), bmm(hidden.transpose(1, 2), upstream), None
+
+
+class Block(PlainBlock):
+    """A block that reads the prompts once for their groups, and completions after them."""
+
+    layer = Projection
+
+    def qkv_weight(self) -> s.Weight:
+        """Return what makes queries, keys and values ``[R, W, 3W]``, the queries with the scale of their products."""
+        query, rest = self.qkv.weight.tensor_split((self.out.weight.shape[1],), -1)
+        return torch.cat([query * (query.shape[-1] / self.heads) ** -0.5, rest], -1)
+
+    def read_prompts(self, x: s.PromptRows, bias: s.PromptBias, places: slice) -> tuple[s.PlaceRows, KeyValue]:
+        """Let prompts attend to themselves; return the outputs at ``places``, and all keys and values."""
+        qkv = Product.apply(layer_norm(x).flatten(1, 2), self.qkv_weight(), None, None)
+        by_head = qkv.view(*x.shape[:-1], 3, self.heads, -1).movedim((-3, -2), (0, 3))
+        query, key, value = by_head.contiguous().unbind(0)
+        weights = Softmax.apply(matmul(query[..., places, :], key.transpose(-1, -2)), bias[..., places, :])
+        x = x[..., places, :]
+        attended = matmul(weights, value).movedim(2, -2).flatten(1, 2).flatten(2)
+        return self.add_parts(x.flatten(1, 2), attended, None).view(x.shape), KeyValue(key, value)
+
+    def read_completions(
+        self,
+        x: s.Rows,
+        prompts: KeyValue,
+        padding_bias: s.PaddingBias,
+        causal_bias: s.CausalBias,
+        shape: Sequence[int],
+        cache: BlockCache | None,
+    ) -> s.Rows:
+        """Return the outputs at completion tokens, rows of ``shape`` T, P, G; ``cache`` is what decoding has left."""
+        biases = padding_bias, causal_bias
+        attended = Attention.apply(layer_norm(x), self.qkv_weight(), prompts.key, prompts.value, *biases, shape, cache)
+        return self.add_parts(x, attended, cache and cache.activations)
+
+    def add_parts(self, x: s.Rows, attended: s.Rows, cache: TokenActivations | None) -> s.Rows:
+        """Add the attended values, then the feed-forward part to ``x``."""
+        x = self.out(attended, addend=x, result=cache and cache.middle)
+        return FeedForward.apply(x, layer_norm(x), self.up.weight, self.down.weight, cache)
+
+    def weights(self) -> BlockWeights:
+        return BlockWeights(self.qkv_weight(), self.out.weight, self.up.weight, self.down.weight)
+
+
+def decode_block(x: s.Rows, weights: BlockWeights, attention: DecodingAttention, t: int) -> TokenActivations:
+    """Return what a block computes at the t-th completion token from rows ``[R, P·G, W]``, without gradients."""
+    attended = attention.attend(bmm(layer_norm(x), weights.qkv), t).reshape(x.shape)
+    middle = baddbmm(x, attended, weights.out)
+    hidden = bmm(layer_norm(middle), weights.up).relu_()
+    return TokenActivations(attended, middle, hidden, baddbmm(middle, hidden, weights.down))
 
 
 class DecodingState(NamedTuple):
@@ -29,36 +344,20 @@ class DecodingState(NamedTuple):
     is what was computed at each, None where no forward cache is to record it.
     """
 
-    weights: list[b.BlockWeights]
-    attention: list[b.DecodingAttention]
+    weights: list[BlockWeights]
+    attention: list[DecodingAttention]
     positions: Sequence[s.PositionRows]
     count: int
-    tokens: list[b.DecodedToken] | None
+    tokens: list[DecodedToken] | None
 
 
-class Transformer(StackedPolicy):
+class Transformer(PlainTransformer):
     """Token and position embeddings, ``layers`` blocks, a last norm and a head.
 
     A prompt is read once for its whole group; left padding is never attended to and does not move positions.
     """
 
-    def __init__(
-        self,
-        init: Init,
-        task: Task,
-        outputs: int | None = None,
-        *,
-        width: Size,
-        layers: Depth,
-        heads: Size,
-        feedforward: Size,
-    ):
-        super().__init__()
-        self.pad, self.cap = task.pad, task.cap
-        self.tokens = Embedding(init, task.vocabulary, width, std=0.5)
-        self.positions = Embedding(init, task.prompt_length + task.cap, width, std=0.5)
-        self.blocks = nn.ModuleList(b.Block(init, width, heads, feedforward) for _ in range(layers))
-        self.head = Projection(init, width, outputs or task.vocabulary)
+    block = Block
 
     def read_prompts(self, prompts: Prompts) -> PromptCache:
         present = prompts != self.pad
@@ -87,9 +386,9 @@ class Transformer(StackedPolicy):
         for block, attention in zip(self.blocks, self.allocate_attention(count, group), strict=True):
             width, hidden = block.up.weight.shape[1:]
             sizes = dict(attended=width, middle=width, hidden=hidden, output=width)
-            activations = b.TokenActivations(**{name: empty(*tokens, size) for name, size in sizes.items()})
+            activations = TokenActivations(**{name: empty(*tokens, size) for name, size in sizes.items()})
             weights = attention.key.new_zeros(*attention.key.shape[:-1], length + self.cap - 1)
-            blocks.append(b.BlockCache(attention._replace(weights=weights), activations))
+            blocks.append(BlockCache(attention._replace(weights=weights), activations))
         logits = empty(*tokens, self.head.weight.shape[-1])
         return RecordedTransformer(self, TransformerCache(self.read_prompts(prompts), blocks, logits))
 
@@ -97,13 +396,13 @@ class Transformer(StackedPolicy):
         return self.begin(self.read_prompts(prompts), group, self.allocate_attention(prompts.shape[1], group), None)
 
     def begin(
-        self, prompts: PromptCache, group: int, caches: Sequence[AttentionCache], tokens: list[b.DecodedToken] | None
+        self, prompts: PromptCache, group: int, caches: Sequence[AttentionCache], tokens: list[DecodedToken] | None
     ) -> tuple[NextToken, DecodingState]:
         """``prefill`` of prompts that were read; decoding from the state writes attention to ``caches``."""
         pairs = zip(prompts.blocks, caches, strict=True)
         state = DecodingState(
             weights=[block.weights() for block in self.blocks],
-            attention=[b.DecodingAttention(key_value, prompts.padding_bias, cache) for key_value, cache in pairs],
+            attention=[DecodingAttention(key_value, prompts.padding_bias, cache) for key_value, cache in pairs],
             positions=self.positions_after(prompts.lengths, self.cap - 1).unsqueeze(3).unbind(1),
             count=0,
             tokens=tokens,
@@ -119,10 +418,10 @@ class Transformer(StackedPolicy):
         blocks = []
         x = (self.tokens(tokens) + state.positions[state.count]).flatten(1, 2)
         for weights, attention in zip(state.weights, state.attention, strict=True):
-            blocks.append(b.decode_block(x, weights, attention, state.count))
+            blocks.append(decode_block(x, weights, attention, state.count))
             x = blocks[-1].output
         logits = bmm(layer_norm(x), self.head.weight)
-        decoded = None if state.tokens is None else [*state.tokens, b.DecodedToken(blocks, logits)]
+        decoded = None if state.tokens is None else [*state.tokens, DecodedToken(blocks, logits)]
         return logits.view(*tokens.shape, -1), state._replace(count=state.count + 1, tokens=decoded)
 
     def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
@@ -149,7 +448,7 @@ class Transformer(StackedPolicy):
         return torch.cat([first, rest], 1).movedim(1, 3)
 
 
-class RecordedTransformer(FromLogits):
+class RecordedTransformer(RolloutPolicy):
     """A transformer for one rollout: what sampling it computes is in ``cache``, and is not computed again."""
 
     def __init__(self, network: Transformer, cache: TransformerCache):
@@ -176,8 +475,3 @@ class RecordedTransformer(FromLogits):
         """Overwrite what ``replicas`` have left with all of ``other``; read all ``prompts`` anew."""
         self.cache.replace_replicas(replicas, other.cache)
         return RecordedTransformer(self.network, self.cache._replace(prompts=self.network.read_prompts(prompts)))
-
-
-def later_than(tokens: Tensor) -> Tensor:
-    """Which tokens come later than each, and must not be seen by it, ``[..., T] -> [T, T]``."""
-    return torch.ones(tokens.shape[-1], tokens.shape[-1], dtype=torch.bool, device=tokens.device).triu(1)

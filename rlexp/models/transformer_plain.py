@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from rlexp.core.exact import Softmax, bmm, matmul
 from rlexp.core.types import Completions, Depth, NextToken, NextTokens, PerVocabulary, Prompts, Size, TokenMask
 from rlexp.models.layers import Embedding, Init, Projection, layer_norm
-from rlexp.models.policy import StackedPolicy
+from rlexp.models.policy import Policy
 from rlexp.models.shapes import AttentionBias, Sequences
 from rlexp.tasks.task import Task
+
+MASKED = -1e9
 
 
 class Prefix(NamedTuple):
@@ -42,11 +44,13 @@ class Dense(Projection):
 class PlainBlock(nn.Module):
     """x + attention(norm(x)), then x + feed-forward(norm(x)) with a ReLU."""
 
+    layer = Dense
+
     def __init__(self, init: Init, width: int, heads: int, feedforward: int):
         super().__init__()
         self.heads = heads
-        self.qkv, self.out = Dense(init, width, 3 * width), Dense(init, width, width)
-        self.up, self.down = Dense(init, width, feedforward), Dense(init, feedforward, width)
+        self.qkv, self.out = self.layer(init, width, 3 * width), self.layer(init, width, width)
+        self.up, self.down = self.layer(init, width, feedforward), self.layer(init, feedforward, width)
 
     def attention(self, x: Sequences, bias: AttentionBias) -> Sequences:
         """softmax(Q Kᵀ / √D + bias) V for each head (Vaswani et al., arXiv 1706.03762, eq. 1)."""
@@ -61,8 +65,10 @@ class PlainBlock(nn.Module):
         return x + self.down(self.up(layer_norm(x)).relu())
 
 
-class PlainTransformer(StackedPolicy):
+class PlainTransformer(Policy):
     """Token and position embeddings, ``layers`` blocks, a last norm and a head; left padding is never attended to."""
+
+    block = PlainBlock
 
     def __init__(
         self,
@@ -76,18 +82,16 @@ class PlainTransformer(StackedPolicy):
         feedforward: Size,
     ):
         super().__init__()
-        self.pad = task.pad
+        self.pad, self.cap = task.pad, task.cap
         self.tokens = Embedding(init, task.vocabulary, width, std=0.5)
         self.positions = Embedding(init, task.prompt_length + task.cap, width, std=0.5)
-        self.blocks = nn.ModuleList(PlainBlock(init, width, heads, feedforward) for _ in range(layers))
-        self.head = Dense(init, width, outputs or task.vocabulary)
+        self.blocks = nn.ModuleList(self.block(init, width, heads, feedforward) for _ in range(layers))
+        self.head = self.block.layer(init, width, outputs or task.vocabulary)
 
     def next_token_logits(self, prefix: Prefix) -> PerVocabulary:
         tokens, present = prefix.tokens.flatten(1, 2), prefix.present.flatten(1, 2)  # [R, N, T]
         x = self.tokens(tokens) + self.positions((present.cumsum(-1) - 1).clamp(min=0))
-        future = torch.ones(tokens.shape[-1], tokens.shape[-1], dtype=torch.bool, device=tokens.device).triu(1)
-        masked = future | ~present[..., None, :]
-        bias = torch.zeros(masked.shape, device=tokens.device).masked_fill_(masked, -1e9).unsqueeze(2)
+        bias = attention_bias((later_than(tokens) | ~present[..., None, :]).unsqueeze(2))
         for block in self.blocks:
             x = block(x, bias)
         return self.head(layer_norm(x)).unflatten(1, prefix.tokens.shape[1:3])
@@ -107,3 +111,16 @@ class PlainTransformer(StackedPolicy):
     def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
         prefix = self.repeat_prompts(prompts, completions.shape[2]).extended(completions[..., :-1])
         return self.next_token_logits(prefix)[..., prompts.shape[-1] - 1 :, :]
+
+
+def later_than(tokens: Tensor) -> Tensor:
+    """Which tokens come later than each, and must not be seen by it, ``[..., T] -> [T, T]``."""
+    return torch.ones(tokens.shape[-1], tokens.shape[-1], dtype=torch.bool, device=tokens.device).triu(1)
+
+
+def attention_bias(masked: Tensor) -> Tensor:
+    """Return what is added to scores so that keys are not attended to where ``masked``.
+
+    Finite, so that a padding position, from which everything is masked, holds no NaN.
+    """
+    return torch.zeros(masked.shape, device=masked.device).masked_fill_(masked, MASKED)

@@ -141,7 +141,7 @@ class Parity(BaseTask):
     """
 
     bits: Annotated[int, Ge(6), Le(40)]
-    chains: Annotated[float, Ge(0), Le(1)]
+    chains: t.Probability
     cap: t.Size
 
     components = ("right", "chain")

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop.rollout import Rollout, sample
-from rlexp.models.policy import StackedPolicy
+from rlexp.models.policy import Policy
 
 SEEDS, PROMPTS, GROUP = (3, 4), 4, 3
 # Two float64 networks of two layers, widths up to eleven, that add up the same products in another order. Logits and
@@ -28,7 +28,7 @@ TASKS = {
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
 
 
-def twins(task) -> tuple[StackedPolicy, StackedPolicy]:
+def twins(task) -> tuple[Policy, Policy]:
     """Return the fused and the plain transformer with the same float64 parameters, none of them as it was drawn."""
     fused = shaken(policy_of("transformer", SEEDS, task))
     plain = policy_of("transformer_plain", SEEDS, task).double()
@@ -36,7 +36,7 @@ def twins(task) -> tuple[StackedPolicy, StackedPolicy]:
     return fused, plain
 
 
-def gradients(policy: StackedPolicy, values: torch.Tensor) -> dict[str, torch.Tensor]:
+def gradients(policy: Policy, values: torch.Tensor) -> dict[str, torch.Tensor]:
     """Gradients of a weighted sum of ``values``; 0 where a parameter has no part in it."""
     weights = torch.randn(values.shape, generator=torch.Generator().manual_seed(2), dtype=values.dtype)
     names, parameters = zip(*policy.named_parameters(), strict=True)

@@ -8,7 +8,7 @@ from small_runs import SHORT, SMALL
 
 pytestmark = pytest.mark.slow
 METRIC = '    row["reward/median"] = rewards.total.flatten(1).nanmedian(-1).values\n'
-AFTER = '    row["reward/shaped"] = mean(shaped, ~shaped.isnan(), COMPLETIONS)\n'
+AFTER = '    row["reward/shaped"] = mean(shaped, ~shaped.isnan(), BATCH)\n'
 BACKEND = '''"""Trains runs one after another in our own loop."""
 
 from rlexp.sweep import engine

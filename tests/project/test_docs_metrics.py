@@ -9,7 +9,7 @@ import pytest
 from command import command  # noqa: F401 (a fixture)
 from small_runs import SHORT, SMALL, rows, values
 
-from rlexp.axes.clip.group import dpo, ipo
+from rlexp.axes.clip import dpo, ipo
 from rlexp.axes.entropy_control import adaptive
 from rlexp.config.schema import read
 from rlexp.core.facts import ControlFacts, LossFacts, facts_of

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.models import MODELS
 from rlexp.models.layers import Init
-from rlexp.models.policy import StackedPolicy
+from rlexp.models.policy import Policy
 from rlexp.tasks import TASKS
 from rlexp.tasks.sort import Sort
 
@@ -71,7 +71,7 @@ def example(name: str, task, seeds=(3, 4), prompts: int = 5, group: int = 3):
     return policy, prompts_of(task, seeds, prompts), completions_of(task, seeds, prompts, group)
 
 
-class Fixed(StackedPolicy):
+class Fixed(Policy):
     """A policy with the same logits ``[R, T, V]`` for every prompt; counts how often it is asked to go on."""
 
     def __init__(self, logits: Tensor):
@@ -96,7 +96,7 @@ class Fixed(StackedPolicy):
         return []
 
 
-class Sorter(StackedPolicy):
+class Sorter(Policy):
     """A policy that wants to sort; ``margins`` ``[R]`` are its logits of the right token, all others are 0."""
 
     def __init__(self, task: Sort, margins: Tensor):

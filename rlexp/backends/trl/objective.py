@@ -13,12 +13,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rlexp.core.masked import count
+from rlexp.core.masked import ALL, count
 from rlexp.core.memory import initial_memory
 from rlexp.core.registry import required_inputs
 from rlexp.core.streams import Purpose, hashed_uniforms, uniforms
-from rlexp.loop.metrics import Row, own_metrics, update_metrics
-from rlexp.loop.requested import TOKENS
+from rlexp.loop.metrics import Row, metrics_of_update
 from rlexp.loop.rewards import Rewards
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.state import Experience, update_memory
@@ -95,7 +94,7 @@ class Objective:
 
     def mean_tokens(self, experience: Experience) -> Tensor:
         """Tokens that count in a step, over the number of pieces that it is cut into, ``[1]``: see ``agg.token``."""
-        tokens = count(experience.mask, TOKENS, experience.advantages.dtype).squeeze(TOKENS).clamp(min=1)
+        tokens = count(experience.mask, ALL, experience.advantages.dtype).squeeze(ALL).clamp(min=1)
         return tokens / (self.minibatches * self.parts)
 
     def part(self, rows: Mapping[str, Tensor], log_probs: Tensor) -> Experience:
@@ -144,8 +143,7 @@ class Objective:
         losses["loss/total"] = sum(losses.values())
         row = {name: loss.detach() for name, loss in losses.items()}
         if measure:
-            row |= update_metrics(self.variant, log_probs.detach(), part, offered)
-            row |= own_metrics([(self.variant, 1)], log_probs.detach(), part, offered)
+            row = metrics_of_update([(self.variant, 1)], losses, log_probs.detach(), part, offered)
         return losses["loss/total"].squeeze(0), row
 
     def remember(self, experience: Experience) -> None:

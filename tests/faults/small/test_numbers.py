@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rlexp.axes.clip.token import naive
+from rlexp.axes.clip import naive
 from tests.faults import numbers
 
 
