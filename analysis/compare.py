@@ -1,6 +1,5 @@
 """One command from sweeps' folders to their answer: `rlexp compare runs/<sweep>`."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +12,7 @@ from rlexp.analysis.data.load import SweepData, load
 from rlexp.analysis.data.metric_spec import BUDGETS, parse_budget, parse_option, parse_target
 from rlexp.analysis.data.read import inner
 from rlexp.analysis.data.runs import Problem
-from rlexp.analysis.report.files import answer_json, write_files
-from rlexp.analysis.report.tables import Terminal, print_answer, print_files, wide_text
+from rlexp.analysis.report.tables import Terminal, answer_json, print_answer, print_files, wide_text, write_files
 from rlexp.analysis.stats.answer import Answer, Question, answer, question_name
 from rlexp.analysis.stats.comparison import Comparison
 from rlexp.analysis.stats.verdicts import Verdict
@@ -109,12 +107,8 @@ def relative_path(path: Path) -> str:
 
 def parse(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     """The arguments of `report`. What argparse cannot read ends the process with 2; the rest is an AnalysisError."""
-    parser = CommandParser(
-        prog="rlexp compare",
-        description="Compare the variants of one or several sweeps over paired seeds; write tables and figures.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Compare the variants of one or several sweeps over paired seeds; write tables and figures."
+    parser = CommandParser("rlexp compare", description, EXAMPLES)
     add = parser.add_argument
     add("folders", nargs="+", metavar="folder", help="a sweep's folder, such as runs/<sweep>")
     add("--baseline", help="variant to compare with; the first unless named")

@@ -8,7 +8,8 @@ rows are those that their configuration asks for.
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
@@ -203,6 +204,22 @@ def inner(folder: str | Path, *names: str) -> Path:
     path = Path(folder, *names)
     if leads_out(path, Path(folder)):
         raise AnalysisError(f"'{path}' leads out of '{folder}': remove the link, or name where to write (--out)")
+    return path
+
+
+@contextmanager
+def writing_to(place: Path) -> Iterator[None]:
+    """Turn an OSError into an AnalysisError that names where nothing could be written."""
+    try:
+        yield
+    except OSError as error:
+        raise AnalysisError(f"cannot write to '{place}': {error.strerror or error}") from error
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a file, and its folder where there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unlinked(path).write_text(text, encoding="utf-8", errors="replace")
     return path
 
 

@@ -190,12 +190,12 @@ def equal_variants(folders: Mapping[tuple[str, str], str]) -> tuple[dict[tuple[s
     return new, remarks
 
 
-def study_changes(folder: Path) -> list[str] | None:
-    """Overrides on the command line that changed a study, as `["steps=20"]`; None if the command is not on record."""
+def sweep_overrides(folder: Path) -> list[str] | None:
+    """What was written on the command line of a sweep, as `["steps=20"]`; None if the command is not on record."""
     record = read_yaml(folder / MULTIRUN_FILE)
     try:
         overrides = record["hydra"]["overrides"]
-        return changes([*map(str, overrides["task"]), *map(str, overrides["hydra"])])
+        return [*map(str, overrides["task"]), *map(str, overrides["hydra"])]
     except (KeyError, TypeError):
         return None
 

@@ -28,16 +28,8 @@ class Difference(NamedTuple):
     mean: Array
     low: Array
     high: Array
-    sd: Array
-    effect_size: Array
-
-
-class Trimmed(NamedTuple):
-    """The 25 % trimmed mean of paired differences with its interval."""
-
-    mean: Array
-    low: Array
-    high: Array
+    sd: Array | float = np.nan
+    effect_size: Array | float = np.nan
 
 
 class WinRate(NamedTuple):
@@ -136,7 +128,7 @@ def mean_difference(differences: Array, confidence: float = 0.95) -> Difference:
     return Difference(mean, mean - half, mean + half, sd, effect_size)
 
 
-def trimmed_difference(differences: Array, confidence: float = 0.95) -> Trimmed:
+def trimmed_difference(differences: Array, confidence: float = 0.95) -> Difference:
     """25 % trimmed mean of paired differences with its t interval, `[..., n] → [...]`: the typical effect.
 
     k = ⌊n/4⌋, se = SD_winsorised / ((1 - 2k/n)·√n), df = n - 2k - 1. Source: Tukey & McLaughlin 1963.
@@ -147,14 +139,14 @@ def trimmed_difference(differences: Array, confidence: float = 0.95) -> Trimmed:
     cut = n // 4
     if n < 2:
         mean = ordered.mean(-1) if n else np.full(ordered.shape[:-1], np.nan)
-        return Trimmed(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
+        return Difference(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
     # scipy.stats.mstats.trimmed_mean_ci is the same only where n is a multiple of 4; elsewhere it winsorises by the
     # nominal 25 %, not by what is cut.
     mean = ordered[..., cut : n - cut].mean(-1)
     winsorised = ordered.clip(ordered[..., cut, None], ordered[..., n - cut - 1, None])
     error = winsorised.std(-1, ddof=1) / ((1 - 2 * cut / n) * np.sqrt(n))
     half = stdtrit(n - 2 * cut - 1, (1 + confidence) / 2) * error
-    return Trimmed(mean, mean - half, mean + half)
+    return Difference(mean, mean - half, mean + half)
 
 
 def median_difference(differences: Array, confidence: float = 0.95) -> Difference:
@@ -175,7 +167,7 @@ def median_difference(differences: Array, confidence: float = 0.95) -> Differenc
     middles = ordered[(n - 1) // 2], ordered[n // 2]
     finite = [each for each in middles if np.isfinite(each)]
     middle = sum(finite) / len(finite) if finite else middles[0] if middles[0] == middles[1] else 0.0
-    return Difference(np.float64(middle), low, high, np.float64(sd), np.float64(np.nan))
+    return Difference(np.float64(middle), low, high, np.float64(sd))
 
 
 def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> Interval:

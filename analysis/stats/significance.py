@@ -182,13 +182,8 @@ def _low(differences: Array, alpha: float) -> float:
     return float(low)
 
 
-def decision(differences: Array, margin: float, alpha: float = ALPHA) -> str:
-    """The decision by the differences `[n]`: `equal` (smaller than the margin), `higher`, `lower`, or `open`."""
-    return decide(confidence_sequence(differences, alpha), margin)
-
-
 def decide(interval: Interval, margin: float) -> str:
-    """The decision by an interval of the difference and this margin."""
+    """What an interval of the difference says: `equal` (smaller than the margin), `higher`, `lower`, or `open`."""
     low, high = interval
     if low > -margin and high < margin:
         return "equal"
