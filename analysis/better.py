@@ -3,7 +3,6 @@
 One line on stdout and an exit code: 0 yes, 10 no, 11 open, with how many more seeds would tell; 2 for a wrong question.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_l
 from rlexp.analysis.data.load import load
 from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.data.variants import resolve_variant
-from rlexp.analysis.report.files import plain
+from rlexp.analysis.report.tables import plain
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.comparison import Comparison, paired_differences
 from rlexp.analysis.stats.formatting import decimal_places, format_interval
@@ -81,12 +80,8 @@ def as_line(found: Reply, variant: str, versus: str, by: float) -> str:
 @ends_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; the exit code is the answer."""
-    parser = CommandParser(
-        prog="rlexp better",
-        description="Ask whether one variant is better than another. Exit code 0: yes, 10: no, 11: open.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Ask whether one variant is better than another. Exit code 0: yes, 10: no, 11: open."
+    parser = CommandParser("rlexp better", description, EXAMPLES)
     parser.add_argument("sweep", help="folder of a sweep")
     parser.add_argument("variant", help="which may be better, as norm=hybrid")
     parser.add_argument("versus", help="than which, as norm=local")
@@ -107,11 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if variant == versus:
         raise AnalysisError(f"{options.variant}: is both; name two variants")
     found = reply(comparisons[0], variant, versus, options.by)
-    print(
-        json.dumps(plain(found._asdict()))
-        if options.json
-        else as_line(found, options.variant, options.versus, options.by)
-    )
+    line = as_line(found, options.variant, options.versus, options.by)
+    print(json.dumps(plain(found._asdict())) if options.json else line)
     return CODES[found.answer]
 
 

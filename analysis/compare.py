@@ -1,6 +1,5 @@
 """One command from sweeps' folders to their answer: `rlexp compare runs/<sweep>`."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +12,7 @@ from rlexp.analysis.data.load import SweepData, load
 from rlexp.analysis.data.metric_spec import BUDGETS, parse_budget, parse_option, parse_target
 from rlexp.analysis.data.read import inner
 from rlexp.analysis.data.runs import Problem
-from rlexp.analysis.report.files import answer_json, write_files
-from rlexp.analysis.report.tables import Terminal, print_answer, print_files, wide_text
+from rlexp.analysis.report.tables import Terminal, answer_json, print_answer, print_files, wide_text, write_files
 from rlexp.analysis.stats.answer import Answer, Question, answer, question_name
 from rlexp.analysis.stats.comparison import Comparison
 from rlexp.analysis.stats.verdicts import Verdict
@@ -72,22 +70,7 @@ def report(
     Raises AnalysisError, one line, if nothing can be compared.
     """
     plain_letters()
-    console = console or Terminal()
-    found = _find(folders, Question(metric=metric, baseline=baseline, **choices), out, wide, page)
-    print_answer(console, found.data, found.answer, wide, page and relative_path(page.path))
-    console.print()
-    print_files(console, found.files, relative_path(found.files[0].parent))
-    return found
-
-
-def _find(
-    folders: str | Path | Sequence[str | Path],
-    question: Question,
-    out: str | Path | None,
-    wide: str | None,
-    page: "ReportPage | None" = None,
-) -> Report:
-    """Answer the question and write its files, unless named otherwise to `<folder>/analysis` or a folder in it."""
+    console, question = console or Terminal(), Question(metric=metric, baseline=baseline, **choices)
     metrics = [name for name in (question.metric, question.matched and question.matched.metric) if name]
     data = page.data if page else load(folders, metrics=metrics)
     result = page.answer if page else answer(data, question)
@@ -98,6 +81,9 @@ def _find(
         sweeps = "+".join(Path(other).resolve().name for other in others)
         out = inner(first, "analysis", question_name(question, data, **{"with": sweeps, "wide": wide}))
     files = write_files(Path(out), result, wide, page and page.figures)
+    print_answer(console, data, result, wide, page and relative_path(page.path))
+    console.print()
+    print_files(console, files, relative_path(files[0].parent))
     return Report(data, result.comparisons[0], result.verdicts, result.notes, data.problems, files, result)
 
 
@@ -109,39 +95,34 @@ def relative_path(path: Path) -> str:
 
 def parse(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     """The arguments of `report`. What argparse cannot read ends the process with 2; the rest is an AnalysisError."""
-    parser = CommandParser(
-        prog="rlexp compare",
-        description="Compare the variants of one or several sweeps over paired seeds; write tables and figures.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Compare the variants of one or several sweeps over paired seeds; write tables and figures."
+    parser = CommandParser("rlexp compare", description, EXAMPLES)
     add = parser.add_argument
     add("folders", nargs="+", metavar="folder", help="a sweep's folder, such as runs/<sweep>")
     add("--baseline", help="variant to compare with; the first unless named")
     add("--metric", help="compare this metric (or part of its name), mean over its last 10 %%, instead of the score")
     add("--where", action="append", default=[], metavar="AXIS=A,B", help="only runs with these values; can be repeated")
-    add("--by", metavar="AXES", help="axes that make the arms, as norm,clip; averaged over the others, per seed")
-    add("--within", metavar="AXES", help="axes whose values are compared apart, then pooled; task unless named")
+    axes = {"metavar": "AXES", "type": _axes}
+    add("--by", **axes, help="axes that make the arms, as norm,clip; averaged over the others, per seed")
+    add("--within", **axes, help="axes whose values are compared apart, then pooled; task unless named")
     add("--at", metavar="BUDGET", help=f"compare at an equal budget: {' '.join(BUDGETS)}; tokens=5000 names the amount")
     add("--matched", metavar="METRIC=VALUE", help="compare --metric, or the cost, where METRIC is first so high")
-    add("--best-of", metavar="AXES", help="each arm at the best point of its grid, as lr, chosen on seeds not reported")
+    best = "each arm at the best point of its grid, as lr, chosen on seeds not reported"
+    add("--best-of", **axes, default=(), help=best)
     add("--choose-seeds", metavar="SEEDS", help="seeds on which the best point is chosen, as 0,1,2; the lower half")
     add("--wide", metavar="AXIS", help="print wide tables too, with this axis (or the strata) in the columns")
     add("--out", help="folder for tables and figures; one of the question's own in <folder>/analysis unless named")
     add("--json", action="store_true", help="print the whole comparison as JSON, and nothing else")
     options = vars(parser.parse_args(arguments))
     return options | {
-        "by": _axes(options["by"]),
-        "within": _axes(options["within"]),
-        "best_of": _axes(options["best_of"]) or (),
         "choose_seeds": _seeds(options["choose_seeds"]),
         "at": parse_option("--at ", options["at"], parse_budget),
         "matched": parse_option("--matched ", options["matched"], parse_target),
     }
 
 
-def _axes(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else () if text == "none" else tuple(split_commas(text))
+def _axes(text: str) -> tuple[str, ...]:
+    return () if text == "none" else tuple(split_commas(text))
 
 
 def _seeds(text: str | None) -> tuple[int, ...] | None:
@@ -155,11 +136,10 @@ def _seeds(text: str | None) -> tuple[int, ...] | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0: all runs are good, 1: some are not, or have not ended (listed), 2: nothing could be compared."""
     options = parse(arguments)
-    if not options.pop("json"):
-        return report(**options).exit_code
-    folders, out, wide = (options.pop(key) for key in ("folders", "out", "wide"))
-    found = _find(folders, Question(**options), out, wide)
-    print(answer_json(found.answer, found.files))
+    as_json = options.pop("json")
+    found = report(**options, console=Console(quiet=True) if as_json else None)
+    if as_json:
+        print(answer_json(found.answer, found.files))
     return found.exit_code
 
 

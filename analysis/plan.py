@@ -3,7 +3,6 @@
 The pilot says how much paired differences scatter from seed to seed, and how long a run takes on this machine.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -83,12 +82,8 @@ def print_needs(data: SweepData, found: Sequence[Need], effect: float, console: 
 @ends_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 2 if the pilot says nothing."""
-    parser = CommandParser(
-        prog="rlexp plan",
-        description="Say how many seeds and minutes an effect needs, by the scatter and the speed of an earlier sweep.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Say how many seeds and minutes an effect needs, by the scatter and the speed of an earlier sweep."
+    parser = CommandParser("rlexp plan", description, EXAMPLES)
     parser.add_argument("pilot", type=Path, help="folder of a sweep of the same variants, with five seeds or so")
     parser.add_argument(
         "--effect", type=float, required=True, help="difference that should be found, in units of the score"

@@ -1,6 +1,5 @@
 """Does what one sweep shows hold in another? `rlexp transfer runs/<toy> runs/<language model>`."""
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -12,9 +11,8 @@ from rich.text import Text
 from rlexp.analysis.compare import relative_path
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, printable
 from rlexp.analysis.data.load import load
-from rlexp.analysis.data.read import inner, unlinked
-from rlexp.analysis.report.files import plain
-from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, print_files, print_table
+from rlexp.analysis.data.read import inner, write_text, writing_to
+from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, plain, print_files, print_table
 from rlexp.analysis.stats.answer import Answer, Question, answer
 from rlexp.analysis.stats.formatting import decimal_places, format_interval
 from rlexp.analysis.stats.significance import ALPHA
@@ -105,25 +103,17 @@ def write_files(found: Transfer, out: Path) -> list[Path]:
     from rlexp.analysis.figures.effects import transfer_figure
     from rlexp.analysis.figures.layout import save_figure
 
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        texts = {"transfer.csv": csv_text(transfer_frame(found), index=False), "transfer.json": as_json(found) + "\n"}
-        for name, text in texts.items():
-            unlinked(out / name).write_text(text, encoding="utf-8", errors="replace")
-        return [out / name for name in texts] + save_figure(transfer_figure(found), out / "transfer")
-    except OSError as error:
-        raise AnalysisError(f"cannot write to '{out}': {error.strerror or error}") from error
+    with writing_to(out):
+        table = write_text(out / "transfer.csv", csv_text(transfer_frame(found), index=False))
+        content = write_text(out / "transfer.json", as_json(found) + "\n")
+        return [table, content, *save_figure(transfer_figure(found), out / "transfer")]
 
 
 @ends_in_a_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0 if something was compared, 2 if nothing could be."""
-    parser = CommandParser(
-        prog="rlexp transfer",
-        description="Set what two sweeps over the same arms say side by side: does the second agree with the first?",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Set what two sweeps over the same arms say side by side: does the second agree with the first?"
+    parser = CommandParser("rlexp transfer", description, EXAMPLES)
     add = parser.add_argument
     add("first", help="folder of a sweep, such as one of small policies")
     add("second", help="folder of a sweep with the same arms elsewhere, such as on a language model")

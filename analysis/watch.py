@@ -10,6 +10,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from rlexp.analysis.data.design import rename_variants
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, printable
 from rlexp.analysis.data.load import SweepData, config_section, load
 from rlexp.analysis.data.run_values import late_means
@@ -18,7 +19,7 @@ from rlexp.analysis.data.variants import is_variant
 from rlexp.analysis.report.tables import Terminal, comparison_table, fit_to_width, print_table
 from rlexp.analysis.stats.comparison import compare
 from rlexp.runfolder.files import SUMMARY_FILE
-from rlexp.runfolder.variants import short_labels, split_overrides, without_seed
+from rlexp.runfolder.variants import split_overrides, without_seed
 
 RUNNING = "running"
 
@@ -37,11 +38,7 @@ def partial_data(folder: str | Path, metric: str | None = None) -> tuple[SweepDa
     # a run that has no summary is of the variant that its folder names, as the others are
     names = {name: ",".join(without_seed(split_overrides(name))) for name in data.runs["name"] if "=" in name}
     variants = data.runs["variant"].mask(running, data.runs["name"].map(names).fillna(data.runs["variant"]))
-    renamed = dict(zip(data.runs["name"], variants, strict=True))
-    order = list(dict.fromkeys(variants))
-    axis, labels = short_labels({variant: split_overrides(variant) for variant in order})
-    runs, rows = data.runs.assign(variant=variants), data.metrics.assign(variant=data.metrics["name"].map(renamed))
-    data = data._replace(runs=runs, metrics=rows, variants=order, labels=labels, axis=axis)
+    data = rename_variants(data, variants, list(dict.fromkeys(variants)))
 
     status = data.runs["status"].mask(running, RUNNING)
     alive = data.runs.loc[running | (status == "completed"), "name"]

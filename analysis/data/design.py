@@ -14,11 +14,11 @@ import pandas as pd
 from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.metric_spec import MetricSpec, direction_sign
-from rlexp.analysis.data.run_values import RunValues, values_per_run
+from rlexp.analysis.data.run_values import values_per_run
 from rlexp.analysis.data.variants import arm_name, in_order, run_settings, stratum_name
 from rlexp.runfolder.variants import DEFAULT, number, parse_override, short_labels, split_commas, split_overrides
 
-SEED, SWEEP = "seed", "sweep"
+SWEEP = "sweep"
 SCORE = MetricSpec()
 
 
@@ -60,21 +60,18 @@ def regroup(data: SweepData, by: Sequence[str], within: Sequence[str] = ()) -> S
     values = axis_values(data)
     arms = [arm_name(row, by) for row in values.to_dict("records")]
     cell_axes = [axis for axis in data.axes if axis not in by and axis not in within]
-    cells = [stratum_name(row, cell_axes) for row in values.to_dict("records")]
-    overrides = {arm: split_overrides(arm) for arm in in_order(arms)}
-    header, labels = short_labels(overrides)
-    names = dict(zip(data.runs["name"], arms, strict=True))
-    return data._replace(
-        runs=data.runs.assign(
-            variant=pd.Series(arms, dtype=object),
-            cell=pd.Series(cells, dtype=object),
-            setting=data.runs.get("setting", data.runs["variant"]),
-        ),
-        metrics=data.metrics.assign(variant=data.metrics["name"].map(names).astype(object)),
-        variants=list(overrides),
-        labels=labels,
-        axis=header,
-    )
+    cells = pd.Series([stratum_name(row, cell_axes) for row in values.to_dict("records")], dtype=object)
+    setting = data.runs.get("setting", data.runs["variant"])
+    return rename_variants(data._replace(runs=data.runs.assign(cell=cells, setting=setting)), arms, in_order(arms))
+
+
+def rename_variants(data: SweepData, variants: Sequence[str], order: Sequence[str]) -> SweepData:
+    """The data with another variant of each run; order: of the variants, each once."""
+    axis, labels = short_labels({variant: split_overrides(variant) for variant in order})
+    runs = data.runs.assign(variant=pd.Series(variants, dtype=object))
+    names = dict(zip(runs["name"], runs["variant"], strict=True))
+    metrics = data.metrics.assign(variant=data.metrics["name"].map(names).astype(object))
+    return data._replace(runs=runs, metrics=metrics, variants=list(order), labels=labels, axis=axis)
 
 
 def split_strata(data: SweepData, within: Sequence[str]) -> dict[str, SweepData]:
@@ -160,35 +157,25 @@ def best_points(data: SweepData, grid: Sequence[str], spec: MetricSpec, choose: 
     """The best point of each variant, by the runs on the seeds that choose and no others.
 
     Best is the highest mean (the lowest, where lower is better) among the points at which most runs have a number. A
-    variant that has none anywhere, as it never reaches what is matched, has its best point by the score.
+    variant that has none anywhere, as it never reaches what is matched, has its best point by the score. No end that is
+    better: AnalysisError.
     """
     choosing = subset(data, data.runs.loc[data.runs["seed"].isin(choose), "name"], keep_variants=True)
-    best: dict[str, str] = {}
+    runs, best = _with_points(choosing, grid), {}
     for each in dict.fromkeys((spec, SCORE)):
         try:
-            means = point_means(choosing, grid, values_per_run(choosing, *each))
+            found = values_per_run(choosing, *each)
         except NothingLeft:
             continue
-        best = {variant: points["mean"].idxmax() for variant, points in means.items()} | best
+        if found.better is None:
+            raise AnalysisError(f"no point is best by {found.metric}: whether more of it is better is not known")
+        values = runs["name"].map(found.values).where(runs["status"].isin(found.statuses)).astype(float)
+        runs["value"] = direction_sign(found.better) * values.where(values.abs() < inf)
+        for variant in data.variants:
+            points = runs[runs["variant"] == variant].groupby("point", sort=False)["value"].agg(["count", "mean"])
+            if variant not in best and points["count"].sum():
+                best[variant] = points.loc[points["count"] == points["count"].max(), "mean"].idxmax()
     return {variant: best[variant] for variant in data.variants if variant in best}
-
-
-def point_means(data: SweepData, grid: Sequence[str], run_values: RunValues) -> dict[str, pd.DataFrame]:
-    """Mean of each grid point at which most runs have a finite number, per variant; higher is better.
-
-    A variant none of whose runs has a number is left out. No end that is better: AnalysisError.
-    """
-    if run_values.better is None:
-        raise AnalysisError(f"no point is best by {run_values.metric}: whether more of it is better is not known")
-    runs = _with_points(data, grid)
-    values = runs["name"].map(run_values.values).where(runs["status"].isin(run_values.statuses)).astype(float)
-    runs = runs.assign(value=direction_sign(run_values.better) * values.where(values.abs() < inf))
-    means = {}
-    for variant in data.variants:
-        points = runs[runs["variant"] == variant].groupby("point", sort=False)["value"].agg(["count", "mean"])
-        if points["count"].sum():
-            means[variant] = points[points["count"] == points["count"].max()]
-    return means
 
 
 def _with_points(data: SweepData, grid: Sequence[str]) -> pd.DataFrame:

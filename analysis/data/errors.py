@@ -32,7 +32,14 @@ def printable(text: str) -> str:
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that ends wrong arguments with one line and exit code 2, without the whole usage."""
+    """A parser that ends wrong arguments with one line and exit code 2, without the whole usage.
+
+    examples: lines below the options, as they are.
+    """
+
+    def __init__(self, prog: str, description: str, examples: str = "") -> None:
+        layout = argparse.RawDescriptionHelpFormatter if examples else argparse.HelpFormatter
+        super().__init__(prog, description=description, epilog=examples, formatter_class=layout)
 
     def error(self, message: str) -> NoReturn:
         """End the process."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.read import read_lines, read_object
+from rlexp.analysis.data.variants import first_of_variants
 from rlexp.runfolder.files import SAMPLES_FILE, SUMMARY_FILE
 
 Records = list[dict[str, Any]]
@@ -42,13 +43,11 @@ class Gradient(NamedTuple):
 
 def variant_gradients(data: SweepData) -> dict[str, Gradient]:
     """The gradient of each variant's first run that holds one; older runs, and some losses, hold none."""
-    gradients: dict[str, Gradient] = {}
-    for folder, variant in zip(data.runs["folder"], data.runs["variant"], strict=True):
-        if variant not in gradients:
-            gradient = parse_gradient(read_object(Path(folder) / SUMMARY_FILE)[0].get("gradient"))
-            if gradient is not None:
-                gradients[variant] = gradient
-    return gradients
+
+    def read(folder: str) -> Gradient | None:
+        return parse_gradient(read_object(Path(folder) / SUMMARY_FILE)[0].get("gradient"))
+
+    return first_of_variants(data.runs, read)
 
 
 def parse_gradient(value: Any) -> Gradient | None:

@@ -70,20 +70,16 @@ class MetricSpec(NamedTuple):
     matched: Target | None = None
 
 
-def parse_budget(text: str | None) -> Budget | None:
+def parse_budget(text: str) -> Budget:
     """The budget that a text names, as `rollouts` or `tokens=5000`; AnalysisError if it names none."""
-    if text is None:
-        return None
     kind, equals, amount = text.partition("=")
     if kind not in BUDGETS:
         raise AnalysisError(f"'{kind}' is no budget; choose one of: {'  '.join(BUDGETS)}")
     return Budget(kind, _number(amount) if equals else None)
 
 
-def parse_target(text: str | None) -> Target | None:
+def parse_target(text: str) -> Target:
     """The target that a text names, as `accuracy=0.9`; AnalysisError if it names none."""
-    if text is None:
-        return None
     metric, _, value = text.rpartition("=")
     if not metric:
         raise AnalysisError("expected a metric and a value, as accuracy=0.9")
@@ -100,10 +96,10 @@ def _number(text: str) -> float:
     return value
 
 
-def parse_option(name: str, text: str | None, parse: Callable[[str | None], Any]) -> Any:
+def parse_option(name: str, text: str | None, parse: Callable[[str], Any]) -> Any:
     """The value of an option or a key, by `parse_budget` or `parse_target`; the AnalysisError then names it."""
     try:
-        return parse(text)
+        return None if text is None else parse(text)
     except AnalysisError as error:
         raise AnalysisError(f"{name}{text}: {error}") from None
 

@@ -8,7 +8,8 @@ rows are those that their configuration asks for.
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
@@ -40,12 +41,6 @@ def summary_damage(path: Path, summary: Mapping[str, Any]) -> str | None:
     found = summary.get("format", 1)
     later = f"{path.name} has format {found!r}: the rlexp that wrote it reads it, or a later one"
     return None if files.is_known(found) else later
-
-
-def is_whole(raw: bytes, config: Any) -> bool:
-    """Whether a configuration is as it was written, and of a format that is known."""
-    known = files.is_known(config.get("format", 1)) if isinstance(config, dict) else True
-    return known and files.is_whole(raw, files.YAML, config)
 
 
 def run_damage(folder: Path, summary: Mapping[str, Any], config: Mapping[str, Any] | None) -> str | None:
@@ -88,7 +83,6 @@ def read_index(path: Path) -> tuple[list[dict[str, Any]], str | None]:
 
 
 LARGEST = 1e100  # what is larger is no measurement, and its square no number
-MOST_NODES = 200_000  # of a YAML, its aliases written out: a few lines of them can make billions
 SUSPICIOUS = re.compile(r"\\u|[^\x20-\x7e\s]|[\x1c-\x1f]")  # a text without these is printable as it stands
 
 
@@ -172,10 +166,11 @@ def read_yaml(path: Path) -> Any:
     """The value of a YAML file, its format left out; None if it is missing or damaged."""
     try:
         raw = content(path)
-        value = yaml.load(raw.decode("utf-8", errors="replace"), Loader=files.Loader) if raw else None
+        value = files.plain_yaml(raw) if raw else None
     except (yaml.YAMLError, ValueError, RecursionError):  # a date or a number can be a ValueError
         return None
-    if not is_whole(raw, value) or _nodes(value, {}) > MOST_NODES:
+    known = files.is_known(value.get("format", 1)) if isinstance(value, dict) else True
+    if not known or not files.is_whole(raw, files.YAML, value):
         return None
     value = printable_values(value)
     return {key: item for key, item in value.items() if key != "format"} if isinstance(value, dict) else value
@@ -187,22 +182,27 @@ def read_config(folder: str | Path) -> dict[str, Any] | None:
     return config if isinstance(config, dict) else None
 
 
-def _nodes(value: Any, known: dict[int, int]) -> int:
-    """Count the values with every alias written out; one that holds itself counts as endless."""
-    if not isinstance(value, list | dict):
-        return 1
-    if id(value) not in known:
-        known[id(value)] = MOST_NODES + 1  # while it is counted
-        items = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_nodes(item, known) for item in items)
-    return known[id(value)]
-
-
 def inner(folder: str | Path, *names: str) -> Path:
     """A path in a folder; AnalysisError if a link leads out of there."""
     path = Path(folder, *names)
     if leads_out(path, Path(folder)):
         raise AnalysisError(f"'{path}' leads out of '{folder}': remove the link, or name where to write (--out)")
+    return path
+
+
+@contextmanager
+def writing_to(place: Path) -> Iterator[None]:
+    """Turn an OSError into an AnalysisError that names where nothing could be written."""
+    try:
+        yield
+    except OSError as error:
+        raise AnalysisError(f"cannot write to '{place}': {error.strerror or error}") from error
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a file, and its folder where there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unlinked(path).write_text(text, encoding="utf-8", errors="replace")
     return path
 
 

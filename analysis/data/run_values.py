@@ -71,9 +71,6 @@ def late_means(data: SweepData, metric: str, rows: pd.DataFrame | None = None) -
     return present[late].groupby("name")[metric].mean()
 
 
-UNITS = {"time": "s"}
-
-
 def cumulative_cost(data: SweepData, kind: str) -> pd.Series:
     """Cumulative cost of a run at each row, in the unit of a budget; NaN where it does not say."""
     column = metric_spec.BUDGETS[kind]
@@ -158,7 +155,7 @@ def values_at_target(data: SweepData, metric: str | None, at: Budget | None, tar
 
 
 def _amount(amount: float, kind: str) -> str:
-    return f"{amount:,.6g} {UNITS.get(kind, kind)}"
+    return f"{amount:,.6g} {'s' if kind == 'time' else kind}"
 
 
 Array = np.ndarray

@@ -48,26 +48,23 @@ def code_facts(summary: Mapping[str, Any]) -> dict[str, str | None]:
     }
 
 
-def machine_note(runs: pd.DataFrame) -> str:
-    """Say that completed runs were trained on different machines, or settings; "" if they were not, or do not say."""
-    known = runs[(runs["status"] == "completed") & runs["machine"].notna()]
-    if known["machine"].nunique() < 2 and not known["machine"].str.contains(", then ", regex=False).any():
-        return ""
-    texts = [f"{machine}: {n} run{'s' * (n > 1)}" for machine, n in known.groupby("machine", sort=False).size().items()]
-    return f"The runs were trained on different machines, so their bits may differ: {'; '.join(texts)}."
-
-
-def code_note(runs: pd.DataFrame) -> str:
-    """Say that completed runs were trained by different code; "" if they were not, or if they do not say."""
-    known = runs[(runs["status"] == "completed") & runs["code"].notna()]
-    if known["code"].nunique() < 2 and not known["code"].str.contains("+", regex=False).any():
-        return ""
-    texts = []
-    for code, n, commit in known.groupby("code", sort=False)["commit"].agg(["size", "first"]).itertuples():
-        files = f"files {code.replace('+', ', then ')}"
-        named = f"commit {commit} ({files})" if isinstance(commit, str) else files
-        texts.append(f"{named}: {n} run{'s' * (n > 1)}")
-    return f"The runs were trained by different code: {'; '.join(texts)}. Each summary.json has the diff to its commit."
+def origin_note(runs: pd.DataFrame) -> str:
+    """Say that completed runs were trained by different code or machines; "" if they were not, or do not say."""
+    notes, completed = [], runs[runs["status"] == "completed"]
+    known = completed[completed["code"].notna()]
+    if known["code"].nunique() > 1 or known["code"].str.contains("+", regex=False).any():
+        texts = []
+        for code, n, commit in known.groupby("code", sort=False)["commit"].agg(["size", "first"]).itertuples():
+            files = f"files {code.replace('+', ', then ')}"
+            named = f"commit {commit} ({files})" if isinstance(commit, str) else files
+            texts.append(f"{named}: {n} run{'s' * (n > 1)}")
+        diff = "Each summary.json has the diff to its commit."
+        notes.append(f"The runs were trained by different code: {'; '.join(texts)}. {diff}")
+    known = completed["machine"].dropna()
+    if known.nunique() > 1 or known.str.contains(", then ", regex=False).any():
+        texts = [f"{machine}: {n} run{'s' * (n > 1)}" for machine, n in known.groupby(known, sort=False).size().items()]
+        notes.append(f"The runs were trained on different machines, so their bits may differ: {'; '.join(texts)}.")
+    return " ".join(notes)
 
 
 RUN_COLUMNS = ["name", "variant", "seed", "status", "reason", "score", "collapsed"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,15 +118,18 @@ def as_text(value: Any) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def variant_configs(runs: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """The flat configuration (`{"clip.high": 0.28}`) of each variant's first run that left one."""
-    configs: dict[str, dict[str, Any]] = {}
+def first_of_variants(runs: pd.DataFrame, read: Callable[[str], Any]) -> dict[str, Any]:
+    """What `read` finds in the folder of each variant's first run in which it finds something."""
+    found: dict[str, Any] = {}
     for folder, variant in zip(runs["folder"], runs["variant"], strict=True):
-        if variant not in configs:
-            config = read_config(folder)
-            if config is not None:
-                configs[variant] = dict(flatten(config))
-    return configs
+        if variant not in found and (value := read(folder)) is not None:
+            found[variant] = value
+    return found
+
+
+def variant_configs(runs: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """The flat configuration (`{"clip.high": 0.28}`) of each variant."""
+    return {variant: dict(flatten(config)) for variant, config in first_of_variants(runs, read_config).items()}
 
 
 def differing_settings(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -190,12 +193,12 @@ def equal_variants(folders: Mapping[tuple[str, str], str]) -> tuple[dict[tuple[s
     return new, remarks
 
 
-def study_changes(folder: Path) -> list[str] | None:
-    """Overrides on the command line that changed a study, as `["steps=20"]`; None if the command is not on record."""
+def sweep_overrides(folder: Path) -> list[str] | None:
+    """What was written on the command line of a sweep, as `["steps=20"]`; None if the command is not on record."""
     record = read_yaml(folder / MULTIRUN_FILE)
     try:
         overrides = record["hydra"]["overrides"]
-        return changes([*map(str, overrides["task"]), *map(str, overrides["hydra"])])
+        return [*map(str, overrides["task"]), *map(str, overrides["hydra"])]
     except (KeyError, TypeError):
         return None
 

@@ -93,12 +93,10 @@ def normalized(rewards: Array) -> Array:
     return np.divide(centered, sd, out=np.zeros_like(centered), where=sd > 0)
 
 
-def voting_figure(accuracies: Sequence[float] = (0.7,)) -> Figure:
+def voting_figure() -> Figure:
     """Draw the accuracy of a vote by the number of votes."""
-    lines = {}
-    for accuracy in accuracies:
-        lines[f"three answers, {accuracy:g}"] = [plurality(accuracy, m) for m in VOTES]
-        lines[f"two answers, {accuracy:g}"] = [binary_majority(accuracy, m) for m in VOTES]
+    lines = {"three answers, 0.7": [plurality(0.7, votes) for votes in VOTES]}
+    lines["two answers, 0.7"] = [binary_majority(0.7, votes) for votes in VOTES]
     caption = (
         "Exact probability that a vote is right when each vote is right with the probability named, independently: the "
         "most votes among three answers (wrong ones equally likely, ties broken fairly), or a majority of two. No "

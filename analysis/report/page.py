@@ -14,12 +14,11 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.kept import Records, read_samples, variant_gradients
 from rlexp.analysis.data.load import SweepData, load
-from rlexp.analysis.data.read import inner, read_object, read_yaml, unlinked
+from rlexp.analysis.data.read import inner, read_object, read_yaml, write_text, writing_to
 from rlexp.analysis.data.runs import UNFINISHED
-from rlexp.analysis.data.variants import common_settings, differing_settings, variant_configs
+from rlexp.analysis.data.variants import common_settings, differing_settings, sweep_overrides, variant_configs
 from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.gallery import SECTIONS, draw_figures
 from rlexp.analysis.figures.inputs import OmittedFigure, RenderedFigure
@@ -27,21 +26,14 @@ from rlexp.analysis.report.summary import summarize
 from rlexp.analysis.report.tables import TextTable, comparison_table, interaction_table, verdict_table
 from rlexp.analysis.stats.answer import Answer, Question, answer
 from rlexp.analysis.stats.formatting import DASH, format_number, format_optional, yes_no
-from rlexp.runfolder.files import CONFIG_FILE, MULTIRUN_FILE, SUMMARY_FILE
+from rlexp.runfolder.files import CONFIG_FILE, SUMMARY_FILE
 
 CURVE_WIDTH, CURVE_HEIGHT, POINTS = 150, 40, 60  # of a run's small curve
-NEUTRAL = {
-    layout.INK: "ink",
-    layout.BASELINE: "baseline",
-    layout.OTHERS: "others",
-    "#EBEBEB": "grid",
-    "#FFFFFF": "paper",
-}
-MARKS = {color: f"mark{place}" for place, color in enumerate(layout.COLORS)}
-TEXTS = {layout.dark(color): f"text{place}" for place, color in enumerate(layout.COLORS)} | {
-    layout.dark(layout.BASELINE): "muted"
-}
-VARIABLES = {color.lower(): name for color, name in (NEUTRAL | MARKS | TEXTS).items()}
+VARIABLES = {layout.INK: "ink", layout.BASELINE: "baseline", layout.OTHERS: "others"}  # of the style sheet, by color
+VARIABLES |= {"#EBEBEB": "grid", "#FFFFFF": "paper", layout.dark(layout.BASELINE): "muted"}
+VARIABLES |= {color: f"mark{place}" for place, color in enumerate(layout.COLORS)}
+VARIABLES |= {layout.dark(color): f"text{place}" for place, color in enumerate(layout.COLORS)}
+VARIABLES = {color.lower(): name for color, name in VARIABLES.items()}
 _NUMBERS = re.compile(r'\b(d|x|y|x1|x2|y1|y2|width|height|points|transform|viewBox)="([^"]*)"')
 _LONG = re.compile(r"(\d\.\d\d)\d+")
 _ID = re.compile(r'\bid="([^"]*)"')
@@ -160,11 +152,8 @@ def write_report(
     figures, omitted = draw_figures(result, configs, samples, variant_gradients(data))
     text = render(data, result, configs, samples, figures, omitted)
     path = Path(out) if out else inner(folder, "analysis") / "report.html"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unlinked(path).write_text(text, encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise AnalysisError(f"cannot write to '{path}': {error.strerror or error}") from error
+    with writing_to(path):
+        write_text(path, text)
     return ReportPage(path, data, result, figures, omitted)
 
 
@@ -177,13 +166,10 @@ def render(
     omitted: Sequence[OmittedFigure],
 ) -> str:
     """Return the page as HTML; the template escapes every text from a configuration or a completion."""
-    comparisons = {comparison.stratum or "Variants": comparison_table(comparison) for comparison in result.comparisons}
-    if result.pooled:
-        comparisons[result.pooled.stratum] = comparison_table(result.pooled)
+    comparisons = {comparison.stratum or "Variants": comparison_table(comparison) for comparison in result.tables}
     interactions = {
-        ", ".join(filter(None, [INTERACTIONS, comparison.stratum])): interaction_table(table)
-        for comparison, table in zip(result.comparisons, result.interactions, strict=True)
-        if table is not None
+        ", ".join(filter(None, [INTERACTIONS, stratum])): interaction_table(table)
+        for stratum, table in result.interactions.items()
     }
     unusual = (data.runs["status"] != "completed") | data.runs["collapsed"].fillna(False).astype(bool)
     detailed = [*data.runs.loc[unusual, "name"], *data.runs.loc[~unusual, "name"]][:MAX_RUN_SECTIONS]
@@ -335,11 +321,9 @@ def _sample(row: Mapping[str, Any]) -> list[str]:
 
 def sweep_command(folder: Path) -> str | None:
     """Return the command of a sweep (or single run) without where it was to be written; None if it is not on record."""
-    sweep = read_yaml(folder / MULTIRUN_FILE)
-    for key in ("hydra", "overrides"):
-        sweep = sweep.get(key) if isinstance(sweep, dict) else None
-    if isinstance(sweep, dict):
-        return _command(f"{PROGRAM} -m", [*sweep.get("task", []), *sweep.get("hydra", [])])
+    overrides = sweep_overrides(folder)
+    if overrides is not None:
+        return _command(f"{PROGRAM} -m", overrides)
     single = read_yaml(folder / OVERRIDES_FILE)
     return _command(PROGRAM, single) if isinstance(single, list) else None
 
@@ -359,8 +343,6 @@ def _command(program: str, overrides: Sequence[Any]) -> str:
 
 def save_figures(figures: Sequence[RenderedFigure], folder: Path) -> list[Path]:
     """Save each figure as SVG, PDF and PNG."""
-    try:
+    with writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
         return [path for figure in figures for path in layout.save_figure(figure.figure, folder / figure.name)]
-    except OSError as error:
-        raise AnalysisError(f"cannot write to '{folder}': {error.strerror or error}") from error

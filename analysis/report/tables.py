@@ -1,11 +1,14 @@
-"""Comparisons as text: tables on the terminal, as Markdown, LaTeX and CSV; verdicts, notes and problems.
+"""Comparisons as text, on the terminal and as files: tables, also as Markdown, LaTeX, CSV and JSON; verdicts, notes.
 
 Long tables have a row per arm and stratum, wide ones a cell; those of interactions a row per pair of choices.
 """
 
-from collections.abc import Iterable, Sequence
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 from rich import box
@@ -14,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlexp.analysis.data.load import SweepData
-from rlexp.analysis.data.read import printable
+from rlexp.analysis.data.read import printable, read_object, write_text, writing_to
 from rlexp.analysis.report.summary import summarize
 from rlexp.analysis.stats.answer import Answer
 from rlexp.analysis.stats.comparison import Comparison, can_be_significant
@@ -31,7 +34,11 @@ from rlexp.analysis.stats.formatting import (
     format_win_rate,
 )
 from rlexp.analysis.stats.secondary import pivot_axes
+from rlexp.analysis.stats.significance import ALPHA
 from rlexp.analysis.stats.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from rlexp.analysis.figures.inputs import RenderedFigure
 
 LATEX = str.maketrans(
     {character: rf"\{character}" for character in "&%$#_{}"}
@@ -249,12 +256,10 @@ def print_answer(
         console.print(Text(f"{title}: ", style="bold") + Text("\n  ".join(lines)))
     console.print()
     sweep = " + ".join(result.data.runs["sweep"].unique())
-    for comparison in [*result.comparisons, *([result.pooled] if result.pooled else [])]:
+    for comparison in result.tables:
         _print_fitted(console, comparison_table(comparison), f"{sweep}: {comparison.heading}", comparison.stratum)
-    for comparison, table in zip(result.comparisons, result.interactions, strict=True):
-        if table is not None:
-            title = "interactions: difference of differences"
-            _print_fitted(console, interaction_table(table), title, comparison.stratum)
+    for stratum, table in result.interactions.items():
+        _print_fitted(console, interaction_table(table), "interactions: difference of differences", stratum)
     for what in WIDE_CELLS if wide else ():
         _print_fitted(console, wide_text(result.comparisons, what, wide), what)
     for verdict in result.verdicts:
@@ -284,3 +289,151 @@ def print_files(console: Console, files: Sequence[Path], folder: str) -> None:
         endings.setdefault(file.stem, []).append(file.suffix.lstrip("."))
     listed = "  ".join(f"{stem} ({' '.join(found)})" for stem, found in endings.items())
     console.print(Text(f"{folder}: {listed}", style="dim"))
+
+
+JSON_FILE = "comparison.json"
+SCHEMA = 1  # raised where a program that reads an older one would be wrong
+SAVED_FIGURES = ("effects", "curves")
+
+
+def write_files(
+    out: Path, result: Answer, wide: str | None = None, figures: "Sequence[RenderedFigure] | None" = None
+) -> list[Path]:
+    """Write tables and figures to a folder, remove files of an earlier comparison; return the paths written.
+
+    figures: those of the answer, if they have been drawn already.
+    """
+    from rlexp.analysis.figures.gallery import draw_figures
+    from rlexp.analysis.figures.layout import save_figure
+
+    texts = _tables(result, wide)
+    with writing_to(out):
+        names = read_object(out / JSON_FILE)[0].get("files")  # of an earlier comparison
+        named = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+        earlier = {out / name for name in named if Path(name).name == name and (out / name).is_file()}
+        files = [write_text(out / name, text) for name, text in texts.items()]
+        for figure in draw_figures(result, {}, {}, {}, only=SAVED_FIGURES)[0] if figures is None else figures:
+            if figure.kind in SAVED_FIGURES:
+                files += save_figure(figure.figure, out / f"{figure.kind}{stratum_ending(figure.stratum)}")
+        for path in earlier - set(files):
+            path.unlink(missing_ok=True)
+        files.append(out / JSON_FILE)
+        write_text(out / JSON_FILE, answer_json(result, files) + "\n")
+    return files
+
+
+def stratum_ending(stratum: str) -> str:
+    """Return what the name of a file or table of a stratum ends with; empty if there is only one."""
+    return "_" + re.sub(r"[^\w.-]+", "_", stratum) if stratum else ""
+
+
+def _tables(result: Answer, wide: str | None) -> dict[str, str]:
+    """Return the texts by file name."""
+    notes = [*result.notes, *(f"{problem.run}: {problem.reason}" for problem in result.data.problems)]
+    long = {comparison.stratum: comparison_table(comparison) for comparison in result.tables}
+    texts = {
+        "table.csv": csv_text(_stacked({comparison.stratum: comparison.table for comparison in result.tables})),
+        "table.md": _titled(long) + "".join(f"\n- {markdown_text(note)}" for note in notes) + "\n",
+        "table.tex": latex(long_table(result.tables)),
+    }
+    tables = {what: wide_text(result.comparisons, what, wide) for what in WIDE_CELLS}
+    if None not in tables.values():
+        numbers = {column: wide_frame(result.comparisons, column, wide) for column in ("iqm", "difference", "p_holm")}
+        texts["wide.csv"] = csv_text(pd.concat(numbers, axis=1, names=["number"]))
+        texts["wide.md"] = _titled(tables)
+        texts |= {f"wide_{what}.tex": latex(table) for what, table in tables.items()}
+    if result.interactions:
+        interactions = {stratum: interaction_table(table) for stratum, table in result.interactions.items()}
+        texts["interactions.csv"] = csv_text(_stacked(result.interactions))
+        texts["interactions.md"] = _titled(interactions)
+        texts["interactions.tex"] = "\n".join(map(latex, interactions.values()))
+    if flips := {stratum: table.rename_axis("seeds") for stratum, table in result.flips.items() if len(table)}:
+        texts["fewer_seeds.csv"] = csv_text(_stacked(flips))
+    if result.verdicts:
+        texts["verdicts.csv"] = csv_text(pd.DataFrame(result.verdicts), index=False)
+        texts["verdicts.md"] = markdown(verdict_table(result.verdicts))
+    return texts | {"runs.csv": csv_text(result.data.runs, index=False)}
+
+
+def _titled(tables: Mapping[str, TextTable]) -> str:
+    return "\n".join((f"### {title}\n\n" if title else "") + markdown(table) for title, table in tables.items())
+
+
+def _stacked(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Put the tables of strata below each other; several get a first column that names the stratum of each row."""
+    return next(iter(tables.values())) if len(tables) == 1 else pd.concat(tables, names=["stratum"])
+
+
+def answer_json(result: Answer, files: Sequence[Path]) -> str:
+    """Return everything that tables, notes and verdicts say for programs, as `comparison.schema.json` describes it.
+
+    Numbers that are missing are null; infinite ones, as the cost of what a run never reaches, are "inf" or "-inf".
+    """
+    first = result.comparisons[0]
+    comparisons = []
+    for comparison in result.comparisons:
+        interactions = result.interactions.get(comparison.stratum)
+        content = {
+            "stratum": comparison.stratum or None,
+            "ranked": comparison.ranked,
+            "arms": _arms(comparison),
+            "scores": {variant: comparison.scores[variant].to_dict() for variant in comparison.scores},
+            "interactions": [] if interactions is None else _rows(interactions.reset_index()),
+            "fewer_seeds": _rows(result.flips[comparison.stratum].rename_axis("seeds").reset_index()),
+        }
+        comparisons.append(plain(content, infinite=comparison.ranked))
+    verdicts = []
+    for fields in (verdict._asdict() for verdict in result.verdicts):  # null: what a claim does not have
+        optional = ("stratum", "direction", "metric", "variant", "versus")
+        verdicts.append(plain(fields | {key: fields[key] or None for key in optional}, infinite=True))
+    content = {
+        "schema": SCHEMA,
+        "sweeps": list(result.data.runs["sweep"].unique()),
+        "metric": first.metric,
+        "better": first.better,
+        "aggregation": first.aggregation,
+        "baseline": first.baseline,
+        "alpha": ALPHA,
+        "differences_corrected": first.family,
+        "until_decided": first.until_decided,
+        "comparisons": comparisons,
+        "pooled": {"arms": _arms(result.pooled)} if result.pooled else None,
+        "study": result.study.get("name"),
+        "no_verdict": result.no_verdict or None,
+        "verdicts": verdicts,
+        "notes": result.notes,
+        "problems": [problem._asdict() for problem in result.data.problems],
+        "runs": _rows(result.data.runs),
+        "files": [path.name for path in files],
+    }
+    return json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _arms(comparison: Comparison) -> list[dict[str, Any]]:
+    arms = []
+    for row in _rows(comparison.table.reset_index()):
+        variant = row["variant"]
+        arm = {"variant": variant, "label": comparison.labels[variant], **row}
+        if comparison.sequential:
+            arm["decided"] = None if variant == comparison.baseline else comparison.decision(variant)
+        arms.append(arm)
+    return arms
+
+
+def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+
+
+def plain(value: Any, infinite: bool = False) -> Any:
+    """Return the value in Python's own types, for json; numbers that are missing or not finite are None.
+
+    infinite: infinite ones are "inf" and "-inf" instead.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, infinite) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, infinite) for item in value]
+    value = value.item() if hasattr(value, "item") else value
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return f"{value:g}" if infinite and math.isinf(value) else None

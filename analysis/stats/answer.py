@@ -13,7 +13,7 @@ from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.metric_spec import Budget, MetricSpec, Target, direction_sign, parse_metric_spec, with_defaults
 from rlexp.analysis.data.run_values import values_per_run
 from rlexp.analysis.data.runs import UNFINISHED, unlisted_runs
-from rlexp.analysis.data.variants import TASK, is_variant, resolve_variant, study_changes, study_text
+from rlexp.analysis.data.variants import TASK, changes, is_variant, resolve_variant, study_text, sweep_overrides
 from rlexp.analysis.stats.comparison import Comparison, apply_holm, compare
 from rlexp.analysis.stats.hypotheses import StudySpec
 from rlexp.analysis.stats.notes import comparison_notes
@@ -109,15 +109,16 @@ def _differing(question: Question, data: SweepData) -> dict[str, object]:
 
 
 class Answer(NamedTuple):
-    """Tables, verdicts and notes; each list has one entry per stratum, most often one."""
+    """Tables, verdicts and notes; lists have one entry per stratum, most often one, dictionaries go by its name."""
 
     data: SweepData
     """The runs that meet the conditions; their variants are the arms."""
     parts: list[SweepData]
     comparisons: list[Comparison]
     pooled: Comparison | None
-    interactions: list[pd.DataFrame | None]
-    flips: list[pd.DataFrame]
+    interactions: dict[str, pd.DataFrame]
+    """Of the strata that have two axes."""
+    flips: dict[str, pd.DataFrame]
     study: dict[str, Any] = {}
     """The study that was asked, or is none."""
     verdicts: list[Verdict] = []
@@ -130,19 +131,23 @@ class Answer(NamedTuple):
     @property
     def notes(self) -> list[str]:
         """Notes for the reader: those of all strata once, the others with the name of their stratum."""
-        by_stratum = []
-        for part, comparison, flips in zip(self.parts, self.comparisons, self.flips, strict=True):
-            ranking = ranking_note(flips, "lowest" if comparison.better == "lower" else "highest")
-            by_stratum.append([*comparison_notes(part, comparison), *([ranking] if ranking else [])])
-        everywhere = [note for note in by_stratum[0] if all(note in notes for notes in by_stratum)]
+        by_stratum = {}
+        for part, comparison in zip(self.parts, self.comparisons, strict=True):
+            first = "lowest" if comparison.better == "lower" else "highest"
+            notes = *comparison_notes(part, comparison), ranking_note(self.flips[comparison.stratum], first)
+            by_stratum[comparison.stratum] = list(filter(None, notes))
+        of_first = by_stratum[self.comparisons[0].stratum]
+        everywhere = [note for note in of_first if all(note in notes for notes in by_stratum.values())]
         specific = [
-            f"{comparison.stratum}: {note}"
-            for comparison, notes in zip(self.comparisons, by_stratum, strict=True)
-            for note in notes
-            if note not in everywhere
+            f"{stratum}: {note}" for stratum, notes in by_stratum.items() for note in notes if note not in everywhere
         ]
-        first = [self.no_verdict] if self.no_verdict else []
-        return first + everywhere + specific + [*(self.pooled.remarks if self.pooled else ()), *self.remarks]
+        pooled = self.pooled.remarks if self.pooled else ()
+        return [*filter(None, [self.no_verdict]), *everywhere, *specific, *pooled, *self.remarks]
+
+    @property
+    def tables(self) -> list[Comparison]:
+        """The comparisons of all strata, and the pooled one if there is one."""
+        return [*self.comparisons, *filter(None, [self.pooled])]
 
 
 def answer(data: SweepData, question: Question) -> Answer:
@@ -185,12 +190,12 @@ def answer(data: SweepData, question: Question) -> Answer:
         parts=[runs[each.stratum] for each in comparisons],
         comparisons=comparisons,
         pooled=pool(comparisons),
-        interactions=[interactions(each) for each in comparisons],
+        interactions={each.stratum: table for each in comparisons if (table := interactions(each)) is not None},
         # of the scores of which the highest is best; none where they may be infinite, and have no mean
-        flips=[
-            ranking_flips(direction_sign(each.better) * each.scores.iloc[:, : 0 if each.ranked else None])
+        flips={
+            each.stratum: ranking_flips(direction_sign(each.better) * each.scores.iloc[:, : 0 if each.ranked else None])
             for each in comparisons
-        ],
+        },
         study=whole.study,
         verdicts=verdicts,
         no_verdict=no_verdict,
@@ -244,11 +249,11 @@ def _baseline(data: SweepData, name: str | None, by: Sequence[str]) -> tuple[str
 
 def _why_no_verdict(data: SweepData, question: Question) -> str:
     """Explain why a study has no verdict; empty if it has one. It has if it ran as written down before."""
-    changed = study_changes(data.folder)
+    overrides = sweep_overrides(data.folder)
     unfinished = int(data.runs["status"].isin(UNFINISHED).sum())
-    if changed is None:
+    if overrides is None:
         reason = "the command that started it is not on record (multirun.yaml)"
-    elif changed:
+    elif changed := changes(overrides):
         reason = f"it was changed on the command line ({' '.join(changed)}), so its claims were not made of these runs"
     elif data.runs["sweep"].nunique() > 1 or unlisted_runs(data.folder):
         reason = "there are runs beside its own, so its claims were not made of these runs"

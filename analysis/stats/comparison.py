@@ -12,15 +12,7 @@ from rlexp.analysis.data.run_values import RunValues, values_per_run
 from rlexp.analysis.data.runs import UNFINISHED
 from rlexp.analysis.data.variants import resolve_variant
 from rlexp.analysis.stats import estimates, significance
-from rlexp.analysis.stats.significance import (
-    ALPHA,
-    MEAN_TEST,
-    PairedTest,
-    decision,
-    minimum_detectable_effect,
-    reachable_p,
-    subtract,
-)
+from rlexp.analysis.stats.significance import ALPHA, MEAN_TEST, PairedTest, subtract
 
 MIN_SEEDS = 3  # fewer: no intervals
 
@@ -54,20 +46,12 @@ def effect_columns(differences: np.ndarray, better: Direction = None, test: Pair
 
     test: how they are summed up and tested.
     """
-    finite = np.isfinite(differences).all()
-    trimmed = estimates.trimmed_difference(differences if finite else np.zeros(0))
-    found = test.estimate(differences)
+    trimmed = estimates.trimmed_difference(differences if np.isfinite(differences).all() else np.zeros(0))
     wins = estimates.win_rate(direction_sign(better) * differences if better else np.zeros(0))
+    names = "difference difference_low difference_high difference_sd effect_size trimmed trimmed_low trimmed_high"
     columns = {
         "n_pairs": differences.size,
-        "difference": float(found.mean),
-        "difference_low": float(found.low),
-        "difference_high": float(found.high),
-        "difference_sd": float(found.sd),
-        "effect_size": float(found.effect_size),
-        "trimmed": float(trimmed.mean),
-        "trimmed_low": float(trimmed.low),
-        "trimmed_high": float(trimmed.high),
+        **dict(zip(names.split(), map(float, (*test.estimate(differences), *trimmed[:3])), strict=True)),
         "wins": wins.wins if better else np.nan,
         "win_rate": wins.rate,
         "win_low": wins.low,
@@ -150,7 +134,8 @@ class Comparison(NamedTuple):
         """The decision on a variant by the seeds that were added: `higher`, `lower`, `equal`, or `open`."""
         if self.ranked:
             return "open"
-        return decision(self.differences(variant), self.until_decided or 0.0, ALPHA / max(self.family, 1))
+        interval = significance.confidence_sequence(self.differences(variant), ALPHA / max(self.family, 1))
+        return significance.decide(interval, self.until_decided or 0.0)
 
     @property
     def heading(self) -> str:
@@ -221,18 +206,14 @@ def add_holm(table: pd.DataFrame, further_p: Sequence[float] = ()) -> tuple[pd.D
     table.insert(table.columns.get_loc("p") + 1, "p_holm", corrected[: len(table)])
     family = int((table["n_pairs"] > 0).sum() + (~np.isnan(np.asarray(further_p, dtype=float))).sum())
     pairs = zip(table["difference_sd"], table["n_pairs"], strict=True)
-    return table.assign(detectable=[minimum_detectable_effect(sd, n, ALPHA, family) for sd, n in pairs]), family
+    detectable = [significance.minimum_detectable_effect(sd, n, ALPHA, family) for sd, n in pairs]
+    return table.assign(detectable=detectable), family
 
 
 def paired_differences(scores: pd.DataFrame, variant: str, versus: str) -> np.ndarray:
     """Differences `[n]` of two columns of a seed × variant table, over the seeds that both have."""
     differences = subtract(scores[variant], scores[versus])
     return differences[~np.isnan(differences)]
-
-
-def seed_scores(data: SweepData, metric: str | None = None) -> pd.DataFrame:
-    """Seed × variant table of the stored scores, or of the late mean of a named metric; completed runs only."""
-    return seed_table(data, values_per_run(data, metric))
 
 
 def seed_table(data: SweepData, run_values: RunValues) -> pd.DataFrame:
@@ -257,4 +238,4 @@ def seed_table(data: SweepData, run_values: RunValues) -> pd.DataFrame:
 
 def can_be_significant(row: pd.Series, comparisons: int) -> bool:
     """Whether a corrected p of this row could be at most ALPHA; if not, a table shows a dash instead."""
-    return bool(row["p_holm"] < ALPHA or reachable_p(int(row["n_pairs"]), comparisons) <= ALPHA)
+    return bool(row["p_holm"] < ALPHA or significance.reachable_p(int(row["n_pairs"]), comparisons) <= ALPHA)

@@ -11,6 +11,8 @@ from scipy.special import bdtr, ndtri, stdtrit
 
 Array = np.ndarray
 
+TAILS = (1 - 0.95) / 2, (1 + 0.95) / 2  # beyond which the ends of all intervals are: they are of 95 %
+RESAMPLES = 10_000
 MAX_ELEMENTS = 2**22  # numbers held at once
 BEYOND, LARGEST = 1e200, 1e120  # what stands for infinity in sums, and what no score is larger than
 
@@ -28,16 +30,8 @@ class Difference(NamedTuple):
     mean: Array
     low: Array
     high: Array
-    sd: Array
-    effect_size: Array
-
-
-class Trimmed(NamedTuple):
-    """The 25 % trimmed mean of paired differences with its interval."""
-
-    mean: Array
-    low: Array
-    high: Array
+    sd: Array | float = np.nan
+    effect_size: Array | float = np.nan
 
 
 class WinRate(NamedTuple):
@@ -64,7 +58,7 @@ def iqm(scores: Array) -> Array | np.float64:
         return np.where(inside, ordered, 0.0).sum(-1) / inside.sum(-1)
 
 
-def iqm_interval(scores: Array, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Interval:
+def iqm_interval(scores: Array, resamples: int = RESAMPLES) -> Interval:
     """Percentile bootstrap of the IQM over runs, `[..., n] → [...]` twice; NaN are left out, fewer than 2 runs: NaN.
 
     Source: Agarwal et al. 2021 (one task). Measured coverage: about 90 % at n = 5, 93 % at n = 10.
@@ -77,31 +71,28 @@ def iqm_interval(scores: Array, confidence: float = 0.95, resamples: int = 10_00
     for n in set(counts.tolist()) - {0, 1}:
         rows = ordered[counts == n, :n]
         rows = np.where(np.isposinf(rows), BEYOND, rows)  # so that sums have no NaN
-        ends[counts == n] = _bootstrap_quantiles(rows, confidence, resamples, seed)
+        ends[counts == n] = _bootstrap_quantiles(rows, resamples)
     ends[ends > LARGEST] = np.inf
     low, high = np.moveaxis(ends.reshape(*scores.shape[:-1], 2), -1, 0)
     return Interval(low, high)
 
 
-def _bootstrap_quantiles(ordered: Array, confidence: float, resamples: int, seed: int) -> Array:
+def _bootstrap_quantiles(ordered: Array, resamples: int) -> Array:
     """Quantiles `[rows, 2]` of the IQM of resamples of sorted rows `[rows, n]`.
 
     A resample with its indices sorted is itself sorted, so each IQM is a weighted sum of the row: one product for all.
     """
     n = ordered.shape[-1]
     cut = n // 4
-    index = np.sort(np.random.default_rng(seed).integers(n, size=(resamples, n)), axis=-1)[:, cut : n - cut]
+    index = np.sort(np.random.default_rng(0).integers(n, size=(resamples, n)), axis=-1)[:, cut : n - cut]
     places = (index + n * np.arange(resamples)[:, None]).ravel()
     weights = np.bincount(places, minlength=resamples * n).reshape(resamples, n) / (n - 2 * cut)
-    tails = [(1 - confidence) / 2, (1 + confidence) / 2]
     step = max(1, MAX_ELEMENTS // resamples)
     blocks = [ordered[start : start + step] @ weights.T for start in range(0, len(ordered), step)]
-    return np.concatenate([np.quantile(block, tails, axis=-1).T for block in blocks])
+    return np.concatenate([np.quantile(block, TAILS, axis=-1).T for block in blocks])
 
 
-def stratified_iqm_interval(
-    scores: Array, strata: Array, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> Interval:
+def stratified_iqm_interval(scores: Array, strata: Array) -> Interval:
     """Percentile bootstrap of the IQM of all scores `[n]`, runs resampled within their stratum `[n]` (task).
 
     Source: Agarwal et al. 2021. Fewer than 2 scores: NaN.
@@ -109,14 +100,14 @@ def stratified_iqm_interval(
     scores, strata = np.asarray(scores, dtype=float), np.asarray(strata)
     if scores.size < 2:
         return Interval(np.nan, np.nan)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     parts = [np.sort(scores[strata == stratum]) for stratum in dict.fromkeys(strata.tolist())]
-    resampled = [part[rng.integers(part.size, size=(resamples, part.size))] for part in parts]
-    low, high = np.quantile(iqm(np.concatenate(resampled, axis=-1)), [(1 - confidence) / 2, (1 + confidence) / 2])
+    resampled = [part[rng.integers(part.size, size=(RESAMPLES, part.size))] for part in parts]
+    low, high = np.quantile(iqm(np.concatenate(resampled, axis=-1)), TAILS)
     return Interval(float(low), float(high))
 
 
-def mean_difference(differences: Array, confidence: float = 0.95) -> Difference:
+def mean_difference(differences: Array) -> Difference:
     """Mean of paired differences with the paired t interval d̄ ± t(n-1)·SD/√n, `[..., n] → [...]`; n < 2: NaN ends.
 
     Source: Student 1908. Effect size d̄/SD (Cohen's d_z). An SD that is only rounding error counts as 0.
@@ -132,11 +123,11 @@ def mean_difference(differences: Array, confidence: float = 0.95) -> Difference:
         effect_size = np.where((sd == 0) & (mean == 0), 0.0, mean / sd)
     # scipy.stats.ttest_1samp agrees to the last bit but one (tested); it warns where differences are equal but for
     # rounding, does not give the SD, and takes 18 times as long.
-    half = stdtrit(n - 1, (1 + confidence) / 2) * sd / np.sqrt(n)
+    half = stdtrit(n - 1, TAILS[1]) * sd / np.sqrt(n)
     return Difference(mean, mean - half, mean + half, sd, effect_size)
 
 
-def trimmed_difference(differences: Array, confidence: float = 0.95) -> Trimmed:
+def trimmed_difference(differences: Array) -> Difference:
     """25 % trimmed mean of paired differences with its t interval, `[..., n] → [...]`: the typical effect.
 
     k = ⌊n/4⌋, se = SD_winsorised / ((1 - 2k/n)·√n), df = n - 2k - 1. Source: Tukey & McLaughlin 1963.
@@ -147,17 +138,17 @@ def trimmed_difference(differences: Array, confidence: float = 0.95) -> Trimmed:
     cut = n // 4
     if n < 2:
         mean = ordered.mean(-1) if n else np.full(ordered.shape[:-1], np.nan)
-        return Trimmed(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
+        return Difference(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
     # scipy.stats.mstats.trimmed_mean_ci is the same only where n is a multiple of 4; elsewhere it winsorises by the
     # nominal 25 %, not by what is cut.
     mean = ordered[..., cut : n - cut].mean(-1)
     winsorised = ordered.clip(ordered[..., cut, None], ordered[..., n - cut - 1, None])
     error = winsorised.std(-1, ddof=1) / ((1 - 2 * cut / n) * np.sqrt(n))
-    half = stdtrit(n - 2 * cut - 1, (1 + confidence) / 2) * error
-    return Trimmed(mean, mean - half, mean + half)
+    half = stdtrit(n - 2 * cut - 1, TAILS[1]) * error
+    return Difference(mean, mean - half, mean + half)
 
 
-def median_difference(differences: Array, confidence: float = 0.95) -> Difference:
+def median_difference(differences: Array) -> Difference:
     """Median of paired differences `[n]`, some of which may be infinite, with the interval between two of them.
 
     Of two middle ones the mean, or that which is finite, or 0 if they are infinite either way. The interval is of the
@@ -170,34 +161,34 @@ def median_difference(differences: Array, confidence: float = 0.95) -> Differenc
         return Difference(*np.full(5, np.nan))
     sd = ordered.std(ddof=1) if n > 1 and np.isfinite(ordered).all() else np.nan
     # the largest k with P(fewer than k of n coin tosses are heads) ≤ half of what is left; 0 if there is none
-    beyond = int((bdtr(np.arange(n), n, 0.5) <= (1 - confidence) / 2).sum())
+    beyond = int((bdtr(np.arange(n), n, 0.5) <= TAILS[0]).sum())
     low, high = (ordered[beyond - 1], ordered[n - beyond]) if beyond else (np.nan, np.nan)
     middles = ordered[(n - 1) // 2], ordered[n // 2]
     finite = [each for each in middles if np.isfinite(each)]
     middle = sum(finite) / len(finite) if finite else middles[0] if middles[0] == middles[1] else 0.0
-    return Difference(np.float64(middle), low, high, np.float64(sd), np.float64(np.nan))
+    return Difference(np.float64(middle), low, high, np.float64(sd))
 
 
-def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> Interval:
+def wilson_interval(successes: float, n: int) -> Interval:
     """Interval of a share k/n: (p + z²/2n ± z·√(p(1-p)/n + z²/4n²)) / (1 + z²/n). Source: Wilson 1927."""
     if n == 0:
         return Interval(np.nan, np.nan)
     # A tie is one half of a success, which scipy.stats.binomtest does not take.
-    z, share = ndtri((1 + confidence) / 2), successes / n
+    z, share = ndtri(TAILS[1]), successes / n
     centre = share + z**2 / (2 * n)
     half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     low, high = (np.array([centre - half, centre + half]) / (1 + z**2 / n)).clip(0, 1)
     return Interval(float(low), float(high))
 
 
-def win_rate(differences: Array, confidence: float = 0.95) -> WinRate:
+def win_rate(differences: Array) -> WinRate:
     """Share of seeds with a positive difference `[n]`, ties one half, with the Wilson interval: P(difference > 0).
 
     Not the P(X > Y) of independent runs (Agarwal et al. 2021): seeds are paired.
     """
     differences = np.asarray(differences, dtype=float)
     wins, n = float((differences > 0).sum() + 0.5 * (differences == 0).sum()), differences.size
-    return WinRate(wins, n, wins / n if n else np.nan, *wilson_interval(wins, n, confidence))
+    return WinRate(wins, n, wins / n if n else np.nan, *wilson_interval(wins, n))
 
 
 def superiority(scores: Array, baseline: Array) -> float:

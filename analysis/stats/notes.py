@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from rlexp.analysis.data.load import SweepData
-from rlexp.analysis.data.runs import UNFINISHED, code_note, machine_note
+from rlexp.analysis.data.runs import UNFINISHED, origin_note
 from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
 from rlexp.analysis.stats.significance import ALPHA, min_p, reachable_p, seeds_for_p, seeds_with_choice
 
@@ -16,47 +16,42 @@ MAX_NAMED = 4  # variants named one by one in a note; of more only the range is 
 
 def comparison_notes(data: SweepData, comparison: Comparison) -> list[str]:
     """All notes of a comparison, first what it cannot answer, then the method; empty ones are left out."""
-    first = (_unreachable, _nothing_learned, _score, _difference)
     last = (_rule, _one_sided, _other_order, _few_seeds, _missed)
-    before, after = ([maker(data, comparison) for maker in makers] for makers in (first, last))
-    code = " ".join(filter(None, [code_note(data.runs), machine_note(data.runs)]))
-    notes = *before, *comparison.remarks, *after, *_left_out(data, comparison), code
-    return [note for note in notes if note]
+    before = _unreachable(comparison), _nothing_learned(comparison), *_numbers(comparison)
+    after = *(maker(comparison) for maker in last), *_left_out(data, comparison), origin_note(data.runs)
+    return [note for note in (*before, *comparison.remarks, *after) if note]
 
 
-def _score(data: SweepData, comparison: Comparison) -> str:
+def _numbers(comparison: Comparison) -> tuple[str, str]:
+    """Say what the number of a run is, and what a difference, if there are two variants."""
+    difference = f"The difference to {comparison.labels[comparison.baseline]} is taken on each seed that both have"
     if comparison.ranked:
-        return (
+        score = (
             f"The number of a run is {comparison.metric}, {comparison.aggregation}; it is infinite (∞) for a run that "
             "never gets there, and `arrived` counts the others. The IQM is the mean over seeds without the lowest and "
             "the highest quarter of them: infinite where more than a quarter never get there."
         )
-    return (
-        f"The score of a run is {comparison.metric}, {comparison.aggregation}. The IQM is the mean score over seeds "
-        "without the lowest and the highest quarter of them; in brackets, its 95 % interval (percentile bootstrap)."
-    )
-
-
-def _difference(data: SweepData, comparison: Comparison) -> str:
-    if not comparison.others:
-        return ""
-    if comparison.ranked:
-        return (
-            f"The difference to {comparison.labels[comparison.baseline]} is taken on each seed that both have, and the "
-            "table has their median; in brackets, its 95 % interval (sign test, from six seeds on). It is "
+        difference += (
+            ", and the table has their median; in brackets, its 95 % interval (sign test, from six seeds on). It is "
             "infinite where only one of the two gets there, and 0 where neither does. The win rate counts the seeds "
             f"with a {comparison.better} number."
         )
-    kind = "confidence sequence: it holds at every look" if comparison.sequential else "paired t"
-    wins = f"The win rate counts the seeds with a {comparison.better} score." if comparison.better else NO_WINS
-    return (
-        f"The difference to {comparison.labels[comparison.baseline]} is taken on each seed that both have and "
-        f"averaged; in brackets, its 95 % interval ({kind}, of each difference alone). The effect is "
-        f"this difference divided by its SD over seeds. {wins}"
-    )
+    else:
+        score = (
+            f"The score of a run is {comparison.metric}, {comparison.aggregation}. The IQM is the mean score over "
+            "seeds without the lowest and the highest quarter of them; in brackets, its 95 % interval (percentile "
+            "bootstrap)."
+        )
+        kind = "confidence sequence: it holds at every look" if comparison.sequential else "paired t"
+        wins = f"The win rate counts the seeds with a {comparison.better} score." if comparison.better else NO_WINS
+        difference += (
+            f" and averaged; in brackets, its 95 % interval ({kind}, of each difference alone). The effect is this "
+            f"difference divided by its SD over seeds. {wins}"
+        )
+    return score, difference if comparison.others else ""
 
 
-def _rule(data: SweepData, comparison: Comparison) -> str:
+def _rule(comparison: Comparison) -> str:
     if not compared_variants(comparison):
         return ""
     family = comparison.family
@@ -83,7 +78,7 @@ def _rule(data: SweepData, comparison: Comparison) -> str:
     )
 
 
-def _one_sided(data: SweepData, comparison: Comparison) -> str:
+def _one_sided(comparison: Comparison) -> str:
     """Intervals are of one difference alone, so they can say otherwise than p (Holm): which does, and what holds."""
     table, texts = comparison.table, []
     for variant in compared_variants(comparison):
@@ -101,7 +96,7 @@ def _one_sided(data: SweepData, comparison: Comparison) -> str:
     return f"The interval and p (Holm) say different things of {_some(texts)}. p (Holm) decides: {why}."
 
 
-def _other_order(data: SweepData, comparison: Comparison) -> str:
+def _other_order(comparison: Comparison) -> str:
     """IQM and mean difference can rank arms in opposite order: which, and why."""
     if comparison.ranked:
         return ""
@@ -127,7 +122,7 @@ def _some(texts: list[str], between: str = ", ") -> str:
     return between.join(texts[:MAX_NAMED]) + more
 
 
-def _nothing_learned(data: SweepData, comparison: Comparison) -> str:
+def _nothing_learned(comparison: Comparison) -> str:
     """Equal numbers, or every run below the floor, look like a null result and are none."""
     scores = comparison.scores.to_numpy().ravel()
     scores = scores[~np.isnan(scores)]
@@ -146,7 +141,7 @@ def below_floor(comparison: Comparison) -> str:
     return f"Every run ended below the floor of {scored}: these are policies that have not learned the task."
 
 
-def _few_seeds(data: SweepData, comparison: Comparison) -> str:
+def _few_seeds(comparison: Comparison) -> str:
     n = comparison.table["n"]
     n = int(n[n > 0].min()) if (n > 0).any() else 0
     if n == 0:
@@ -159,7 +154,7 @@ def _few_seeds(data: SweepData, comparison: Comparison) -> str:
     return few if n < 10 else ""
 
 
-def _unreachable(data: SweepData, comparison: Comparison) -> str:
+def _unreachable(comparison: Comparison) -> str:
     compared = compared_variants(comparison)
     short = [
         variant for variant in compared if not can_be_significant(comparison.table.loc[variant], comparison.family)
@@ -176,7 +171,7 @@ def _unreachable(data: SweepData, comparison: Comparison) -> str:
     )
 
 
-def _missed(data: SweepData, comparison: Comparison) -> str:
+def _missed(comparison: Comparison) -> str:
     table = comparison.table
     null = [variant for variant in compared_variants(comparison) if table.loc[variant, "p_holm"] >= ALPHA]
     sizes = {comparison.labels[variant]: table.loc[variant, "detectable"] for variant in null}

@@ -47,7 +47,7 @@ def _sign_flips(n: int) -> Array:
     return 1.0 - 2.0 * bits
 
 
-def sign_flip_p(differences: Array, seed: int = 0) -> float:
+def sign_flip_p(differences: Array) -> float:
     """Two-sided p of "the sign of each paired difference `[n]` is a coin toss", statistic |mean|.
 
     Source: Fisher 1935. Exact (all 2ⁿ flips) for n ≤ 14, and for differences of one size as those of rates; else
@@ -66,7 +66,7 @@ def sign_flip_p(differences: Array, seed: int = 0) -> float:
     if sizes.size and (sizes == sizes[0]).all():
         heads = int((differences > 0).sum())  # a two-sided test of coin tosses (McNemar 1947, exact)
         return float(min(1.0, 2 * bdtr(min(heads, sizes.size - heads), sizes.size, 0.5)))
-    flips = np.random.default_rng(seed).choice([-1.0, 1.0], size=(RANDOM_FLIPS, n))
+    flips = np.random.default_rng(0).choice([-1.0, 1.0], size=(RANDOM_FLIPS, n))
     return float((1 + (np.abs(flips @ differences) >= observed).sum()) / (1 + RANDOM_FLIPS))
 
 
@@ -118,9 +118,9 @@ def seeds_for_p(comparisons: int = 1, alpha: float = ALPHA) -> int:
     return n
 
 
-def seeds_with_choice(comparisons: int = 1, alpha: float = ALPHA) -> int:
-    """Fewest seeds of a sweep in which the lower half chooses a best point and the others must reach alpha."""
-    return 2 * seeds_for_p(comparisons, alpha) - 1
+def seeds_with_choice(comparisons: int = 1) -> int:
+    """Fewest seeds of a sweep in which the lower half chooses a best point and the others must reach ALPHA."""
+    return 2 * seeds_for_p(comparisons) - 1
 
 
 PRIOR = 0.5  # expected size of a difference before the first, in standard deviations; it counts as one seed
@@ -182,13 +182,8 @@ def _low(differences: Array, alpha: float) -> float:
     return float(low)
 
 
-def decision(differences: Array, margin: float, alpha: float = ALPHA) -> str:
-    """The decision by the differences `[n]`: `equal` (smaller than the margin), `higher`, `lower`, or `open`."""
-    return decide(confidence_sequence(differences, alpha), margin)
-
-
 def decide(interval: Interval, margin: float) -> str:
-    """The decision by an interval of the difference and this margin."""
+    """What an interval of the difference says: `equal` (smaller than the margin), `higher`, `lower`, or `open`."""
     low, high = interval
     if low > -margin and high < margin:
         return "equal"

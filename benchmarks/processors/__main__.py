@@ -25,7 +25,8 @@ from benchmarks.parts.common import ROOT, machine
 from benchmarks.processors.page import NORMS, page
 from rlexp.analysis.data.load import load
 from rlexp.analysis.data.read import unclocked_rows
-from rlexp.analysis.stats.comparison import seed_scores
+from rlexp.analysis.data.run_values import values_per_run
+from rlexp.analysis.stats.comparison import seed_table
 from rlexp.record.provenance import cpu
 
 # MKL_CBWR is for products, ATEN_CPU_CAPABILITY for everything else, which torch computes with the widest vectors there
@@ -105,7 +106,7 @@ def trained(settings: dict[str, str], seeds: range, steps: int, folder: Path) ->
     data = load(folder, metrics=[])
     runs = data.runs[data.runs["seed"].isin(seeds)].sort_values("name")  # there may be more, of an earlier command
     rows = [unclocked_rows(Path(one)) for one in runs["folder"]]
-    scores = seed_scores(data).rename(columns=data.labels).loc[list(seeds)]
+    scores = seed_table(data, values_per_run(data)).rename(columns=data.labels).loc[list(seeds)]
     return {
         "settings": settings,
         "rows": sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:16],

@@ -157,7 +157,7 @@ def write_page(folder: Path, baseline: str | None, problems: list[str]) -> Repor
         return None
     try:
         if mirrored(page.answer.data):
-            log_aggregate(page.answer.data, page.answer.comparisons, page.figures)
+            log_aggregate(page.answer, page.figures)
     except Exception as error:  # its process has died: the tables are on disk
         print(f"no comparison on Weights & Biases: {describe_error(error)}; the page has all of it", file=sys.stderr)
     return page

@@ -74,12 +74,16 @@ def test_a_later_format_names_who_reads_it(sweep):
     assert problem.reason == "damaged: summary.json has format 3: the rlexp that wrote it reads it, or a later one"
 
 
-def test_a_configuration_is_whole_by_its_checksum_or_of_before_there_were_any():
-    text = "format: 2\nlr: 0.1\n"
-    assert read.is_whole(yaml_with_checksum(text), {"format": 2})
-    assert not read.is_whole(yaml_with_checksum(text).replace(b"0.1\n", b"0.2\n"), {"format": 2})
-    assert not read.is_whole(yaml_with_checksum(text.replace("2", "3")), {"format": 3})
-    assert read.is_whole(b"lr: 0.1\n", {"lr": 0.1}) and not read.is_whole(text.encode(), {"format": 2})
+def test_a_configuration_is_whole_by_its_checksum_or_of_before_there_were_any(tmp_path):
+    text, file = "format: 2\nlr: 0.1\n", tmp_path / "config.yaml"
+    whole = yaml_with_checksum(text)
+    for raw in (whole, b"lr: 0.1\n"):
+        file.write_bytes(raw)
+        assert read.read_yaml(file) == {"lr": 0.1}
+    later = yaml_with_checksum(text.replace("2", "3"))
+    for raw in (whole.replace(b"0.1\n", b"0.2\n"), later, text.encode()):
+        file.write_bytes(raw)
+        assert read.read_yaml(file) is None
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from rlexp.analysis.data.load import load
 from rlexp.analysis.figures.effects import draw_effects, draw_scores
 from rlexp.analysis.figures.gallery import gallery
 from rlexp.analysis.figures.layout import BASELINE, COLORS, TICK, most_different, save_figure, variant_colors
-from rlexp.analysis.report.files import write_files
+from rlexp.analysis.report.tables import write_files
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.comparison import compare
 from rlexp.analysis.stats.curves import POINTS, learning_curves

@@ -12,9 +12,9 @@ from wandb_files import finished, no_account  # noqa: F401 (a fixture that appli
 
 from rlexp.analysis.data.load import load
 from rlexp.analysis.report.page import write_report
-from rlexp.analysis.report.wandb import SECTIONS, log_aggregate, mirrored, tables
+from rlexp.analysis.report.wandb import log_aggregate, mirrored, tables
 from rlexp.analysis.stats.answer import Question, answer
-from rlexp.analysis.workspace import main
+from rlexp.analysis.workspace import SECTIONS, main
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -75,7 +75,7 @@ def test_pushing_without_a_login_is_one_line_and_the_file_is_there(sweep, capfd)
 def test_the_sweeps_tables_and_figures_are_a_run_of_their_own(sweep):
     page = write_report(sweep)
     assert mirrored(page.answer.data)
-    log_aggregate(page.answer.data, page.answer.comparisons, page.figures)
+    log_aggregate(page.answer, page.figures)
     found = finished(sweep)
     run = found.run
     assert (run.project, run.display_name, run.job_type) == ("ours", "norms-comparison", "aggregate")
@@ -92,7 +92,7 @@ def test_the_sweeps_tables_and_figures_are_a_run_of_their_own(sweep):
 def test_pooled_rows_and_interactions_are_among_the_tables(tmp_path):
     names = [f"task={t},norm={n},clip={c}" for t in ("sort", "copy") for n in "ab" for c in "cd"]
     found = answer(load(write_sweep(tmp_path, random_scores(names, 3), 4)), Question())
-    logged = tables(found.comparisons)
+    logged = tables(found)
     assert list(logged) == ["comparison", "interactions_task_sort", "interactions_task_copy"]
     assert [row[0] for row in logged["comparison"].rows] == ["task=sort"] * 4 + ["task=copy"] * 4 + ["pooled"] * 4
     assert logged["interactions_task_copy"].rows[0][0] == "norm=b × clip=d"

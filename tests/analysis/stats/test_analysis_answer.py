@@ -110,7 +110,7 @@ def test_the_baseline_can_be_named_by_its_arm_or_by_a_whole_variant(two_axes):
 
 
 def test_an_interaction_is_the_difference_of_differences_per_seed(two_axes, square):
-    (table,) = answer(two_axes, Question(baseline="norm=hybrid,clip=higher")).interactions
+    (table,) = answer(two_axes, Question(baseline="norm=hybrid,clip=higher")).interactions.values()
     assert table[["norm", "clip"]].to_numpy().tolist() == [["local", "symmetric"], ["global", "symmetric"]]
     y = {name: np.array(scores) for name, scores in square.items()}
     p = []
@@ -129,7 +129,7 @@ def test_choices_that_add_up_do_not_interact(tmp_path):
     seeds = np.array([0.25, 0.5, 0.375, 0.125])  # dyadic, so that sums are exact
     add = {"norm=a": 0, "norm=b": 0.25}, {"clip=c": 0, "clip=d": 0.125}
     scores = {f"{n},{c}": (seeds + x + z).tolist() for n, x in add[0].items() for c, z in add[1].items()}
-    (table,) = answer(load(write_sweep(tmp_path, scores, 4)), Question()).interactions
+    (table,) = answer(load(write_sweep(tmp_path, scores, 4)), Question()).interactions.values()
     row = table.loc["norm=b,clip=d"]
     assert (row["difference"], row["difference_low"], row["difference_high"], row["p"]) == (0, 0, 0, 1)
 

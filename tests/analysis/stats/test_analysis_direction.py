@@ -84,7 +84,7 @@ def test_the_best_comes_first(tmp_path, metric, order):
     (drawn,), _ = draw_figures(found, {}, {}, {}, only=["effects"])
     assert [text.get_text() for text in drawn.figure.axes[0].texts[:2]] == order
     others = 0 if metric == METRIC else 1 / 3  # of one seed alone: b is highest on all three, a lowest on two
-    assert found.flips[0].loc[1, "other_first"] == pytest.approx(others)
+    assert found.flips[""].loc[1, "other_first"] == pytest.approx(others)
 
 
 def test_the_best_point_of_a_cost_is_the_lowest(tmp_path):

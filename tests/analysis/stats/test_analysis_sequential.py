@@ -12,13 +12,12 @@ from analysis_fixtures import write_sweep
 
 from benchmarks import coverage
 from rlexp.analysis.data.load import load
-from rlexp.analysis.report.files import answer_json
-from rlexp.analysis.report.tables import comparison_table
+from rlexp.analysis.report.tables import answer_json, comparison_table
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.significance import (
     anytime_p,
     confidence_sequence,
-    decision,
+    decide,
     fewest_seeds,
     log_evidence,
 )
@@ -92,7 +91,7 @@ def test_it_narrows_and_needs_six_seeds():
     ],
 )
 def test_what_is_decided(differences, margin, decided):
-    assert decision(differences, margin) == decided
+    assert decide(confidence_sequence(differences), margin) == decided
 
 
 def test_hedged_capital_is_that_of_a_plain_loop():
