@@ -140,12 +140,10 @@ def difference(config: Any, theirs: Mapping[str, Any]) -> str | None:
     for part in ("task", "model"):
         ours = config.model_dump(mode="json", include={part})[part]
         there_of = theirs.get(part) if isinstance(theirs.get(part), Mapping) else {}
-        for hyperparameter in sorted(
-            ours.keys() - REWARDED, key=lambda hyperparameter: (hyperparameter != "name", hyperparameter)
-        ):
-            there, here = format_value(there_of.get(hyperparameter)), format_value(ours[hyperparameter])
+        for key in sorted(ours.keys() - REWARDED, key=lambda key: (key != "name", key)):
+            there, here = format_value(there_of.get(key)), format_value(ours[key])
             if there != here:
-                return f"{part}.{hyperparameter} is {there} there and {here} here; must be the same"
+                return f"{part}.{key} is {there} there and {here} here; must be the same"
     return None
 
 
