@@ -17,8 +17,8 @@ from rlexp.record import checkpoint
 from rlexp.record.files import dump_json
 from rlexp.sweep import training as batches
 from rlexp.sweep.engine import train_jobs
-from rlexp.sweep.events import Cadence
 from rlexp.sweep.job import Job
+from rlexp.sweep.training import Cadence
 from rlexp.training import Checkpoint, Ended, Row, Samples, Step, train
 
 pytestmark = pytest.mark.slow  # whole runs

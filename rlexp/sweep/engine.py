@@ -28,11 +28,10 @@ from rlexp.record.resume import FAILED, inspect, last_good_state
 from rlexp.runfolder.files import METRICS_FILE, SAMPLES_FILE, SUMMARY_FILE
 from rlexp.runfolder.rows import score
 from rlexp.sweep.build import variant_order
-from rlexp.sweep.events import FRESH, Checkpoint, Ended, Event, Row, Samples, Step
 from rlexp.sweep.interrupt import Interrupt
 from rlexp.sweep.job import Job, Results
 from rlexp.sweep.machine import is_out_of_memory, release_memory
-from rlexp.sweep.training import train_batch
+from rlexp.sweep.training import FRESH, Checkpoint, Ended, Event, Row, Samples, Step, train_batch
 
 LOG = logging.getLogger(__name__)
 SMALLER = "take a smaller group_size, model or eval.prompts, or more minibatches; resume=failed then goes on"

@@ -40,10 +40,10 @@ from rlexp.record import checkpoint
 from rlexp.record.disk import read_state
 from rlexp.sweep.build import variant
 from rlexp.sweep.engine import OpenProgress, Recording, Run, close, open_run, show, state_or_result
-from rlexp.sweep.events import COUNTED, Cadence, Checkpoint, Ended, Event, Row, Samples, Step, divergence
 from rlexp.sweep.interrupt import Interrupt, signals_as_ctrl_c
 from rlexp.sweep.job import Job, Results
 from rlexp.sweep.machine import is_out_of_memory, prepare
+from rlexp.sweep.training import COUNTED, Cadence, Checkpoint, Ended, Event, Row, Samples, Step, divergence
 
 LOG = logging.getLogger(__name__)
 REFERENCE = "reference"  # in a checkpoint's folder, where the reference moves
