@@ -71,11 +71,8 @@ def remove_drafts(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 class Rows:
@@ -104,19 +101,16 @@ class Rows:
             wrong = "is gone" if isinstance(error, FileNotFoundError) else "was made by another process"
             raise RunFailed(f"{self.path} {wrong}: the run that was writing it has ended") from error
         self._there = True
-        try:
+        with open(descriptor, "ab", buffering=0):
             if os.fstat(descriptor).st_size != self.size:
                 raise RunFailed(f"{self.path} was changed by another process while the run was writing it")
-            rest = added
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-        except RunFailed:
-            raise
-        except BaseException:
-            os.ftruncate(descriptor, self.size)
-            raise
-        finally:
-            os.close(descriptor)
+            try:
+                rest = added
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+            except BaseException:
+                os.ftruncate(descriptor, self.size)
+                raise
         self.size += len(added)
         self._hash.update(added)
 

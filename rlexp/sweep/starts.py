@@ -7,8 +7,6 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import cache
 from hashlib import sha256
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 
 import torch
@@ -68,7 +66,9 @@ def trained_starts(configs: Sequence[Config], folder: Path | None) -> tuple[dict
 
     A run whose start asks for no policy keeps the weights that it is made with.
     """
-    weights, problems, missing = {}, {}, []
+    weights: dict[str, Weights] = {}
+    problems: dict[str, str] = {}
+    missing: dict[str, list[str]] = {}  # the keys of those that differ in their seeds only
     wanted = {start_key(each): each for each in configs if "policy" in required_inputs(STARTS[each.start.name])}
     for key, config in wanted.items():
         try:
@@ -77,11 +77,10 @@ def trained_starts(configs: Sequence[Config], folder: Path | None) -> tuple[dict
             problems[key] = str(error)
             continue
         if found is None:
-            missing.append((start_settings(config, DEPENDS_ON), key))
+            missing.setdefault(start_settings(config, DEPENDS_ON), []).append(key)
         else:
             weights[key] = found
-    for _, group in groupby(sorted(missing, key=itemgetter(0)), key=itemgetter(0)):
-        keys = [key for _, key in group]
+    for keys in missing.values():
         for key, trained, problem in zip(keys, *train_starts([wanted[key] for key in keys]), strict=True):
             weights[key], problems[key] = trained, problem
             if not problem:
