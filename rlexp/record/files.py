@@ -131,7 +131,6 @@ def saved_config(path: Path) -> dict[str, Any]:
 
 
 def rewrite(path: Path, wanted: bytes) -> None:
-    """Make a file hold this; one that does is left alone."""
     if content(path) != wanted:
         replace_unsynced(path, wanted)
 

@@ -110,7 +110,6 @@ def load_policy(folder: str | Path) -> TrainedPolicy:
 
 
 def has_teacher(config: Any) -> bool:
-    """Whether the chosen ``teacher`` asks for a teacher's log-probabilities."""
     return "teacher_log_probs" in required_inputs(teacher.FUNCTIONS[config.teacher.name])
 
 

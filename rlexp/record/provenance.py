@@ -101,7 +101,6 @@ def origin_of_module(module: str) -> str:
 
 
 def cpu() -> str:
-    """Return the model of the processor, as the system calls it."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -124,7 +124,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def open_files() -> int:
-    """How many files this process may have open."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return MOST_FILES if soft == resource.RLIM_INFINITY else soft
 
