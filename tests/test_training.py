@@ -14,7 +14,7 @@ from rlexp import training
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from rlexp.record import checkpoint
-from rlexp.record.files import dump_json
+from rlexp.record.disk import dump_json
 from rlexp.sweep import training as batches
 from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job

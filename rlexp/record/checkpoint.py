@@ -25,8 +25,7 @@ from torch import Tensor, nn
 
 from rlexp.core.exits import RunFailed
 from rlexp.loop.state import Network, TrainState
-from rlexp.record.disk import put, read_state, serialize, write_draft
-from rlexp.record.files import Recorder
+from rlexp.record.disk import Recorder, put, read_state, serialize, write_draft
 from rlexp.runfolder.files import Damaged
 
 LOG = logging.getLogger(__name__)

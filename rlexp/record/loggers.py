@@ -21,7 +21,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from rlexp.record.files import finite_or_null
+from rlexp.record.disk import finite_or_null
 from rlexp.record.provenance import code, history
 from rlexp.runfolder.files import SAMPLES_FILE
 

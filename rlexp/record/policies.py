@@ -23,8 +23,7 @@ from rlexp.models import MODELS
 from rlexp.models.layers import Init
 from rlexp.models.policy import Policy
 from rlexp.record import checkpoint
-from rlexp.record.disk import read_state
-from rlexp.record.files import saved_config
+from rlexp.record.disk import read_state, saved_config
 from rlexp.record.provenance import foreign
 from rlexp.runfolder.files import CONFIG_FILE, read_yaml
 from rlexp.tasks import TASKS, Task

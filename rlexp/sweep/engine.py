@@ -20,8 +20,7 @@ from rlexp.core.registry import bind_choice
 from rlexp.loop.metrics import BOUNDED
 from rlexp.record import checkpoint
 from rlexp.record.checkpoint import LATEST, PREVIOUS
-from rlexp.record.disk import unwritable
-from rlexp.record.files import Recorder, collapsed
+from rlexp.record.disk import Recorder, collapsed, unwritable
 from rlexp.record.gradient import gradient_curves
 from rlexp.record.lock import LOCK_FILE, locked
 from rlexp.record.loggers import LOGGERS
