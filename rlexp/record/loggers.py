@@ -47,6 +47,7 @@ SETTINGS = {
 }
 
 _unreachable: list[Exception] = []
+warn_once = cache(LOG.warning)
 
 
 def run_id(job: Any) -> str:
@@ -91,11 +92,6 @@ def completions(job: Any) -> dict[str, list] | None:
 
 def plain_values(summary: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in summary.items() if not isinstance(value, Mapping)}
-
-
-@cache
-def warn_once(message: str) -> None:
-    LOG.warning(message)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,6 @@ SECONDS_FOR_GIT = 10.0
 OF_ANOTHER_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"}
 
 Code = dict[str, Any]
-Identity = dict[str, Any]
 # What configs mean that were saved before there were these keys. A run without a bound has others only beyond it.
 MEANT = {"backend": {"name": "replicas"}, "log_ratio_bound": 20.0}
 
@@ -210,7 +209,7 @@ def is_history(entries: Sequence[Code]) -> bool:
     return all(type(step) is int for step in steps) and steps == sorted({*steps})
 
 
-def identity(config: Mapping[str, Any]) -> Identity:
+def identity(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a file says of the run that it is of; ``config`` is of plain values."""
     whose = {"format": FORMAT, "config": config_hash(config), "seed": config.get("seed")}
     return whose | {"version": __version__, "files": code()["files"]}
