@@ -24,25 +24,7 @@ from rlexp import __version__
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from rlexp.record.provenance import MEANT, code_of, identity, trained_by
-from rlexp.runfolder.files import (
-    CODE_FILE,
-    CONFIG_FILE,
-    FORMAT,
-    METRICS_FILE,
-    SAMPLES_FILE,
-    SUMMARY_FILE,
-    Damaged,
-    Extent,
-    archive_of,
-    archive_with_checksum,
-    begins_with,
-    content,
-    digest,
-    json_with_checksum,
-    line_with_checksum,
-    read_yaml,
-    yaml_with_checksum,
-)
+from rlexp.runfolder import files
 from rlexp.runfolder.rows import step_in
 
 DRAFT = ".tmp"
@@ -116,7 +98,7 @@ class Rows:
         self._there = bool(kept) or always
         if not self._there:
             path.unlink(missing_ok=True)
-        elif kept and (content(path) or b"").startswith(kept):
+        elif kept and (files.content(path) or b"").startswith(kept):
             os.truncate(path, len(kept))  # not written anew: it is on the disk already
         else:
             replace_unsynced(path, kept)
@@ -148,31 +130,31 @@ class Rows:
             sync(self.path)
 
     @property
-    def extent(self) -> Extent:
+    def extent(self) -> files.Extent:
         return {"bytes": self.size, "digest": self._hash.hexdigest()}
 
 
 def matches(path: Path, extent: object, whole: bool = False) -> bool:
     """Whether a file begins with what was written (and ends there, if that was the ``whole``); Unreadable."""
-    return begins_with(content(path) or b"", extent, whole)
+    return files.begins_with(files.content(path) or b"", extent, whole)
 
 
 def serialize(state: Mapping[str, Any]) -> bytes:
     """Return a state of tensors and numbers as bytes that ``torch.load`` reads, with their checksum."""
     buffer = BytesIO()
     torch.save(dict(state), buffer)
-    return archive_with_checksum(buffer.getvalue())
+    return files.archive_with_checksum(buffer.getvalue())
 
 
 def read_state(path: Path) -> dict[str, Any] | None:
     """Read a state; None if there is none. Damaged, or Unreadable. No code of the file is executed."""
-    raw = content(path)
+    raw = files.content(path)
     if raw is None:
         return None
     try:
-        return torch.load(BytesIO(archive_of(raw)), weights_only=True)
+        return torch.load(BytesIO(files.archive_of(raw)), weights_only=True)
     except Exception:  # a damaged file makes the unpickler raise anything, a KeyError for one
-        raise Damaged(path) from None
+        raise files.Damaged(path) from None
 
 
 def unwritable(error: Exception, path: Path) -> RunFailed:
@@ -225,20 +207,21 @@ class Recorder:
         config: Mapping[str, Any],
         facts: Mapping[str, Any],
         step: int = -1,
-        extents: Mapping[str, Extent] | None = None,
+        extents: Mapping[str, files.Extent] | None = None,
     ):
         self.folder, self.facts, self.identity = Path(folder), dict(facts), identity(config)
-        rows, samples = (rows_up_to(self.folder / name, step, extents) for name in (METRICS_FILE, SAMPLES_FILE))
+        rows = rows_up_to(self.folder / files.METRICS_FILE, step, extents)
+        samples = rows_up_to(self.folder / files.SAMPLES_FILE, step, extents)
         self.code, self.notes = trained_by(self.folder, step, code_of(config))
         remove_drafts(self.folder)
-        (self.folder / SUMMARY_FILE).unlink(missing_ok=True)
-        self.config = yaml_with_checksum(to_yaml({"format": FORMAT, **config}))
-        rewrite(self.folder / CONFIG_FILE, self.config)
-        lines = [line_with_checksum(each, len(self.code)) for each in self.code]
-        rewrite(self.folder / CODE_FILE, "".join(lines).encode())
-        self._unsynced = [self.folder / CONFIG_FILE, self.folder / CODE_FILE]
-        self.metrics = Rows(self.folder / METRICS_FILE, rows)
-        self.samples = Rows(self.folder / SAMPLES_FILE, samples, always=False)
+        (self.folder / files.SUMMARY_FILE).unlink(missing_ok=True)
+        self.config = files.yaml_with_checksum(to_yaml({"format": files.FORMAT, **config}))
+        rewrite(self.folder / files.CONFIG_FILE, self.config)
+        lines = [files.line_with_checksum(each, len(self.code)) for each in self.code]
+        rewrite(self.folder / files.CODE_FILE, "".join(lines).encode())
+        self._unsynced = [self.folder / files.CONFIG_FILE, self.folder / files.CODE_FILE]
+        self.metrics = Rows(self.folder / files.METRICS_FILE, rows)
+        self.samples = Rows(self.folder / files.SAMPLES_FILE, samples, always=False)
         self.earlier_rows = [json.loads(line) for line in rows.splitlines()]
 
     def write_row(self, step: int, metrics: Mapping[str, int | float]) -> None:
@@ -256,22 +239,22 @@ class Recorder:
         self.metrics.sync()
         self.samples.sync()
 
-    def extents(self) -> dict[str, Extent]:
+    def extents(self) -> dict[str, files.Extent]:
         return {rows.path.name: rows.extent for rows in (self.metrics, self.samples)}
 
     def finish(self, status: str, reason: str | None = None, **summary: Any) -> None:
         """Write the summary, whole or not at all, with what the other files hold."""
-        files = self.extents() | {CONFIG_FILE: {"bytes": len(self.config), "digest": digest(self.config)}}
+        extents = self.extents() | {files.CONFIG_FILE: {"bytes": len(self.config), "digest": files.digest(self.config)}}
         versions = {"rlexp": __version__, "torch": str(torch.__version__), "python": platform.python_version()}
         facts = {"status": status, "reason": reason, **self.facts, **summary, "versions": versions, "code": self.code}
-        facts |= {"format": FORMAT, "identity": self.identity, "files": files}
-        replace(self.folder / SUMMARY_FILE, json_with_checksum(dump_json(facts, indent=2) + "\n"))
+        facts |= {"format": files.FORMAT, "identity": self.identity, "files": extents}
+        replace(self.folder / files.SUMMARY_FILE, files.json_with_checksum(dump_json(facts, indent=2) + "\n"))
 
 
 def saved_config(path: Path) -> dict[str, Any]:
     """Read a config.yaml as plain values, its format left out; ConfigError if there is none, or none that is whole."""
     try:
-        values = read_yaml(path)
+        values = files.read_yaml(path)
     except RunFailed as error:
         raise ConfigError([str(error)]) from None
     if values is None:
@@ -280,13 +263,13 @@ def saved_config(path: Path) -> dict[str, Any]:
 
 
 def rewrite(path: Path, wanted: bytes) -> None:
-    if content(path) != wanted:
+    if files.content(path) != wanted:
         replace_unsynced(path, wanted)
 
 
-def rows_up_to(path: Path, step: int, extents: Mapping[str, Extent] | None) -> bytes:
+def rows_up_to(path: Path, step: int, extents: Mapping[str, files.Extent] | None) -> bytes:
     """Return what a file held after ``step`` steps: as much as is known, else its lines up to those of that step."""
-    there = (content(path) or b"") if step >= 0 else b""
+    there = (files.content(path) or b"") if step >= 0 else b""
     if extents is not None and path.name in extents:
         return there[: extents[path.name]["bytes"]]
     kept = b""
