@@ -72,7 +72,7 @@ def trained_starts(configs: Sequence[Config], folder: Path | None) -> tuple[dict
     wanted = {start_key(each): each for each in configs if "policy" in required_inputs(STARTS[each.start.name])}
     for key, config in wanted.items():
         try:
-            found = load(folder, key)
+            found = load(folder, key) if folder else None
         except Unreadable as error:
             problems[key] = str(error)
             continue
@@ -83,7 +83,7 @@ def trained_starts(configs: Sequence[Config], folder: Path | None) -> tuple[dict
     for keys in missing.values():
         for key, trained, problem in zip(keys, *train_starts([wanted[key] for key in keys]), strict=True):
             weights[key], problems[key] = trained, problem
-            if not problem:
+            if folder and not problem:
                 save(folder, key, trained)
     return weights, problems
 
@@ -128,10 +128,8 @@ def code_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def save(folder: Path | None, key: str, weights: Weights) -> None:
+def save(folder: Path, key: str, weights: Weights) -> None:
     """Write a start; others who write the same one at the same time write the same bits."""
-    if folder is None:
-        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         replace(folder / f"{key}.pt", serialize({"start": key, "weights": weights}))
@@ -139,11 +137,11 @@ def save(folder: Path | None, key: str, weights: Weights) -> None:
         LOG.warning("%s: the start is not kept, other runs make it again (%s)", folder, error.strerror or error)
 
 
-def load(folder: Path | None, key: str) -> Weights | None:
+def load(folder: Path, key: str) -> Weights | None:
     """Read a start; None if there is none that is whole and this one: it is then made again. Unreadable."""
-    path = (folder or Path()) / f"{key}.pt"
+    path = folder / f"{key}.pt"
     try:
-        saved = read_state(path) if folder else None
+        saved = read_state(path)
     except Damaged as error:
         LOG.warning("%s: the start is made again", error)
         return None
