@@ -10,8 +10,7 @@ from rlexp.config.schema import Config
 from rlexp.core.errors import ConfigError
 from rlexp.language.backend import CAPABILITIES
 from rlexp.sweep.build import into_batches, variant_order
-from rlexp.sweep.events import FRESH, Checkpoint, Ended, Event, Row, Samples, Step
-from rlexp.sweep.training import never, train_batch
+from rlexp.sweep.training import FRESH, Checkpoint, Ended, Event, Row, Samples, Step, never, train_batch
 
 __all__ = ["Checkpoint", "Ended", "Event", "Row", "Samples", "Step", "Training", "train"]
 

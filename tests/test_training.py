@@ -14,11 +14,11 @@ from rlexp import training
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
 from rlexp.record import checkpoint
-from rlexp.record.files import dump_json
+from rlexp.record.disk import dump_json
 from rlexp.sweep import training as batches
 from rlexp.sweep.engine import train_jobs
-from rlexp.sweep.events import Cadence
 from rlexp.sweep.job import Job
+from rlexp.sweep.training import Cadence
 from rlexp.training import Checkpoint, Ended, Row, Samples, Step, train
 
 pytestmark = pytest.mark.slow  # whole runs

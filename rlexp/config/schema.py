@@ -28,7 +28,7 @@ from rlexp.core.numbers import Size
 from rlexp.core.registry import StrictModel, bind_choice, schema
 from rlexp.language import TEXT_TASKS
 from rlexp.loop.reward_model import TRAININGS
-from rlexp.record.files import saved_config
+from rlexp.record.disk import saved_config
 from rlexp.tasks import TASKS
 
 AS_SAVED = {"complete": True}  # of values that have every key already

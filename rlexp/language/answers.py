@@ -21,12 +21,10 @@ HUGE = re.compile(r"[eE][-+]?[0-9]{4}")  # an exponent whose power of ten could 
 
 
 def exact(text: str, answer: str) -> bool:
-    """Whether a text is the answer, but for space around it."""
     return text.strip() == answer.strip()
 
 
 def numeric(text: str, answer: str) -> bool:
-    """Whether the last number of a text is the last number of the answer."""
     wanted = last_number(answer)
     return wanted is not None and last_number(text) == wanted
 

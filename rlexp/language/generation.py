@@ -96,7 +96,6 @@ def tokenize(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]:
 
 
 def padded(rows: Sequence[list[int]], filler: int, side: str) -> torch.Tensor:
-    """Return rows of whole numbers as a tensor, padded on that side."""
     tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
     return pad_sequence(tensors, batch_first=True, padding_value=filler, padding_side=side)
 

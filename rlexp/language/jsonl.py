@@ -139,7 +139,6 @@ class JsonLines(Weighed):
         return [side[order(seed, purpose, epoch, len(side))[place]] for epoch, place in places]
 
     def score(self, examples: Sequence[Example], texts: Sequence[str], finished: Sequence[bool]) -> list[Score]:
-        """Judge one completion for each example."""
         given = self.rewards(examples, texts) if self.reward is not None and texts else [NAN] * len(texts)
         if self.match == "none":
             return [Score({"match": NAN, "reward": reward}, reward >= self.reward_high) for reward in given]
@@ -166,7 +165,6 @@ class JsonLines(Weighed):
         return numbers
 
     def matched(self, example: Example, text: str, finished: bool) -> bool:
-        """Whether a completion has the right answer."""
         answer = str(example.entry[self.answer])
         return (finished or self.match == "boxed") and MATCHES[self.match].matches(text, answer)
 
@@ -187,7 +185,6 @@ class JsonLines(Weighed):
 
 @lru_cache(maxsize=16)
 def order(seed: int, purpose: Purpose, epoch: int, prompts: int) -> list[int]:
-    """Return the order in which an epoch has its prompts."""
     return generator(seed, purpose, epoch).permutation(prompts).tolist()
 
 

@@ -184,5 +184,4 @@ def made_once(place: Path, make: Callable[[Path], None]) -> Path:
 
 
 def filled(place: Path) -> bool:
-    """Whether there is a folder with something in it."""
     return place.is_dir() and any(place.iterdir())

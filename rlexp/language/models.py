@@ -73,7 +73,6 @@ class Llama:
         return text
 
     def adapted(self, model: Any, seed: int) -> Any:
-        """Return the model with adapters, of which it has none."""
         return model
 
 
@@ -171,7 +170,6 @@ LANGUAGE_MODELS = {"llama": Llama, "pretrained": Pretrained}
 
 
 def language_model(settings: Any) -> Llama | Pretrained:
-    """Return what the ``model`` of a config chooses."""
     return bind_choice(LANGUAGE_MODELS, settings)()
 
 

@@ -82,7 +82,6 @@ class ReasoningGym(Weighed):
         return list(drawn_items(*self.source, self.held_out_share, seed, purpose, step, count, held_out))
 
     def score(self, examples: Sequence[Example], texts: Sequence[str], finished: Sequence[bool]) -> list[Score]:
-        """Judge one completion for each example by the data set's ``score_answer``."""
         scores = map(self.score_answer, examples, texts, finished)
         return [Score({"exact": float(score >= 1), "score": score}, score >= 1) for score in scores]
 

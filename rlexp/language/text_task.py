@@ -147,7 +147,6 @@ class TokensAsText:
         return None if word else tokens
 
     def score(self, examples: Sequence[Example], texts: Sequence[str], finished: Sequence[bool]) -> list[Score]:
-        """Judge one completion for each example by the task's ``score``."""
         if not examples:
             return []
         task, rows = self.task, []

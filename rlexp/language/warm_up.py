@@ -183,7 +183,6 @@ def learned_batch(learner: Learner, pairs: Sequence[tuple[Prompt, str]]) -> dict
 
 
 def answer_ids(tokenizer: Any, answers: Sequence[str]) -> list[list[int]]:
-    """Return the tokens of answers, each with the end token."""
     ids = tokenizer(text=list(answers), add_special_tokens=False)["input_ids"]
     return [[*row, tokenizer.eos_token_id] for row in ids]
 

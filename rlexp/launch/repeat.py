@@ -22,7 +22,7 @@ from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed, describe_error, printable, relative
 from rlexp.launch.checks import check_single
 from rlexp.launch.worker import logging_to
-from rlexp.record.files import saved_config
+from rlexp.record.disk import saved_config
 from rlexp.runfolder.files import CONFIG_FILE, SUMMARY_FILE, read_json
 from rlexp.runfolder.variants import flatten, folder_name
 from rlexp.sweep.job import Job, LogSettings

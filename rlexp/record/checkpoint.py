@@ -14,7 +14,7 @@ one before it is kept; it holds tensors and numbers only, is read without execut
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -25,8 +25,7 @@ from torch import Tensor, nn
 
 from rlexp.core.exits import RunFailed
 from rlexp.loop.state import Network, TrainState
-from rlexp.record.disk import put, read_state, serialize, write_draft
-from rlexp.record.files import Recorder
+from rlexp.record.disk import Recorder, put, read_state, serialize, write_draft
 from rlexp.runfolder.files import Damaged
 
 LOG = logging.getLogger(__name__)
@@ -55,21 +54,19 @@ def save(saved: Iterable[tuple[Recorder, Saved]]) -> list[Exception | None]:
 
     ``saved`` is drawn from as they are written: not all of them need be in memory.
     """
-    states, problems = iter(saved), []
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        while some := [writer(recorder, state) for recorder, state in islice(states, AT_ONCE)]:
-            problems += [done.exception() for done in [threads.submit(write) for write in some]]
-    return problems
 
-
-def writer(recorder: Recorder, saved: Saved) -> Callable[[], None]:
-    whole = serialize({**saved, "identity": recorder.identity, "files": recorder.extents()})
-
-    def write() -> None:
+    def write(recorder: Recorder, whole: bytes) -> None:
         recorder.sync()
         replace_latest(recorder.folder, whole)
 
-    return write
+    states, problems = iter(saved), []
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        while some := [
+            (by, serialize({**state, "identity": by.identity, "files": by.extents()}))
+            for by, state in islice(states, AT_ONCE)
+        ]:
+            problems += [done.exception() for done in [threads.submit(write, *each) for each in some]]
+    return problems
 
 
 def replace_latest(folder: Path, whole: bytes) -> None:

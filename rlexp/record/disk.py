@@ -1,9 +1,15 @@
-"""How files are written so that nothing is lost, and read so that nothing lies: drafts, rows, states of tensors."""
+"""The files of one run: config.yaml, code.jsonl, metrics.jsonl (the source of truth), samples.jsonl, summary.json.
+
+They are written so that nothing is lost, and read so that nothing lies: drafts, rows, states of tensors.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import os
-from collections.abc import Callable, Mapping
+import platform
+from collections.abc import Callable, Mapping, Sequence
 from errno import EDQUOT, EFBIG, EMFILE, ENFILE, ENOSPC, EROFS
 from hashlib import blake2b
 from io import BytesIO
@@ -12,9 +18,14 @@ from secrets import token_hex
 from typing import Any
 
 import torch
+import yaml
 
+from rlexp import __version__
+from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
-from rlexp.runfolder.files import Damaged, Extent, archive_of, archive_with_checksum, begins_with, content
+from rlexp.record.provenance import MEANT, code_of, identity, trained_by
+from rlexp.runfolder import files
+from rlexp.runfolder.rows import step_in
 
 DRAFT = ".tmp"
 NEVER_FOLLOWED = getattr(os, "O_NOFOLLOW", 0)
@@ -71,11 +82,8 @@ def remove_drafts(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 class Rows:
@@ -90,7 +98,7 @@ class Rows:
         self._there = bool(kept) or always
         if not self._there:
             path.unlink(missing_ok=True)
-        elif kept and (content(path) or b"").startswith(kept):
+        elif kept and (files.content(path) or b"").startswith(kept):
             os.truncate(path, len(kept))  # not written anew: it is on the disk already
         else:
             replace_unsynced(path, kept)
@@ -104,19 +112,16 @@ class Rows:
             wrong = "is gone" if isinstance(error, FileNotFoundError) else "was made by another process"
             raise RunFailed(f"{self.path} {wrong}: the run that was writing it has ended") from error
         self._there = True
-        try:
+        with open(descriptor, "ab", buffering=0):
             if os.fstat(descriptor).st_size != self.size:
                 raise RunFailed(f"{self.path} was changed by another process while the run was writing it")
-            rest = added
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-        except RunFailed:
-            raise
-        except BaseException:
-            os.ftruncate(descriptor, self.size)
-            raise
-        finally:
-            os.close(descriptor)
+            try:
+                rest = added
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+            except BaseException:
+                os.ftruncate(descriptor, self.size)
+                raise
         self.size += len(added)
         self._hash.update(added)
 
@@ -125,31 +130,31 @@ class Rows:
             sync(self.path)
 
     @property
-    def extent(self) -> Extent:
+    def extent(self) -> files.Extent:
         return {"bytes": self.size, "digest": self._hash.hexdigest()}
 
 
 def matches(path: Path, extent: object, whole: bool = False) -> bool:
     """Whether a file begins with what was written (and ends there, if that was the ``whole``); Unreadable."""
-    return begins_with(content(path) or b"", extent, whole)
+    return files.begins_with(files.content(path) or b"", extent, whole)
 
 
 def serialize(state: Mapping[str, Any]) -> bytes:
     """Return a state of tensors and numbers as bytes that ``torch.load`` reads, with their checksum."""
     buffer = BytesIO()
     torch.save(dict(state), buffer)
-    return archive_with_checksum(buffer.getvalue())
+    return files.archive_with_checksum(buffer.getvalue())
 
 
 def read_state(path: Path) -> dict[str, Any] | None:
     """Read a state; None if there is none. Damaged, or Unreadable. No code of the file is executed."""
-    raw = content(path)
+    raw = files.content(path)
     if raw is None:
         return None
     try:
-        return torch.load(BytesIO(archive_of(raw)), weights_only=True)
+        return torch.load(BytesIO(files.archive_of(raw)), weights_only=True)
     except Exception:  # a damaged file makes the unpickler raise anything, a KeyError for one
-        raise Damaged(path) from None
+        raise files.Damaged(path) from None
 
 
 def unwritable(error: Exception, path: Path) -> RunFailed:
@@ -161,3 +166,135 @@ def unwritable(error: Exception, path: Path) -> RunFailed:
     number = getattr(error, "errno", None) or ENOSPC  # torch's own writer does not say
     reason = getattr(error, "strerror", None) or "no space left on device?"
     return RunFailed(f"{path} cannot be written ({reason}): {REMEDIES.get(number, GOES_ON)}")
+
+
+class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):
+    """Quotes text such as 1e3: PyYAML reads it as text, Hydra as a number. libyaml's, if it is there. No anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write what occurs twice twice: a config with anchors is not read again."""
+        return True
+
+
+def represent_text(dumper: Dumper, text: str) -> yaml.ScalarNode:
+    """Return text as a node that no reader takes for a number."""
+    try:
+        float(text)
+    except ValueError:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'")
+
+
+Dumper.add_representer(str, represent_text)
+
+
+def to_yaml(config: Mapping[str, Any]) -> str:
+    """Return a config as YAML that PyYAML and Hydra read alike."""
+    return yaml.dump(dict(config), Dumper=Dumper, sort_keys=False, allow_unicode=True)
+
+
+class Recorder:
+    """Writes what a run leaves behind. Each row is on its way to the disk before ``write_row`` returns.
+
+    ``config`` is the complete resolved config; ``facts`` (name, variant, seed, …) open the summary. Of what an earlier
+    run left in the folder, only the rows up to ``step`` stay (``extents``, where these are known), and which code wrote
+    them. Without a summary, a folder is a run that has not ended.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        step: int = -1,
+        extents: Mapping[str, files.Extent] | None = None,
+    ):
+        self.folder, self.facts, self.identity = Path(folder), dict(facts), identity(config)
+        rows = rows_up_to(self.folder / files.METRICS_FILE, step, extents)
+        samples = rows_up_to(self.folder / files.SAMPLES_FILE, step, extents)
+        self.code, self.notes = trained_by(self.folder, step, code_of(config))
+        remove_drafts(self.folder)
+        (self.folder / files.SUMMARY_FILE).unlink(missing_ok=True)
+        self.config = files.yaml_with_checksum(to_yaml({"format": files.FORMAT, **config}))
+        rewrite(self.folder / files.CONFIG_FILE, self.config)
+        lines = [files.line_with_checksum(each, len(self.code)) for each in self.code]
+        rewrite(self.folder / files.CODE_FILE, "".join(lines).encode())
+        self._unsynced = [self.folder / files.CONFIG_FILE, self.folder / files.CODE_FILE]
+        self.metrics = Rows(self.folder / files.METRICS_FILE, rows)
+        self.samples = Rows(self.folder / files.SAMPLES_FILE, samples, always=False)
+        self.earlier_rows = [json.loads(line) for line in rows.splitlines()]
+
+    def write_row(self, step: int, metrics: Mapping[str, int | float]) -> None:
+        """Append the metrics after ``step`` updates. A float is written as its ``repr``: equal text is equal bits."""
+        self.metrics.append(dump_json({"step": step, **metrics}) + "\n")
+
+    def write_samples(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.samples.append("".join(dump_json(row) + "\n" for row in rows))
+
+    def sync(self) -> None:
+        """Wait until the disk has what a checkpoint relies on."""
+        for path in self._unsynced:
+            sync(path)
+        self._unsynced = []
+        self.metrics.sync()
+        self.samples.sync()
+
+    def extents(self) -> dict[str, files.Extent]:
+        return {rows.path.name: rows.extent for rows in (self.metrics, self.samples)}
+
+    def finish(self, status: str, reason: str | None = None, **summary: Any) -> None:
+        """Write the summary, whole or not at all, with what the other files hold."""
+        extents = self.extents() | {files.CONFIG_FILE: {"bytes": len(self.config), "digest": files.digest(self.config)}}
+        versions = {"rlexp": __version__, "torch": str(torch.__version__), "python": platform.python_version()}
+        facts = {"status": status, "reason": reason, **self.facts, **summary, "versions": versions, "code": self.code}
+        facts |= {"format": files.FORMAT, "identity": self.identity, "files": extents}
+        replace(self.folder / files.SUMMARY_FILE, files.json_with_checksum(dump_json(facts, indent=2) + "\n"))
+
+
+def saved_config(path: Path) -> dict[str, Any]:
+    """Read a config.yaml as plain values, its format left out; ConfigError if there is none, or none that is whole."""
+    try:
+        values = files.read_yaml(path)
+    except RunFailed as error:
+        raise ConfigError([str(error)]) from None
+    if values is None:
+        raise ConfigError([f"{path.parent} is not the folder of a run: it has no {path.name}"])
+    return MEANT | values
+
+
+def rewrite(path: Path, wanted: bytes) -> None:
+    if files.content(path) != wanted:
+        replace_unsynced(path, wanted)
+
+
+def rows_up_to(path: Path, step: int, extents: Mapping[str, files.Extent] | None) -> bytes:
+    """Return what a file held after ``step`` steps: as much as is known, else its lines up to those of that step."""
+    there = (files.content(path) or b"") if step >= 0 else b""
+    if extents is not None and path.name in extents:
+        return there[: extents[path.name]["bytes"]]
+    kept = b""
+    for line in there.splitlines(keepends=True):
+        number = step_in(line)
+        if number is None or number > step:
+            break
+        kept += line
+    return kept
+
+
+def collapsed(final: float | None, floor: float) -> bool | None:
+    """Whether a run ended with a score below the ``floor``; unknown (None) without a score."""
+    return None if final is None else final < floor
+
+
+def dump_json(value: Any, indent: int | None = None) -> str:
+    """JSON that every reader accepts: numbers that are not finite become null."""
+    return json.dumps(finite_or_null(value), indent=indent, allow_nan=False, ensure_ascii=False)
+
+
+def finite_or_null(value: Any) -> Any:
+    """Replace numbers that JSON cannot hold, at any depth."""
+    if isinstance(value, Mapping):
+        return {key: finite_or_null(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_or_null(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -27,7 +27,6 @@ FILLER_ADVANTAGES, FILLER_LOG_PROBS = (1e6, -1e6), (-0.01, -50.0)
 
 
 def short(number: float) -> float:
-    """Round to so many significant digits."""
     return float(f"{number:.{DIGITS}g}") + 0.0  # no −0
 
 

@@ -142,7 +142,6 @@ def is_held(folder: Path, unsure: bool = False) -> bool:
 
 
 def text(folder: Path) -> str:
-    """Return what the lock of a folder says; empty if there is none."""
     try:
         with open(folder / LOCK_FILE, "rb", opener=opener) as file:
             return file.read(LONGEST).decode(errors="replace")
@@ -155,6 +154,5 @@ def opener(path: str, flags: int) -> int:
 
 
 def holder(folder: Path) -> str:
-    """Say who holds the lock of a folder, in words."""
     found = HOLDER.fullmatch(text(folder))
     return f"process {found[2]} on {found[1]} since {found[3]}" if found else "another process"

@@ -21,7 +21,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from rlexp.record.files import finite_or_null
+from rlexp.record.disk import finite_or_null
 from rlexp.record.provenance import code, history
 from rlexp.runfolder.files import SAMPLES_FILE
 
@@ -47,16 +47,13 @@ SETTINGS = {
 }
 
 _unreachable: list[Exception] = []
+warn_once = cache(LOG.warning)
 
 
 def run_id(job: Any) -> str:
     """Variant and seed in the characters that wandb allows, and a hash of the folder, which tells sweeps apart."""
     words = re.sub(r"[^\w.=-]+", "_", job.variant, flags=re.ASCII)[:60]
     return f"{words}-s{job.config.seed}-{hashlib.sha256(str(job.folder.resolve()).encode()).hexdigest()[:8]}"
-
-
-def sweep_name(job: Any) -> str:
-    return job.folder.resolve().parent.name
 
 
 def run_settings(job: Any) -> dict[str, Any]:
@@ -69,7 +66,7 @@ def run_settings(job: Any) -> dict[str, Any]:
         **job.config.model_dump(mode="json"),
         "variant": job.variant,
         "seed": job.config.seed,
-        "sweep_name": sweep_name(job),
+        "sweep_name": job.folder.resolve().parent.name,
         "code": {**now, "earlier": earlier} if earlier else now,
     }
 
@@ -86,8 +83,7 @@ def own_tags(job: Any) -> list[str]:
 def completions(job: Any) -> dict[str, list] | None:
     """Return the completions that a run has kept as text, as columns and data of a table; None if it has kept none."""
     path = job.folder / SAMPLES_FILE
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    samples = [json.loads(line) for line in lines]
+    samples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
     if not samples:
         return None
     columns = list(samples[0])
@@ -96,11 +92,6 @@ def completions(job: Any) -> dict[str, list] | None:
 
 def plain_values(summary: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in summary.items() if not isinstance(value, Mapping)}
-
-
-@cache
-def warn_once(message: str) -> None:
-    LOG.warning(message)
 
 
 @dataclass(frozen=True)
@@ -174,10 +165,9 @@ def _open(mode: str, **options: Any) -> Any:
             warn_once(f"wandb is not reachable ({_first_line(error)}): logging offline; `wandb sync` uploads later")
             options["id"] += "-offline"  # the id itself stays taken by the run that did not connect
     offline = "offline" if mode == "online" else mode
-    try:
+    with suppress(Exception):
         return wandb.init(mode=offline, **options)
-    except Exception:  # its process has died since the last run was opened, or cannot start
-        _leave()
+    _leave()  # its process has died since the last run was opened, or cannot start
     try:
         return wandb.init(mode=offline, **options)
     except Exception as error:
@@ -190,20 +180,18 @@ def _finish(run: Any, exit_code: int) -> None:
 
     Each would wait a minute, one after another.
     """
-    if not _unreachable:
-        run.finish(exit_code=exit_code)
-        if getattr(run, "_finish_timed_out", False):
-            _unreachable.append(TimeoutError())
-            warn_once("wandb's server takes no more rows: the next runs log offline; `wandb sync` uploads later")
-    elif getattr(run, "offline", True):
-        run.finish(exit_code=exit_code)
-    else:
 
-        def finish_quietly() -> None:
-            with suppress(Exception):
-                run.finish(exit_code=exit_code)
+    def finish_quietly() -> None:
+        with suppress(Exception):
+            run.finish(exit_code=exit_code)
 
+    if _unreachable and not getattr(run, "offline", True):
         threading.Thread(target=finish_quietly).start()  # Python waits for it before its end
+        return
+    run.finish(exit_code=exit_code)
+    if not _unreachable and getattr(run, "_finish_timed_out", False):
+        _unreachable.append(TimeoutError())
+        warn_once("wandb's server takes no more rows: the next runs log offline; `wandb sync` uploads later")
 
 
 @contextmanager
@@ -265,7 +253,7 @@ def open_trackio(job: Any, *, project: str, group: str | None) -> Trackio:
         with redirect_stdout(io.StringIO()):
             run = trackio.init(
                 project=project,
-                name=f"{sweep_name(job)}/{job.variant}-s{job.config.seed}",
+                name=f"{job.folder.resolve().parent.name}/{job.variant}-s{job.config.seed}",
                 group=group or job.variant,
                 config=run_settings(job),
                 embed=False,

@@ -23,8 +23,7 @@ from rlexp.models import MODELS
 from rlexp.models.layers import Init
 from rlexp.models.policy import Policy
 from rlexp.record import checkpoint
-from rlexp.record.disk import read_state
-from rlexp.record.files import saved_config
+from rlexp.record.disk import read_state, saved_config
 from rlexp.record.provenance import foreign
 from rlexp.runfolder.files import CONFIG_FILE, read_yaml
 from rlexp.tasks import TASKS, Task
@@ -110,7 +109,6 @@ def load_policy(folder: str | Path) -> TrainedPolicy:
 
 
 def has_teacher(config: Any) -> bool:
-    """Whether the chosen ``teacher`` asks for a teacher's log-probabilities."""
     return "teacher_log_probs" in required_inputs(teacher.FUNCTIONS[config.teacher.name])
 
 
@@ -140,12 +138,10 @@ def difference(config: Any, theirs: Mapping[str, Any]) -> str | None:
     for part in ("task", "model"):
         ours = config.model_dump(mode="json", include={part})[part]
         there_of = theirs.get(part) if isinstance(theirs.get(part), Mapping) else {}
-        for hyperparameter in sorted(
-            ours.keys() - REWARDED, key=lambda hyperparameter: (hyperparameter != "name", hyperparameter)
-        ):
-            there, here = format_value(there_of.get(hyperparameter)), format_value(ours[hyperparameter])
+        for key in sorted(ours.keys() - REWARDED, key=lambda key: (key != "name", key)):
+            there, here = format_value(there_of.get(key)), format_value(ours[key])
             if there != here:
-                return f"{part}.{hyperparameter} is {there} there and {here} here; must be the same"
+                return f"{part}.{key} is {there} there and {here} here; must be the same"
     return None
 
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from statistics import fmean
-from typing import NamedTuple
 
 from rich import progress as rich_progress
 from rich.console import Console, RenderableType
@@ -22,15 +21,6 @@ SECONDS_BETWEEN_LINES = 10.0
 DRAWINGS_PER_SECOND = 2
 LONGEST_TITLE = 40  # of a live display
 MOST_ROWS, MOST_IN_LINE = 12, 6
-
-
-class VariantStatus(NamedTuple):
-    """One variant: its runs that are alive, all its runs, the mean reward of those alive (NaN if there is none)."""
-
-    label: str
-    alive: int
-    runs: int
-    reward: float
 
 
 class QuietConsole(Console):
@@ -139,50 +129,40 @@ class Progress:
             parts.append(speed(task.speed))
         if task.time_remaining is not None and not ended:
             parts.append(f"{duration(task.time_remaining)} left")
-        return " · ".join([*parts, f"{duration(task.elapsed)} elapsed", f"reward {self.reward_line()}"])
-
-    def reward_line(self) -> str:
-        """The variants and their rewards in one line; of a single run the reward alone."""
-        statuses, rest = self.best(MOST_IN_LINE)
-        if len(self.variants) == 1:
-            return number(statuses[0].reward)
-        return " ".join([*(f"{status.label} {number(status.reward)}" for status in statuses), rest]).strip()
+        rows, rest = self.best(MOST_IN_LINE)
+        rewards = [reward if len(alive) == 1 else f"{label} {reward}" for label, _, reward in rows]
+        return " · ".join([*parts, f"{duration(task.elapsed)} elapsed", " ".join(["reward", *rewards, *rest])])
 
     def table(self) -> Table:
-        """One row per variant."""
         table = Table(box=None, padding=(0, 2, 0, 0))
         table.add_column("variant", overflow="ellipsis", no_wrap=True)
         table.add_column("runs", justify="right", no_wrap=True)
         table.add_column("reward", justify="right", no_wrap=True, min_width=6)
-        statuses, rest = self.best(MOST_ROWS)
-        for status in statuses:
-            table.add_row(Text(status.label), f"{status.alive}/{status.runs}", number(status.reward))
-        if rest:
-            table.add_row(Text(rest))
+        rows, rest = self.best(MOST_ROWS)
+        for label, *numbers in rows:
+            table.add_row(Text(label), *numbers)
+        for words in rest:
+            table.add_row(Text(words))
         return table
 
-    def best(self, most: int) -> tuple[list[VariantStatus], str]:
-        """All variants in their order, or the best if they are many; and words for the rest."""
+    def best(self, most: int) -> tuple[list[tuple[str, str, str]], list[str]]:
+        """Label, runs that are alive of all and their mean reward of each variant, or of the best; words for others."""
         runs: dict[str, list[tuple[bool, float]]] = {variant: [] for variant in self.labels}
         for variant, alive, reward in zip(self.variants, self.alive, self.rewards, strict=True):
-            runs[variant].append((alive, reward))
-        statuses = []
+            runs[variant].append((bool(alive), reward))
+        rewards, rows = {}, {}
         for variant, pairs in runs.items():
             known = [reward for alive, reward in pairs if alive and math.isfinite(reward)]
-            alive = sum(bool(alive) for alive, _ in pairs)
-            statuses.append(VariantStatus(self.labels[variant], alive, len(pairs), fmean(known) if known else math.nan))
-        if len(statuses) <= most:
-            return statuses, ""
-        best = sorted(statuses, key=lambda status: (math.isnan(status.reward), -status.reward))
-        return best[:most], f"and {len(best) - most} more"
+            rewards[variant] = fmean(known) if known else -math.inf
+            alive, shown = sum(alive for alive, _ in pairs), f"{rewards[variant]:.2f}" if known else "–"
+            rows[variant] = self.labels[variant], f"{alive}/{len(pairs)}", shown
+        if len(rows) <= most:
+            return [*rows.values()], []
+        best = sorted(rows, key=rewards.get, reverse=True)[:most]
+        return [rows[variant] for variant in best], [f"and {len(rows) - most} more"]
 
     def _print(self, text: str) -> None:
         self.console.print(f"[{self.title}] {text}", soft_wrap=True, markup=False, highlight=False)
-
-
-def number(value: float) -> str:
-    """Two decimals; a dash for what is not known."""
-    return f"{value:.2f}" if math.isfinite(value) else "–"
 
 
 def speed(rate: float) -> str:
@@ -202,12 +182,12 @@ def duration(seconds: float | int) -> str:
 @contextmanager
 def swapped_streams(swap: dict[int, object]) -> Iterator[None]:
     """Point the root's log handlers, which keep the stream they were made with, to other streams for a while."""
-    handlers = [item for item in logging.root.handlers if id(getattr(item, "stream", None)) in swap]
-    streams = [item.stream for item in handlers]
-    for handler in handlers:
-        handler.setStream(swap[id(handler.stream)])
+    handlers = [each for each in logging.root.handlers if id(getattr(each, "stream", None)) in swap]
+    streams = {handler: handler.stream for handler in handlers}
+    for handler, stream in streams.items():
+        handler.setStream(swap[id(stream)])
     try:
         yield
     finally:
-        for handler, stream in zip(handlers, streams, strict=True):
+        for handler, stream in streams.items():
             handler.setStream(stream)

@@ -20,6 +20,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import unified_diff
 from functools import cache
 from hashlib import sha256
@@ -46,7 +47,6 @@ SECONDS_FOR_GIT = 10.0
 OF_ANOTHER_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"}
 
 Code = dict[str, Any]
-Identity = dict[str, Any]
 # What configs mean that were saved before there were these keys. A run without a bound has others only beyond it.
 MEANT = {"backend": {"name": "replicas"}, "log_ratio_bound": 20.0}
 
@@ -101,13 +101,11 @@ def origin_of_module(module: str) -> str:
 
 
 def cpu() -> str:
-    """Return the model of the processor, as the system calls it."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def setting_notes() -> list[str]:
@@ -169,15 +167,14 @@ def trained_by(folder: Path, step: int, now: Code) -> tuple[list[Code], list[str
     That of a step whose rows are trained anew is forgotten; code that was there already is not listed twice. Where the
     file that says so is damaged, what the summary says counts. Beside it stands what the user should know of this.
     """
+    known, damage = [], "" if (folder / CODE_FILE).exists() else "is gone"
     try:
-        known, damage = history(folder), "" if (folder / CODE_FILE).exists() else "is gone"
+        known = history(folder)
     except Damaged:
-        known, damage = [], "is damaged"
+        damage = "is damaged"
     if damage:
-        try:
+        with suppress(RunFailed):
             known = (read_json(folder / SUMMARY_FILE) or {}).get("code") or []
-        except RunFailed:
-            known = []
         known = known if is_history(known) else []
     notes = []
     if damage and step >= 0:
@@ -212,7 +209,7 @@ def is_history(entries: Sequence[Code]) -> bool:
     return all(type(step) is int for step in steps) and steps == sorted({*steps})
 
 
-def identity(config: Mapping[str, Any]) -> Identity:
+def identity(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a file says of the run that it is of; ``config`` is of plain values."""
     whose = {"format": FORMAT, "config": config_hash(config), "seed": config.get("seed")}
     return whose | {"version": __version__, "files": code()["files"]}

@@ -17,22 +17,12 @@ from rlexp.core.exits import RunFailed
 from rlexp.record.checkpoint import LATEST, PREVIOUS
 from rlexp.record.disk import matches, read_state
 from rlexp.record.provenance import foreign, with_effect
-from rlexp.runfolder.files import (
-    CONFIG_FILE,
-    METRICS_FILE,
-    SAMPLES_FILE,
-    SUMMARY_FILE,
-    Damaged,
-    OtherFormat,
-    content,
-    read_json,
-    read_yaml,
-)
+from rlexp.runfolder import files
 from rlexp.runfolder.rows import logged_steps, step_in
 from rlexp.runfolder.variants import flatten
 
 FAILED = ("failed", "diverged")
-LEFT_BY_RUNS = (METRICS_FILE, SUMMARY_FILE, LATEST, PREVIOUS)
+LEFT_BY_RUNS = (files.METRICS_FILE, files.SUMMARY_FILE, LATEST, PREVIOUS)
 Saved = dict[str, Any]
 
 
@@ -52,7 +42,7 @@ class RunStatus:
 
     kind: Literal["new", "finished", "failed", "resumable", "foreign"]
     result: float | RunFailed | None = None
-    damaged: tuple[Damaged, ...] = ()
+    damaged: tuple[files.Damaged, ...] = ()
     identified: bool = True
     diverged: bool = False
 
@@ -62,12 +52,13 @@ def inspect(folder: Path, config: Mapping[str, Any]) -> RunStatus:
 
     States are read only where the config is gone: before a sweep begins it must be known whose the folder is.
     """
-    saved, summary = read(read_yaml, folder / CONFIG_FILE), read(read_json, folder / SUMMARY_FILE)
+    saved = read(files.read_yaml, folder / files.CONFIG_FILE)
+    summary = read(files.read_json, folder / files.SUMMARY_FILE)
     if other := other_run(folder, config, saved, summary):
         return RunStatus("foreign", other)
-    damaged = tuple(each for each in (summary, saved) if isinstance(each, Damaged))
+    damaged = tuple(each for each in (summary, saved) if isinstance(each, files.Damaged))
     for unreadable in (saved, summary):
-        if isinstance(unreadable, RunFailed) and not isinstance(unreadable, Damaged):
+        if isinstance(unreadable, RunFailed) and not isinstance(unreadable, files.Damaged):
             return RunStatus("foreign" if saved is None else "failed", unreadable)
     identified = isinstance(saved, dict) or (isinstance(summary, dict) and "identity" in summary)
     if not any(os.path.lexists(folder / name) for name in LEFT_BY_RUNS):
@@ -82,7 +73,7 @@ def inspect(folder: Path, config: Mapping[str, Any]) -> RunStatus:
         return resumable
     status, damage = summary.get("status"), None
     if not isinstance(status, str) or (status == "completed" and "score" not in summary):
-        damage = Damaged(folder / SUMMARY_FILE)
+        damage = files.Damaged(folder / files.SUMMARY_FILE)
     elif status == "completed" and not damaged:
         try:
             known = saved if isinstance(saved, dict) else {}
@@ -114,7 +105,7 @@ def read(reader: Callable[[Path], Saved | None], path: Path) -> Saved | None | R
 
 def other_run(folder: Path, config: Mapping[str, Any], saved: object, summary: object) -> RunFailed | None:
     """Say that the config of a folder, or without one its summary, is of another run or of another version."""
-    if isinstance(saved, OtherFormat):
+    if isinstance(saved, files.OtherFormat):
         return saved
     if not isinstance(saved, dict):
         whose = summary.get("identity") if isinstance(summary, dict) else None
@@ -139,7 +130,7 @@ def last_good_state(
     for path in (folder / LATEST, folder / PREVIOUS):
         try:
             state = read_state(path)
-        except Damaged as error:
+        except files.Damaged as error:
             damaged.append(error)
             continue
         if state is None:
@@ -154,19 +145,19 @@ def last_good_state(
             continue
         return state, path, notes(damaged, f"the run goes on after step {state['step']}")
     if not identified and status.kind != "new":
-        lost = f"holds a run whose {CONFIG_FILE} is gone or damaged, and nothing else says which run it is"
+        lost = f"holds a run whose {files.CONFIG_FILE} is gone or damaged, and nothing else says which run it is"
         raise RunFailed(f"{folder} {lost}: move it away, or choose another folder")
     return None, None, notes(damaged, "the run begins again")
 
 
-def notes(damaged: Sequence[Damaged], then: str) -> list[str]:
+def notes(damaged: Sequence[files.Damaged], then: str) -> list[str]:
     """Say once of each file what is wrong with it, and what follows."""
     return [f"{damage}: {then}" for damage in {each.path: each for each in damaged}.values()]
 
 
 def changed_file(
     folder: Path, config: Mapping[str, Any], known: Saved, step: int, whole: bool = False
-) -> Damaged | None:
+) -> files.Damaged | None:
     """Return which file does not begin as a state after ``step``, or is not ``whole`` what a summary, says of it.
 
     Unreadable where that cannot be known.
@@ -174,17 +165,17 @@ def changed_file(
     if "files" not in known:
         return rows_problem(folder, config, step)
     if not isinstance(known["files"], Mapping):
-        return Damaged(folder / SUMMARY_FILE)
+        return files.Damaged(folder / files.SUMMARY_FILE)
     what = "is damaged: it is not what the run wrote" if whole else f"lacks rows, or has others, up to step {step}"
     for name, extent in known["files"].items():
         if not matches(folder / name, extent, whole):
-            return Damaged(folder / name, what)
+            return files.Damaged(folder / name, what)
     return None
 
 
-def rows_problem(folder: Path, config: Mapping[str, Any], until: int) -> Damaged | None:
+def rows_problem(folder: Path, config: Mapping[str, Any], until: int) -> files.Damaged | None:
     """Return what is wrong with the rows of a run up to a step, by its config: damage, gaps, doubles, disorder."""
-    lines = (content(folder / METRICS_FILE) or b"").splitlines(keepends=True)
+    lines = (files.content(folder / files.METRICS_FILE) or b"").splitlines(keepends=True)
     steps = [step_in(line) for line in lines]
     there = [step for step in steps if step is not None and step <= until]
     damaged = None in steps[: len(there)]
@@ -193,10 +184,10 @@ def rows_problem(folder: Path, config: Mapping[str, Any], until: int) -> Damaged
     except (KeyError, TypeError, ZeroDivisionError):
         complete = bool(there)
     if damaged or not complete:
-        return Damaged(folder / METRICS_FILE, f"lacks rows, or has too many, up to step {until}")
+        return files.Damaged(folder / files.METRICS_FILE, f"lacks rows, or has too many, up to step {until}")
     try:
-        for line in (content(folder / SAMPLES_FILE) or b"").splitlines():
+        for line in (files.content(folder / files.SAMPLES_FILE) or b"").splitlines():
             json.loads(line)["step"]
     except (ValueError, RecursionError, KeyError, TypeError):
-        return Damaged(folder / SAMPLES_FILE)
+        return files.Damaged(folder / files.SAMPLES_FILE)
     return None

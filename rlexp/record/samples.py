@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from rlexp.loop.state import TrainState
 from rlexp.loop.step import compute_advantages
 
 PROMPTS, COMPLETIONS = 2, 4  # of each moment
+DIGITS = 4  # enough to read
 Sample = dict[str, Any]
 
 
@@ -39,17 +39,12 @@ def samples(state: TrainState, step: int) -> list[list[Sample]]:
                 "prompt": render(rollout.prompts[run, p].tolist()),
                 "completion": render(rollout.completions[run, p, g][mask[run, p, g]].tolist()),
                 "correct": bool(rewards.correct[run, p, g]),
-                "reward": _number(rewards.total[run, p, g]),
-                "advantage": _number(advantages[run, p, g]),
+                "reward": round(rewards.total[run, p, g].item(), DIGITS),
+                "advantage": round(advantages[run, p, g].item(), DIGITS),
             }
-            | ({"gold": _number(rewards.gold[run, p, g])} if judged[run] else {})
+            | ({"gold": round(rewards.gold[run, p, g].item(), DIGITS)} if judged[run] else {})
             for p in range(min(PROMPTS, state.prompts))
             for g in range(min(COMPLETIONS, state.group))
         ]
         for run in range(len(state.seeds))
     ]
-
-
-def _number(value: torch.Tensor) -> float:
-    """Four decimals are enough to read; NaN becomes null in the file."""
-    return round(value.item(), 4) if math.isfinite(value.item()) else math.nan

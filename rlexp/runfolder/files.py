@@ -107,7 +107,6 @@ def is_whole(raw: bytes, kind: re.Pattern[bytes], value: Any) -> bool:
 
 
 def is_known(found: object) -> bool:
-    """Whether this version reads a format."""
     return found in (1, FORMAT)
 
 
@@ -118,7 +117,6 @@ def json_with_checksum(text: str) -> bytes:
 
 
 def yaml_with_checksum(text: str) -> bytes:
-    """Return YAML with its checksum as a comment."""
     body = f"{text}# rlexp {__version__}, checksum ".encode()
     return body + f"{digest(body)}\n".encode()
 

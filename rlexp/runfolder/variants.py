@@ -81,7 +81,8 @@ def short_labels(overrides: Mapping[str, list[str]]) -> tuple[str, dict[str, str
     if len(keys) == 1 and not any(needs_key(choice.get(keys[0], DEFAULT)) for choice in choices.values()):
         labels = {variant: choice.get(keys[0]) or DEFAULT for variant, choice in choices.items()}
     else:
-        labels = {variant: joined(choice, keys) or variant for variant, choice in choices.items()}
+        varying = {each: [f"{key}={choice[key]}" for key in keys if key in choice] for each, choice in choices.items()}
+        labels = {variant: ",".join(parts) or variant for variant, parts in varying.items()}
     if len(set(labels.values())) < len(labels):
         labels = {variant: variant for variant in overrides}
     return (keys[0] if len(keys) == 1 else "variant"), labels
@@ -98,11 +99,6 @@ def number(text: str) -> float | None:
         return float(text.strip("'\""))
     except ValueError:
         return None
-
-
-def joined(choice: Mapping[str, str], keys: list[str]) -> str:
-    """`norm=local,lr=1`, of those of the keys that are named."""
-    return ",".join(f"{key}={choice[key]}" for key in keys if key in choice)
 
 
 def flatten(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,9 +7,10 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby
 from typing import TypeVar
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -193,10 +194,8 @@ def into_batches(jobs: Sequence[Each], most: int | None, workers: int = 1) -> li
         pieces[max(buckets, key=lambda key: len(buckets[key]) / pieces[key])] += 1
     batches = []
     for key, bucket in buckets.items():
-        bucket = [bucket[place] for place in variant_order(bucket)] if pieces[key] > 1 else bucket
-        size, larger = divmod(len(bucket), pieces[key])  # of equal size, or one job more in the first ones
-        ends = [0, *accumulate(size + (place < larger) for place in range(pieces[key]))]
-        batches += [list(bucket[start:end]) for start, end in pairwise(ends)]
+        order = variant_order(bucket) if pieces[key] > 1 else range(len(bucket))
+        batches += [[bucket[place] for place in part] for part in numpy.array_split(order, pieces[key])]
     return batches
 
 

@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from rlexp.core import exact
 from rlexp.core.errors import format_value
 from rlexp.core.exits import RunFailed
@@ -18,8 +20,7 @@ from rlexp.core.registry import bind_choice
 from rlexp.loop.metrics import BOUNDED
 from rlexp.record import checkpoint
 from rlexp.record.checkpoint import LATEST, PREVIOUS
-from rlexp.record.disk import unwritable
-from rlexp.record.files import Recorder, collapsed
+from rlexp.record.disk import Recorder, collapsed, unwritable
 from rlexp.record.gradient import gradient_curves
 from rlexp.record.lock import LOCK_FILE, locked
 from rlexp.record.loggers import LOGGERS
@@ -28,11 +29,10 @@ from rlexp.record.resume import FAILED, inspect, last_good_state
 from rlexp.runfolder.files import METRICS_FILE, SAMPLES_FILE, SUMMARY_FILE
 from rlexp.runfolder.rows import score
 from rlexp.sweep.build import variant_order
-from rlexp.sweep.events import FRESH, Checkpoint, Ended, Event, Row, Samples, Step
 from rlexp.sweep.interrupt import Interrupt
 from rlexp.sweep.job import Job, Results
-from rlexp.sweep.machine import is_out_of_memory, release_memory
-from rlexp.sweep.training import train_batch
+from rlexp.sweep.machine import is_out_of_memory
+from rlexp.sweep.training import FRESH, Checkpoint, Ended, Event, Row, Samples, Step, train_batch
 
 LOG = logging.getLogger(__name__)
 SMALLER = "take a smaller group_size, model or eval.prompts, or more minibatches; resume=failed then goes on"
@@ -51,6 +51,7 @@ class Run:
     last: dict[str, float] = field(default_factory=dict)
     step: int = 0
     error: Exception | None = None
+    score: float | None = None
     ended: bool = False
 
     @property
@@ -59,9 +60,7 @@ class Run:
 
     @property
     def result(self) -> float | Exception:
-        """The score, or why there is none."""
-        settings = self.job.config.score
-        return self.error or score(self.evaluations, settings.metric, settings.share)
+        return self.error or self.score
 
     def say(self, *words: str, level: int = logging.INFO) -> None:
         LOG.log(level, " · ".join(words), extra={"job": self.job.name})
@@ -76,27 +75,23 @@ class Run:
     def take(self, event: Row | Samples | Ended) -> None:
         """Write down what training says of the run. That a file cannot be written ends it, and only it."""
         if isinstance(event, Ended):
-            if event.status in FAILED:
-                self.fail(event.error, event.status)
-            else:
-                self.error = event.error
-                self.finish(event.status)
-            return
+            return self.end(event.status, event.error)
         try:
             if isinstance(event, Samples):
                 return self.recorder.write_samples(event.completions)
             self.recorder.write_row(event.step, event.metrics)
         except (OSError, RunFailed) as error:
             name = SAMPLES_FILE if isinstance(event, Samples) else METRICS_FILE
-            return self.fail(unwritable(error, self.job.folder / name))
+            return self.end("failed", unwritable(error, self.job.folder / name))
         self.log(event.step, event.metrics)
         if evaluated := [f"{key} {value:.3f}" for key, value in event.metrics.items() if key.startswith("eval/")]:
             self.say(self.job.name, f"step {event.step}", *evaluated)
 
-    def fail(self, error: Exception, status: str = "failed") -> None:
-        """End the run, and only this one."""
+    def end(self, status: str, error: Exception | None) -> None:
+        """End the run, and only this one; an error that is its own is logged."""
         self.error = error
-        self.say(f"{self.job.name} {error}", level=logging.ERROR)
+        if status in FAILED:
+            self.say(f"{self.job.name} {error}", level=logging.ERROR)
         self.finish(status)
 
     def finish(self, status: str) -> None:
@@ -107,11 +102,12 @@ class Run:
             said = f"had log-ratios beyond {bound}, last of {self.last[BOUNDED]:.2%} of the tokens: {BOUNDED} says when"
             self.say(f"{self.job.name} {said}", level=logging.WARNING)
         settings = self.job.config.score
-        final = score(self.evaluations, settings.metric, settings.share) if status == "completed" else None
+        if status == "completed":
+            self.score = score(self.evaluations, settings.metric, settings.share)
         summary = {
-            "score": final,
+            "score": self.score,
             "score_metric": settings.metric,
-            "collapsed": True if status == "diverged" else collapsed(final, settings.floor),
+            "collapsed": status == "diverged" or collapsed(self.score, settings.floor),
             "steps": self.step,
             "completions": self.last.get("progress/completions", 0),
             "tokens": self.last.get("progress/tokens", 0),
@@ -125,7 +121,7 @@ class Run:
             failure = unwritable(error, self.job.folder / SUMMARY_FILE)
             self.error = self.error or failure
             LOG.error("%s %s", self.job.name, failure)
-        words = status, f"step {self.step}", f"{settings.metric} {final}", f"{summary['wall_time_s']:.1f} s"
+        words = status, f"step {self.step}", f"{settings.metric} {self.score}", f"{summary['wall_time_s']:.1f} s"
         self.say(self.job.name, *words)
         self.logger.finish(status, summary)
 
@@ -193,7 +189,7 @@ class Recording:
         for event, error in zip(self.unsaved, checkpoint.save(states), strict=True):
             if error is not None:
                 run = self.runs[event.run]
-                run.fail(unwritable(error, run.job.folder / LATEST))
+                run.end("failed", unwritable(error, run.job.folder / LATEST))
                 self.active.discard(event.run)
         self.unsaved = []
 
@@ -289,7 +285,7 @@ def train_together(jobs: Sequence[Job], saved: Sequence[Saved], title: str, open
         if not is_out_of_memory(error):
             return [error] * len(jobs)
     events = event = recording = None  # nor what these still hold
-    release_memory()  # not above, where the error holds what was made
+    torch.cuda.empty_cache()  # not above, where the error holds what was made
     if len(jobs) == 1:
         return [RunFailed(f"{jobs[0].name} does not fit into memory, even alone: {SMALLER}")]
     LOG.warning("%d runs do not fit into memory at once: they are trained as two batches", len(jobs))
@@ -300,8 +296,8 @@ def train_together(jobs: Sequence[Job], saved: Sequence[Saved], title: str, open
 def close(runs: Sequence[Run], error: BaseException) -> None:
     """Close the runs that an error of the whole batch, or the user, has interrupted."""
     by_user = not isinstance(error, Exception)
-    halved = is_out_of_memory(error) and len(runs) > 1
+    goes_on = by_user or (is_out_of_memory(error) and len(runs) > 1)  # as two halves
     for run in runs:
         if run.alive:
             run.error = RuntimeError("interrupted by the user") if by_user else error
-            run.finish("interrupted" if by_user or halved else "failed")
+            run.finish("interrupted" if goes_on else "failed")

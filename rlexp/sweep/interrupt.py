@@ -23,12 +23,9 @@ def signals_as_ctrl_c() -> Iterator[None]:
 
     One that this process is to ignore, as ``nohup`` wants of SIGHUP, stays ignored.
     """
-    if not in_main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: signal.getsignal(number) for number in SIGNALS} if in_main_thread() else {}
     for number in ENDING:
-        if before[number] is not signal.SIG_IGN:
+        if before.get(number, signal.SIG_IGN) is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
     try:
         yield

@@ -123,14 +123,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and bool(re.search(NO_MEMORY, str(error)))
 
 
-def release_memory() -> None:
-    """Give back what a batch that has ended took of its device."""
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
 def open_files() -> int:
-    """How many files this process may have open."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return MOST_FILES if soft == resource.RLIM_INFINITY else soft
 

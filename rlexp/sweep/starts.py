@@ -7,8 +7,6 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import cache
 from hashlib import sha256
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 
 import torch
@@ -68,23 +66,24 @@ def trained_starts(configs: Sequence[Config], folder: Path | None) -> tuple[dict
 
     A run whose start asks for no policy keeps the weights that it is made with.
     """
-    weights, problems, missing = {}, {}, []
+    weights: dict[str, Weights] = {}
+    problems: dict[str, str] = {}
+    missing: dict[str, list[str]] = {}  # the keys of those that differ in their seeds only
     wanted = {start_key(each): each for each in configs if "policy" in required_inputs(STARTS[each.start.name])}
     for key, config in wanted.items():
         try:
-            found = load(folder, key)
+            found = load(folder, key) if folder else None
         except Unreadable as error:
             problems[key] = str(error)
             continue
         if found is None:
-            missing.append((start_settings(config, DEPENDS_ON), key))
+            missing.setdefault(start_settings(config, DEPENDS_ON), []).append(key)
         else:
             weights[key] = found
-    for _, group in groupby(sorted(missing, key=itemgetter(0)), key=itemgetter(0)):
-        keys = [key for _, key in group]
+    for keys in missing.values():
         for key, trained, problem in zip(keys, *train_starts([wanted[key] for key in keys]), strict=True):
             weights[key], problems[key] = trained, problem
-            if not problem:
+            if folder and not problem:
                 save(folder, key, trained)
     return weights, problems
 
@@ -129,10 +128,8 @@ def code_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def save(folder: Path | None, key: str, weights: Weights) -> None:
+def save(folder: Path, key: str, weights: Weights) -> None:
     """Write a start; others who write the same one at the same time write the same bits."""
-    if folder is None:
-        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         replace(folder / f"{key}.pt", serialize({"start": key, "weights": weights}))
@@ -140,11 +137,11 @@ def save(folder: Path | None, key: str, weights: Weights) -> None:
         LOG.warning("%s: the start is not kept, other runs make it again (%s)", folder, error.strerror or error)
 
 
-def load(folder: Path | None, key: str) -> Weights | None:
+def load(folder: Path, key: str) -> Weights | None:
     """Read a start; None if there is none that is whole and this one: it is then made again. Unreadable."""
-    path = (folder or Path()) / f"{key}.pt"
+    path = folder / f"{key}.pt"
     try:
-        saved = read_state(path) if folder else None
+        saved = read_state(path)
     except Damaged as error:
         LOG.warning("%s: the start is made again", error)
         return None

@@ -1,10 +1,12 @@
-"""Training a batch of runs in memory: an iterator of events. Files, logs and progress are the consumer's."""
+"""Training a batch of runs in memory: an iterator of typed events. Files, logs and progress are the consumer's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableSet, Sequence
+from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -21,9 +23,87 @@ from rlexp.loop.step import train_step
 from rlexp.record import checkpoint
 from rlexp.record.samples import samples
 from rlexp.sweep.build import build
-from rlexp.sweep.events import COUNTED, FRESH, Cadence, Checkpoint, Ended, Event, Row, Samples, Status, Step, divergence
 from rlexp.sweep.machine import Threads
 from rlexp.sweep.starts import apply_starts
+
+Status = Literal["completed", "diverged", "failed", "interrupted"]
+COUNTED = ("tokens", "completions", "verdicts")
+HEALTH = ("loss/total", "optim/grad_norm", "value/loss")
+FRESH: Mapping[str, Any] = {"step": -1, **dict.fromkeys(COUNTED, 0)}
+"""The state of a run that has not begun."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The metrics of a run after ``step`` updates of its policy; 0 is before training."""
+
+    run: int
+    step: int
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A few completions of a run as text, with what they earn."""
+
+    run: int
+    step: int
+    completions: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that a run needs to go on after ``step``: tensors, numbers and text in dicts, on the CPU."""
+
+    run: int
+    step: int
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The last event of a run. ``error`` says why it was not completed."""
+
+    run: int
+    step: int
+    status: Status
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """All events of a step of one batch were yielded; ``runs`` go on. Step −1: made, and not yet evaluated."""
+
+    runs: tuple[int, ...]
+    step: int
+
+
+Event = Row | Samples | Checkpoint | Ended | Step
+
+
+def divergence(row: Row) -> FloatingPointError | None:
+    """Say which number of a row shows that the run has diverged; None if none does."""
+    nonfinite = [f"{key} is {row.metrics[key]}" for key in HEALTH if not isfinite(row.metrics.get(key, 0.0))]
+    return FloatingPointError(f"diverged by step {row.step}: {', '.join(nonfinite)}") if nonfinite else None
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """The steps after which runs of a config are measured, evaluated, sampled and saved."""
+
+    config: Config
+
+    def evaluates(self, step: int) -> bool:
+        return step % self.config.eval.every == 0 or step == self.config.steps
+
+    def measures(self, step: int) -> bool:
+        return step % self.config.log_every == 0 or self.evaluates(step)
+
+    def samples(self, step: int) -> bool:
+        return step in (0, self.config.steps // 2, self.config.steps)
+
+    def saves(self, step: int) -> bool:
+        return step % self.config.checkpoint_every == 0 or step == self.config.steps
 
 
 def never() -> bool:

@@ -8,7 +8,7 @@ from engine_double import engine_of  # noqa: F401 (a fixture)
 
 from rlexp.analysis.data.load import load
 from rlexp.api import train
-from rlexp.record.files import Recorder
+from rlexp.record.disk import Recorder
 
 pytestmark = pytest.mark.slow  # whole commands
 

@@ -9,7 +9,7 @@ import torch
 from step_fixtures import MODELS, RECIPES, trained
 from toy_state import Toy, make_state, variant
 
-from rlexp.sweep.events import HEALTH
+from rlexp.sweep.training import HEALTH
 
 pytestmark = pytest.mark.slow  # whole runs
 

@@ -10,8 +10,18 @@ import torch
 
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
-from rlexp.record.disk import Rows, matches, read_state, remove_drafts, replace, serialize, write_draft
-from rlexp.record.files import dump_json, saved_config, to_yaml
+from rlexp.record.disk import (
+    Rows,
+    dump_json,
+    matches,
+    read_state,
+    remove_drafts,
+    replace,
+    saved_config,
+    serialize,
+    to_yaml,
+    write_draft,
+)
 from rlexp.record.provenance import config_hash, foreign, identity
 from rlexp.runfolder.files import (
     Damaged,

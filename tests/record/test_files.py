@@ -9,7 +9,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from rlexp.record.files import Recorder, collapsed
+from rlexp.record.disk import Recorder, collapsed
 from rlexp.record.provenance import code, identity
 from rlexp.runfolder.rows import score
 

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from rlexp.record import provenance
-from rlexp.record.files import Recorder
+from rlexp.record.disk import Recorder
 from rlexp.record.provenance import LONGEST_DIFF, checkout, files_hash, history
 from rlexp.runfolder.files import Damaged, Unreadable
 

@@ -9,8 +9,8 @@ from rlexp.config.compose import CONF
 from rlexp.record import samples
 from rlexp.sweep import training
 from rlexp.sweep.engine import train_jobs
-from rlexp.sweep.events import Cadence
 from rlexp.sweep.job import Job
+from rlexp.sweep.training import Cadence
 from rlexp.tasks import TASKS
 
 pytestmark = pytest.mark.slow  # whole runs

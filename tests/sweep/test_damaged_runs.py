@@ -9,8 +9,7 @@ from small_runs import rows
 
 from rlexp.core.exits import RunFailed
 from rlexp.record import checkpoint, disk, provenance
-from rlexp.record.disk import read_state, serialize
-from rlexp.record.files import dump_json
+from rlexp.record.disk import dump_json, read_state, serialize
 from rlexp.record.resume import inspect
 from rlexp.runfolder.files import json_with_checksum
 from rlexp.sweep.engine import train_jobs

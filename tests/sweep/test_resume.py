@@ -19,8 +19,8 @@ from rlexp.core.exits import RunFailed
 from rlexp.record import checkpoint
 from rlexp.sweep import engine, training
 from rlexp.sweep.engine import Recording, train_jobs
-from rlexp.sweep.events import Step
 from rlexp.sweep.job import Job
+from rlexp.sweep.training import Step
 
 pytestmark = pytest.mark.slow  # whole runs
 

@@ -13,7 +13,7 @@ from small_runs import rows
 
 from rlexp.core.exits import RunFailed
 from rlexp.record import checkpoint
-from rlexp.record.files import Recorder
+from rlexp.record.disk import Recorder
 from rlexp.sweep import engine, training
 from rlexp.sweep.engine import train_jobs
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import fmean
@@ -21,7 +20,7 @@ from rlexp.loop import metrics
 from rlexp.loop.metrics import Row
 from rlexp.loop.sampling import Groups
 from rlexp.loop.state import Experience
-from rlexp.record.samples import COMPLETIONS, PROMPTS
+from rlexp.record.samples import COMPLETIONS, DIGITS, PROMPTS
 from rlexp.tasks import total_reward
 
 # Sums over the tokens of a micro-batch (``AxesTrainer._compute_loss``), by the metric that is their mean.
@@ -66,15 +65,14 @@ def text_samples(
     advantages = masked_mean(experience.advantages, rollout.mask, (-1,)).squeeze(-1)
     for p in range(min(PROMPTS, rollout.mask.shape[1])):
         for g in range(min(COMPLETIONS, rollout.mask.shape[2])):
-            reward = scored.rewards.total[0, p, g].item()
             tokens = rollout.completions[0, p, g][rollout.mask[0, p, g]].tolist()
             yield {
                 "step": step,
                 "prompt": prompts[p],
                 "completion": tokenizer.decode(tokens, skip_special_tokens=True),
                 "correct": bool(scored.rewards.correct[0, p, g]),
-                "reward": round(reward, 4) if math.isfinite(reward) else math.nan,
-                "advantage": round(advantages[0, p, g].item(), 4),
+                "reward": round(scored.rewards.total[0, p, g].item(), DIGITS),
+                "advantage": round(advantages[0, p, g].item(), DIGITS),
             }
 
 

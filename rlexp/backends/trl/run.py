@@ -40,10 +40,10 @@ from rlexp.record import checkpoint
 from rlexp.record.disk import read_state
 from rlexp.sweep.build import variant
 from rlexp.sweep.engine import OpenProgress, Recording, Run, close, open_run, show, state_or_result
-from rlexp.sweep.events import COUNTED, Cadence, Checkpoint, Ended, Event, Row, Samples, Step, divergence
 from rlexp.sweep.interrupt import Interrupt, signals_as_ctrl_c
 from rlexp.sweep.job import Job, Results
 from rlexp.sweep.machine import is_out_of_memory, prepare
+from rlexp.sweep.training import COUNTED, Cadence, Checkpoint, Ended, Event, Row, Samples, Step, divergence
 
 LOG = logging.getLogger(__name__)
 REFERENCE = "reference"  # in a checkpoint's folder, where the reference moves
@@ -57,7 +57,6 @@ def train_jobs(jobs: Sequence[Job], *shown: Any) -> Results:
 
 
 def train_job(job: Job, title: str = "rlexp", open_progress: OpenProgress = show) -> float | Exception:
-    """Train one job; return its score, or the error that ended it."""
     with ExitStack() as locks:
         saved = whole_state(job, locks)
         if not isinstance(saved, dict):
@@ -108,7 +107,6 @@ class Session(TrainerCallback):
         self.trainer.add_callback(self)
 
     def make_trainer(self) -> AxesTrainer:
-        """Load the model and hand everything to TRL."""
         config, group = self.config, self.config.group_size
         model, tokenizer = load(config, self.task, self.job.starts)
         if not model.config._name_or_path:  # it was just made: TRL reads the reference from where the model is from
