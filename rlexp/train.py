@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 
 from rlexp import __version__
 from rlexp.config import explain_choice, parse, trust  # noqa: F401 (the first registers a resolver of the help)
-from rlexp.config.conf_folder import CONF
+from rlexp.config.choices import CONF
 from rlexp.core.callable_module import CallableModule
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with, safe_stdio

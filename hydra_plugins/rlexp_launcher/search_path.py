@@ -11,9 +11,9 @@ class OwnFolders(SearchPathPlugin):
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Append the folders, if it is rlexp's configuration that is searched."""
-        plugins = sys.modules.get("rlexp.config.plugins")
+        choices = sys.modules.get("rlexp.config.choices")
         main = next((each.path for each in search_path.get_path() if each.provider == "main"), "")
-        if plugins is not None and main.removeprefix("file://") == str(plugins.CONF):
-            plugins.load_plugins()
-            for folder in plugins.FOLDERS:
+        if choices is not None and main.removeprefix("file://") == str(choices.CONF):
+            choices.load_plugins()
+            for folder in choices.FOLDERS:
                 search_path.append(provider="rlexp", path=f"file://{folder}")

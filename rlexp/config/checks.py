@@ -13,12 +13,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from string import Formatter
 from typing import Any
 
 from rlexp.axes.norm import TARGETS
 from rlexp.axes.offered import OF_VERIFIER, REWARDS
-from rlexp.config.groups import axis_nodes, chosen_facts, chosen_function, table_at
+from rlexp.config.choices import axis_nodes, chosen_facts, chosen_function
 from rlexp.core.errors import format_value
 from rlexp.core.registry import bind_choice, required_inputs
 from rlexp.language import LANGUAGE_MODELS, TEXT_TASKS, text_task
@@ -75,7 +76,7 @@ def beyond(limit: Limit, config: Any) -> str | None:
     value, allowed = value_at(config, limit.key), limit.allowed
     if limit.when and not value_at(config, limit.when) or limit.unless and value_at(config, limit.unless):
         return None
-    allowed = table_at(allowed) if isinstance(allowed, str) else allowed
+    allowed = resolve_name(allowed) if isinstance(allowed, str) else allowed
     if chosen_facts(config, limit.key).is_noop if allowed is NoOp else value in allowed:
         return None
     names = [] if allowed is NoOp else [*map(str, allowed)]
@@ -137,7 +138,7 @@ def evaluated_metrics(config: Any) -> list[str]:
 
 
 def choice_lines(kind: str, rules: Mapping[str, list[tuple[Condition, str]]], config: Any) -> Iterator[str]:
-    """Yield the problems, or remarks, of the choices of a config: those beside their functions, and those of ``rules``."""
+    """Yield the problems, or remarks, about the choices of a config: of their functions' facts, and of ``rules``."""
     for key, node, axis in axis_nodes(config):
         for check in getattr(chosen_facts(config, key), kind):
             yield from check(key, node, config)

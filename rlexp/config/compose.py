@@ -16,8 +16,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 
-from rlexp.config.choices import claimed_studies, study_text
-from rlexp.config.conf_folder import CONF
+from rlexp.config.choices import CONF, studies
 from rlexp.core.hydra_compat import VERSION_BASE, register_resolver
 from rlexp.runfolder.variants import run_name
 
@@ -40,17 +39,17 @@ class StudySource(ConfigSource):
 
     def is_config(self, config_path: str) -> bool:
         group, _, name = config_path.partition("/")
-        return group == "study" and study_text(name) is not None
+        return group == "study" and name in studies()
 
     def load_config(self, config_path: str) -> ConfigResult:
         name = config_path.partition("/")[2]
-        node = OmegaConf.create(study_text(name))
+        node = OmegaConf.create(studies()[name])
         node.study = OmegaConf.merge({"name": name}, node.get("study", {}))
         return ConfigResult(self.provider, self.full_path(), node, {"package": "_global_"})
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         listed = self.is_group(config_path) and results_filter != ObjectType.GROUP
-        return sorted(claimed_studies()) if listed else []
+        return sorted(studies()) if listed else []
 
 
 class StudiesFirst(SearchPathPlugin):

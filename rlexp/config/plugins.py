@@ -16,14 +16,14 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import yaml
 from hydra.core.config_store import ConfigStore
 
 from rlexp.axes import AXES
-from rlexp.config.conf_folder import CONF, FOLDERS, load_plugins
-from rlexp.config.groups import GROUPS, SETTINGS, table_at
+from rlexp.config.choices import CONF, FOLDERS, SETTINGS, TABLES, load_plugins
 from rlexp.core.errors import ConfigError
 from rlexp.core.facts import facts_of
 from rlexp.core.registry import REGISTERED, Registration, check_requests, hyperparameters, registered
@@ -125,12 +125,10 @@ def table_of(group: str) -> dict[str, Callable]:
     """Return the table of functions that a group is made of; ConfigError if nothing can be registered for it."""
     if group in AXES:
         return AXES[group].functions
-    if group in BESIDE:
-        return table_at(BESIDE[group])
-    if group in GROUPS and GROUPS[group].tables:
-        return table_at(GROUPS[group].tables[0])
-    able = ", ".join([*AXES, *(name for name, each in GROUPS.items() if each.tables), *BESIDE])
-    raise ConfigError([f"register({group!r}): no such group; there are {able}"])
+    first = {name: tables[0] for name, tables in TABLES.items()} | BESIDE
+    if group not in first:
+        raise ConfigError([f"register({group!r}): no such group; there are {', '.join([*AXES, *first])}"])
+    return resolve_name(first[group])
 
 
 def place_of(function: Callable) -> tuple[str, str]:

@@ -27,7 +27,7 @@ from hydra.version import VersionBase
 from omegaconf import DictConfig, OmegaConf
 
 from rlexp.config import parse, trust
-from rlexp.config.conf_folder import CONF
+from rlexp.config.choices import CONF
 from rlexp.config.messages import explain
 from rlexp.config.parse import as_typed
 from rlexp.core.exits import BAD_INPUT, FAILED, describe_error, exit_with, printable, relative, safe_stdio, shortened

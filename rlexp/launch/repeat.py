@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from rlexp.config.conf_folder import CONF
+from rlexp.config.choices import CONF
 from rlexp.config.schema import Config, read
 from rlexp.config.trust import CODE, check_config
 from rlexp.core.errors import ConfigError
