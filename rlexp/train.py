@@ -34,7 +34,7 @@ from rlexp.sweep.interrupt import end_undisturbed, signals_as_ctrl_c
 def hydra_main(settings: DictConfig) -> float:
     """Train one run in the folder that Hydra made; return its score."""
     from rlexp.backends.dispatch import trainer
-    from rlexp.launch.plan import checked_job
+    from rlexp.launch.checks import checked_job
 
     job = checked_job(settings)
     try:

@@ -1,52 +1,140 @@
-"""Everything that is checked before a run or a sweep writes anything; ConfigError with a line for each problem."""
+"""Everything that is checked before a run or a sweep writes anything; ConfigError with a line for each problem.
+
+For a sweep that is its plan: its jobs, composed and checked, each with a folder.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from inspect import signature
 from itertools import islice, product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_class
-from omegaconf import DictConfig, OmegaConf, read_write
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.variants import changes
 from rlexp.config import parse
 from rlexp.config.checks import evaluated_metrics, remarks
-from rlexp.config.compose import plain
+from rlexp.config.compose import plain, plain_value
+from rlexp.config.messages import explain
 from rlexp.config.schema import Config, read
 from rlexp.config.settings import Difference, Expectation, Study
 from rlexp.core.errors import ConfigError, format_value
 from rlexp.core.exits import printable, relative, shortened
 from rlexp.language.backend import CAPABILITIES
-from rlexp.launch.hydra_private import cache_compositions, file_paths, hydra_config, job_overrides, set_output_folder
-from rlexp.launch.launcher import LauncherSettings
-from rlexp.launch.plan import Plan, folder_problem, plan_jobs, starts_of
+from rlexp.launch.hydra_private import (
+    CachingConfigLoader,
+    cache_compositions,
+    file_paths,
+    hydra_config,
+    job_overrides,
+    set_output_folder,
+)
 from rlexp.launch.worker import SECONDS_TO_SAVE, unwritable_file
 from rlexp.record import lock
 from rlexp.record.disk import remove_drafts
 from rlexp.record.provenance import setting_notes
 from rlexp.record.resume import RunStatus, inspect, refusal
-from rlexp.runfolder.variants import key_of, parse_override, short_labels, split_overrides, variant_name, varying_keys
+from rlexp.runfolder.files import link_out
+from rlexp.runfolder.variants import (
+    key_of,
+    parse_override,
+    run_name,
+    short_labels,
+    split_overrides,
+    variant_name,
+    varying_keys,
+)
 from rlexp.sweep.build import bucket_key, memory_problem
-from rlexp.sweep.job import Job
+from rlexp.sweep.job import Job, LogSettings
 from rlexp.sweep.machine import device_problem
 
 TUNED = "lr"  # what a claim wants tuned for each arm
 EVALUATED = ("eval/", "curve/")  # how the metrics begin of which all are known beforehand
-
-
+LIBRARIES = {"local": None, "slurm": "submitit", "ray": "ray"}  # of the executors
+COUNTS = ("workers", "cpus", "mem_gb", "minutes")
+NOT_SHARED = ("overrides", "runtime", "job")  # by the jobs of a sweep, of Hydra's node
 EARLIER = {
     "finished": "finished already: skipped",
     "failed": "failed before: skipped; resume=failed trains them again",
     "resumable": "begun already: training goes on from the last checkpoint",
 }
 SECONDS_A_VARIANT, SECONDS_A_RUN, SECONDS_WITHOUT_A_WORD = 0.1, 0.01, 10.0  # of planning, on a laptop
+
+
+class LauncherSettings:
+    """Where batches are trained, how many runs a batch and a sweep have at most, and what only this executor has."""
+
+    def __init__(self, executor: str, max_replicas: int | None, max_runs: int | None, **options: Any):
+        self.executor, self.max_replicas, self.max_runs, self.options = executor, max_replicas, max_runs, options
+
+    @classmethod
+    def read(cls, config: DictConfig) -> LauncherSettings | None:
+        """Return those of a composed config; None if another launcher is chosen."""
+        if config.hydra.launcher is None:
+            raise ConfigError(["hydra.launcher=null: a sweep needs one; hydra/launcher=basic is Hydra's own"])
+        node = OmegaConf.to_container(config.hydra.launcher, resolve=True)
+        return cls(**node) if node.pop("_target_").endswith(".FusedLauncher") else None
+
+    def problem(self) -> str | None:
+        """Say why batches cannot be trained like this, if so, or what has to be installed first."""
+        if self.executor not in LIBRARIES:
+            return f"hydra.launcher.executor={self.executor}: must be one of {', '.join(LIBRARIES)}"
+        for key, most, none in (
+            ("max_replicas", self.max_replicas, "what fits memory"),
+            ("max_runs", self.max_runs, "any number"),
+        ):
+            if most is not None and most < 1:
+                return f"hydra.launcher.{key}={most}: must be at least 1, or null for {none}"
+        words = ["auto"] if self.executor == "local" else []
+        for key in COUNTS:
+            value = self.options.get(key)
+            if value is not None and value not in words and not (isinstance(value, int) and value >= 1):
+                return f"hydra.launcher.{key}={value}: must be {' or '.join([*words, 'at least 1'])}"
+        library = LIBRARIES[self.executor]
+        if library and not find_spec(library):
+            return f"hydra/launcher={self.executor} needs {library}, which is not installed: pip install {library}"
+        if self.executor == "slurm" and not shutil.which("sbatch"):
+            return "hydra/launcher=slurm needs sbatch, which is not on the PATH: start the sweep on a login node"
+        return None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Jobs that can start, in the order of the overrides that they were asked for with.
+
+    By the job's number: what Hydra composed for each of them, its own node included, and what its folder is.
+    """
+
+    asked: list[list[str]] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    composed: dict[int, DictConfig] = field(default_factory=dict)
+    statuses: dict[int, RunStatus] = field(default_factory=dict)
+
+    def inspect(self, place: int) -> RunStatus:
+        """Look what the folder of a job is; one that has ended is not trained again."""
+        job = self.jobs[place]
+        status = self.statuses[job.number] = inspect(job.folder, job.config.model_dump(mode="json"))
+        self.jobs[place] = replace(job, ended=status.result)
+        return status
+
+    def part(self, overrides: Sequence[Sequence[str]], first: int) -> Plan | None:
+        """Return what was planned for jobs from this number on; None if other jobs were."""
+        places = slice(first, first + len(overrides))
+        asked = [list(each) for each in overrides]
+        return replace(self, asked=asked, jobs=self.jobs[places]) if self.asked[places] == asked else None
 
 
 def check_run(composed: DictConfig) -> None:
@@ -209,6 +297,125 @@ def print_notes(lines: Iterable[str]) -> None:
     """Print each line once, on stderr."""
     for line in dict.fromkeys(lines):
         print(printable(f"note: {shortened(line, sys.argv[1:])}"), file=sys.stderr)
+
+
+Loader = ConfigLoader | CachingConfigLoader
+
+
+def plan_jobs(loader: Loader, master: DictConfig, overrides: Sequence[Sequence[str]], first: int = 0) -> Plan:
+    """Compose and check all jobs; ConfigError with a line for each distinct problem if any cannot run."""
+    plan, problems = Plan([list(each) for each in overrides]), {}
+    for number, asked in enumerate(plan.asked, first):
+        try:
+            plan.composed[number] = compose_job(loader, master, asked, number)
+            plan.jobs.append(job_of(plan.composed[number]))
+        except Exception as error:
+            for line in explain(error, asked).splitlines():
+                problems.setdefault(line, []).append(job_label(number, asked))
+    if not problems:
+        problems = dict(sweep_problems(plan))
+    if problems:
+        raise ConfigError([f"{job_prefix(jobs, len(overrides))}{problem}" for problem, jobs in problems.items()])
+    return plan
+
+
+def job_label(number: int, overrides: Sequence[str]) -> str:
+    """Return what a job is called in an error."""
+    return f"{number} ({run_name(overrides)})"
+
+
+def job_prefix(jobs: Sequence[str], of: int) -> str:
+    """Name the first of the jobs that have a problem, and how many more have it; nothing if all have."""
+    if len(jobs) == of:
+        return ""
+    return f"job {jobs[0]} and {len(jobs) - 1} more: " if len(jobs) > 1 else f"job {jobs[0]}: "
+
+
+def compose_job(loader: Loader, master: DictConfig, overrides: list[str], number: int) -> DictConfig:
+    """Return what Hydra composes for a job of a sweep, with its number and its folder."""
+    settings = loader.load_sweep_config(master, overrides)
+    with open_dict(settings):
+        settings.hydra.job.id, settings.hydra.job.num = str(number), number
+    with hydra_config(settings):
+        folder = Path(settings.hydra.sweep.dir) / settings.hydra.sweep.subdir
+    set_output_folder(settings, Path(os.path.abspath(folder)))
+    return settings
+
+
+def job_of(settings: DictConfig) -> Job:
+    """Check a composed config and return its job; ConfigError if it cannot run."""
+    config, node = read(plain(settings)), settings.hydra
+    with hydra_config(settings):
+        name = str(node.sweep.subdir)
+        logs = LogSettings(
+            {"handlers": {}} | OmegaConf.to_container(node.job_logging, resolve=True),
+            plain_value(node.verbose),
+        )
+    folder, overrides = Path(node.runtime.output_dir), tuple(node.overrides.task)
+    return Job(
+        config=config,
+        folder=folder,
+        name=name,
+        variant=variant_name(overrides),
+        number=node.job.num,
+        overrides=overrides,
+        starts=starts_of(folder.parent),
+        logs=logs,
+    )
+
+
+def checked_job(settings: DictConfig) -> Job:
+    """Return the job of a composed config that trains by itself; a config that a check has read is not read again."""
+    node, hydra = HydraConfig.get(), GlobalHydra.instance().hydra
+    folder = Path(node.runtime.output_dir)
+    checked = getattr(hydra and hydra.config_loader, "plan", None) or Plan()
+    config = next((job.config for job in checked.jobs if job.folder == folder), None) or read(plain(settings))
+    return Job(config, folder, folder.name, variant_name(node.overrides.task))
+
+
+def starts_of(sweep: Path) -> Path:
+    """Return where the runs of a sweep keep what they start from."""
+    return sweep / "starts"
+
+
+def sweep_problems(plan: Plan) -> Iterator[tuple[str, list[str]]]:
+    """Say what is wrong between jobs that are each right by themselves, and for which jobs."""
+    labels: dict[Path, str] = {}
+    first = shared_settings(plan, plan.jobs[0]) if plan.jobs else {}
+    variants: dict[str, bool] = {}  # whether its node is the first job's; a seed is not in the node
+    for place, job in enumerate(plan.jobs):
+        label = job_label(job.number, job.overrides)
+        if other := labels.get(job.folder):
+            yield f"would write to the folder of job {other}: {job.folder}", [label]
+        if job.variant not in variants:
+            variants[job.variant] = shared_settings(plan, job) == first
+        if not variants[job.variant]:
+            yield "differs in its hydra node from the first job; a sweep has one launcher, folder and logging", [label]
+        labels[job.folder] = label
+        if problem := folder_problem(job.folder) or refusal(job.folder, job.config.resume, plan.inspect(place)):
+            yield problem, [label]
+
+
+def folder_problem(folder: Path) -> str | None:
+    """Say why a run cannot be written to ``folder``, if so."""
+    try:
+        folder.exists()
+    except (OSError, ValueError) as error:  # a name that is too long, or has a null byte
+        return f"cannot write to {str(folder)[:200]!r}: {getattr(error, 'strerror', None) or error}"
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not existing.is_dir():
+        return f"cannot write to {folder}: {existing} is not a folder"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return f"cannot write to {folder}: no permission in {existing}"
+    if link := link_out(folder):
+        return f"{relative(link)} is a link to another folder, where a run would write: remove it"
+    return None
+
+
+def shared_settings(plan: Plan, job: Job) -> dict:
+    """Return what all jobs of a sweep must have in common of Hydra's node."""
+    node = OmegaConf.to_container(plan.composed[job.number].hydra, resolve=False)
+    return {key: value for key, value in node.items() if key not in NOT_SHARED} | {"chdir": node["job"]["chdir"]}
 
 
 class Design(NamedTuple):

@@ -1,15 +1,13 @@
-"""The launcher: its settings, the list of a sweep's jobs, and their training; each gets what Hydra's own would give."""
+"""The launcher: the list of a sweep's jobs, and their training, in stages; each gets what Hydra's own would give."""
 
 from __future__ import annotations
 
 import json
 import logging
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,11 @@ from hydra.core.utils import JobReturn
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from rlexp.core.errors import ConfigError
+from rlexp.analysis import load
+from rlexp.analysis.data.errors import AnalysisError
 from rlexp.core.exits import describe_error, relative
+from rlexp.launch.checks import LauncherSettings, Plan, plan_jobs
 from rlexp.launch.hydra_private import HydraJob, configure_logging, hydra_config, setup_globals, share_compositions
-from rlexp.launch.plan import Plan, plan_jobs, stages
 from rlexp.launch.worker import job_context, write_files
 from rlexp.record import disk, lock
 from rlexp.runfolder.files import INDEX_FILE, SUMMARY_FILE, line_with_checksum
@@ -30,53 +29,8 @@ from rlexp.sweep.job import Batch, Job, Results
 from rlexp.sweep.machine import allow_open_files
 
 LOG = logging.getLogger(__name__)
-LIBRARIES = {"local": None, "slurm": "submitit", "ray": "ray"}
-COUNTS = ("workers", "cpus", "mem_gb", "minutes")
 
 _of_this_process: dict[Path, Index] = {}  # by the sweep's folder; a file may be another process's
-
-
-@dataclass(frozen=True)
-class LauncherSettings:
-    """Where batches are trained, how many runs a batch and a sweep have at most, and what only this executor has."""
-
-    executor: str = "local"
-    max_replicas: int | None = None  # None for what fits memory
-    max_runs: int | None = None  # None for any number
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, executor: str, max_replicas: int | None, max_runs: int | None, **options: Any) -> LauncherSettings:
-        return cls(executor, max_replicas, max_runs, options)
-
-    @classmethod
-    def read(cls, config: DictConfig) -> LauncherSettings | None:
-        """Return those of a composed config; None if another launcher is chosen."""
-        if config.hydra.launcher is None:
-            raise ConfigError(["hydra.launcher=null: a sweep needs one; hydra/launcher=basic is Hydra's own"])
-        node = OmegaConf.to_container(config.hydra.launcher, resolve=True)
-        target = node.pop("_target_")
-        return cls.of(**node) if target.endswith(".FusedLauncher") else None
-
-    def problem(self) -> str | None:
-        """Say why batches cannot be trained like this, if so, or what has to be installed first."""
-        if self.executor not in LIBRARIES:
-            return f"hydra.launcher.executor={self.executor}: must be one of {', '.join(LIBRARIES)}"
-        if self.max_replicas is not None and self.max_replicas < 1:
-            return f"hydra.launcher.max_replicas={self.max_replicas}: must be at least 1, or null for what fits memory"
-        if self.max_runs is not None and self.max_runs < 1:
-            return f"hydra.launcher.max_runs={self.max_runs}: must be at least 1, or null for any number"
-        for option in COUNTS:
-            value = self.options.get(option)
-            words = ("auto",) if self.executor == "local" else ()
-            if value is not None and value not in words and not (isinstance(value, int) and value >= 1):
-                return f"hydra.launcher.{option}={value}: must be {' or '.join([*words, 'at least 1'])}"
-        library = LIBRARIES[self.executor]
-        if library and not find_spec(library):
-            return f"hydra/launcher={self.executor} needs {library}, which is not installed: pip install {library}"
-        if self.executor == "slurm" and not shutil.which("sbatch"):
-            return "hydra/launcher=slurm needs sbatch, which is not on the PATH: start the sweep on a login node"
-        return None
 
 
 class Index:
@@ -233,3 +187,70 @@ class SweepLauncher:
                 self.index.record(job, result)
                 self.hydra_jobs[job.number].on_end(result)
         self.index.write()
+
+
+def stages(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
+    """Yield the jobs that train together; the next are asked for when those before have ended.
+
+    A study with ``choose_first`` trains every point of its grid on the seeds that choose, and on the other seeds, for
+    each arm within each stratum, the best point alone: no table shows the others. An arm of which no run was completed
+    has no best point, and ends there. With ``until_decided`` those seeds come in turns.
+    """
+    study = jobs[0].config.study if jobs else None
+    if study is not None and study.choose_first:
+        seeds = study.choosing({job.config.seed for job in jobs})
+        choosing = [job for job in jobs if job.config.seed in seeds]
+        yield choosing
+        best = best_names(sweep, sorted(seeds))
+        variants = {job.variant for job in choosing if job.name in best}
+        jobs = [job for job in jobs if job.config.seed not in seeds and job.variant in variants]
+        if not jobs:
+            return
+    yield from seed_batches(jobs, sweep)
+
+
+def seed_batches(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
+    """Yield the jobs of as many seeds as can decide anything, then a quarter more each time, until all is decided."""
+    margin = jobs[0].config.until_decided if jobs else None
+    if margin is None:
+        yield list(jobs)
+        return
+    seeds, done = sorted({job.config.seed for job in jobs}), 0
+    for end in look_schedule(jobs, len(seeds)):
+        take, done = {*seeds[done:end]}, end
+        yield [job for job in jobs if job.config.seed in take]
+        left, of = undecided(sweep)
+        LOG.info("%d of %d seeds: %d of %d differences are decided", done, len(seeds), of - left, of)
+        if of and not left:
+            return
+
+
+def look_schedule(jobs: Sequence[Job], most: int) -> list[int]:
+    """Return how many seeds there are after each turn, for all the differences that these jobs will show."""
+    from rlexp.analysis.stats.significance import ALPHA, look_schedule
+
+    return [*look_schedule(most, ALPHA / max(len({job.variant for job in jobs}) - 1, 1))]
+
+
+def undecided(sweep: Path) -> tuple[int, int]:
+    """Return how many differences of a sweep are open, and of how many; of none, where nothing can be compared yet."""
+    from rlexp.analysis.stats.answer import Question, answer
+
+    try:
+        comparisons = answer(load(sweep), Question()).comparisons
+    except AnalysisError as error:
+        LOG.warning("nothing is decided: %s", error)
+        return 0, 0
+    found = [comparison.decision(variant) for comparison in comparisons for variant in comparison.others]
+    return found.count("open"), len(found)
+
+
+def best_names(sweep: Path, seeds: Sequence[int]) -> set[str]:
+    """Return the names of the runs on these seeds that are at the best point of their arm; none if none can be."""
+    from rlexp.analysis.stats.answer import runs_at_best
+
+    try:
+        return {*runs_at_best(load(sweep), seeds)}
+    except AnalysisError as error:
+        LOG.warning("nothing can be chosen: %s", error)
+        return set()
