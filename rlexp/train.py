@@ -19,7 +19,7 @@ import hydra
 from omegaconf import DictConfig
 
 from rlexp import __version__
-from rlexp.config import explain_choice, parse, trust  # noqa: F401 (the first registers a resolver of the help)
+from rlexp.config import explain_choice, parse, trust  # the first registers a resolver of the help
 from rlexp.config.choices import CONF
 from rlexp.core.callable_module import CallableModule
 from rlexp.core.errors import ConfigError
@@ -55,8 +55,6 @@ def main() -> None:
     """Let Hydra do what the command line says; end whatever is wrong with it in one line and exit code 2."""
     arguments, trusted = trust.split_option(sys.argv[1:])
     if arguments[:1] == ["explain"]:
-        from rlexp.config import explain_choice
-
         return explain_choice.main(arguments[1:])
     if "--version" in arguments:
         return print(f"rlexp {__version__}, torch {version('torch')}, hydra-core {version('hydra-core')}")

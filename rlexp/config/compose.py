@@ -73,11 +73,6 @@ def quote_numbers(overrides: Iterable[str]) -> list[str]:
     return [re.sub(rf"^{NUMBERED_GROUP}=(-?\d+)$", r"\1='\2'", override) for override in overrides]
 
 
-def unquote_numbers(overrides: Iterable[str]) -> list[str]:
-    """Undo ``quote_numbers``: names and records hold what was typed."""
-    return [re.sub(rf"^{NUMBERED_GROUP}='(-?\d+)'$", r"\1=\2", override) for override in overrides]
-
-
 def compose(*overrides: str, trusted: bool = False) -> Config:
     """Return the config that these overrides give on the command line; code that a folder names if it is trusted."""
     from rlexp.config.schema import read

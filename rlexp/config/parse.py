@@ -12,7 +12,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep, 
 from hydra.errors import HydraException
 
 from rlexp.config.choices import choices_of, groups, keys, no_such_choice, number
-from rlexp.config.compose import quote_numbers
+from rlexp.config.compose import NUMBERED_GROUP, quote_numbers
 from rlexp.core.errors import ConfigError
 from rlexp.runfolder.variants import key_of
 
@@ -87,8 +87,9 @@ def below_swept_choices(arguments: Sequence[str]) -> list[str]:
 
 
 def as_typed(overrides: Iterable[str]) -> list[str]:
-    """Undo ``below_swept_choices``: names and records hold what was typed."""
-    return [SINGLE_CHOICE.sub(r"\1=\2", override) for override in overrides]
+    """Undo ``quote_numbers`` and ``below_swept_choices``: names and records hold what was typed."""
+    unquoted = (re.sub(rf"^{NUMBERED_GROUP}='(-?\d+)'$", r"\1=\2", override) for override in overrides)
+    return [SINGLE_CHOICE.sub(r"\1=\2", override) for override in unquoted]
 
 
 def check(arguments: Sequence[str]) -> None:

@@ -139,22 +139,18 @@ class Plan:
 
 def check_run(composed: DictConfig) -> None:
     """Check that a single run can start; its job is kept for ``hydra_main``."""
-    loader = cache_compositions()
+    loader = cache_compositions(GlobalHydra.instance().hydra)
     config = read(plain(composed))
     with hydra_config(composed):
         folder = Path(os.path.abspath(composed.hydra.run.dir))
-    if problem := missing_group(composed) or other_folder(composed, "hydra.run.dir"):
+    if problem := hydra_problem(composed, "hydra.run.dir"):
         raise ConfigError([problem])
     status = check_single(config, folder, parse.remarks(composed.hydra.overrides.task))
     loader.plan = Plan(jobs=[Job(config, folder, folder.name, variant_name(composed.hydra.overrides.task))])
-    leave_files(composed, folder, status.result is not None)
-
-
-def leave_files(composed: DictConfig, folder: Path, ended: bool) -> None:
-    """Let Hydra write no ``.hydra/`` for a single run that has ended and has one, or where it cannot: that is said."""
+    # Hydra writes no .hydra/ for a run that has ended and has one, or where it cannot: that is said
     set_output_folder(composed, folder)
     paths = file_paths(composed)
-    keep = ended and all(map(os.path.lexists, paths))
+    keep = status.result is not None and all(map(os.path.lexists, paths))
     problem = None if keep else unwritable_file(paths)
     print_notes([problem] if problem else [])
     if keep or problem:
@@ -176,12 +172,10 @@ def check_single(config: Config, folder: Path, notes: Iterable[str] = ()) -> Run
 
 def check_sweep(composed: DictConfig) -> None:
     """Check that every job of a sweep can start; what was composed is kept for the sweeper and the launcher."""
-    loader = cache_compositions()
+    loader = cache_compositions(GlobalHydra.instance().hydra)
     folder = composed.hydra.sweep.dir  # fixes `${now:}` for all jobs, which copy what is resolved here
     launcher = LauncherSettings.read(composed)
-    problem = (
-        missing_group(composed) or other_folder(composed, "hydra.sweep.dir") or folder_problem(Path(folder).absolute())
-    )
+    problem = hydra_problem(composed, "hydra.sweep.dir") or folder_problem(Path(folder).absolute())
     if problem := problem or launcher_problem(composed, launcher):
         raise ConfigError([problem])
     wanted = job_overrides(composed, launcher and launcher.max_runs)
@@ -229,20 +223,19 @@ def acquire_lock(folder: Path, runs: Sequence[Path] = ()) -> list[int]:
     return waited
 
 
-def missing_group(composed: DictConfig) -> str | None:
-    """Say that a group of Hydra's own has no choice, as after `~hydra/job_logging`: it would fail in a made folder."""
-    groups = ("job_logging", "hydra_logging", "launcher", "sweeper")
-    missing = [group for group in groups if OmegaConf.is_missing(composed.hydra, group)]
-    return f"hydra/{missing[0]}: nothing is chosen; leave it, or choose one" if missing else None
+def hydra_problem(composed: DictConfig, key: str) -> str | None:
+    """Say what is wrong with Hydra's own node, if so; ``key`` names the folder of this run or sweep.
 
-
-def other_folder(composed: DictConfig, key: str) -> str | None:
-    """Say that a folder is typed that is not the one this run or sweep goes to, which ``key`` names."""
-    other = {"hydra.run.dir": "hydra.sweep.dir", "hydra.sweep.dir": "hydra.run.dir"}[key]
+    A group has no choice, as after `~hydra/job_logging`, and would fail in a made folder; or the other folder is typed.
+    """
+    for group in ("job_logging", "hydra_logging", "launcher", "sweeper"):
+        if OmegaConf.is_missing(composed.hydra, group):
+            return f"hydra/{group}: nothing is chosen; leave it, or choose one"
+    kinds = ("hydra.run.dir", "a single run", "a single run"), ("hydra.sweep.dir", "a sweep", "a sweep (-m)")
+    (_, this, _), (other, _, that) = kinds if key == "hydra.run.dir" else kinds[::-1]
     for override in composed.hydra.overrides.hydra:
         name, _, value = override.partition("=")
         if name == other:
-            this, that = ("a sweep", "a single run") if key == "hydra.sweep.dir" else ("a single run", "a sweep (-m)")
             return f"{override}: is the folder of {that}, and this is {this}; write {key}={value}"
     return None
 
@@ -314,21 +307,18 @@ def plan_jobs(loader: Loader, master: DictConfig, overrides: Sequence[Sequence[s
                 problems.setdefault(line, []).append(job_label(number, asked))
     if not problems:
         problems = dict(sweep_problems(plan))
-    if problems:
-        raise ConfigError([f"{job_prefix(jobs, len(overrides))}{problem}" for problem, jobs in problems.items()])
+    lines = []
+    for problem, jobs in problems.items():  # the first of the jobs that have it, unless all have
+        more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+        lines.append(problem if len(jobs) == len(overrides) else f"job {jobs[0]}{more}: {problem}")
+    if lines:
+        raise ConfigError(lines)
     return plan
 
 
 def job_label(number: int, overrides: Sequence[str]) -> str:
     """Return what a job is called in an error."""
     return f"{number} ({run_name(overrides)})"
-
-
-def job_prefix(jobs: Sequence[str], of: int) -> str:
-    """Name the first of the jobs that have a problem, and how many more have it; nothing if all have."""
-    if len(jobs) == of:
-        return ""
-    return f"job {jobs[0]} and {len(jobs) - 1} more: " if len(jobs) > 1 else f"job {jobs[0]}: "
 
 
 def compose_job(loader: Loader, master: DictConfig, overrides: list[str], number: int) -> DictConfig:

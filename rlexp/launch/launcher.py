@@ -19,7 +19,14 @@ from rlexp.analysis import load
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.core.exits import describe_error, relative
 from rlexp.launch.checks import LauncherSettings, Plan, plan_jobs
-from rlexp.launch.hydra_private import HydraJob, configure_logging, hydra_config, setup_globals, share_compositions
+from rlexp.launch.hydra_private import (
+    begin_job,
+    cache_compositions,
+    configure_logging,
+    end_job,
+    hydra_config,
+    setup_globals,
+)
 from rlexp.launch.worker import job_context, write_files
 from rlexp.record import disk, lock
 from rlexp.runfolder.files import INDEX_FILE, SUMMARY_FILE, line_with_checksum
@@ -103,9 +110,10 @@ class SweepLauncher:
         self, settings: LauncherSettings, hydra: HydraContext, task_function: TaskFunction, config: DictConfig
     ):
         self.settings, self.hydra, self.task_function, self.config = settings, hydra, task_function, config
-        share_compositions(hydra)
+        cache_compositions(hydra)
         self.folder = Path(config.hydra.sweep.dir)
         self.index = Index(self.folder)
+        self.returns: dict[int, JobReturn] = {}  # by the job's number
 
     def launch(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
         """Train jobs, the first of which has the number ``first``; one JobReturn each, in order."""
@@ -115,14 +123,11 @@ class SweepLauncher:
             loader = self.hydra.config_loader
             plan = loader.plan and loader.plan.part(overrides, first)  # of a sweeper that the check does not know: none
             plan = plan or plan_jobs(loader, self.config, overrides, first)
-            self.hydra_jobs = {
-                job.number: HydraJob(plan.composed[job.number], self.hydra, self.task_function) for job in plan.jobs
-            }
             trained = []
             for jobs in stages(plan.jobs, self.folder):
                 trained += jobs
                 self.train_jobs(jobs, plan)
-            return [self.hydra_jobs[job.number].job_return for job in trained]
+            return [self.returns[job.number] for job in trained]
 
     def train_jobs(self, jobs: Sequence[Job], plan: Plan) -> None:
         """Train some of the jobs of a plan, in batches."""
@@ -134,7 +139,7 @@ class SweepLauncher:
             try:
                 with closing(pool.run(self.start_batches(batches, plan))) as trained:
                     for batch, results in trained:
-                        self.finish_batch(batch, results)
+                        self.finish_batch(batch, results, plan)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(f"hydra.sweep.dir={relative(self.folder)}") from None
             finally:
@@ -161,7 +166,7 @@ class SweepLauncher:
                 environment = OmegaConf.to_container(settings.hydra.job.env_set, resolve=True)
             made, failed = [], []
             for job in jobs:
-                files = self.hydra_jobs[job.number].files()
+                self.returns[job.number], files = begin_job(plan.composed[job.number])
                 try:
                     job.folder.mkdir(parents=True, exist_ok=True)
                 except OSError as error:
@@ -173,19 +178,21 @@ class SweepLauncher:
             batch = Batch(tuple(made), title, environment, sweep, lock.text(sweep))
             if failed:
                 without, errors = zip(*failed, strict=True)
-                self.finish_batch(replace(batch, jobs=without), [*errors])
+                self.finish_batch(replace(batch, jobs=without), [*errors], plan)
             with job_context(batch):
-                for job in made:
-                    self.hydra_jobs[job.number].on_start()
+                for settings in (plan.composed[job.number] for job in made):
+                    with hydra_config(settings):
+                        self.hydra.callbacks.on_job_start(config=settings, task_function=self.task_function)
             if made:
                 yield batch
 
-    def finish_batch(self, batch: Batch, results: Results) -> None:
+    def finish_batch(self, batch: Batch, results: Results, plan: Plan) -> None:
         """Record what came out, and do for the jobs of a batch what Hydra does after it has run one."""
         with job_context(batch):
             for job, result in zip(batch.jobs, results, strict=True):
                 self.index.record(job, result)
-                self.hydra_jobs[job.number].on_end(result)
+                settings, pending = plan.composed[job.number], self.returns[job.number]
+                self.returns[job.number] = end_job(settings, pending, result, self.hydra.callbacks)
         self.index.write()
 
 
@@ -211,25 +218,20 @@ def stages(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
 
 def seed_batches(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
     """Yield the jobs of as many seeds as can decide anything, then a quarter more each time, until all is decided."""
-    margin = jobs[0].config.until_decided if jobs else None
-    if margin is None:
+    if not jobs or jobs[0].config.until_decided is None:
         yield list(jobs)
         return
+    from rlexp.analysis.stats.significance import ALPHA, look_schedule
+
     seeds, done = sorted({job.config.seed for job in jobs}), 0
-    for end in look_schedule(jobs, len(seeds)):
+    differences = max(len({job.variant for job in jobs}) - 1, 1)
+    for end in look_schedule(len(seeds), ALPHA / differences):
         take, done = {*seeds[done:end]}, end
         yield [job for job in jobs if job.config.seed in take]
         left, of = undecided(sweep)
         LOG.info("%d of %d seeds: %d of %d differences are decided", done, len(seeds), of - left, of)
         if of and not left:
             return
-
-
-def look_schedule(jobs: Sequence[Job], most: int) -> list[int]:
-    """Return how many seeds there are after each turn, for all the differences that these jobs will show."""
-    from rlexp.analysis.stats.significance import ALPHA, look_schedule
-
-    return [*look_schedule(most, ALPHA / max(len({job.variant for job in jobs}) - 1, 1))]
 
 
 def undecided(sweep: Path) -> tuple[int, int]:
