@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache, partial
+from operator import attrgetter
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,7 @@ def register(
         example = "advantage/positive" if group == "metric" else "mad"
         raise ConfigError([f"register({group!r}): {name!r} cannot be a name; take one like {example}: name=..."])
     before = REGISTERED.get(folder, {}).get(name)  # it may be defined anew, as in a notebook's cell that ran again
+    place_of = attrgetter("__module__", "__qualname__")
     anew = before is not None and place_of(before.function) == place_of(function)
     if name in table and not anew or (CONF / folder / f"{name}.yaml").is_file():
         raise ConfigError([f"{group}={name}: there is one already; take another name: name=..."])
@@ -131,11 +133,6 @@ def table_of(group: str) -> dict[str, Callable]:
     return resolve_name(first[group])
 
 
-def place_of(function: Callable) -> tuple[str, str]:
-    """Return where a function is defined."""
-    return function.__module__, function.__qualname__
-
-
 def values_of(group: str, name: str, function: Callable, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the YAML of a choice would say; ConfigError for a hyperparameter without type or default."""
     try:
@@ -166,14 +163,12 @@ def check_function(group: str, name: str, function: Callable, memory: Memory | N
 
     if group == "metric":
         check_requests(f"metric={name}", function, LOSS)
-    if group not in AXES:
-        return
-    axis = AXES[group]
-    own = memories.offers(axis.key, {name: memory}, REMEMBERED)[name] if memory is not None else {}
-    check_requests(f"{axis.key}={name}", function, {**axis.inputs, **own})
-    facts_of(function, axis.facts)
-    if memory is None and axis.memories.keys() >= axis.functions.keys() - REGISTERED.get(axis.group, {}).keys():
-        raise TypeError(f"{axis.key}={name}: every {axis.key} remembers something; give memory=Memory(...)")
+    if axis := AXES.get(group):
+        own = memories.offers(group, {name: memory}, REMEMBERED)[name] if memory is not None else {}
+        check_requests(f"{group}={name}", function, {**axis.inputs, **own})
+        facts_of(function, axis.facts)
+        if memory is None and axis.memories.keys() >= axis.functions.keys() - REGISTERED.get(axis.group, {}).keys():
+            raise TypeError(f"{group}={name}: every {group} remembers something; give memory=Memory(...)")
 
 
 def enter(registration: Registration) -> None:

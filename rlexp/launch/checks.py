@@ -92,10 +92,8 @@ class LauncherSettings:
         """Say why batches cannot be trained like this, if so, or what has to be installed first."""
         if self.executor not in LIBRARIES:
             return f"hydra.launcher.executor={self.executor}: must be one of {', '.join(LIBRARIES)}"
-        for key, most, none in (
-            ("max_replicas", self.max_replicas, "what fits memory"),
-            ("max_runs", self.max_runs, "any number"),
-        ):
+        limits = ("max_replicas", self.max_replicas, "what fits memory"), ("max_runs", self.max_runs, "any number")
+        for key, most, none in limits:
             if most is not None and most < 1:
                 return f"hydra.launcher.{key}={most}: must be at least 1, or null for {none}"
         words = ["auto"] if self.executor == "local" else []
@@ -265,7 +263,6 @@ def foreign_key(node: DictConfig) -> str | None:
 
 
 def machine_problem(config: Config) -> str | None:
-    """Say what a run needs that this machine does not have, if so."""
     return device_problem(config) or (memory_problem(config) if CAPABILITIES[config.backend.name].batched else None)
 
 
@@ -317,7 +314,6 @@ def plan_jobs(loader: Loader, master: DictConfig, overrides: Sequence[Sequence[s
 
 
 def job_label(number: int, overrides: Sequence[str]) -> str:
-    """Return what a job is called in an error."""
     return f"{number} ({run_name(overrides)})"
 
 
@@ -337,21 +333,10 @@ def job_of(settings: DictConfig) -> Job:
     config, node = read(plain(settings)), settings.hydra
     with hydra_config(settings):
         name = str(node.sweep.subdir)
-        logs = LogSettings(
-            {"handlers": {}} | OmegaConf.to_container(node.job_logging, resolve=True),
-            plain_value(node.verbose),
-        )
+        logging = {"handlers": {}} | OmegaConf.to_container(node.job_logging, resolve=True)
+        logs = LogSettings(logging, plain_value(node.verbose))
     folder, overrides = Path(node.runtime.output_dir), tuple(node.overrides.task)
-    return Job(
-        config=config,
-        folder=folder,
-        name=name,
-        variant=variant_name(overrides),
-        number=node.job.num,
-        overrides=overrides,
-        starts=starts_of(folder.parent),
-        logs=logs,
-    )
+    return Job(config, folder, name, variant_name(overrides), node.job.num, overrides, starts_of(folder.parent), logs)
 
 
 def checked_job(settings: DictConfig) -> Job:
@@ -371,15 +356,16 @@ def starts_of(sweep: Path) -> Path:
 def sweep_problems(plan: Plan) -> Iterator[tuple[str, list[str]]]:
     """Say what is wrong between jobs that are each right by themselves, and for which jobs."""
     labels: dict[Path, str] = {}
-    first = shared_settings(plan, plan.jobs[0]) if plan.jobs else {}
-    variants: dict[str, bool] = {}  # whether its node is the first job's; a seed is not in the node
+    shared: dict[str, dict] = {}  # by the variant: a seed is not in Hydra's node
     for place, job in enumerate(plan.jobs):
         label = job_label(job.number, job.overrides)
         if other := labels.get(job.folder):
             yield f"would write to the folder of job {other}: {job.folder}", [label]
-        if job.variant not in variants:
-            variants[job.variant] = shared_settings(plan, job) == first
-        if not variants[job.variant]:
+        if job.variant not in shared:
+            node = OmegaConf.to_container(plan.composed[job.number].hydra, resolve=False)
+            shared[job.variant] = {key: value for key, value in node.items() if key not in NOT_SHARED}
+            shared[job.variant]["chdir"] = node["job"]["chdir"]
+        if shared[job.variant] != shared[plan.jobs[0].variant]:
             yield "differs in its hydra node from the first job; a sweep has one launcher, folder and logging", [label]
         labels[job.folder] = label
         if problem := folder_problem(job.folder) or refusal(job.folder, job.config.resume, plan.inspect(place)):
@@ -400,12 +386,6 @@ def folder_problem(folder: Path) -> str | None:
     if link := link_out(folder):
         return f"{relative(link)} is a link to another folder, where a run would write: remove it"
     return None
-
-
-def shared_settings(plan: Plan, job: Job) -> dict:
-    """Return what all jobs of a sweep must have in common of Hydra's node."""
-    node = OmegaConf.to_container(plan.composed[job.number].hydra, resolve=False)
-    return {key: value for key, value in node.items() if key not in NOT_SHARED} | {"chdir": node["job"]["chdir"]}
 
 
 class Design(NamedTuple):
