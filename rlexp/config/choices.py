@@ -29,6 +29,7 @@ from rlexp.core.errors import closest, no_such_key
 from rlexp.core.facts import Facts, facts_of
 from rlexp.core.numbers import FiniteNonNegative, PositiveInt
 from rlexp.core.registry import REGISTERED, StrictModel
+from rlexp.runfolder.variants import number
 
 HERE = Path(__file__).resolve().parents[1]
 # Where the YAML files are: beside the package in a checkout, in it when it is installed, and where plugins say.
@@ -231,14 +232,6 @@ def no_such_choice(group: str, choice: str, known: Sequence[str]) -> str:
         more = f" (rlexp explain {group} has all {len(known)})" if group in groups() else ""
         return f"{text}; did you mean {' or '.join(meant)}?{more}"
     return f"{text}; {there_are}"
-
-
-def number(text: str) -> float | None:
-    """Return the number that a text is, None if it is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def no_key(key: str, settings: Mapping[str, Any]) -> str:

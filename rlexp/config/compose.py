@@ -16,7 +16,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 
-from rlexp.config.choices import CONF, studies
+from rlexp.config.choices import CONF, FOLDERS, load_plugins, studies
 from rlexp.core.hydra_compat import VERSION_BASE, register_resolver
 from rlexp.runfolder.variants import run_name
 
@@ -52,15 +52,18 @@ class StudySource(ConfigSource):
         return sorted(studies()) if listed else []
 
 
-class StudiesFirst(SearchPathPlugin):
-    """Puts the studies of claims before conf/, where Hydra reads that."""
+class OwnFolders(SearchPathPlugin):
+    """Puts the studies of claims before conf/, where Hydra reads that, and those of ``add_config_dir`` after it."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        if any(element.path == str(CONF) for element in search_path.get_path()):
+        if any(element.path.removeprefix("file://") == str(CONF) for element in search_path.get_path()):
             search_path.prepend("studies", f"{StudySource.scheme()}://", SearchPathQuery(provider="main"))
+            load_plugins()
+            for folder in FOLDERS:
+                search_path.append(provider="rlexp", path=f"file://{folder}")
 
 
-for plugin in (StudySource, StudiesFirst):
+for plugin in (StudySource, OwnFolders):
     Plugins.instance().register(plugin)
 
 

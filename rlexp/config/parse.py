@@ -11,10 +11,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep, Transformer
 from hydra.errors import HydraException
 
-from rlexp.config.choices import choices_of, groups, keys, no_such_choice, number
+from rlexp.config.choices import choices_of, groups, keys, no_such_choice
 from rlexp.config.compose import NUMBERED_GROUP, quote_numbers
 from rlexp.core.errors import ConfigError
-from rlexp.runfolder.variants import key_of
+from rlexp.runfolder.variants import key_of, number
 
 INPUT_FOLDERS = ("teacher.run", "model.path")
 QUOTED = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "baseline", "study.baseline", *INPUT_FOLDERS)

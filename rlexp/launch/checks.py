@@ -24,7 +24,15 @@ from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.variants import changes
+from rlexp.analysis.data.metric_spec import (
+    OF_WHOLE_RUNS,
+    MetricSpec,
+    contradiction,
+    parse_budget,
+    parse_option,
+    parse_target,
+)
+from rlexp.analysis.data.variants import arms_and_strata, changes, is_variant, variant_in_stratum
 from rlexp.config import parse
 from rlexp.config.checks import evaluated_metrics, remarks
 from rlexp.config.compose import plain, plain_value
@@ -460,8 +468,6 @@ def metric_problem(configs: Iterable[Config]) -> str | None:
 
 def design_of(jobs: Sequence[Job], grid: Sequence[str] | None = None, within: Sequence[str] | None = None) -> Design:
     """Return how the analysis will compare these jobs, with the best point of a grid for each arm, within strata."""
-    from rlexp.analysis.data.variants import arms_and_strata
-
     variants = list(dict.fromkeys(job.variant for job in jobs))
     varying = varying_keys({variant: split_overrides(variant) for variant in variants})
     within = [axis for axis in within or () if axis in varying] or None
@@ -472,8 +478,6 @@ def design_of(jobs: Sequence[Job], grid: Sequence[str] | None = None, within: Se
 
 def names_arm(name: str, arms: Sequence[str]) -> bool:
     """Whether the analysis finds the arm that a baseline names; overrides that make no arms do no harm."""
-    from rlexp.analysis.data.variants import is_variant
-
     labels = {arm: arm for arm in arms}
     axes = {parse_override(part)[0] for arm in arms for part in split_overrides(arm)}
     own = ",".join(part for part in split_overrides(name) if parse_override(part)[0] in axes)
@@ -501,14 +505,6 @@ def unreachable(seeds: int, differences: int, choosing: bool = False) -> str | N
 
 def question_problems(key: str, asking: Study | Expectation) -> Iterator[str]:
     """Say what a study, or an expectation, asks for that is no number of a run."""
-    from rlexp.analysis.data.metric_spec import (
-        MetricSpec,
-        contradiction,
-        parse_budget,
-        parse_option,
-        parse_target,
-    )
-
     try:
         at = parse_option(f"{key}.at=", getattr(asking, "at", None), parse_budget)
         matched = parse_option(f"{key}.matched=", getattr(asking, "matched", None), parse_target)
@@ -525,8 +521,6 @@ def named_problems(key: str, asking: Study | Expectation, configs: Iterable[Conf
     Metrics of evaluations are known, and what is computed from them. Any other name must be written in full, as
     policy/entropy. A part of the name of an evaluated metric will do, but for what a study compares.
     """
-    from rlexp.analysis.data.metric_spec import OF_WHOLE_RUNS
-
     metric, matched = (getattr(asking, name, None) for name in ("metric", "matched"))
     for named, name in (("metric", metric), ("matched", matched and matched.rpartition("=")[0])):
         exactly = isinstance(asking, Study) and named == "metric"
@@ -541,7 +535,6 @@ def named_problems(key: str, asking: Study | Expectation, configs: Iterable[Conf
 
 def claim_problems(jobs: Sequence[Job], design: Design) -> Iterator[str]:
     """Say which expectations of a study name no variant or can come out only one way, and whether its seeds suffice."""
-    from rlexp.analysis.data.variants import variant_in_stratum
     from rlexp.analysis.stats.hypotheses import StudySpec, further_tests
 
     config = jobs[0].config
