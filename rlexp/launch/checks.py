@@ -23,15 +23,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
+from rlexp.analysis.data import metric_spec
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.metric_spec import (
-    OF_WHOLE_RUNS,
-    MetricSpec,
-    contradiction,
-    parse_budget,
-    parse_option,
-    parse_target,
-)
 from rlexp.analysis.data.variants import arms_and_strata, changes, is_variant, variant_in_stratum
 from rlexp.config import parse
 from rlexp.config.checks import evaluated_metrics, remarks
@@ -505,13 +498,14 @@ def unreachable(seeds: int, differences: int, choosing: bool = False) -> str | N
 
 def question_problems(key: str, asking: Study | Expectation) -> Iterator[str]:
     """Say what a study, or an expectation, asks for that is no number of a run."""
+    metric, at, matched = (getattr(asking, name, None) for name in ("metric", "at", "matched"))
     try:
-        at = parse_option(f"{key}.at=", getattr(asking, "at", None), parse_budget)
-        matched = parse_option(f"{key}.matched=", getattr(asking, "matched", None), parse_target)
+        at = metric_spec.parse_option(f"{key}.at=", at, metric_spec.parse_budget)
+        matched = metric_spec.parse_option(f"{key}.matched=", matched, metric_spec.parse_target)
     except AnalysisError as error:
         yield str(error)
         return
-    if problem := contradiction(MetricSpec(getattr(asking, "metric", None), at, matched)):
+    if problem := metric_spec.contradiction(metric_spec.MetricSpec(metric, at, matched)):
         yield f"{key}: {problem}"
 
 
@@ -525,7 +519,7 @@ def named_problems(key: str, asking: Study | Expectation, configs: Iterable[Conf
     for named, name in (("metric", metric), ("matched", matched and matched.rpartition("=")[0])):
         exactly = isinstance(asking, Study) and named == "metric"
         for config in configs if name else ():
-            evaluated = [*evaluated_metrics(config), *OF_WHOLE_RUNS]
+            evaluated = [*evaluated_metrics(config), *metric_spec.OF_WHOLE_RUNS]
             unknowable = "/" in name and not name.startswith(EVALUATED)
             loosely = not exactly and (unknowable or any(name in each for each in evaluated))
             if name not in evaluated and not loosely:
