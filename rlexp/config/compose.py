@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from hydra import compose as hydra_compose
@@ -17,6 +15,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 
 from rlexp.config.choices import CONF, FOLDERS, load_plugins, studies
+from rlexp.config.parse import quote_numbers
 from rlexp.core.hydra_compat import VERSION_BASE, register_resolver
 from rlexp.runfolder.variants import run_name
 
@@ -68,12 +67,6 @@ for plugin in (StudySource, OwnFolders):
 
 
 register_resolver("run_name", run_name, replace=True)  # of config.yaml
-NUMBERED_GROUP = r"([+]{0,2}group_size(?:@[^=]*)?)"  # a group whose choices are called by numbers
-
-
-def quote_numbers(overrides: Iterable[str]) -> list[str]:
-    """`group_size=8` → `group_size='8'`: Hydra reads 8 as an integer, and refuses an integer as a choice."""
-    return [re.sub(rf"^{NUMBERED_GROUP}=(-?\d+)$", r"\1='\2'", override) for override in overrides]
 
 
 def compose(*overrides: str, trusted: bool = False) -> Config:

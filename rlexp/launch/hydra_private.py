@@ -31,8 +31,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.types import HydraContext
 from omegaconf import Container, DictConfig, Node, OmegaConf, open_dict, read_write
 
-from rlexp.config.compose import quote_numbers
-from rlexp.config.parse import as_typed, check_size
+from rlexp.config.parse import as_typed, check_size, quote_numbers
 from rlexp.core.errors import ConfigError
 
 __all__ = ["Callbacks", "Hydra", "JobRuntime", "env_override", "setup_globals"]

@@ -21,8 +21,8 @@ from omegaconf.errors import ReadonlyConfigError
 from sweep_files import rows
 
 import rlexp
-from rlexp.config.compose import CONF, compose, quote_numbers
-from rlexp.config.parse import as_typed
+from rlexp.config.compose import CONF, compose
+from rlexp.config.parse import as_typed, quote_numbers
 from rlexp.core.hydra_compat import VERSION_BASE
 from rlexp.launch.hydra_private import CachingConfigLoader, copy_tree, hydra_config, read_once
 
