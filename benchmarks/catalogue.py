@@ -17,8 +17,8 @@ from benchmarks.parts.common import ROOT
 from benchmarks.parts.versions import VERSIONS
 from benchmarks.parts.yaml_files import Choice, choices, chosen, comment, leaves, tree
 from rlexp.axes.laws import LAWS, laws_of
+from rlexp.config.choices import CONF
 from rlexp.config.compose import compose
-from rlexp.config.conf_folder import CONF
 from rlexp.config.schema import Config
 from rlexp.core import memory
 from rlexp.core.errors import format_value

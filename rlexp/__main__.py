@@ -44,7 +44,7 @@ def run(module: str) -> None:
     """Run a module as the program; whatever it exits with is how this ends."""
     from runpy import run_module
 
-    from rlexp.config.plugins import load_plugins
+    from rlexp.config.choices import load_plugins
     from rlexp.core.exits import silent_without_reader
 
     load_plugins()

@@ -19,8 +19,8 @@ import hydra
 from omegaconf import DictConfig
 
 from rlexp import __version__
-from rlexp.config import explain_choice, parse, trust  # noqa: F401 (the first registers a resolver of the help)
-from rlexp.config.conf_folder import CONF
+from rlexp.config import explain_choice, parse, trust  # the first registers a resolver of the help
+from rlexp.config.choices import CONF
 from rlexp.core.callable_module import CallableModule
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with, safe_stdio
@@ -33,16 +33,15 @@ from rlexp.sweep.interrupt import end_undisturbed, signals_as_ctrl_c
 @hydra.main(config_path=str(CONF), config_name="config", **VERSION_BASE)
 def hydra_main(settings: DictConfig) -> float:
     """Train one run in the folder that Hydra made; return its score."""
-    from rlexp.backends.dispatch import trainer
-    from rlexp.launch.plan import checked_job
+    from rlexp.launch.checks import checked_job
+    from rlexp.launch.worker import train_batch
+    from rlexp.sweep.job import Batch
 
     job = checked_job(settings)
     try:
-        (result,) = trainer(job.config.backend.name)([job], job.name)
+        (result,) = train_batch(Batch((job,), job.name))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"hydra.run.dir={job.folder}") from None
-    except Exception as error:
-        result = error
     if isinstance(result, Exception):
         raise RunFailed(describe_error(result)) from result
     return result
@@ -55,8 +54,6 @@ def main() -> None:
     """Let Hydra do what the command line says; end whatever is wrong with it in one line and exit code 2."""
     arguments, trusted = trust.split_option(sys.argv[1:])
     if arguments[:1] == ["explain"]:
-        from rlexp.config import explain_choice
-
         return explain_choice.main(arguments[1:])
     if "--version" in arguments:
         return print(f"rlexp {__version__}, torch {version('torch')}, hydra-core {version('hydra-core')}")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
 
-from rlexp.config.conf_folder import CONF
+from rlexp.config.choices import CONF
 from rlexp.core.errors import format_value
 
 

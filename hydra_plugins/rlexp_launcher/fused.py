@@ -73,9 +73,10 @@ class FusedLauncher(Launcher):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Make the launcher that does the work; it is heavy."""
-        from rlexp.launch.launcher import LauncherSettings, SweepLauncher
+        from rlexp.launch.checks import LauncherSettings
+        from rlexp.launch.launcher import SweepLauncher
 
-        settings = LauncherSettings.of(**self.settings)
+        settings = LauncherSettings(**self.settings)
         self.launcher = SweepLauncher(settings, hydra_context, task_function, config)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:

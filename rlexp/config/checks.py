@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from string import Formatter
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlexp.axes.norm import TARGETS
 from rlexp.axes.offered import OF_VERIFIER, REWARDS
-from rlexp.config.groups import axis_nodes, chosen_facts, chosen_function, table_at
+from rlexp.config.choices import axis_nodes, chosen_facts, chosen_function
 from rlexp.core.errors import format_value
 from rlexp.core.registry import bind_choice, required_inputs
 from rlexp.language import LANGUAGE_MODELS, TEXT_TASKS, text_task
@@ -34,6 +35,7 @@ from rlexp.tasks import TASKS
 EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
 EXACT = ("accuracy", "reward", "kl", "entropy", "length", "length_correct", "length_wrong")
 LARGEST_OF_ADAM = 5e-3  # a learning rate below it is meant for Adam
+Condition = Callable[[Any, Any], bool]  # of a node and the whole config
 
 
 def contradictions(config: Any) -> Iterator[str]:
@@ -41,19 +43,13 @@ def contradictions(config: Any) -> Iterator[str]:
     if found := [*backend_problems(config)]:
         yield from found
         return
-    for check in (
-        task_problems,
-        step_problems,
-        choice_problems,
-        shared_problems,
-        reward_model_problems,
-        network_problems,
-        start_problems,
-        data_problems,
-        policies.problems,
-        loggers.problems,
-    ):
+    yield from task_problems(config)
+    yield from step_problems(config)
+    yield from choice_lines("problems", PROBLEMS, config)
+    for check in (shared_problems, reward_model_problems, network_problems, start_problems, data_problems):
         yield from check(config)
+    yield from policies.problems(config)
+    yield from loggers.problems(config)
 
 
 def backend_problems(config: Any) -> Iterator[str]:
@@ -80,7 +76,7 @@ def beyond(limit: Limit, config: Any) -> str | None:
     value, allowed = value_at(config, limit.key), limit.allowed
     if limit.when and not value_at(config, limit.when) or limit.unless and value_at(config, limit.unless):
         return None
-    allowed = table_at(allowed) if isinstance(allowed, str) else allowed
+    allowed = resolve_name(allowed) if isinstance(allowed, str) else allowed
     if chosen_facts(config, limit.key).is_noop if allowed is NoOp else value in allowed:
         return None
     names = [] if allowed is NoOp else [*map(str, allowed)]
@@ -141,11 +137,14 @@ def evaluated_metrics(config: Any) -> list[str]:
     return [*EVALUATED, *(f"eval/{name}" for name in passes), *(f"eval/exact/{name}" for name in exact)]
 
 
-def choice_problems(config: Any) -> Iterator[str]:
-    """Say what cannot be beside the choices of a config: what is declared beside their functions, and ``PROBLEMS``."""
+def choice_lines(kind: str, rules: Mapping[str, list[tuple[Condition, str]]], config: Any) -> Iterator[str]:
+    """Yield the problems, or remarks, about the choices of a config: of their functions' facts, and of ``rules``."""
     for key, node, axis in axis_nodes(config):
-        for check in (*chosen_facts(config, key).problems, *PROBLEMS.get(f"{axis.group}={node.name}", ())):
+        for check in getattr(chosen_facts(config, key), kind):
             yield from check(key, node, config)
+        for is_broken, line in rules.get(f"{axis.group}={node.name}", ()):
+            if is_broken(node, config):
+                yield Typed().format(line, key=key, node=node, config=config)
 
 
 def shared_problems(config: Any) -> Iterator[str]:
@@ -251,9 +250,7 @@ def data_problems(config: Any) -> Iterator[str]:
 def remarks(config: Any) -> Iterator[str]:
     """Say what is allowed but seldom meant."""
     yield from loss_remarks(config)
-    for key, node, axis in axis_nodes(config):
-        for check in (*chosen_facts(config, key).remarks, *REMARKS.get(f"{axis.group}={node.name}", ())):
-            yield from check(key, node, config)
+    yield from choice_lines("remarks", REMARKS, config)
     if not chosen_facts(config, "kl").is_noop and config.kl.coef == 0:
         yield f"kl={config.kl.name} kl.coef=0: the penalty weighs nothing, and it trains as kl=none does"
     asked = REWARDS | {"advantages"}
@@ -277,8 +274,8 @@ def loss_remarks(config: Any) -> Iterator[str]:
             f"clip={clip} agg={agg}: the loss of a completion counts once for each token, so long completions weigh "
             "more; meant is agg=sequence (with agg=luspo they weigh more on purpose)"
         )
-    on_policy = config.data.name == "fresh" and config.inner_steps * config.minibatches == 1
-    if on_policy and loss.idle_on_policy:
+    one_update = config.inner_steps * config.minibatches == 1
+    if config.data.name == "fresh" and one_update and loss.idle_on_policy:
         yield (
             f"clip={clip} inner_steps=1 minibatches=1: with one update on each rollout every ratio is 1, nothing is "
             "clipped, and it trains as clip=naive does"
@@ -287,11 +284,9 @@ def loss_remarks(config: Any) -> Iterator[str]:
     for axis, name in ((axis, getattr(config, axis).name) for axis in unused):
         if name != "none":
             yield f"clip={clip} {axis}={name}: this loss ranks rewards and uses no advantages; {axis}=none says so"
-    if config.inner_steps * config.minibatches == 1 and config.kl_stop is not None:
-        yield (
-            f"kl_stop={format_value(config.kl_stop)} inner_steps=1 minibatches=1: with one update on each rollout "
-            "there is nothing to stop"
-        )
+    if one_update and config.kl_stop is not None:
+        stop = f"kl_stop={format_value(config.kl_stop)} inner_steps=1 minibatches=1"
+        yield f"{stop}: with one update on each rollout there is nothing to stop"
     same = chosen_facts(config, "sampler").is_noop and CAPABILITIES[config.backend.name].batched
     if same and not chosen_facts(config, "mismatch").is_noop:
         sampler = config.sampler.name
@@ -305,26 +300,12 @@ class Typed(Formatter):
         return format_value(value)
 
 
-class Rule(NamedTuple):
-    """What must not hold of a node and the whole config, and the line that says so of both and of the node's key.
-
-    It is called as the checks of ``rlexp.core.facts`` are.
-    """
-
-    broken: Callable[[Any, Any], bool]
-    line: str
-
-    def __call__(self, key: str, node: Any, config: Any) -> Iterator[str]:
-        if self.broken(node, config):
-            yield Typed().format(self.line, key=key, node=node, config=config)
-
-
-def rules(*rows: tuple[str, Callable[[Any, Any], bool], str]) -> dict[str, list[Rule]]:
-    """Return the rules of each choice; a row has the choices that a rule is about."""
-    found: dict[str, list[Rule]] = {}
-    for choices, broken, line in rows:
+def rules(*rows: tuple[str, Condition, str]) -> dict[str, list[tuple[Condition, str]]]:
+    """Return the rules of each choice; a row has choices, when they break the rule, and the line that says so."""
+    found = {choice: [] for choices, _, _ in rows for choice in choices.split()}
+    for choices, is_broken, line in rows:
         for choice in choices.split():
-            found.setdefault(choice, []).append(Rule(broken, line))
+            found[choice].append((is_broken, line))
     return found
 
 
@@ -340,156 +321,83 @@ def kl_in_reward(config: Any) -> bool:
     return config.kl.place == "reward" and config.kl.coef > 0
 
 
+CHOICE = "{key}={node.name}"
 ALONE = "and group_size.completions=1 leaves it"
 NO_REFERENCE = "it is about the reference, and the penalty is about the sampler"
-NO_GRADIENT = "{key}={node.name} {key}.place=reward: penalties in the reward have no gradient, so it is {key}="
+NO_GRADIENT = f"{CHOICE} {{key}}.place=reward: penalties in the reward have no gradient, so it is {{key}}="
 
+# fmt: off
 PROBLEMS = rules(
-    (
-        "reward=learned",
-        lambda node, _: node.model and node.model.members > 1,
-        "{key}.model.members={node.model.members}: {key}={node.name} has one model; take {key}=ensemble_mean",
-    ),
-    (
-        "reward=ensemble_mean reward=ensemble_minimum reward=ensemble_bound",
-        lambda node, _: node.model and node.model.members < 2,
-        "{key}.model.members={node.model.members}: {key}={node.name} needs at least 2; take {key}=learned",
-    ),
-    (
-        "filter=shortest filter=most_efficient",
-        lambda node, config: node.number >= config.group_size.completions,
-        "{key}.number={node.number}: must be below group_size.completions={config.group_size.completions}; to keep few "
-        "of many is what the choice is for",
-    ),
-    (
-        "norm=pass_at_k",
-        lambda node, config: node.k > config.group_size.completions,
-        "{key}.k={node.k}: must be at most group_size.completions={config.group_size.completions}",
-    ),
-    (
-        "norm=gae norm=gae_whitened norm=value_baseline",
-        lambda _, config: config.critic.name == "none",
-        "{key}={node.name}: asks for values, and critic=none has none; choose critic=value",
-    ),
-    (
-        "norm=spo",
-        lambda _, config: getattr(config.task, "prompt_set", None) is None,
-        "{key}={node.name}: remembers the value of each prompt, so they must come again: take task=sort or "
-        "token_preference with task.prompt_set=64 or the like",
-    ),
-    (
-        "norm=spo",
-        lambda node, config: getattr(config.task, "prompt_set", None) not in (None, node.prompts),
-        "{key}.prompts={node.prompts}: must be task.prompt_set={config.task.prompt_set}",
-    ),
-    (
-        "norm=rwr norm=best_of_n",
-        group_of_one,
-        f"{{key}}={{node.name}}: chooses among the completions of a group, {ALONE} no choice; take at least 2",
-    ),
-    (
-        "clip=gvpo clip=tpo clip=real",
-        group_of_one,
-        f"{{key}}={{node.name}}: compares the completions of a group, {ALONE} one; take at least 2",
-    ),
-    (
-        "clip=dpo clip=ipo",
-        group_of_one,
-        f"{{key}}={{node.name}}: prefers a completion to others of its group, {ALONE} none; take at least 2",
-    ),
-    (
-        "clip=two_sided",
-        lambda node, _: node.delta < 1 + node.high,
-        "{key}.delta={node.delta}: must be at least 1 + {key}.high, which it would cut off",
-    ),
-    (
-        "clip=ipo_prime_rl",
-        corrected_for_mismatch,
-        "{key}={node.name} mismatch={config.mismatch.name}: its ratio is to the sampler already, which would be "
-        "corrected twice; take mismatch=none",
-    ),
-    (
-        "kl=none",
-        lambda node, _: node.coef > 0,
-        "{key}.coef={node.coef}: {key}={node.name} has no penalty to weigh; choose kl=k1, k2, k3, ...",
-    ),
-    (
-        "kl_control=adaptive kl_control=ziegler",
-        lambda _, config: config.kl.coef == 0,
-        "{key}={node.name}: kl.coef=0 stays 0; choose a kl with a coefficient to begin with",
-    ),
+    ("reward=learned", lambda node, _: node.model and node.model.members > 1,
+     "{key}.model.members={node.model.members}: {key}={node.name} has one model; take {key}=ensemble_mean"),
+    ("reward=ensemble_mean reward=ensemble_minimum reward=ensemble_bound",
+     lambda node, _: node.model and node.model.members < 2,
+     "{key}.model.members={node.model.members}: {key}={node.name} needs at least 2; take {key}=learned"),
+    ("filter=shortest filter=most_efficient", lambda node, config: node.number >= config.group_size.completions,
+     "{key}.number={node.number}: must be below group_size.completions={config.group_size.completions}; to keep few "
+     "of many is what the choice is for"),
+    ("norm=pass_at_k", lambda node, config: node.k > config.group_size.completions,
+     "{key}.k={node.k}: must be at most group_size.completions={config.group_size.completions}"),
+    ("norm=gae norm=gae_whitened norm=value_baseline", lambda _, config: config.critic.name == "none",
+     "{key}={node.name}: asks for values, and critic=none has none; choose critic=value"),
+    ("norm=spo", lambda _, config: getattr(config.task, "prompt_set", None) is None,
+     "{key}={node.name}: remembers the value of each prompt, so they must come again: take task=sort or "
+     "token_preference with task.prompt_set=64 or the like"),
+    ("norm=spo", lambda node, config: getattr(config.task, "prompt_set", None) not in (None, node.prompts),
+     "{key}.prompts={node.prompts}: must be task.prompt_set={config.task.prompt_set}"),
+    ("norm=rwr norm=best_of_n", group_of_one,
+     f"{CHOICE}: chooses among the completions of a group, {ALONE} no choice; take at least 2"),
+    ("clip=gvpo clip=tpo clip=real", group_of_one,
+     f"{CHOICE}: compares the completions of a group, {ALONE} one; take at least 2"),
+    ("clip=dpo clip=ipo", group_of_one,
+     f"{CHOICE}: prefers a completion to others of its group, {ALONE} none; take at least 2"),
+    ("clip=two_sided", lambda node, _: node.delta < 1 + node.high,
+     "{key}.delta={node.delta}: must be at least 1 + {key}.high, which it would cut off"),
+    ("clip=ipo_prime_rl", corrected_for_mismatch,
+     "{key}={node.name} mismatch={config.mismatch.name}: its ratio is to the sampler already, which would be "
+     "corrected twice; take mismatch=none"),
+    ("kl=none", lambda node, _: node.coef > 0,
+     "{key}.coef={node.coef}: {key}={node.name} has no penalty to weigh; choose kl=k1, k2, k3, ..."),
+    ("kl_control=adaptive kl_control=ziegler", lambda _, config: config.kl.coef == 0,
+     "{key}={node.name}: kl.coef=0 stays 0; choose a kl with a coefficient to begin with"),
 )
 REMARKS = rules(
-    (
-        "shaping=overlong shaping=overlong_quadratic",
-        lambda node, config: node.cap - node.cache >= config.task.cap,
-        "{key}.cap={node.cap} {key}.cache={node.cache}: no completion is longer than task.cap={config.task.cap}, so "
-        "none is punished",
-    ),
-    (
-        "filter=zero_variance filter=difficulty",
-        lambda node, config: node is not config.filter.refill and kl_in_reward(config),
-        "{key}={node.name} kl.place=reward: judges rewards less penalties, which are hardly ever equal",
-    ),
-    (
-        "norm=local norm=batch_mean_group_std norm=gdpo norm=quantile",
-        lambda _, config: kl_in_reward(config),
-        "{key}={node.name} kl.place=reward: where only the penalties differ in a group, dividing by their deviation "
-        "takes kl.coef={config.kl.coef} out; norm=hybrid and kl.place=loss do not",
-    ),
-    (
-        "norm=maxrl",
-        lambda _, config: config.reward_range[0] < 0,
-        "{key}={node.name}: divides by the mean reward of a group, but rewards of task={config.task.name} "
-        "reward={config.reward.name} go down to {config.reward_range[0]}; where the mean is not positive advantages "
-        "are 0",
-    ),
-    (
-        "clip=ppo clip=scheduled clip=dual clip=two_sided clip=gspo clip=gspo_token clip=opsm clip=clip_cov",
-        lambda node, _: node.low >= 1,
-        "{key}.low={node.low}: no ratio is below 1 − {node.low}, so nothing is clipped on that side",
-    ),
-    (
-        "clip=gvpo clip=tpo clip=real",
-        corrected_for_mismatch,
-        "{key}={node.name} mismatch={config.mismatch.name}: the loss is the group's, which the mean of the weights "
-        "multiplies; no completion is weighed against another",
-    ),
-    (
-        "kl=none",
-        lambda node, _: node.place == "reward",
-        "{key}.place=reward: {key}={node.name} has no penalty to place; choose kl=k1, k2, k3, ...",
-    ),
-    (
-        "kl=k1",
-        lambda node, _: node.coef > 0 and node.place == "loss",
-        "{key}={node.name} {key}.place=loss: its gradient is zero in expectation; kl.place=reward and kl=k2 follow the "
-        "KL",
-    ),
+    ("shaping=overlong shaping=overlong_quadratic", lambda node, config: node.cap - node.cache >= config.task.cap,
+     "{key}.cap={node.cap} {key}.cache={node.cache}: no completion is longer than task.cap={config.task.cap}, so "
+     "none is punished"),
+    ("filter=zero_variance filter=difficulty",
+     lambda node, config: node is not config.filter.refill and kl_in_reward(config),
+     "{key}={node.name} kl.place=reward: judges rewards less penalties, which are hardly ever equal"),
+    ("norm=local norm=batch_mean_group_std norm=gdpo norm=quantile", lambda _, config: kl_in_reward(config),
+     "{key}={node.name} kl.place=reward: where only the penalties differ in a group, dividing by their deviation "
+     "takes kl.coef={config.kl.coef} out; norm=hybrid and kl.place=loss do not"),
+    ("norm=maxrl", lambda _, config: config.reward_range[0] < 0,
+     "{key}={node.name}: divides by the mean reward of a group, but rewards of task={config.task.name} "
+     "reward={config.reward.name} go down to {config.reward_range[0]}; where the mean is not positive advantages "
+     "are 0"),
+    ("clip=ppo clip=scheduled clip=dual clip=two_sided clip=gspo clip=gspo_token clip=opsm clip=clip_cov",
+     lambda node, _: node.low >= 1,
+     "{key}.low={node.low}: no ratio is below 1 − {node.low}, so nothing is clipped on that side"),
+    ("clip=gvpo clip=tpo clip=real", corrected_for_mismatch,
+     "{key}={node.name} mismatch={config.mismatch.name}: the loss is the group's, which the mean of the weights "
+     "multiplies; no completion is weighed against another"),
+    ("kl=none", lambda node, _: node.place == "reward",
+     "{key}.place=reward: {key}={node.name} has no penalty to place; choose kl=k1, k2, k3, ..."),
+    ("kl=k1", lambda node, _: node.coef > 0 and node.place == "loss",
+     "{key}={node.name} {key}.place=loss: its gradient is zero in expectation; kl.place=reward and kl=k2 follow the "
+     "KL"),
     ("kl=k1_plus kl=k1_corrected", lambda node, _: node.place == "reward", NO_GRADIENT + "k1"),
     ("kl=k2_corrected", lambda node, _: node.place == "reward", NO_GRADIENT + "k2"),
     ("kl=k3_plus kl=k3_corrected", lambda node, _: node.place == "reward", NO_GRADIENT + "k3"),
-    (
-        "kl=k2_sampler",
-        lambda _, config: config.kl_control.name != "fixed",
-        f"{{key}}={{node.name}} kl_control={{config.kl_control.name}}: {NO_REFERENCE}",
-    ),
-    (
-        "kl=k2_sampler",
-        lambda _, config: config.reference.name != "frozen",
-        f"{{key}}={{node.name}} reference={{config.reference.name}}: {NO_REFERENCE}",
-    ),
-    (
-        "reference=follow",
-        lambda _, config: (
-            config.kl.coef == 0 and "ref_log_probs" not in required_inputs(chosen_function(config, "clip"))
-        ),
-        "{key}={node.name}: without a kl nothing is trained against it",
-    ),
-    (
-        "optimizer=sgd optimizer=momentum",
-        lambda _, config: config.lr < LARGEST_OF_ADAM,
-        "{key}={node.name} lr={config.lr}: such a rate is Adam's, whose moves are about lr whatever the gradient; here "
-        "they are lr · gradient, try 0.1 to 1",
-    ),
+    ("kl=k2_sampler", lambda _, config: config.kl_control.name != "fixed",
+     f"{CHOICE} kl_control={{config.kl_control.name}}: {NO_REFERENCE}"),
+    ("kl=k2_sampler", lambda _, config: config.reference.name != "frozen",
+     f"{CHOICE} reference={{config.reference.name}}: {NO_REFERENCE}"),
+    ("reference=follow",
+     lambda _, config: config.kl.coef == 0 and "ref_log_probs" not in required_inputs(chosen_function(config, "clip")),
+     "{key}={node.name}: without a kl nothing is trained against it"),
+    ("optimizer=sgd optimizer=momentum", lambda _, config: config.lr < LARGEST_OF_ADAM,
+     "{key}={node.name} lr={config.lr}: such a rate is Adam's, whose moves are about lr whatever the gradient; here "
+     "they are lr · gradient, try 0.1 to 1"),
 )
+# fmt: on

@@ -1,6 +1,7 @@
 """What there is to choose from: config groups with their choices in order, other keys, and what is said of them.
 
-And what was probably meant by a name that does not exist.
+Also the nodes of a config that choose a function of an axis, and what was probably meant by a name that does not exist.
+Light, so that help and hints come at once.
 
 Choices are YAML files of ``conf/`` and of the folders in ``FOLDERS``, and what ``rlexp.register`` has been told. The
 studies of a claim are in one file of conf/study/claims, below their names, which begin with that of the file; each is
@@ -10,51 +11,81 @@ written as in a file of its own, but for its name (``compose`` shows Hydra such 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from importlib.metadata import entry_points
+from operator import attrgetter
+from pathlib import Path
+from pkgutil import resolve_name
 from textwrap import dedent
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from rlexp.config.conf_folder import CONF, FOLDERS, load_plugins
-from rlexp.config.groups import GROUPS
+from rlexp.axes import AXES, Axis
 from rlexp.config.settings import Settings
 from rlexp.core.errors import closest, no_such_key
+from rlexp.core.facts import Facts, facts_of
+from rlexp.core.numbers import FiniteNonNegative, PositiveInt
 from rlexp.core.registry import REGISTERED, StrictModel
+from rlexp.runfolder.variants import number
 
-ABSENT = object()
+HERE = Path(__file__).resolve().parents[1]
+# Where the YAML files are: beside the package in a checkout, in it when it is installed, and where plugins say.
+CONF = next(folder for folder in (HERE / "conf", HERE.parent / "conf") if (folder / "config.yaml").is_file())
+FOLDERS: list[Path] = []  # those of ``rlexp.add_config_dir``
 CLAIMS = CONF / "study" / "claims"
+ENTRY_POINTS = "rlexp.plugins"
+ABSENT = object()
 COMPLETIONS_A_STEP = 128  # in the files of group_size
-# Fields of TRL's GRPOConfig and of verl, and the axes in whole words, under their names here.
-ELSEWHERE = {
-    "normalization": "norm",
-    "normalisation": "norm",
-    "aggregation": "agg",
-    "clipping": "clip",
-    "filtering": "filter",
-    "learning_rate": "lr",
-    "lr_rate": "lr",
-    "max_steps": "steps",
-    "num_iterations": "inner_steps",
-    "num_generations": "group_size.completions",
-    "rollout_n": "group_size.completions",
-    "beta": "kl.coef",
-    "kl_coef": "kl.coef",
-    "epsilon": "clip.low",
-    "epsilon_high": "clip.high",
-    "clip_ratio": "clip.high",
-    "loss_type": "agg",
-    "loss_agg_mode": "agg",
-    "scale_rewards": "norm",
-    "adv_estimator": "norm",
-    "advantage": "norm",
-    "max_completion_length": "task.cap",
-    "max_grad_norm": "grad_clip",
-    "entropy_coeff": "entropy_coef",
-    "n_seeds": "seed",
-    "num_seeds": "seed",
+
+# The folders of ``conf/``, and what each is about.
+GROUPS = {
+    "task": "what is to be learned: prompts and a verifier",
+    "model": "the policy",
+    "backend": "who trains: this loop, many small policies at once, or TRL, one language model a run",
+    "group_size": "completions a prompt, and prompts a step",
+    "start": "the weights before the first step",
+    "data": "whose completions: the policy's as it is, or older ones",
+    "critic": "a network that learns what is still to come, for norms that ask for its values",
+    "logger": "where metrics are mirrored",
+    "filter": "which completions and tokens count, and which groups are sampled anew",
+    "preset": "a recipe: its choices replace those above, the command line replaces its",
+    "study": "a named sweep with a question and what is expected of it",
 }
+RECIPES = ("preset", "study")  # groups whose choices are differences on other groups
+GROUPS |= {key: axis.text for key, axis in AXES.items() if not axis.place}
+# The tables of what the files of a group name, where it is no axis; what is registered goes into the first.
+TABLES = {
+    "task": ("rlexp.tasks:TASKS", "rlexp.language:TEXT_TASKS"),
+    "model": ("rlexp.models:MODELS", "rlexp.language:LANGUAGE_MODELS"),
+    "backend": ("rlexp.language:BACKENDS",),
+    "start": ("rlexp.loop.start:STARTS",),
+    "data": ("rlexp.loop.data:DATA",),
+    "critic": ("rlexp.loop.critic:CRITICS",),
+    "logger": ("rlexp.record.loggers:LOGGERS",),
+}
+
+# Settings that every choice of an axis has beside its hyperparameters: type, and value for a registered function.
+SETTINGS = {
+    "filter.refill": {"rounds": (PositiveInt, 10)},
+    "teacher": {"run": (str | None, None)},
+    "kl": {"coef": (FiniteNonNegative, 0.04), "place": (Literal["loss", "reward"], "loss")},
+    "reference": {"begin": (Literal["start", "random", "halfway", "run"], "start"), "run": (str | None, None)},
+    "reward": {"model": (dict | None, None)},
+}
+# Fields of TRL's GRPOConfig and of verl, and the axes in whole words, under their names here.
+ELSEWHERE = dict(
+    pair.split("=")
+    for pair in (
+        "normalization=norm normalisation=norm aggregation=agg clipping=clip filtering=filter learning_rate=lr "
+        "lr_rate=lr max_steps=steps num_iterations=inner_steps num_generations=group_size.completions "
+        "rollout_n=group_size.completions beta=kl.coef kl_coef=kl.coef epsilon=clip.low epsilon_high=clip.high "
+        "clip_ratio=clip.high loss_type=agg loss_agg_mode=agg scale_rewards=norm adv_estimator=norm advantage=norm "
+        "max_completion_length=task.cap max_grad_norm=grad_clip entropy_coeff=entropy_coef n_seeds=seed num_seeds=seed"
+    ).split()
+)
 
 
 class Loader(yaml.SafeLoader):
@@ -72,6 +103,16 @@ class ConfigKey(NamedTuple):
 
 
 @cache
+def load_plugins() -> None:
+    """Import the modules that installed packages name as plugins; one that fails is named on stderr and left out."""
+    for plugin in entry_points(group=ENTRY_POINTS):
+        try:
+            plugin.load()
+        except Exception as error:
+            print(f"note: the plugin {plugin.name} ({plugin.value}) is left out: {error}", file=sys.stderr)
+
+
+@cache
 def default_run() -> dict[str, Any]:
     """Return config.yaml, its values as they are written there."""
     return yaml.load((CONF / "config.yaml").read_text(encoding="utf-8"), yaml.BaseLoader)
@@ -81,7 +122,7 @@ def default_run() -> dict[str, Any]:
 def groups() -> dict[str, ConfigKey]:
     """Return the groups in the order of config.yaml."""
     listed = [item for each in default_run()["defaults"] if isinstance(each, dict) for item in each.items()]
-    return {name: ConfigKey(default, GROUPS[name].text) for name, default in listed if name in GROUPS}
+    return {name: ConfigKey(default, GROUPS[name]) for name, default in listed if name in GROUPS}
 
 
 @cache
@@ -110,15 +151,15 @@ def choices_of(group: str) -> list[str]:
     """Return the choices of a group; none if there is no such group."""
     load_plugins()
     names = {file.stem for folder in (CONF, *FOLDERS) for file in (folder / group).glob("*.yaml")}
-    in_claims = claimed_studies() if group == "study" else []
-    return in_order(names | REGISTERED.get(group, {}).keys() | {*in_claims})
+    names |= studies().keys() if group == "study" else set()
+    return in_order(names | REGISTERED.get(group, {}).keys())
 
 
 def text_of(group: str, choice: str) -> str:
     """Return the YAML of a choice, its comments included; empty for one that was registered without."""
     files = (folder / group / f"{choice}.yaml" for folder in (CONF, *FOLDERS))
     file = next((file for file in files if file.is_file()), None)
-    of_a_claim = study_text(choice) if group == "study" else None
+    of_a_claim = studies().get(choice) if group == "study" else None
     return of_a_claim or (file.read_text(encoding="utf-8") if file else "")
 
 
@@ -154,29 +195,18 @@ def value_at(values: Any, key: str, default: Any = None) -> Any:
 
 
 @cache
-def claims() -> list[str]:
-    return [file.stem for file in CLAIMS.glob("*.yaml")]
+def claims() -> dict[str, dict[str, str]]:
+    """Return the YAML of each study of each claim, by the names of both."""
+    found = {}
+    for file in CLAIMS.glob("*.yaml"):
+        _, *parts = re.split(r"^(\w+):\n", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        found[file.stem] = dict(zip(parts[::2], map(dedent, parts[1::2]), strict=True))
+    return found
 
 
-def claim_text(claim: str) -> str:
-    return (CLAIMS / f"{claim}.yaml").read_text(encoding="utf-8")
-
-
-@cache
-def studies_of(claim: str) -> dict[str, str]:
-    """Return the YAML of each study of a claim, by name."""
-    _, *parts = re.split(r"^(\w+):\n", claim_text(claim), flags=re.MULTILINE)
-    return dict(zip(parts[::2], map(dedent, parts[1::2]), strict=True))
-
-
-def claimed_studies() -> list[str]:
-    return [study for claim in claims() for study in studies_of(claim)]
-
-
-def study_text(name: str) -> str | None:
-    """Return the YAML of a study of a claim; None for any other name."""
-    having = (studies_of(claim) for claim in claims() if name.startswith(claim))
-    return next((studies[name] for studies in having if name in studies), None)
+def studies() -> dict[str, str]:
+    """Return the YAML of each study of a claim, by its name."""
+    return {name: text for found in claims().values() for name, text in found.items()}
 
 
 def no_such_choice(group: str, choice: str, known: Sequence[str]) -> str:
@@ -185,7 +215,7 @@ def no_such_choice(group: str, choice: str, known: Sequence[str]) -> str:
     if (group, choice) == ("task", "text"):
         return f"{text}; with backend=trl every task is text, as task=sort"
     if group == "study" and choice in claims():
-        return f"{text}, but a claim with {', '.join(studies_of(choice))}"
+        return f"{text}, but a claim with {', '.join(claims()[choice])}"
     if group == "group_size" and choice.isdigit() and int(choice) > 0:
         # about as many completions a step as in the files; minibatches are two, and groups are not split
         prompts = 2 * max(1, round(COMPLETIONS_A_STEP / int(choice) / 2))
@@ -202,14 +232,6 @@ def no_such_choice(group: str, choice: str, known: Sequence[str]) -> str:
         more = f" (rlexp explain {group} has all {len(known)})" if group in groups() else ""
         return f"{text}; did you mean {' or '.join(meant)}?{more}"
     return f"{text}; {there_are}"
-
-
-def number(text: str) -> float | None:
-    """Return the number that a text is, None if it is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def no_key(key: str, settings: Mapping[str, Any]) -> str:
@@ -239,3 +261,26 @@ def paths_to(last: str, settings: Mapping[str, Any], above: str = "") -> Iterato
             yield f"{above}{key}"
         if isinstance(value, Mapping):
             yield from paths_to(last, value, f"{above}{key}.")
+
+
+def functions_of(group: str) -> dict[str, dict[str, Callable]]:
+    """Return what the files of a group name, by the place below it; to import it takes seconds."""
+    parts = {axis.place: axis.functions for axis in AXES.values() if axis.group == group}
+    if tables := TABLES.get(group):
+        parts[""] = {name: each for table in tables for name, each in resolve_name(table).items()}
+    return parts
+
+
+def axis_nodes(config: Any) -> Iterator[tuple[str, Any, Axis]]:
+    """Yield the nodes that choose a function of an axis, each with its key and its axis."""
+    yield from ((key, attrgetter(key)(config), axis) for key, axis in AXES.items())
+
+
+def chosen_function(config: Any, key: str) -> Callable:
+    """Return the function, without its hyperparameters, that the node at a key as ``filter.loss`` chooses."""
+    return AXES[key].functions[attrgetter(key)(config).name]
+
+
+def chosen_facts(config: Any, key: str) -> Facts:
+    """Return the facts beside the function that the node at a key chooses."""
+    return facts_of(chosen_function(config, key), AXES[key].facts)

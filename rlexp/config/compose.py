@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from hydra import compose as hydra_compose
@@ -16,8 +14,8 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 
-from rlexp.config.choices import claimed_studies, study_text
-from rlexp.config.conf_folder import CONF
+from rlexp.config.choices import CONF, FOLDERS, load_plugins, studies
+from rlexp.config.parse import quote_numbers
 from rlexp.core.hydra_compat import VERSION_BASE, register_resolver
 from rlexp.runfolder.variants import run_name
 
@@ -40,43 +38,35 @@ class StudySource(ConfigSource):
 
     def is_config(self, config_path: str) -> bool:
         group, _, name = config_path.partition("/")
-        return group == "study" and study_text(name) is not None
+        return group == "study" and name in studies()
 
     def load_config(self, config_path: str) -> ConfigResult:
         name = config_path.partition("/")[2]
-        node = OmegaConf.create(study_text(name))
+        node = OmegaConf.create(studies()[name])
         node.study = OmegaConf.merge({"name": name}, node.get("study", {}))
         return ConfigResult(self.provider, self.full_path(), node, {"package": "_global_"})
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         listed = self.is_group(config_path) and results_filter != ObjectType.GROUP
-        return sorted(claimed_studies()) if listed else []
+        return sorted(studies()) if listed else []
 
 
-class StudiesFirst(SearchPathPlugin):
-    """Puts the studies of claims before conf/, where Hydra reads that."""
+class OwnFolders(SearchPathPlugin):
+    """Puts the studies of claims before conf/, where Hydra reads that, and those of ``add_config_dir`` after it."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        if any(element.path == str(CONF) for element in search_path.get_path()):
+        if any(element.path.removeprefix("file://") == str(CONF) for element in search_path.get_path()):
             search_path.prepend("studies", f"{StudySource.scheme()}://", SearchPathQuery(provider="main"))
+            load_plugins()
+            for folder in FOLDERS:
+                search_path.append(provider="rlexp", path=f"file://{folder}")
 
 
-for plugin in (StudySource, StudiesFirst):
+for plugin in (StudySource, OwnFolders):
     Plugins.instance().register(plugin)
 
 
 register_resolver("run_name", run_name, replace=True)  # of config.yaml
-NUMBERED_GROUP = r"([+]{0,2}group_size(?:@[^=]*)?)"  # a group whose choices are called by numbers
-
-
-def quote_numbers(overrides: Iterable[str]) -> list[str]:
-    """`group_size=8` → `group_size='8'`: Hydra reads 8 as an integer, and refuses an integer as a choice."""
-    return [re.sub(rf"^{NUMBERED_GROUP}=(-?\d+)$", r"\1='\2'", override) for override in overrides]
-
-
-def unquote_numbers(overrides: Iterable[str]) -> list[str]:
-    """Undo ``quote_numbers``: names and records hold what was typed."""
-    return [re.sub(rf"^{NUMBERED_GROUP}='(-?\d+)'$", r"\1=\2", override) for override in overrides]
 
 
 def compose(*overrides: str, trusted: bool = False) -> Config:

@@ -18,21 +18,20 @@ from typing import Any
 from rlexp.axes import AXES
 from rlexp.config.choices import (
     ELSEWHERE,
+    RECIPES,
     choices_of,
     choices_with,
-    claim_text,
-    claimed_studies,
     claims,
     comment_of,
+    functions_of,
     groups,
     groups_with,
     keys,
-    studies_of,
+    studies,
     text_of,
     value_at,
     values_of,
 )
-from rlexp.config.groups import RECIPES, functions_of
 from rlexp.core.errors import ConfigError, closest, format_value
 from rlexp.core.exits import BAD_INPUT, exit_with, silent_without_reader
 from rlexp.core.hydra_compat import register_resolver
@@ -67,8 +66,8 @@ def explained(name: str) -> Iterator[str]:
     if equals and choice in choices_of(group):
         yield from about_choice(group, choice)
     elif equals and group == "study" and choice in claims():
-        yield f"{comment_of(claim_text(choice))}\n"
-        yield from table({f"study={study}": in_a_line("study", study) for study in studies_of(choice)})
+        yield f"{comment_of(text_of('study/claims', choice))}\n"
+        yield from table({f"study={study}": in_a_line("study", study) for study in claims()[choice]})
     elif name in groups():
         yield from about_group(name)
     elif name in keys():  # its value in config.yaml, or what is below it if it is a node
@@ -104,9 +103,11 @@ def about_group(group: str) -> Iterator[str]:
     """Yield a line for each choice of a group; of studies that belong to a claim, a line for the claim."""
     yield f"{group}: {groups()[group].text}; by default {group}={groups()[group].default}\n"
     if group == "study":
-        grouped = {*claimed_studies()}
-        lines = {claim: f"{comment_of(claim_text(claim))} {', '.join(studies_of(claim))}" for claim in claims()}
-        lines |= {choice: in_a_line(group, choice) for choice in choices_of(group) if choice not in grouped}
+        lines = {
+            claim: f"{comment_of(text_of('study/claims', claim))} {', '.join(found)}"
+            for claim, found in claims().items()
+        }
+        lines |= {choice: in_a_line(group, choice) for choice in choices_of(group) if choice not in studies()}
         lines = dict(sorted(lines.items()))
     else:
         lines = {choice: in_a_line(group, choice) for choice in choices_of(group)}

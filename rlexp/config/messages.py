@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import yaml
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlexp.config.choices import choices_of, groups, groups_with, keys, no_key, no_such_choice, value_at
-from rlexp.config.compose import composed, quote_numbers
+from rlexp.config.compose import composed
+from rlexp.config.parse import parse_override
 from rlexp.core.errors import ConfigError
 from rlexp.runfolder.variants import key_of
 
@@ -84,10 +84,9 @@ def wrong_choice(found: dict[str, str], overrides: Sequence[str]) -> str:
 
 def choice_not_text(found: dict[str, str], overrides: Sequence[str]) -> str:
     """`norm=null`, `kl=0.1`."""
-    for override in OverridesParser.create().parse_overrides(quote_numbers(overrides)):
-        group = override.key_or_group
-        if choices_of(group) and not isinstance(override.value(), str):
-            return no_such_choice(group, override.input_line.partition("=")[2], choices_of(group))
+    for override in filter(None, map(parse_override, overrides)):
+        if (known := choices_of(override.key_or_group)) and not isinstance(override.value(), str):
+            return no_such_choice(override.key_or_group, override.input_line.partition("=")[2], known)
     return found["error"]
 
 
@@ -113,8 +112,7 @@ def settings_without(key: str, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the settings that the overrides of other keys give; none if these cannot be composed either."""
     try:
         others = [override for override in overrides if key_of(override) != key and not override.startswith("hydra")]
-        parsed = OverridesParser.create().parse_overrides(quote_numbers(others))
-        settings = composed(*(each.input_line for each in parsed if not each.is_sweep_override()))
+        settings = composed(*(each for each in others if not parse_override(each).is_sweep_override()))
         return OmegaConf.to_container(settings, resolve=False)
     except Exception:  # only a suggestion is lost
         return {}

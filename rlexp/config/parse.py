@@ -11,16 +11,16 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep, Transformer
 from hydra.errors import HydraException
 
-from rlexp.config.choices import choices_of, groups, keys, no_such_choice, number
-from rlexp.config.compose import quote_numbers
+from rlexp.config.choices import choices_of, groups, keys, no_such_choice
 from rlexp.core.errors import ConfigError
-from rlexp.runfolder.variants import key_of
+from rlexp.runfolder.variants import key_of, number
 
 INPUT_FOLDERS = ("teacher.run", "model.path")
 QUOTED = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "baseline", "study.baseline", *INPUT_FOLDERS)
 WITH_VALUE = "--config-path -cp --config-name -cn --config-dir -cd --cfg -c --package -p --info -i".split()
 FLAGS = ("-m", "--multirun", "--resolve")
 MAX_RUNS = "hydra.launcher.max_runs"
+NUMBERED_GROUP = r"([+]{0,2}group_size(?:@[^=]*)?)"  # a group whose choices are called by numbers
 SINGLE_CHOICE = re.compile(r"^([^=]+)=choice\(([^,()]*)\)$")
 
 
@@ -40,6 +40,11 @@ def parse_override(override: str) -> Override | None:
         return OverridesParser.create().parse_override(*quote_numbers([override]))
     except HydraException:
         return None
+
+
+def quote_numbers(overrides: Iterable[str]) -> list[str]:
+    """`group_size=8` → `group_size='8'`: Hydra reads 8 as an integer, and refuses an integer as a choice."""
+    return [re.sub(rf"^{NUMBERED_GROUP}=(-?\d+)$", r"\1='\2'", override) for override in overrides]
 
 
 def quote_text(argument: str) -> str:
@@ -87,8 +92,9 @@ def below_swept_choices(arguments: Sequence[str]) -> list[str]:
 
 
 def as_typed(overrides: Iterable[str]) -> list[str]:
-    """Undo ``below_swept_choices``: names and records hold what was typed."""
-    return [SINGLE_CHOICE.sub(r"\1=\2", override) for override in overrides]
+    """Undo ``quote_numbers`` and ``below_swept_choices``: names and records hold what was typed."""
+    unquoted = (re.sub(rf"^{NUMBERED_GROUP}='(-?\d+)'$", r"\1=\2", override) for override in overrides)
+    return [SINGLE_CHOICE.sub(r"\1=\2", override) for override in unquoted]
 
 
 def check(arguments: Sequence[str]) -> None:

@@ -15,15 +15,16 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache, partial
+from operator import attrgetter
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import yaml
 from hydra.core.config_store import ConfigStore
 
 from rlexp.axes import AXES
-from rlexp.config.conf_folder import CONF, FOLDERS, load_plugins
-from rlexp.config.groups import GROUPS, SETTINGS, table_at
+from rlexp.config.choices import CONF, FOLDERS, SETTINGS, TABLES, load_plugins
 from rlexp.core.errors import ConfigError
 from rlexp.core.facts import facts_of
 from rlexp.core.registry import REGISTERED, Registration, check_requests, hyperparameters, registered
@@ -74,6 +75,7 @@ def register(
         example = "advantage/positive" if group == "metric" else "mad"
         raise ConfigError([f"register({group!r}): {name!r} cannot be a name; take one like {example}: name=..."])
     before = REGISTERED.get(folder, {}).get(name)  # it may be defined anew, as in a notebook's cell that ran again
+    place_of = attrgetter("__module__", "__qualname__")
     anew = before is not None and place_of(before.function) == place_of(function)
     if name in table and not anew or (CONF / folder / f"{name}.yaml").is_file():
         raise ConfigError([f"{group}={name}: there is one already; take another name: name=..."])
@@ -125,17 +127,10 @@ def table_of(group: str) -> dict[str, Callable]:
     """Return the table of functions that a group is made of; ConfigError if nothing can be registered for it."""
     if group in AXES:
         return AXES[group].functions
-    if group in BESIDE:
-        return table_at(BESIDE[group])
-    if group in GROUPS and GROUPS[group].tables:
-        return table_at(GROUPS[group].tables[0])
-    able = ", ".join([*AXES, *(name for name, each in GROUPS.items() if each.tables), *BESIDE])
-    raise ConfigError([f"register({group!r}): no such group; there are {able}"])
-
-
-def place_of(function: Callable) -> tuple[str, str]:
-    """Return where a function is defined."""
-    return function.__module__, function.__qualname__
+    first = {name: tables[0] for name, tables in TABLES.items()} | BESIDE
+    if group not in first:
+        raise ConfigError([f"register({group!r}): no such group; there are {', '.join([*AXES, *first])}"])
+    return resolve_name(first[group])
 
 
 def values_of(group: str, name: str, function: Callable, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,14 +163,12 @@ def check_function(group: str, name: str, function: Callable, memory: Memory | N
 
     if group == "metric":
         check_requests(f"metric={name}", function, LOSS)
-    if group not in AXES:
-        return
-    axis = AXES[group]
-    own = memories.offers(axis.key, {name: memory}, REMEMBERED)[name] if memory is not None else {}
-    check_requests(f"{axis.key}={name}", function, {**axis.inputs, **own})
-    facts_of(function, axis.facts)
-    if memory is None and axis.memories.keys() >= axis.functions.keys() - REGISTERED.get(axis.group, {}).keys():
-        raise TypeError(f"{axis.key}={name}: every {axis.key} remembers something; give memory=Memory(...)")
+    if axis := AXES.get(group):
+        own = memories.offers(group, {name: memory}, REMEMBERED)[name] if memory is not None else {}
+        check_requests(f"{group}={name}", function, {**axis.inputs, **own})
+        facts_of(function, axis.facts)
+        if memory is None and axis.memories.keys() >= axis.functions.keys() - REGISTERED.get(axis.group, {}).keys():
+            raise TypeError(f"{group}={name}: every {group} remembers something; give memory=Memory(...)")
 
 
 def enter(registration: Registration) -> None:

@@ -16,9 +16,19 @@ from pydantic import BaseModel, ValidationError, create_model, model_validator
 from rlexp.axes import AXES
 from rlexp.axes.offered import REMEMBERED
 from rlexp.config.checks import contradictions
-from rlexp.config.choices import choices_of, groups, no_such_choice, values_of
-from rlexp.config.conf_folder import CONF, load_plugins
-from rlexp.config.groups import GROUPS, RECIPES, SETTINGS, chosen_facts, functions_of
+from rlexp.config.choices import (
+    CONF,
+    GROUPS,
+    RECIPES,
+    SETTINGS,
+    choices_of,
+    chosen_facts,
+    functions_of,
+    groups,
+    load_plugins,
+    no_such_choice,
+    values_of,
+)
 from rlexp.config.plugins import register
 from rlexp.config.settings import Settings, Study
 from rlexp.config.trust import check_config

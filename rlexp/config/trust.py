@@ -10,14 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
 
+from rlexp.config.parse import overrides_in, parse_override
 from rlexp.core.errors import ConfigError, format_value
 from rlexp.runfolder.variants import key_of
 
@@ -56,14 +54,13 @@ def names_code(key: str, value: Any) -> bool:
 
 def check_folders(arguments: Sequence[str], config_dir: str | None = None) -> None:
     """ConfigError with the first code in the YAML files of the folders that arguments take configs from."""
-    overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
-    folders = [config_dir] if config_dir else []
-    for override in overrides:
-        if key_of(override) == "hydra.searchpath":  # as [file:///there,here]; packages are as installed as this one
-            with suppress(HydraException):  # which Hydra says in its turn
-                value = OverridesParser.create().parse_override(override).value()
-                places = map(str, value if isinstance(value, list) else [value])
-                folders += [place.removeprefix("file://") for place in places if not place.startswith("pkg://")]
+    overrides = overrides_in(arguments)
+    folders = [config_dir]
+    for override in overrides:  # as [file:///there,here]; packages are as installed as this one
+        if key_of(override) == "hydra.searchpath" and (parsed := parse_override(override)):  # else Hydra says so
+            value = parsed.value()
+            places = map(str, value if isinstance(value, list) else [value])
+            folders += [place.removeprefix("file://") for place in places if not place.startswith("pkg://")]
     typed, seen = {key_of(override) for override in overrides}, set()
     for folder in filter(None, folders):
         for place, inner, names in os.walk(folder, followlinks=True):

@@ -10,7 +10,7 @@ from math import ceil
 from typing import Any
 
 from rlexp.axes import reward, shaping
-from rlexp.config.groups import chosen_function
+from rlexp.config.choices import chosen_function
 from rlexp.config.schema import Config
 from rlexp.core.errors import format_value
 from rlexp.core.registry import required_inputs

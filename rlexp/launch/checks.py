@@ -1,46 +1,72 @@
-"""Everything that is checked before a run or a sweep writes anything; ConfigError with a line for each problem."""
+"""Everything that is checked before a run or a sweep writes anything; ConfigError with a line for each problem.
+
+For a sweep that is its plan: its jobs, composed and checked, each with a folder.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from inspect import signature
 from itertools import islice, product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_class
-from omegaconf import DictConfig, OmegaConf, read_write
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
+from rlexp.analysis.data import metric_spec
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.variants import changes
+from rlexp.analysis.data.variants import arms_and_strata, changes, is_variant, variant_in_stratum
 from rlexp.config import parse
 from rlexp.config.checks import evaluated_metrics, remarks
-from rlexp.config.compose import plain
+from rlexp.config.compose import plain, plain_value
+from rlexp.config.messages import explain
 from rlexp.config.schema import Config, read
 from rlexp.config.settings import Difference, Expectation, Study
 from rlexp.core.errors import ConfigError, format_value
 from rlexp.core.exits import printable, relative, shortened
 from rlexp.language.backend import CAPABILITIES
-from rlexp.launch.hydra_private import cache_compositions, file_paths, hydra_config, job_overrides, set_output_folder
-from rlexp.launch.launcher import LauncherSettings
-from rlexp.launch.plan import Plan, folder_problem, plan_jobs, starts_of
+from rlexp.launch.hydra_private import (
+    CachingConfigLoader,
+    cache_compositions,
+    file_paths,
+    hydra_config,
+    job_overrides,
+    set_output_folder,
+)
 from rlexp.launch.worker import SECONDS_TO_SAVE, unwritable_file
 from rlexp.record import lock
 from rlexp.record.disk import remove_drafts
 from rlexp.record.provenance import setting_notes
 from rlexp.record.resume import RunStatus, inspect, refusal
-from rlexp.runfolder.variants import key_of, parse_override, short_labels, split_overrides, variant_name, varying_keys
+from rlexp.runfolder.files import link_out
+from rlexp.runfolder.variants import (
+    key_of,
+    parse_override,
+    run_name,
+    short_labels,
+    split_overrides,
+    variant_name,
+    varying_keys,
+)
 from rlexp.sweep.build import bucket_key, memory_problem
-from rlexp.sweep.job import Job
+from rlexp.sweep.job import Job, LogSettings
 from rlexp.sweep.machine import device_problem
 
 TUNED = "lr"  # what a claim wants tuned for each arm
 EVALUATED = ("eval/", "curve/")  # how the metrics begin of which all are known beforehand
-
-
+LIBRARIES = {"local": None, "slurm": "submitit", "ray": "ray"}  # of the executors
+COUNTS = ("workers", "cpus", "mem_gb", "minutes")
+NOT_SHARED = ("overrides", "runtime", "job")  # by the jobs of a sweep, of Hydra's node
 EARLIER = {
     "finished": "finished already: skipped",
     "failed": "failed before: skipped; resume=failed trains them again",
@@ -49,24 +75,81 @@ EARLIER = {
 SECONDS_A_VARIANT, SECONDS_A_RUN, SECONDS_WITHOUT_A_WORD = 0.1, 0.01, 10.0  # of planning, on a laptop
 
 
+class LauncherSettings:
+    """Where batches are trained, how many runs a batch and a sweep have at most, and what only this executor has."""
+
+    def __init__(self, executor: str, max_replicas: int | None, max_runs: int | None, **options: Any):
+        self.executor, self.max_replicas, self.max_runs, self.options = executor, max_replicas, max_runs, options
+
+    @classmethod
+    def read(cls, config: DictConfig) -> LauncherSettings | None:
+        """Return those of a composed config; None if another launcher is chosen."""
+        if config.hydra.launcher is None:
+            raise ConfigError(["hydra.launcher=null: a sweep needs one; hydra/launcher=basic is Hydra's own"])
+        node = OmegaConf.to_container(config.hydra.launcher, resolve=True)
+        return cls(**node) if node.pop("_target_").endswith(".FusedLauncher") else None
+
+    def problem(self) -> str | None:
+        """Say why batches cannot be trained like this, if so, or what has to be installed first."""
+        if self.executor not in LIBRARIES:
+            return f"hydra.launcher.executor={self.executor}: must be one of {', '.join(LIBRARIES)}"
+        limits = ("max_replicas", self.max_replicas, "what fits memory"), ("max_runs", self.max_runs, "any number")
+        for key, most, none in limits:
+            if most is not None and most < 1:
+                return f"hydra.launcher.{key}={most}: must be at least 1, or null for {none}"
+        words = ["auto"] if self.executor == "local" else []
+        for key in COUNTS:
+            value = self.options.get(key)
+            if value is not None and value not in words and not (isinstance(value, int) and value >= 1):
+                return f"hydra.launcher.{key}={value}: must be {' or '.join([*words, 'at least 1'])}"
+        library = LIBRARIES[self.executor]
+        if library and not find_spec(library):
+            return f"hydra/launcher={self.executor} needs {library}, which is not installed: pip install {library}"
+        if self.executor == "slurm" and not shutil.which("sbatch"):
+            return "hydra/launcher=slurm needs sbatch, which is not on the PATH: start the sweep on a login node"
+        return None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Jobs that can start, in the order of the overrides that they were asked for with.
+
+    By the job's number: what Hydra composed for each of them, its own node included, and what its folder is.
+    """
+
+    asked: list[list[str]] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    composed: dict[int, DictConfig] = field(default_factory=dict)
+    statuses: dict[int, RunStatus] = field(default_factory=dict)
+
+    def inspect(self, place: int) -> RunStatus:
+        """Look what the folder of a job is; one that has ended is not trained again."""
+        job = self.jobs[place]
+        status = self.statuses[job.number] = inspect(job.folder, job.config.model_dump(mode="json"))
+        self.jobs[place] = replace(job, ended=status.result)
+        return status
+
+    def part(self, overrides: Sequence[Sequence[str]], first: int) -> Plan | None:
+        """Return what was planned for jobs from this number on; None if other jobs were."""
+        places = slice(first, first + len(overrides))
+        asked = [list(each) for each in overrides]
+        return replace(self, asked=asked, jobs=self.jobs[places]) if self.asked[places] == asked else None
+
+
 def check_run(composed: DictConfig) -> None:
     """Check that a single run can start; its job is kept for ``hydra_main``."""
-    loader = cache_compositions()
+    loader = cache_compositions(GlobalHydra.instance().hydra)
     config = read(plain(composed))
     with hydra_config(composed):
         folder = Path(os.path.abspath(composed.hydra.run.dir))
-    if problem := missing_group(composed) or other_folder(composed, "hydra.run.dir"):
+    if problem := hydra_problem(composed, "hydra.run.dir"):
         raise ConfigError([problem])
     status = check_single(config, folder, parse.remarks(composed.hydra.overrides.task))
     loader.plan = Plan(jobs=[Job(config, folder, folder.name, variant_name(composed.hydra.overrides.task))])
-    leave_files(composed, folder, status.result is not None)
-
-
-def leave_files(composed: DictConfig, folder: Path, ended: bool) -> None:
-    """Let Hydra write no ``.hydra/`` for a single run that has ended and has one, or where it cannot: that is said."""
+    # Hydra writes no .hydra/ for a run that has ended and has one, or where it cannot: that is said
     set_output_folder(composed, folder)
     paths = file_paths(composed)
-    keep = ended and all(map(os.path.lexists, paths))
+    keep = status.result is not None and all(map(os.path.lexists, paths))
     problem = None if keep else unwritable_file(paths)
     print_notes([problem] if problem else [])
     if keep or problem:
@@ -88,12 +171,10 @@ def check_single(config: Config, folder: Path, notes: Iterable[str] = ()) -> Run
 
 def check_sweep(composed: DictConfig) -> None:
     """Check that every job of a sweep can start; what was composed is kept for the sweeper and the launcher."""
-    loader = cache_compositions()
+    loader = cache_compositions(GlobalHydra.instance().hydra)
     folder = composed.hydra.sweep.dir  # fixes `${now:}` for all jobs, which copy what is resolved here
     launcher = LauncherSettings.read(composed)
-    problem = (
-        missing_group(composed) or other_folder(composed, "hydra.sweep.dir") or folder_problem(Path(folder).absolute())
-    )
+    problem = hydra_problem(composed, "hydra.sweep.dir") or folder_problem(Path(folder).absolute())
     if problem := problem or launcher_problem(composed, launcher):
         raise ConfigError([problem])
     wanted = job_overrides(composed, launcher and launcher.max_runs)
@@ -141,20 +222,19 @@ def acquire_lock(folder: Path, runs: Sequence[Path] = ()) -> list[int]:
     return waited
 
 
-def missing_group(composed: DictConfig) -> str | None:
-    """Say that a group of Hydra's own has no choice, as after `~hydra/job_logging`: it would fail in a made folder."""
-    groups = ("job_logging", "hydra_logging", "launcher", "sweeper")
-    missing = [group for group in groups if OmegaConf.is_missing(composed.hydra, group)]
-    return f"hydra/{missing[0]}: nothing is chosen; leave it, or choose one" if missing else None
+def hydra_problem(composed: DictConfig, key: str) -> str | None:
+    """Say what is wrong with Hydra's own node, if so; ``key`` names the folder of this run or sweep.
 
-
-def other_folder(composed: DictConfig, key: str) -> str | None:
-    """Say that a folder is typed that is not the one this run or sweep goes to, which ``key`` names."""
-    other = {"hydra.run.dir": "hydra.sweep.dir", "hydra.sweep.dir": "hydra.run.dir"}[key]
+    A group has no choice, as after `~hydra/job_logging`, and would fail in a made folder; or the other folder is typed.
+    """
+    for group in ("job_logging", "hydra_logging", "launcher", "sweeper"):
+        if OmegaConf.is_missing(composed.hydra, group):
+            return f"hydra/{group}: nothing is chosen; leave it, or choose one"
+    kinds = ("hydra.run.dir", "a single run", "a single run"), ("hydra.sweep.dir", "a sweep", "a sweep (-m)")
+    (_, this, _), (other, _, that) = kinds if key == "hydra.run.dir" else kinds[::-1]
     for override in composed.hydra.overrides.hydra:
         name, _, value = override.partition("=")
         if name == other:
-            this, that = ("a sweep", "a single run") if key == "hydra.sweep.dir" else ("a single run", "a sweep (-m)")
             return f"{override}: is the folder of {that}, and this is {this}; write {key}={value}"
     return None
 
@@ -184,7 +264,6 @@ def foreign_key(node: DictConfig) -> str | None:
 
 
 def machine_problem(config: Config) -> str | None:
-    """Say what a run needs that this machine does not have, if so."""
     return device_problem(config) or (memory_problem(config) if CAPABILITIES[config.backend.name].batched else None)
 
 
@@ -209,6 +288,105 @@ def print_notes(lines: Iterable[str]) -> None:
     """Print each line once, on stderr."""
     for line in dict.fromkeys(lines):
         print(printable(f"note: {shortened(line, sys.argv[1:])}"), file=sys.stderr)
+
+
+Loader = ConfigLoader | CachingConfigLoader
+
+
+def plan_jobs(loader: Loader, master: DictConfig, overrides: Sequence[Sequence[str]], first: int = 0) -> Plan:
+    """Compose and check all jobs; ConfigError with a line for each distinct problem if any cannot run."""
+    plan, problems = Plan([list(each) for each in overrides]), {}
+    for number, asked in enumerate(plan.asked, first):
+        try:
+            plan.composed[number] = compose_job(loader, master, asked, number)
+            plan.jobs.append(job_of(plan.composed[number]))
+        except Exception as error:
+            for line in explain(error, asked).splitlines():
+                problems.setdefault(line, []).append(job_label(number, asked))
+    if not problems:
+        problems = dict(sweep_problems(plan))
+    lines = []
+    for problem, jobs in problems.items():  # the first of the jobs that have it, unless all have
+        more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+        lines.append(problem if len(jobs) == len(overrides) else f"job {jobs[0]}{more}: {problem}")
+    if lines:
+        raise ConfigError(lines)
+    return plan
+
+
+def job_label(number: int, overrides: Sequence[str]) -> str:
+    return f"{number} ({run_name(overrides)})"
+
+
+def compose_job(loader: Loader, master: DictConfig, overrides: list[str], number: int) -> DictConfig:
+    """Return what Hydra composes for a job of a sweep, with its number and its folder."""
+    settings = loader.load_sweep_config(master, overrides)
+    with open_dict(settings):
+        settings.hydra.job.id, settings.hydra.job.num = str(number), number
+    with hydra_config(settings):
+        folder = Path(settings.hydra.sweep.dir) / settings.hydra.sweep.subdir
+    set_output_folder(settings, Path(os.path.abspath(folder)))
+    return settings
+
+
+def job_of(settings: DictConfig) -> Job:
+    """Check a composed config and return its job; ConfigError if it cannot run."""
+    config, node = read(plain(settings)), settings.hydra
+    with hydra_config(settings):
+        name = str(node.sweep.subdir)
+        logging = {"handlers": {}} | OmegaConf.to_container(node.job_logging, resolve=True)
+        logs = LogSettings(logging, plain_value(node.verbose))
+    folder, overrides = Path(node.runtime.output_dir), tuple(node.overrides.task)
+    return Job(config, folder, name, variant_name(overrides), node.job.num, overrides, starts_of(folder.parent), logs)
+
+
+def checked_job(settings: DictConfig) -> Job:
+    """Return the job of a composed config that trains by itself; a config that a check has read is not read again."""
+    node, hydra = HydraConfig.get(), GlobalHydra.instance().hydra
+    folder = Path(node.runtime.output_dir)
+    checked = getattr(hydra and hydra.config_loader, "plan", None) or Plan()
+    config = next((job.config for job in checked.jobs if job.folder == folder), None) or read(plain(settings))
+    return Job(config, folder, folder.name, variant_name(node.overrides.task))
+
+
+def starts_of(sweep: Path) -> Path:
+    """Return where the runs of a sweep keep what they start from."""
+    return sweep / "starts"
+
+
+def sweep_problems(plan: Plan) -> Iterator[tuple[str, list[str]]]:
+    """Say what is wrong between jobs that are each right by themselves, and for which jobs."""
+    labels: dict[Path, str] = {}
+    shared: dict[str, dict] = {}  # by the variant: a seed is not in Hydra's node
+    for place, job in enumerate(plan.jobs):
+        label = job_label(job.number, job.overrides)
+        if other := labels.get(job.folder):
+            yield f"would write to the folder of job {other}: {job.folder}", [label]
+        if job.variant not in shared:
+            node = OmegaConf.to_container(plan.composed[job.number].hydra, resolve=False)
+            shared[job.variant] = {key: value for key, value in node.items() if key not in NOT_SHARED}
+            shared[job.variant]["chdir"] = node["job"]["chdir"]
+        if shared[job.variant] != shared[plan.jobs[0].variant]:
+            yield "differs in its hydra node from the first job; a sweep has one launcher, folder and logging", [label]
+        labels[job.folder] = label
+        if problem := folder_problem(job.folder) or refusal(job.folder, job.config.resume, plan.inspect(place)):
+            yield problem, [label]
+
+
+def folder_problem(folder: Path) -> str | None:
+    """Say why a run cannot be written to ``folder``, if so."""
+    try:
+        folder.exists()
+    except (OSError, ValueError) as error:  # a name that is too long, or has a null byte
+        return f"cannot write to {str(folder)[:200]!r}: {getattr(error, 'strerror', None) or error}"
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not existing.is_dir():
+        return f"cannot write to {folder}: {existing} is not a folder"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return f"cannot write to {folder}: no permission in {existing}"
+    if link := link_out(folder):
+        return f"{relative(link)} is a link to another folder, where a run would write: remove it"
+    return None
 
 
 class Design(NamedTuple):
@@ -283,8 +461,6 @@ def metric_problem(configs: Iterable[Config]) -> str | None:
 
 def design_of(jobs: Sequence[Job], grid: Sequence[str] | None = None, within: Sequence[str] | None = None) -> Design:
     """Return how the analysis will compare these jobs, with the best point of a grid for each arm, within strata."""
-    from rlexp.analysis.data.variants import arms_and_strata
-
     variants = list(dict.fromkeys(job.variant for job in jobs))
     varying = varying_keys({variant: split_overrides(variant) for variant in variants})
     within = [axis for axis in within or () if axis in varying] or None
@@ -295,8 +471,6 @@ def design_of(jobs: Sequence[Job], grid: Sequence[str] | None = None, within: Se
 
 def names_arm(name: str, arms: Sequence[str]) -> bool:
     """Whether the analysis finds the arm that a baseline names; overrides that make no arms do no harm."""
-    from rlexp.analysis.data.variants import is_variant
-
     labels = {arm: arm for arm in arms}
     axes = {parse_override(part)[0] for arm in arms for part in split_overrides(arm)}
     own = ",".join(part for part in split_overrides(name) if parse_override(part)[0] in axes)
@@ -324,21 +498,14 @@ def unreachable(seeds: int, differences: int, choosing: bool = False) -> str | N
 
 def question_problems(key: str, asking: Study | Expectation) -> Iterator[str]:
     """Say what a study, or an expectation, asks for that is no number of a run."""
-    from rlexp.analysis.data.metric_spec import (
-        MetricSpec,
-        contradiction,
-        parse_budget,
-        parse_option,
-        parse_target,
-    )
-
+    metric, at, matched = (getattr(asking, name, None) for name in ("metric", "at", "matched"))
     try:
-        at = parse_option(f"{key}.at=", getattr(asking, "at", None), parse_budget)
-        matched = parse_option(f"{key}.matched=", getattr(asking, "matched", None), parse_target)
+        at = metric_spec.parse_option(f"{key}.at=", at, metric_spec.parse_budget)
+        matched = metric_spec.parse_option(f"{key}.matched=", matched, metric_spec.parse_target)
     except AnalysisError as error:
         yield str(error)
         return
-    if problem := contradiction(MetricSpec(getattr(asking, "metric", None), at, matched)):
+    if problem := metric_spec.contradiction(metric_spec.MetricSpec(metric, at, matched)):
         yield f"{key}: {problem}"
 
 
@@ -348,13 +515,11 @@ def named_problems(key: str, asking: Study | Expectation, configs: Iterable[Conf
     Metrics of evaluations are known, and what is computed from them. Any other name must be written in full, as
     policy/entropy. A part of the name of an evaluated metric will do, but for what a study compares.
     """
-    from rlexp.analysis.data.metric_spec import OF_WHOLE_RUNS
-
     metric, matched = (getattr(asking, name, None) for name in ("metric", "matched"))
     for named, name in (("metric", metric), ("matched", matched and matched.rpartition("=")[0])):
         exactly = isinstance(asking, Study) and named == "metric"
         for config in configs if name else ():
-            evaluated = [*evaluated_metrics(config), *OF_WHOLE_RUNS]
+            evaluated = [*evaluated_metrics(config), *metric_spec.OF_WHOLE_RUNS]
             unknowable = "/" in name and not name.startswith(EVALUATED)
             loosely = not exactly and (unknowable or any(name in each for each in evaluated))
             if name not in evaluated and not loosely:
@@ -364,7 +529,6 @@ def named_problems(key: str, asking: Study | Expectation, configs: Iterable[Conf
 
 def claim_problems(jobs: Sequence[Job], design: Design) -> Iterator[str]:
     """Say which expectations of a study name no variant or can come out only one way, and whether its seeds suffice."""
-    from rlexp.analysis.data.variants import variant_in_stratum
     from rlexp.analysis.stats.hypotheses import StudySpec, further_tests
 
     config = jobs[0].config

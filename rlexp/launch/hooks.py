@@ -27,22 +27,12 @@ from hydra.version import VersionBase
 from omegaconf import DictConfig, OmegaConf
 
 from rlexp.config import parse, trust
-from rlexp.config.conf_folder import CONF
+from rlexp.config.choices import CONF
 from rlexp.config.messages import explain
-from rlexp.config.parse import as_typed
 from rlexp.core.exits import BAD_INPUT, FAILED, describe_error, exit_with, printable, relative, safe_stdio, shortened
 from rlexp.core.hydra_compat import VERSION_BASE
 from rlexp.launch.checks import check_run, check_sweep
-from rlexp.launch.hydra_private import (
-    Callbacks,
-    Hydra,
-    JobRuntime,
-    error_of,
-    logged_by_hydra,
-    restore_overrides,
-    set_overrides,
-    typed_overrides,
-)
+from rlexp.launch.hydra_private import Callbacks, Hydra, JobRuntime, error_of, restore_overrides, typed_overrides
 from rlexp.launch.launcher import unfinished
 from rlexp.record.lock import released_at_the_end
 
@@ -75,12 +65,11 @@ class Hooks(Callback):
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """Check every job of a sweep."""
         restore_overrides(config)
-        restore_values(config)
         check_or_exit(check_sweep, config)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
-        """Write the traceback of a failed run to its log, where Hydra does not put it."""
-        if self.ended_early or logged_by_hydra(job_return):
+        """Write the traceback of a failed run to its log, where Hydra 1.4 has not put it."""
+        if self.ended_early or getattr(job_return, "_remote_traceback", None) is not None:
             return
         path = OmegaConf.select(config, "hydra.job_logging.handlers.file.filename")
         if (error := error_of(job_return)) and path:
@@ -113,13 +102,6 @@ class Hooks(Callback):
             exit_with("\n".join(f"{row['name']}: {row['status']}: {row['reason']}" for row in failed), FAILED)
         if problems:
             raise SystemExit(FAILED)
-
-
-def restore_values(config: DictConfig) -> None:
-    """Let the config of a sweep hold values below swept choices as they were typed."""
-    read = typed_overrides(config)
-    if (written := as_typed(read)) != read:
-        set_overrides(config, written)
 
 
 def check_or_exit(check: Callable[[DictConfig], None], config: DictConfig) -> None:
@@ -199,7 +181,6 @@ def compose_master(hydra: Hydra, overrides: Sequence[str], mode: RunMode) -> Dic
     config = hydra.compose_config("config", for_hydra(overrides, mode), run_mode=mode, with_log_configuration=False)
     config.hydra.mode = mode
     restore_overrides(config)
-    restore_values(config)
     return config
 
 

@@ -14,7 +14,6 @@ from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,20 +26,12 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.core.utils import (
-    JobReturn,
-    JobRuntime,
-    JobStatus,
-    configure_log,
-    env_override,
-    setup_globals,
-)
+from hydra.core.utils import JobReturn, JobRuntime, JobStatus, configure_log, env_override, setup_globals
 from hydra.plugins.config_source import ConfigResult, ConfigSource
-from hydra.types import HydraContext, TaskFunction
+from hydra.types import HydraContext
 from omegaconf import Container, DictConfig, Node, OmegaConf, open_dict, read_write
 
-from rlexp.config.compose import quote_numbers, unquote_numbers
-from rlexp.config.parse import check_size
+from rlexp.config.parse import as_typed, check_size, quote_numbers
 from rlexp.core.errors import ConfigError
 
 __all__ = ["Callbacks", "Hydra", "JobRuntime", "env_override", "setup_globals"]
@@ -105,53 +96,32 @@ def error_of(job_return: JobReturn) -> Exception | None:
     return job_return._return_value if job_return.status is JobStatus.FAILED else None
 
 
-def logged_by_hydra(job_return: JobReturn) -> bool:
-    """Whether the traceback of a failed job is in its log already: Hydra 1.4 writes those of the jobs that it runs."""
-    return getattr(job_return, "_remote_traceback", None) is not None
+def begin_job(settings: DictConfig) -> tuple[JobReturn, dict[Path, str]]:
+    """Return what ``run_job`` knows before the task, of settings with an output folder, and the files that it writes.
 
-
-@dataclass
-class HydraJob:
-    """What Hydra knows of a job, and what ``run_job`` does before and after the task.
-
-    ``settings`` is what Hydra composed; ``hydra.runtime.output_dir`` has to be in it.
+    These are path -> text; none if ``hydra.output_subdir`` is null.
     """
+    with hydra_config(settings):
+        own_node = OmegaConf.masked_copy(settings, "hydra")
+    job_return = JobReturn(
+        overrides=list(settings.hydra.overrides.task),
+        cfg=OmegaConf.masked_copy(settings, [key for key in settings if key != "hydra"]),
+        hydra_cfg=own_node,
+        working_dir=os.getcwd(),
+        task_name=JobRuntime.instance().get("name"),
+    )
+    nodes = (job_return.cfg, own_node, settings.hydra.overrides.task)
+    return job_return, dict(zip(file_paths(settings), map(OmegaConf.to_yaml, nodes), strict=False))
 
-    settings: DictConfig
-    context: HydraContext
-    task_function: TaskFunction
-    job_return: JobReturn = field(default_factory=JobReturn)
 
-    def files(self) -> dict[Path, str]:
-        """Return what Hydra writes into the job's folder, path -> text; nothing if ``hydra.output_subdir`` is null."""
-        node = self.settings.hydra
-        with hydra_config(self.settings):
-            hydra_settings = OmegaConf.masked_copy(self.settings, "hydra")
-        task_settings = OmegaConf.masked_copy(self.settings, [key for key in self.settings if key != "hydra"])
-        self.job_return = JobReturn(
-            overrides=list(node.overrides.task),
-            cfg=task_settings,
-            hydra_cfg=hydra_settings,
-            working_dir=os.getcwd(),
-            task_name=JobRuntime.instance().get("name"),
-        )
-        nodes = (task_settings, hydra_settings, node.overrides.task)
-        return dict(zip(file_paths(self.settings), map(OmegaConf.to_yaml, nodes), strict=False))
-
-    def on_start(self) -> None:
-        """Call the callbacks for the start of a job."""
-        with hydra_config(self.settings):
-            self.context.callbacks.on_job_start(config=self.settings, task_function=self.task_function)
-
-    def on_end(self, result: float | Exception) -> None:
-        """Record a result and call the callbacks for the end of a job."""
-        failed = isinstance(result, Exception)
-        self.job_return.status = JobStatus.FAILED if failed else JobStatus.COMPLETED
-        self.job_return._return_value = result
-        with hydra_config(self.settings):
-            self.context.callbacks.on_job_end(config=self.settings, job_return=self.job_return)
-        if failed:
-            self.job_return = FailedJob(**vars(self.job_return))
+def end_job(settings: DictConfig, job_return: JobReturn, result: float | Exception, callbacks: Callbacks) -> JobReturn:
+    """Record a result and call the callbacks for the end of a job, as ``run_job`` does after the task."""
+    failed = isinstance(result, Exception)
+    job_return.status = JobStatus.FAILED if failed else JobStatus.COMPLETED
+    job_return._return_value = result
+    with hydra_config(settings):
+        callbacks.on_job_end(config=settings, job_return=job_return)
+    return FailedJob(**vars(job_return)) if failed else job_return
 
 
 def file_paths(settings: DictConfig) -> list[Path]:
@@ -185,9 +155,9 @@ def parse_override(override: str) -> Override:
 
 
 def restore_overrides(settings: DictConfig) -> None:
-    """Let a config that was composed of quoted numbers hold the overrides as they were typed."""
-    quoted = typed_overrides(settings)
-    if (typed := unquote_numbers(quoted)) != quoted:
+    """Let a composed config hold the overrides as they were typed."""
+    read = typed_overrides(settings)
+    if (typed := as_typed(read)) != read:
         set_overrides(settings, typed)
 
 
@@ -207,7 +177,9 @@ class CachingConfigLoader:
         """Return the job's config; the same object each time."""
         job, variant = tuple(sweep_overrides), tuple(SEED.sub("seed=", override) for override in sweep_overrides)
         if job not in self.jobs and variant in self.variants:
-            self.jobs[job] = with_seed(self.variants[variant], job)
+            settings = self.jobs[job] = copy_tree(self.variants[variant])
+            set_overrides(settings, job)
+            settings.seed = next(int(override.partition("=")[2]) for override in job if SEED.match(override))
         elif job not in self.jobs:
             self.jobs[job] = self.loader.load_sweep_config(master_config, quote_numbers(sweep_overrides))
             restore_overrides(self.jobs[job])
@@ -216,14 +188,6 @@ class CachingConfigLoader:
 
     def __getattr__(self, name: str):
         return getattr(self.loader, name)
-
-
-def with_seed(settings: DictConfig, overrides: Sequence[str]) -> DictConfig:
-    """Return a copy of a composed config for overrides that differ from its own in the number of the seed only."""
-    settings = copy_tree(settings)
-    set_overrides(settings, overrides)
-    settings.seed = next(int(override.partition("=")[2]) for override in overrides if SEED.match(override))
-    return settings
 
 
 def copy_tree(node: Node, parent: Container | None = None) -> Node:
@@ -261,16 +225,10 @@ def read_once(source: ConfigSource) -> None:
     source.load_config = load_config
 
 
-def share_compositions(context: HydraContext) -> None:
-    """Let the sweeper, which has the same context as the launcher, use the caching loader without the checks, too."""
-    if not isinstance(context.config_loader, CachingConfigLoader):
-        context.config_loader = CachingConfigLoader(context.config_loader)
-
-
-def cache_compositions() -> CachingConfigLoader:
-    """Give the running Hydra a caching loader, which sweeper and launcher are then handed; return it."""
-    hydra = GlobalHydra.instance().hydra
-    hydra.config_loader = CachingConfigLoader(hydra.config_loader)
+def cache_compositions(hydra: Hydra | HydraContext) -> CachingConfigLoader:
+    """Give Hydra, or the context of sweeper and launcher where nothing was checked, a caching loader; return it."""
+    if not isinstance(hydra.config_loader, CachingConfigLoader):
+        hydra.config_loader = CachingConfigLoader(hydra.config_loader)
     return hydra.config_loader
 
 

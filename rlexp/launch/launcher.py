@@ -1,15 +1,13 @@
-"""The launcher: its settings, the list of a sweep's jobs, and their training; each gets what Hydra's own would give."""
+"""The launcher: the list of a sweep's jobs, and their training, in stages; each gets what Hydra's own would give."""
 
 from __future__ import annotations
 
 import json
 import logging
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,18 @@ from hydra.core.utils import JobReturn
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from rlexp.core.errors import ConfigError
+from rlexp.analysis import load
+from rlexp.analysis.data.errors import AnalysisError
 from rlexp.core.exits import describe_error, relative
-from rlexp.launch.hydra_private import HydraJob, configure_logging, hydra_config, setup_globals, share_compositions
-from rlexp.launch.plan import Plan, plan_jobs, stages
+from rlexp.launch.checks import LauncherSettings, Plan, plan_jobs
+from rlexp.launch.hydra_private import (
+    begin_job,
+    cache_compositions,
+    configure_logging,
+    end_job,
+    hydra_config,
+    setup_globals,
+)
 from rlexp.launch.worker import job_context, write_files
 from rlexp.record import disk, lock
 from rlexp.runfolder.files import INDEX_FILE, SUMMARY_FILE, line_with_checksum
@@ -30,53 +36,8 @@ from rlexp.sweep.job import Batch, Job, Results
 from rlexp.sweep.machine import allow_open_files
 
 LOG = logging.getLogger(__name__)
-LIBRARIES = {"local": None, "slurm": "submitit", "ray": "ray"}
-COUNTS = ("workers", "cpus", "mem_gb", "minutes")
 
 _of_this_process: dict[Path, Index] = {}  # by the sweep's folder; a file may be another process's
-
-
-@dataclass(frozen=True)
-class LauncherSettings:
-    """Where batches are trained, how many runs a batch and a sweep have at most, and what only this executor has."""
-
-    executor: str = "local"
-    max_replicas: int | None = None  # None for what fits memory
-    max_runs: int | None = None  # None for any number
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, executor: str, max_replicas: int | None, max_runs: int | None, **options: Any) -> LauncherSettings:
-        return cls(executor, max_replicas, max_runs, options)
-
-    @classmethod
-    def read(cls, config: DictConfig) -> LauncherSettings | None:
-        """Return those of a composed config; None if another launcher is chosen."""
-        if config.hydra.launcher is None:
-            raise ConfigError(["hydra.launcher=null: a sweep needs one; hydra/launcher=basic is Hydra's own"])
-        node = OmegaConf.to_container(config.hydra.launcher, resolve=True)
-        target = node.pop("_target_")
-        return cls.of(**node) if target.endswith(".FusedLauncher") else None
-
-    def problem(self) -> str | None:
-        """Say why batches cannot be trained like this, if so, or what has to be installed first."""
-        if self.executor not in LIBRARIES:
-            return f"hydra.launcher.executor={self.executor}: must be one of {', '.join(LIBRARIES)}"
-        if self.max_replicas is not None and self.max_replicas < 1:
-            return f"hydra.launcher.max_replicas={self.max_replicas}: must be at least 1, or null for what fits memory"
-        if self.max_runs is not None and self.max_runs < 1:
-            return f"hydra.launcher.max_runs={self.max_runs}: must be at least 1, or null for any number"
-        for option in COUNTS:
-            value = self.options.get(option)
-            words = ("auto",) if self.executor == "local" else ()
-            if value is not None and value not in words and not (isinstance(value, int) and value >= 1):
-                return f"hydra.launcher.{option}={value}: must be {' or '.join([*words, 'at least 1'])}"
-        library = LIBRARIES[self.executor]
-        if library and not find_spec(library):
-            return f"hydra/launcher={self.executor} needs {library}, which is not installed: pip install {library}"
-        if self.executor == "slurm" and not shutil.which("sbatch"):
-            return "hydra/launcher=slurm needs sbatch, which is not on the PATH: start the sweep on a login node"
-        return None
 
 
 class Index:
@@ -149,9 +110,10 @@ class SweepLauncher:
         self, settings: LauncherSettings, hydra: HydraContext, task_function: TaskFunction, config: DictConfig
     ):
         self.settings, self.hydra, self.task_function, self.config = settings, hydra, task_function, config
-        share_compositions(hydra)
+        cache_compositions(hydra)
         self.folder = Path(config.hydra.sweep.dir)
         self.index = Index(self.folder)
+        self.returns: dict[int, JobReturn] = {}  # by the job's number
 
     def launch(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
         """Train jobs, the first of which has the number ``first``; one JobReturn each, in order."""
@@ -161,14 +123,11 @@ class SweepLauncher:
             loader = self.hydra.config_loader
             plan = loader.plan and loader.plan.part(overrides, first)  # of a sweeper that the check does not know: none
             plan = plan or plan_jobs(loader, self.config, overrides, first)
-            self.hydra_jobs = {
-                job.number: HydraJob(plan.composed[job.number], self.hydra, self.task_function) for job in plan.jobs
-            }
             trained = []
             for jobs in stages(plan.jobs, self.folder):
                 trained += jobs
                 self.train_jobs(jobs, plan)
-            return [self.hydra_jobs[job.number].job_return for job in trained]
+            return [self.returns[job.number] for job in trained]
 
     def train_jobs(self, jobs: Sequence[Job], plan: Plan) -> None:
         """Train some of the jobs of a plan, in batches."""
@@ -180,7 +139,7 @@ class SweepLauncher:
             try:
                 with closing(pool.run(self.start_batches(batches, plan))) as trained:
                     for batch, results in trained:
-                        self.finish_batch(batch, results)
+                        self.finish_batch(batch, results, plan)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(f"hydra.sweep.dir={relative(self.folder)}") from None
             finally:
@@ -207,7 +166,7 @@ class SweepLauncher:
                 environment = OmegaConf.to_container(settings.hydra.job.env_set, resolve=True)
             made, failed = [], []
             for job in jobs:
-                files = self.hydra_jobs[job.number].files()
+                self.returns[job.number], files = begin_job(plan.composed[job.number])
                 try:
                     job.folder.mkdir(parents=True, exist_ok=True)
                 except OSError as error:
@@ -219,17 +178,81 @@ class SweepLauncher:
             batch = Batch(tuple(made), title, environment, sweep, lock.text(sweep))
             if failed:
                 without, errors = zip(*failed, strict=True)
-                self.finish_batch(replace(batch, jobs=without), [*errors])
+                self.finish_batch(replace(batch, jobs=without), [*errors], plan)
             with job_context(batch):
-                for job in made:
-                    self.hydra_jobs[job.number].on_start()
+                for settings in (plan.composed[job.number] for job in made):
+                    with hydra_config(settings):
+                        self.hydra.callbacks.on_job_start(config=settings, task_function=self.task_function)
             if made:
                 yield batch
 
-    def finish_batch(self, batch: Batch, results: Results) -> None:
+    def finish_batch(self, batch: Batch, results: Results, plan: Plan) -> None:
         """Record what came out, and do for the jobs of a batch what Hydra does after it has run one."""
         with job_context(batch):
             for job, result in zip(batch.jobs, results, strict=True):
                 self.index.record(job, result)
-                self.hydra_jobs[job.number].on_end(result)
+                settings, pending = plan.composed[job.number], self.returns[job.number]
+                self.returns[job.number] = end_job(settings, pending, result, self.hydra.callbacks)
         self.index.write()
+
+
+def stages(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
+    """Yield the jobs that train together; the next are asked for when those before have ended.
+
+    A study with ``choose_first`` trains every point of its grid on the seeds that choose, and on the other seeds, for
+    each arm within each stratum, the best point alone: no table shows the others. An arm of which no run was completed
+    has no best point, and ends there. With ``until_decided`` those seeds come in turns.
+    """
+    study = jobs[0].config.study if jobs else None
+    if study is not None and study.choose_first:
+        seeds = study.choosing({job.config.seed for job in jobs})
+        choosing = [job for job in jobs if job.config.seed in seeds]
+        yield choosing
+        best = best_names(sweep, sorted(seeds))
+        variants = {job.variant for job in choosing if job.name in best}
+        jobs = [job for job in jobs if job.config.seed not in seeds and job.variant in variants]
+        if not jobs:
+            return
+    yield from seed_batches(jobs, sweep)
+
+
+def seed_batches(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
+    """Yield the jobs of as many seeds as can decide anything, then a quarter more each time, until all is decided."""
+    if not jobs or jobs[0].config.until_decided is None:
+        yield list(jobs)
+        return
+    from rlexp.analysis.stats.significance import ALPHA, look_schedule
+
+    seeds, done = sorted({job.config.seed for job in jobs}), 0
+    differences = max(len({job.variant for job in jobs}) - 1, 1)
+    for end in look_schedule(len(seeds), ALPHA / differences):
+        take, done = {*seeds[done:end]}, end
+        yield [job for job in jobs if job.config.seed in take]
+        left, of = undecided(sweep)
+        LOG.info("%d of %d seeds: %d of %d differences are decided", done, len(seeds), of - left, of)
+        if of and not left:
+            return
+
+
+def undecided(sweep: Path) -> tuple[int, int]:
+    """Return how many differences of a sweep are open, and of how many; of none, where nothing can be compared yet."""
+    from rlexp.analysis.stats.answer import Question, answer
+
+    try:
+        comparisons = answer(load(sweep), Question()).comparisons
+    except AnalysisError as error:
+        LOG.warning("nothing is decided: %s", error)
+        return 0, 0
+    found = [comparison.decision(variant) for comparison in comparisons for variant in comparison.others]
+    return found.count("open"), len(found)
+
+
+def best_names(sweep: Path, seeds: Sequence[int]) -> set[str]:
+    """Return the names of the runs on these seeds that are at the best point of their arm; none if none can be."""
+    from rlexp.analysis.stats.answer import runs_at_best
+
+    try:
+        return {*runs_at_best(load(sweep), seeds)}
+    except AnalysisError as error:
+        LOG.warning("nothing can be chosen: %s", error)
+        return set()

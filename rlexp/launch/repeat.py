@@ -15,17 +15,17 @@ from typing import Any
 
 import yaml
 
-from rlexp.config.conf_folder import CONF
+from rlexp.config.choices import CONF
 from rlexp.config.schema import Config, read
 from rlexp.config.trust import CODE, check_config
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed, describe_error, printable, relative
 from rlexp.launch.checks import check_single
-from rlexp.launch.worker import logging_to
+from rlexp.launch.worker import train_batch
 from rlexp.record.disk import saved_config
 from rlexp.runfolder.files import CONFIG_FILE, SUMMARY_FILE, read_json
 from rlexp.runfolder.variants import flatten, folder_name
-from rlexp.sweep.job import Job, LogSettings
+from rlexp.sweep.job import Batch, Job, LogSettings
 
 OPTION = "--from"
 KEYS = ("hydra.run.dir", "resume", "threads", "checkpoint_every")  # none changes what the run computes
@@ -79,16 +79,11 @@ def job_of(config: Config, folder: Path, source: Path) -> Job:
 
 def train_single(job: Job) -> float:
     """Train one run by itself; return its score. RunFailed, or KeyboardInterrupt with how to go on."""
-    from rlexp.backends.dispatch import trainer
-
     job.folder.mkdir(parents=True, exist_ok=True)
     try:
-        with logging_to([job]):
-            (result,) = trainer(job.config.backend.name)([job], job.name)
+        (result,) = train_batch(Batch((job,), job.name))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"hydra.run.dir={relative(job.folder)}") from None
-    except Exception as error:
-        result = error
     if isinstance(result, Exception):
         raise RunFailed(f"{describe_error(result)} (see {relative(job.folder)})") from result
     return result

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from rlexp.api import mistakes_as_config_errors
 from rlexp.config import parse
+from rlexp.config.choices import axis_nodes, chosen_function
 from rlexp.config.compose import compose
-from rlexp.config.groups import axis_nodes, chosen_function
 from rlexp.config.schema import Config
 from rlexp.core.errors import ConfigError
 from rlexp.core.registry import required_inputs

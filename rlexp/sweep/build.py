@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlexp.axes import AXES, norm, optimizer
-from rlexp.config.groups import axis_nodes, chosen_facts
+from rlexp.config.choices import axis_nodes, chosen_facts
 from rlexp.config.schema import Config
 from rlexp.core import memory
 from rlexp.core.registry import bind_choice, bind_hyperparameters

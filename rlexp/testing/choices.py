@@ -15,8 +15,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from rlexp.axes import axis_of
-from rlexp.config.choices import default_run, values_of
-from rlexp.config.conf_folder import CONF
+from rlexp.config.choices import CONF, default_run, values_of
 from rlexp.core.errors import problem_lines
 from rlexp.core.facts import Facts, facts_of
 from rlexp.core.registry import bind_hyperparameters, choice_type, hyperparameters, required_inputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from small_runs import compose
 from rlexp.axes import AXES, optimizer
 from rlexp.backends.dispatch import TRAINERS, trainer
 from rlexp.config.checks import backend_problems
-from rlexp.config.groups import GROUPS, table_at
+from rlexp.config.choices import TABLES
 from rlexp.config.schema import Config
 from rlexp.core.exits import RunFailed
 from rlexp.language import BACKENDS
@@ -65,10 +66,8 @@ def test_what_trl_is_said_to_have_is_what_there_is():
     assert set(allowed("trl", "start")) == set(STARTS)
     assert set(allowed("trl", "data")) == {name for name, each in DATA.items() if not each.slots}
     assert set(CAPABILITIES["trl"].not_offered) <= {name for axis in AXES.values() for name in axis.inputs}
-    assert [allowed("replicas", key) for key in ("model", "task")] == [
-        GROUPS[key].tables[0] for key in ("model", "task")
-    ]
-    assert set(table_at(allowed("trl", "model"))) == set(table_at(GROUPS["model"].tables[1]))
+    assert [allowed("replicas", key) for key in ("model", "task")] == [TABLES[key][0] for key in ("model", "task")]
+    assert set(resolve_name(allowed("trl", "model"))) == set(resolve_name(TABLES["model"][1]))
 
 
 @pytest.mark.parametrize(

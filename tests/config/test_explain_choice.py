@@ -8,9 +8,9 @@ from command import command  # noqa: F401 (a fixture)
 
 from rlexp import __version__, train
 from rlexp.config import choices, explain_choice
-from rlexp.config.choices import claims, studies_of
+from rlexp.config.choices import claims
 
-CLAIMED = {study: claim for claim in claims() for study in studies_of(claim)}
+CLAIMED = {study: claim for claim in claims() for study in claims()[claim]}
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,7 +72,7 @@ def test_a_study_of_a_claim_is_listed_behind_the_claim(capsys):
 def test_a_claim_lists_its_studies_with_what_they_are(capsys):
     lines = explained(capsys, "study=c05").splitlines()
     assert lines[0] == "C5: Replacing groups whose rewards are all equal pays."
-    assert [line.split()[0] for line in lines[2:]] == [f"study={study}" for study in studies_of("c05")]
+    assert [line.split()[0] for line in lines[2:]] == [f"study={study}" for study in claims()["c05"]]
     assert "  study=c05_dynamic_sort_sgd  The study c05_dynamic_sort with plain gradient descent." in lines
 
 

@@ -5,7 +5,7 @@ import yaml
 from command import command  # noqa: F401 (a fixture)
 from small_runs import values as values_of
 
-from rlexp.config.choices import study_text
+from rlexp.config.choices import studies
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
 from rlexp.record.disk import to_yaml
@@ -13,7 +13,7 @@ from rlexp.sweep import engine
 
 pytestmark = pytest.mark.slow  # whole runs
 
-LECTURE = {"name": "lecture17"} | yaml.safe_load(study_text("lecture17"))["study"]
+LECTURE = {"name": "lecture17"} | yaml.safe_load(studies()["lecture17"])["study"]
 VARIANTS = "there are norm=none; norm=center; norm=local; norm=max"
 
 

@@ -23,7 +23,7 @@ from omegaconf import OmegaConf
 from rlexp import train
 from rlexp.config.parse import parse_override
 from rlexp.core.errors import format_value
-from rlexp.launch.plan import plan_jobs
+from rlexp.launch.checks import plan_jobs
 from rlexp.sweep import engine
 from tests.faults import inputs
 

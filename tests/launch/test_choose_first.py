@@ -11,8 +11,8 @@ from rlexp.analysis.stats.answer import Question, answer
 from rlexp.config.compose import CONF
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
-from rlexp.launch import plan
-from rlexp.launch.plan import stages
+from rlexp.launch import launcher
+from rlexp.launch.launcher import stages
 from rlexp.sweep.job import Job
 
 TUNED = ["study=norms", "norm=local,global", "lr=1e-3,1e-1", "seed=0,1,2", "+study.choose_seeds=[0]", *SHORT]
@@ -50,17 +50,17 @@ def sweep(study, arms=("a", "b"), rates=("1", "2"), seeds=(0, 1, 2), folder=CONF
 def test_the_others_are_asked_for_when_those_that_choose_have_ended(monkeypatch, tmp_path):
     jobs = sweep({"choose_first": True}, folder=tmp_path)
     asked = []
-    monkeypatch.setattr(plan, "best_names", lambda folder, seeds: asked.append(seeds) or {"a20", "b10"})
+    monkeypatch.setattr(launcher, "best_names", lambda folder, seeds: asked.append(seeds) or {"a20", "b10"})
     parts = stages(jobs, tmp_path)
     assert [job.name for job in next(parts)] == ["a10", "a20", "b10", "b20"] and asked == []
     assert [job.name for job in next(parts)] == ["a21", "a22", "b11", "b12"] and asked == [[0]]
 
 
 def test_an_arm_without_a_completed_run_ends_there(monkeypatch, tmp_path):
-    monkeypatch.setattr(plan, "best_names", lambda folder, seeds: {"b10"})
+    monkeypatch.setattr(launcher, "best_names", lambda folder, seeds: {"b10"})
     _, rest = stages(sweep({"choose_first": True}), tmp_path)
     assert [job.name for job in rest] == ["b11", "b12"]
-    monkeypatch.setattr(plan, "best_names", lambda folder, seeds: set())
+    monkeypatch.setattr(launcher, "best_names", lambda folder, seeds: set())
     assert len([*stages(sweep({"choose_first": True}), tmp_path)]) == 1
 
 
@@ -84,7 +84,7 @@ def counted(monkeypatch, *answers):
     """Let the differences be decided after so many looks; return what is asked."""
     asked = []
     left = iter(answers)
-    monkeypatch.setattr(plan, "undecided", lambda folder: asked.append(folder) or next(left))
+    monkeypatch.setattr(launcher, "undecided", lambda folder: asked.append(folder) or next(left))
     return asked
 
 
@@ -138,4 +138,4 @@ def test_a_margin_that_cannot_be_is_refused(command, arguments, line):  # noqa: 
 
 def test_what_cannot_be_compared_ends_no_sweep(tmp_path):
     """As where every run has failed: its jobs say why."""
-    assert plan.undecided(tmp_path) == (0, 0) and plan.best_names(tmp_path, [0]) == set()
+    assert launcher.undecided(tmp_path) == (0, 0) and launcher.best_names(tmp_path, [0]) == set()

@@ -21,7 +21,8 @@ from omegaconf.errors import ReadonlyConfigError
 from sweep_files import rows
 
 import rlexp
-from rlexp.config.compose import CONF, compose, quote_numbers, unquote_numbers
+from rlexp.config.compose import CONF, compose
+from rlexp.config.parse import as_typed, quote_numbers
 from rlexp.core.hydra_compat import VERSION_BASE
 from rlexp.launch.hydra_private import CachingConfigLoader, copy_tree, hydra_config, read_once
 
@@ -69,7 +70,7 @@ def test_nothing_of_hydra_is_replaced():
 )
 def test_only_numbers_that_are_choices_are_quoted(typed, quoted):
     assert quote_numbers([typed]) == [quoted]
-    assert unquote_numbers([quoted]) == [typed]
+    assert as_typed([quoted]) == [typed]
 
 
 def test_a_number_is_a_choice_without_the_command_line():

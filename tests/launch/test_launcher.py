@@ -7,7 +7,7 @@ from engine_double import engine_of  # noqa: F401 (a fixture)
 from sweep_files import rows, untimed
 
 from rlexp.config.schema import load
-from rlexp.launch import hooks, plan
+from rlexp.launch import checks, hooks
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -110,8 +110,8 @@ def test_each_job_is_checked_once_and_its_folder_read_once(command, engine_of, m
     engine_of(lambda job: 0.0)
     checked = []
     for name in ("job_of", "inspect"):
-        real = getattr(plan, name)
-        monkeypatch.setattr(plan, name, lambda *args, real=real: checked.append(real) or real(*args))
+        real = getattr(checks, name)
+        monkeypatch.setattr(checks, name, lambda *args, real=real: checked.append(real) or real(*args))
     assert command("-m", "norm=local,none", "seed=0,1", "lr=0.1,0.2", *batches).code == 0
     assert len(checked) == 2 * 8
 

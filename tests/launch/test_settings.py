@@ -3,7 +3,7 @@
 import pytest
 from command import command  # noqa: F401 (a fixture)
 
-from rlexp.launch import launcher as settings
+from rlexp.launch import checks as settings
 
 
 @pytest.mark.parametrize(("launcher", "library"), [("slurm", "submitit"), ("ray", "ray")])

@@ -14,7 +14,7 @@ from small_runs import bases, compose, file_of
 from study_configs import swept
 
 from rlexp.config.checks import remarks
-from rlexp.config.choices import choices_of, claim_text, claimed_studies, claims, comment_of, studies_of
+from rlexp.config.choices import choices_of, claims, comment_of, studies, text_of
 from rlexp.config.compose import CONF
 from rlexp.config.compose import compose as composed_by_hydra
 from rlexp.launch.checks import comparison_problems
@@ -91,15 +91,15 @@ def test_both_worlds_are_asked_the_same(name):
 
 
 def test_a_claim_has_a_line_and_names_its_studies_after_itself():
-    named = {study: claim for claim in claims() for study in studies_of(claim)}
+    named = {study: claim for claim in claims() for study in claims()[claim]}
     assert [study for study, claim in named.items() if not study.startswith(claim)] == []
-    assert len(named) == len(claimed_studies()) == len({*claimed_studies()})
+    assert named.keys() == studies().keys() and len(named) == sum(map(len, claims().values()))
     assert not {*named} & {file.stem for file in (CONF / "study").glob("*.yaml")}
-    assert [claim for claim in claims() if not comment_of(claim_text(claim))] == []
+    assert [claim for claim in claims() if not comment_of(text_of("study/claims", claim))] == []
 
 
 @pytest.mark.parametrize("claim", claims())
 def test_the_studies_of_a_claim_are_the_keys_of_its_file(claim):
     """The file is split by its lines, which must mean what YAML means."""
-    whole = OmegaConf.create(claim_text(claim))
-    assert {name: OmegaConf.create(text) for name, text in studies_of(claim).items()} == whole
+    whole = OmegaConf.create(text_of("study/claims", claim))
+    assert {name: OmegaConf.create(text) for name, text in claims()[claim].items()} == whole

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from rlexp.config.choices import groups, study_text, text_of
+from rlexp.config.choices import groups, studies, text_of
 from rlexp.config.compose import composed
 from rlexp.config.schema import Config, read
 from rlexp.runfolder.rows import without_clock
@@ -100,7 +100,7 @@ def bases(group: str, choice: str) -> list[str]:
 def file_of(group: str, choice: str) -> DictConfig:
     """A choice as it is written; a study of a claim with its name."""
     file = OmegaConf.create(text_of(group, choice))
-    named = group == "study" and study_text(choice) is not None
+    named = group == "study" and choice in studies()
     return OmegaConf.merge({"study": {"name": choice}}, file) if named else file
 
 

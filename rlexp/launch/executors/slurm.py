@@ -42,15 +42,9 @@ def open_pool(
     own = folder / FOLDER / token_hex(8)
     own.mkdir(parents=True)
     executor = SlurmExecutor(own)
-    place = {"partition": partition} if partition else {}
-    executor.update_parameters(
-        job_name="rlexp",
-        cpus_per_task=cpus,
-        mem=f"{mem_gb}GB",
-        time=minutes,
-        additional_parameters=dict(options),
-        **place,
-    )
+    settings = {"job_name": "rlexp", "cpus_per_task": cpus, "mem": f"{mem_gb}GB", "time": minutes}
+    settings |= {"partition": partition} if partition else {}
+    executor.update_parameters(additional_parameters=dict(options), **settings)
     yield Pool(executor, workers, cpus)
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from pydantic import TypeAdapter
 
 from rlexp.axes import axis_of
-from rlexp.config.conf_folder import CONF
+from rlexp.config.choices import CONF
 from rlexp.core.registry import schema
 from rlexp.testing.batches import (
     advantages_of,
