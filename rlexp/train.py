@@ -33,15 +33,16 @@ from rlexp.sweep.interrupt import end_undisturbed, signals_as_ctrl_c
 @hydra.main(config_path=str(CONF), config_name="config", **VERSION_BASE)
 def hydra_main(settings: DictConfig) -> float:
     """Train one run in the folder that Hydra made; return its score."""
+    from rlexp.backends.dispatch import trainer
     from rlexp.launch.checks import checked_job
-    from rlexp.launch.worker import train_batch
-    from rlexp.sweep.job import Batch
 
     job = checked_job(settings)
     try:
-        (result,) = train_batch(Batch((job,), job.name))
+        (result,) = trainer(job.config.backend.name)([job], job.name)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"hydra.run.dir={job.folder}") from None
+    except Exception as error:
+        result = error
     if isinstance(result, Exception):
         raise RunFailed(describe_error(result)) from result
     return result

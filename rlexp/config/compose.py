@@ -14,7 +14,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 
-from rlexp.config.choices import CONF, FOLDERS, load_plugins, studies
+from rlexp.config.choices import CONF, studies
 from rlexp.config.parse import quote_numbers
 from rlexp.core.hydra_compat import VERSION_BASE, register_resolver
 from rlexp.runfolder.variants import run_name
@@ -51,18 +51,15 @@ class StudySource(ConfigSource):
         return sorted(studies()) if listed else []
 
 
-class OwnFolders(SearchPathPlugin):
-    """Puts the studies of claims before conf/, where Hydra reads that, and those of ``add_config_dir`` after it."""
+class StudiesFirst(SearchPathPlugin):
+    """Puts the studies of claims before conf/, where Hydra reads that."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        if any(element.path.removeprefix("file://") == str(CONF) for element in search_path.get_path()):
+        if any(element.path == str(CONF) for element in search_path.get_path()):
             search_path.prepend("studies", f"{StudySource.scheme()}://", SearchPathQuery(provider="main"))
-            load_plugins()
-            for folder in FOLDERS:
-                search_path.append(provider="rlexp", path=f"file://{folder}")
 
 
-for plugin in (StudySource, OwnFolders):
+for plugin in (StudySource, StudiesFirst):
     Plugins.instance().register(plugin)
 
 
