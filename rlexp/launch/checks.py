@@ -187,7 +187,9 @@ def check_sweep(composed: DictConfig) -> None:
     for place in acquire_lock(Path(folder), [job.folder for job in jobs]):
         plan.inspect(place)
     print_notes([*parse.remarks(composed.hydra.overrides.task), *setting_notes()])
-    print_notes([line for job in jobs for line in remarks(job.config)] + [*comparison_notes(jobs, overrides)])
+    print_notes([line for job in jobs for line in remarks(job.config)])
+    if "arms" not in composed.hydra.sweeper:  # whoever chose the arms compares them
+        print_notes(comparison_notes(jobs, overrides))
     print_notes(earlier_runs({job.folder: plan.statuses[job.number] for job in jobs}))
 
 

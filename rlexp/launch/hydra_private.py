@@ -28,15 +28,17 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobReturn, JobRuntime, JobStatus, configure_log, env_override, setup_globals
 from hydra.plugins.config_source import ConfigResult, ConfigSource
+from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext
 from omegaconf import Container, DictConfig, Node, OmegaConf, open_dict, read_write
 
-from rlexp.config.parse import as_typed, check_size, quote_numbers
+from rlexp.config.parse import MAX_RUNS, as_typed, check_size, quote_numbers
 from rlexp.core.errors import ConfigError
+from rlexp.runfolder.variants import split_overrides
 
 __all__ = ["Callbacks", "Hydra", "JobRuntime", "env_override", "setup_globals"]
 
-SEED = re.compile(r"^seed=\d+$")
+NUMBERS = re.compile(r"^(seed|lr)=([-+.\deE]+)$")
 
 
 @contextmanager
@@ -164,7 +166,7 @@ def restore_overrides(settings: DictConfig) -> None:
 class CachingConfigLoader:
     """A config loader that composes each variant once: Hydra takes 90 ms, and check, sweeper and launcher all ask.
 
-    Another seed is a copy with the seed replaced: it is a value, and values do not decide which files are composed.
+    Another seed or learning rate is a copy with the number replaced: numbers do not decide which files are composed.
     ``plan`` is what the check has planned for the launcher.
     """
 
@@ -175,11 +177,13 @@ class CachingConfigLoader:
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
         """Return the job's config; the same object each time."""
-        job, variant = tuple(sweep_overrides), tuple(SEED.sub("seed=", override) for override in sweep_overrides)
+        job, variant = tuple(sweep_overrides), tuple(NUMBERS.sub(r"\1=", override) for override in sweep_overrides)
         if job not in self.jobs and variant in self.variants:
             settings = self.jobs[job] = copy_tree(self.variants[variant])
             set_overrides(settings, job)
-            settings.seed = next(int(override.partition("=")[2]) for override in job if SEED.match(override))
+            for override in job:
+                if NUMBERS.match(override):
+                    settings[override.partition("=")[0]] = parse_override(override).value()
         elif job not in self.jobs:
             self.jobs[job] = self.loader.load_sweep_config(master_config, quote_numbers(sweep_overrides))
             restore_overrides(self.jobs[job])
@@ -233,18 +237,15 @@ def cache_compositions(hydra: Hydra | HydraContext) -> CachingConfigLoader:
 
 
 def job_overrides(config: DictConfig, most: int | None) -> list[list[str]]:
-    """Return the overrides of each job that Hydra's basic sweeper will start; none if another sweeper is chosen.
+    """Return the overrides of each job that Hydra's basic sweeper or that of arms will start; none of another sweeper.
 
     That sweeper composes and starts in one go; the checks before anything is written need the list alone. ConfigError
     if it would have more than ``most``.
     """
-    # Not earlier: Hydra runs the files of its plugins anew when it looks for them, and then this is another class.
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper, BasicSweeperConf
-
     settings = OmegaConf.to_container(config.hydra.sweeper, resolve=True)
-    if settings.pop("_target_") != BasicSweeperConf._target_:
+    if not settings.pop("_target_").endswith((".BasicSweeper", ".ArmSweeper")):
         return []
-    sweeper = BasicSweeper(**settings)
+    sweeper = basic_sweeper(**settings)
     arguments = [*sweeper._parse_config(), *config.hydra.overrides.task]
     overrides = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader()).parse_overrides(arguments)
     check_size(overrides, most)
@@ -253,4 +254,31 @@ def job_overrides(config: DictConfig, most: int | None) -> list[list[str]]:
         sweeps = [override for override in overrides if override.is_sweep_override()]
         empty = [sweep.input_line for sweep in sweeps if not [*sweep.sweep_iterator()]]
         raise ValueError(f"{' '.join(empty)}: a sweep over nothing")
+    if most is not None and len(jobs) > most:
+        arms = f"hydra.sweeper.arms: {len(settings['arms'])} arms make {len(jobs)} runs, more than {most}"
+        raise ConfigError([f"{arms}; if they are meant, write {MAX_RUNS}={len(jobs)}"])
     return jobs
+
+
+def basic_sweeper(arms: Sequence[str] | None = None, **settings: Any) -> Sweeper:
+    """Return Hydra's basic sweeper; with arms it trains each of them with each combination of the other overrides.
+
+    An arm is its overrides, joined by commas. ConfigError if there are no arms.
+    """
+    # Not earlier: Hydra runs the files of its plugins anew when it looks for them, and then this is another class.
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+    sweeper = BasicSweeper(**settings)
+    if arms is None:
+        return sweeper
+    if not arms:
+        raise ConfigError(["hydra.sweeper.arms: there are none; name them, as '[\"default\",\"clip=higher\"]'"])
+    combine = sweeper.split_arguments
+
+    def split_arguments(overrides: list[Override], max_batch_size: int | None) -> list[list[list[str]]]:
+        (combinations,) = combine(overrides, None)
+        jobs = [[*combination, *split_overrides(arm)] for arm in arms for combination in combinations]
+        return list(sweeper.split_overrides_to_chunks(jobs, max_batch_size))
+
+    sweeper.split_arguments = split_arguments
+    return sweeper

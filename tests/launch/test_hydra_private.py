@@ -131,14 +131,14 @@ def test_a_variant_is_composed_once(command, engine_of, monkeypatch):  # noqa: F
 
 
 @pytest.mark.parametrize("dirname", [{}, {"kv_sep": ":", "item_sep": "_", "exclude_keys": ["norm"]}])
-def test_another_seed_is_what_composing_it_would_give(dirname):
+def test_another_seed_or_rate_is_what_composing_it_would_give(dirname):
     with initialize_config_dir(str(CONF), **VERSION_BASE):
         loader = GlobalHydra.instance().config_loader()
         setting = [f"hydra.job.config.override_dirname.{key}={value}" for key, value in dirname.items()]
         master = loader.load_configuration("config", setting, RunMode.MULTIRUN)
         folder, caching = master.hydra.sweep.dir, CachingConfigLoader(loader)
-        for seed in (0, 13):
-            overrides = ["norm=rloo", f"seed={seed}", "eval.ks=[1,2]"]
+        for seed, rate in [(0, "1e-3"), (13, "1e-3"), (13, "2"), (0, ".5")]:
+            overrides = ["norm=rloo", f"seed={seed}", "eval.ks=[1,2]", f"lr={rate}"]
             cached, true = (each.load_sweep_config(master, overrides) for each in (caching, loader))
             assert OmegaConf.to_container(cached) == OmegaConf.to_container(true)
             assert cached.hydra.sweep.dir == true.hydra.sweep.dir == folder
