@@ -4,6 +4,7 @@ rlexp.Config(norm="global", seed=1)                 a run's settings, complete a
 for event in rlexp.train(configs): ...              training as a stream of events
 rlexp.register("norm", mad)                         a function of your own as a choice: norm=mad
 rlexp.sweep(norm=["local", mad], seeds=range(5))    recorded runs, as `rlexp -m` trains them
+rlexp.ablate("preset=dapo", against="preset=grpo")  which part of a recipe matters
 rlexp.functional.norm.local(rewards, keep)          the formulas, for a trainer of your own
 """
 
@@ -24,6 +25,7 @@ PUBLIC = {
     "add_config_dir": "rlexp.config.plugins",
     "load": "rlexp.api",
     "compare": "rlexp.api",
+    "ablate": "rlexp.ablation.train",
     "main": "rlexp.__main__",
     "ConfigError": "rlexp.core.errors",
     "RunFailed": "rlexp.core.exits",

@@ -76,13 +76,13 @@ def compose(*overrides: str, trusted: bool = False) -> Config:
     return read(plain(composed(*overrides)))
 
 
-def composed(*overrides: str) -> DictConfig:
-    """Return what Hydra makes of the overrides, nothing checked."""
+def composed(*overrides: str, with_hydra: bool = False) -> DictConfig:
+    """Return what Hydra makes of the overrides, nothing checked; its own node is in it if that is wanted."""
     running = GlobalHydra.instance().hydra  # there can be one only; the command line's own is put back
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(CONF), **VERSION_BASE):
-            return hydra_compose("config", quote_numbers(overrides))
+            return hydra_compose("config", quote_numbers(overrides), return_hydra_config=with_hydra)
     finally:
         GlobalHydra.instance().hydra = running
 

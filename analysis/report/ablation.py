@@ -1,0 +1,257 @@
+"""An ablation as tables on the terminal, files, a figure and one page."""
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.text import Text
+
+from rlexp.analysis.data.metric_spec import direction_note
+from rlexp.analysis.data.read import inner, unlinked
+from rlexp.analysis.figures import layout
+from rlexp.analysis.figures.ablation import ablation_figure
+from rlexp.analysis.figures.rates import draw_response
+from rlexp.analysis.report.page import TEMPLATES, _printable, breakable, color_variables, inline_svg
+from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, markdown, plain, print_table
+from rlexp.analysis.stats.ablation import Ablation
+from rlexp.analysis.stats.formatting import DASH, decimal_places, format_interval, format_p
+from rlexp.analysis.stats.rates import best_value, extend, plateau, response_curve
+
+EXPLAINED = {
+    "whole recipe": "all parts − none",
+    "added first": "the part alone − the baseline",
+    "removed last": "the recipe − the recipe without the part",
+    "step": "this rung of the ladder − the one before",
+    "main effect": "with the part − without it, over all settings of the others",
+    "interaction": "what a part is worth beside the other − without it",
+    "Shapley value": "what the part adds, over all orders; they sum to the whole recipe",
+}
+
+
+def publish(ablation: Ablation, console: Console | None = None) -> list[Path]:
+    """Print what came out, and write it below the ablation's folder; return the files."""
+    console = console or Terminal()
+    for line in findings(ablation):
+        console.print(Text(line))
+    console.print()
+    for kind, table in effect_tables(ablation, short=True).items():
+        print_table(table, console, f"{kind}: {EXPLAINED[kind]}")
+    print_table(
+        level_table(ablation), console, f"arms: {ablation.metric.metric}{direction_note(ablation.metric.better)}"
+    )
+    for note in ablation.notes:
+        console.print(Text(f"- {note}"))
+    paths = write_files(ablation)
+    console.print(Text(f"page: {next(path for path in paths if path.suffix == '.html')}"))
+    console.print(Text(str(ablation.folder)))
+    return paths
+
+
+def findings(ablation: Ablation) -> list[str]:
+    """Say in sentences what was asked and which parts matter."""
+    seeds = len(ablation.declared["seeds"])
+    against = " ".join(ablation.declared["against"]) or "the default run"
+    tuned = ablation.declared["tune"]
+    how = f", each arm at its best {tuned['key']}" if tuned else ""
+    lines = [
+        f"What was asked: what are {count(len(ablation.parts), 'part')} worth, added to {against}? "
+        f"{count(len(ablation.arms), 'arm')} of {count(seeds, 'seed')} each{how}, by {ablation.metric.metric}"
+        f"{direction_note(ablation.metric.better)}."
+    ]
+    digits = decimal_places(ablation.effects["difference"])
+    whole = ablation.effects[ablation.effects["kind"] == "whole recipe"]
+    for _, row in whole.iterrows():
+        lines.append(f"What came out: the whole recipe: {row['word']}, {interval(row, digits)}.")
+    words = {kind: rows for kind, rows in ablation.effects.groupby("kind", sort=False) if kind in ablation.kinds}
+    for kind, rows in words.items():
+        by_word = {word: ", ".join(of_word["parts"]) for word, of_word in rows.groupby("word", sort=False)}
+        lines.append(f"{kind.capitalize()}: {'; '.join(f'{word}: {parts}' for word, parts in by_word.items())}.")
+    size = float(np.abs(ablation.scale.change(ablation.smallest, level(ablation))))
+    lines.append(
+        f"How sure: an effect counts from {ablation.smallest:.3g} on the scale of {ablation.scale.name} on, which is "
+        f"{size:.2g} at the baseline's level. “Open” is not “no effect”: more seeds would tell."
+    )
+    return lines
+
+
+def level(ablation: Ablation) -> float:
+    mean = ablation.levels["mean"]
+    return float(mean.get("baseline", mean.iloc[0]))
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def interval(row: pd.Series, digits: int) -> str:
+    return format_interval(row["difference"], row["low"], row["high"], digits, signed=True)
+
+
+def speed(row: pd.Series, short: bool) -> str:
+    """`1.4× [1.1, 2.0]`, or `1.4×`; `< 1.3×` where the arm never gets to where the other one ends."""
+    if np.isnan(row["speed_up"]):
+        return DASH
+    if row["speed_bound"]:
+        return f"< {row['speed_up']:.2g}×"
+    ends = "" if short else f" [{row['speed_low']:.2g}, {row['speed_high']:.2g}]"
+    return f"{row['speed_up']:.2g}×{ends}"
+
+
+def effect_tables(ablation: Ablation, short: bool = False) -> dict[str, TextTable]:
+    """Return a table for each kind of effect, a row a part; short ones without the interval of the speed-up."""
+    digits = decimal_places(ablation.effects["difference"])
+    tables = {}
+    for kind, rows in ablation.effects.groupby("kind", sort=False):
+        with_speed = bool(rows["speed_up"].notna().any())
+        headers = ["part", "difference [95 %]", "p (Holm)", *["speed-up"] * with_speed, ""]
+        cells = [
+            [
+                row["parts"],
+                interval(row, digits),
+                format_p(row["p_holm"]),
+                *[speed(row, short)] * with_speed,
+                row["word"],
+            ]
+            for _, row in rows.iterrows()
+        ]
+        tables[kind] = TextTable(headers, cells)
+    return tables
+
+
+def level_table(ablation: Ablation) -> TextTable:
+    """Return a row an arm: how good it is, and where."""
+    levels, tuned = ablation.levels, ablation.declared["tune"]
+    digits = decimal_places(levels["mean"])
+    headers = ["arm", "n", "IQM [95 %]", *([f"best {tuned['key']}"] if tuned else [])]
+    rows = []
+    for name, row in levels.iterrows():
+        at = [f"{row['value']:.3g}{' ▲' if row['edge'] else ''}"] if tuned else []
+        rows.append([name, f"{row['n']:g}", format_interval(row["iqm"], row["iqm_low"], row["iqm_high"], digits), *at])
+    return TextTable(headers, rows)
+
+
+def figures(ablation: Ablation) -> dict[str, tuple[Figure, str, str]]:
+    """Return the figures by name, each with its heading and its caption."""
+    metric = f"difference in {ablation.metric.metric}{direction_note(ablation.metric.better)}"
+    margin = float(np.abs(ablation.scale.change(ablation.smallest, level(ablation))))
+    caption = f"95 % intervals; gray: smaller than counts (±{margin:.2g})."
+    found = {
+        "parts": (
+            ablation_figure(ablation.effects, ablation.kinds, metric, caption, margin),
+            "What each part is worth",
+            caption,
+        )
+    }
+    if (tuned := ablation.declared["tune"]) and all(len(grid.rates) > 1 for grid in ablation.grids.values()):
+        by_name = {ablation.label(arm): grid for arm, grid in ablation.grids.items()}
+        delta = ablation.smallest
+        figure = draw_response(
+            {name: response_curve(grid) for name, grid in by_name.items()},
+            {name: best_value(grid) for name, grid in by_name.items()},
+            {name: plateau(grid, delta) for name, grid in by_name.items()},
+            {name: extend(grid, delta) for name, grid in by_name.items()},
+            "baseline" if "baseline" in by_name else next(iter(by_name)),
+            (tuned["key"], f"{ablation.metric.metric} ({ablation.scale.name})"),
+            delta,
+        )
+        found["rates"] = figure, f"Each arm over {tuned['key']}", layout_caption(figure)
+    return found
+
+
+def layout_caption(figure: Figure) -> str:
+    return next((text.get_text().replace("\n", " ") for text in figure.texts if text.get_gid() == layout.CAPTION), "")
+
+
+def run_table(ablation: Ablation) -> pd.DataFrame:
+    """Return a row a run: arm, parts, tuned value, seed, its number in the metric's units and on the scale."""
+    rows = []
+    for arm, grid in ablation.grids.items():
+        for place, rate in enumerate(grid.rates):
+            for seed, value in zip(ablation.declared["seeds"], grid.values[place], strict=True):
+                rows.append(
+                    {"arm": ablation.label(arm)}
+                    | {name: part in arm for part, name in enumerate(ablation.parts)}
+                    | ({ablation.declared["tune"]["key"]: rate} if ablation.declared["tune"] else {})
+                    | {"seed": seed, "on_scale": value}
+                )
+    return pd.DataFrame(rows)
+
+
+def write_files(ablation: Ablation) -> list[Path]:
+    """Write tables (CSV, Markdown, JSON), figures (SVG, PDF, PNG) and the page into `<folder>/ablation/`."""
+    place = inner(ablation.folder, "ablation")
+    place.mkdir(parents=True, exist_ok=True)
+    drawn = figures(ablation)
+    text = "\n".join([*findings(ablation), ""])
+    for kind, table in effect_tables(ablation).items():
+        text += f"\n**{kind}** ({EXPLAINED[kind]})\n\n{markdown(table)}"
+    content = {
+        "declared": ablation.declared,
+        "metric": ablation.metric.metric,
+        "scale": ablation.scale.name,
+        "smallest": ablation.smallest,
+        "levels": ablation.levels.reset_index().to_dict("records"),
+        "effects": ablation.effects.to_dict("records"),
+        "notes": ablation.notes,
+    }
+    texts = {
+        "effects.csv": csv_text(ablation.effects, index=False),
+        "arms.csv": csv_text(ablation.levels),
+        "runs.csv": csv_text(run_table(ablation), index=False),
+        "ablation.md": text + f"\n**arms**\n\n{markdown(level_table(ablation))}",
+        "ablation.json": json.dumps(plain(content), indent=2) + "\n",
+        "ablation.html": page(ablation, drawn),
+    }
+    for name, each in texts.items():
+        unlinked(place / name).write_text(each, encoding="utf-8")
+    paths = [place / name for name in texts]
+    with layout.theme():
+        return paths + [
+            path for name, (figure, *_) in drawn.items() for path in layout.save_figure(figure, place / name)
+        ]
+
+
+def page(ablation: Ablation, drawn: dict[str, tuple[Figure, str, str]]) -> str:
+    """Return one self-contained page; the template escapes all texts."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, finalize=_printable
+    )
+    environment.filters |= {"breakable": breakable, "capitalize_first": lambda text: text[:1].upper() + text[1:]}
+    return environment.get_template("ablation.html").render(
+        title=ablation.folder.resolve().name,
+        light_marks=color_variables(is_dark=False),
+        dark_marks=color_variables(is_dark=True),
+        swatches={},
+        findings=findings(ablation),
+        tables={f"{kind}: {EXPLAINED[kind]}": table for kind, table in effect_tables(ablation).items()},
+        arms=level_table(ablation),
+        figures=[
+            {"heading": heading, "caption": caption, "svg": inline_svg(figure, name, f"{heading}. {caption}")}
+            for name, (figure, heading, caption) in drawn.items()
+        ],
+        notes=ablation.notes,
+        command=command(ablation),
+    )
+
+
+def command(ablation: Ablation) -> str:
+    """Return the command that goes on with the folder."""
+    declared = ablation.declared
+    words = ["rlexp", "ablate", "--parts", ",".join(ablation.parts)]
+    words += ["--against", *declared["against"]] if declared["against"] else []
+    for design in declared["designs"]:
+        words.append(f"--{design}")
+        if design == "ladder" and declared["order"]:
+            words.append(",".join(ablation.parts[part] for part in declared["order"]))
+    if tuned := declared["tune"]:
+        words += ["--tune", f"{tuned['key']}={','.join(f'{value:g}' for value in tuned['values'])}"]
+    words += ["--seeds", str(len(declared["seeds"]))]
+    for name in ("budget", "metric", "smallest"):
+        words += [f"--{name}", str(declared[name])] if declared[name] else []
+    words += ["--with", *declared["overrides"]] if declared["overrides"] else []
+    return shlex.join([*words, "--folder", str(ablation.folder)])

@@ -1,0 +1,258 @@
+"""What each part of a recipe is worth: the runs of `rlexp ablate` as levels of the arms and effects of the parts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.load import SweepData, config_section, load
+from rlexp.analysis.data.metric_spec import direction_sign
+from rlexp.analysis.data.run_values import RunValues, values_per_run
+from rlexp.analysis.stats.comparison import level_columns
+from rlexp.analysis.stats.designs import Arm, Contrast, contrasts_of, factorial_design
+from rlexp.analysis.stats.endpoints import speed_ups
+from rlexp.analysis.stats.rates import RateGrid, best_contrast, best_value, edge, rate_grid
+from rlexp.analysis.stats.scales import Scale, scale_name, scale_of
+from rlexp.analysis.stats.significance import holm
+from rlexp.analysis.stats.words import holm_levels
+from rlexp.runfolder.variants import run_name, variant_name
+
+Array = np.ndarray
+ABLATION_FILE = "ablation.json"
+
+
+class Ablation(NamedTuple):
+    """The arms of an ablation and what its parts are worth."""
+
+    folder: Path
+    declared: Mapping[str, Any]
+    """What was asked, as it was written down before the first run."""
+    data: SweepData
+    metric: RunValues
+    scale: Scale
+    """On which effects are taken; tables show them in the metric's own units at the baseline's level."""
+    smallest: float
+    """The smallest effect that counts, on the scale."""
+    parts: list[str]
+    """The name of each part, as ``clip=higher``."""
+    arms: dict[Arm, list[str]]
+    """The variant of each point of an arm's grid; one where no key is tuned."""
+    grids: dict[Arm, RateGrid]
+    """The runs' numbers on the scale, larger is better."""
+    levels: pd.DataFrame
+    """A row an arm, with the columns of ``level_columns``; of a tuned key also its best ``value`` and its ``edge``."""
+    effects: pd.DataFrame
+    """A row a part, or two, and kind: ``kind, parts, difference, low, high`` in the metric's units at the baseline's
+    level, ``effect, error`` on the scale, ``p, p_holm, n, word, speed_up`` and the ends of its interval."""
+    notes: list[str]
+
+    def label(self, arm: Arm) -> str:
+        """Name an arm: the parts that are on; ``baseline`` or ``recipe`` where none or all are."""
+        k = len(self.parts)
+        if not arm or len(arm) == k:
+            return "recipe" if arm else "baseline"
+        if len(arm) == k - 1 and k > 2:
+            return f"recipe without {next(self.parts[part] for part in range(k) if part not in arm)}"
+        return " + ".join(self.parts[part] for part in sorted(arm))
+
+    @property
+    def kinds(self) -> list[str]:
+        """The ways in which parts were asked, those of single parts."""
+        return [kind for kind in KINDS if kind in set(self.effects["kind"])]
+
+
+KINDS = ("added first", "removed last", "step", "main effect", "Shapley value")
+
+
+def analyze(folder: str | Path) -> Ablation:
+    """Read the runs of an ablation and estimate what its parts are worth.
+
+    Effects are taken seed by seed on the metric's scale (log-odds of shares); where a key is tuned, each arm is at its
+    best value with the choice inside the interval. Holm corrects within a kind, and the interval that a word rests on
+    has the level that Holm leaves it.
+
+    Raises:
+        AnalysisError: the folder holds no ablation, or an arm has no number on all seeds.
+    """
+    folder = Path(folder)
+    try:
+        written = json.loads((folder / ABLATION_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise AnalysisError(f"{folder}: is no ablation ({ABLATION_FILE} is missing); rlexp ablate makes one") from None
+    declared, data = written["declared"], load(folder)
+    metric = values_per_run(data, declared["metric"])
+    counted = data.runs.loc[data.runs["status"].isin(metric.statuses), "name"]
+    numbers = metric.values.reindex(counted).to_dict()
+    sign = direction_sign(metric.better)
+    scale, arms, grids, levels = scale_for(metric, data), {}, {}, {}
+    parts = ["+".join(part) for part in declared["parts"]]
+    result = Ablation(folder, declared, data, metric, scale, np.nan, parts, arms, grids, *[pd.DataFrame()] * 2, [])
+    floor = float(scale.forward(0.0)) if scale.name == "log-odds" else None
+    notes = []
+    for each in written["arms"]:
+        arm = frozenset(each["parts"])
+        names = [[run_name([*point, f"seed={seed}"]) for seed in declared["seeds"]] for point in each["overrides"]]
+        raw = np.array([[numbers.get(name, np.nan) for name in row] for row in names], dtype=float)
+        if missing := int(np.isnan(raw).sum()):
+            as_floor = ", which count as 0" if floor is not None else ""
+            notes.append(f"{result.label(arm)}: {missing} of {raw.size} runs have no number{as_floor}.")
+        arms[arm] = [variant_name(point) for point in each["overrides"]]
+        grid = grids[arm] = rate_grid(written["values"] or [1.0], sign * scale.forward(raw), floor)
+        best = best_value(grid)
+        shown = raw[int(np.flatnonzero(grid.rates == best.rate)[0])]
+        row = level_columns(shown[~np.isnan(shown)])
+        if written["values"]:
+            end = edge(grid, scale.smallest).side if len(grid.rates) > 1 else ""
+            row |= {"value": best.rate, "edge": end}
+        levels[result.label(arm)] = row
+    smallest = declared["smallest"] or scale.smallest
+    if not np.isfinite(smallest):
+        raise AnalysisError(f"{metric.metric} has no smallest effect that counts by its name: declare one (--smallest)")
+    result = result._replace(
+        levels=pd.DataFrame.from_dict(levels, orient="index").rename_axis("arm"), smallest=smallest
+    )
+    effects = effects_of(result)
+    return result._replace(effects=effects, notes=[*notes, *notes_of(result)])
+
+
+def scale_for(metric: RunValues, data: SweepData) -> Scale:
+    """Return the scale of a metric; a share is of as many completions as an evaluation has."""
+    name = scale_name(metric.metric)
+    if name == "start SD":
+        return Scale("identity")
+    evaluation = config_section(data.config, "eval")
+    count = evaluation.get("prompts", 128) * (1 if "greedy" in metric.metric else evaluation.get("samples", 1))
+    return scale_of(metric.metric, count if name == "log-odds" and "exact" not in metric.metric else None)
+
+
+def effects_of(ablation: Ablation) -> pd.DataFrame:
+    """Return a row for what each design says of each part; p is corrected within a kind."""
+    arms, declared, k = [*ablation.grids], ablation.declared, len(ablation.parts)
+    none, every = frozenset(), frozenset(range(k))
+    contrasts = []
+    if every in arms and none in arms:
+        weights = np.array([float(arm == every) - float(arm == none) for arm in arms])
+        contrasts.append(Contrast("whole recipe", (), weights))
+    for design in declared["designs"]:
+        contrasts += contrasts_of(design, arms, k, declared["order"])
+    level = float(ablation.scale.inverse(direction_sign(ablation.metric.better) * baseline_level(ablation)))
+    rows = []
+    for contrast in contrasts:
+        used = np.flatnonzero(contrast.weights)
+        found = best_contrast([ablation.grids[arms[place]] for place in used], contrast.weights[used])
+        named = [ablation.parts[part] for part in contrast.parts] or ["all parts"]
+        rows.append(
+            {"kind": contrast.kind, "parts": " × ".join(named), "effect": found.value, "error": found.error}
+            | {"p": found.p, "n": found.n, "found": found}
+            | dict(
+                zip(
+                    ("speed_up", "speed_low", "speed_high", "speed_bound"),
+                    speed_of(ablation, contrast, arms),
+                    strict=True,
+                )
+            )
+        )
+    table = pd.DataFrame(rows)
+    for kind, family in table.groupby("kind", sort=False):
+        p = family["p"].to_numpy()
+        table.loc[family.index, "p_holm"] = holm(p)
+        levels = holm_levels(p)
+        words = [
+            word_of(*found.interval(1 - alpha), ablation.smallest)
+            for found, alpha in zip(family["found"], levels, strict=True)
+        ]
+        if kind == "interaction":
+            words = [word.replace("helps", "more together").replace("hurts", "less together") for word in words]
+        table.loc[family.index, "word"] = words
+    sign = direction_sign(ablation.metric.better)
+    for name, numbers in {
+        "difference": table["effect"],
+        "low": [found.interval()[0] for found in table["found"]],
+        "high": [found.interval()[1] for found in table["found"]],
+    }.items():
+        table[name] = ablation.scale.change(sign * np.asarray(numbers, dtype=float), level)
+    if sign < 0:
+        table[["low", "high"]] = table[["high", "low"]].to_numpy()
+    return table.drop(columns="found")
+
+
+def baseline_level(ablation: Ablation) -> float:
+    """Return where natural units are read: the baseline's best value, on the scale; without one the first arm's."""
+    return best_value(ablation.grids.get(frozenset(), next(iter(ablation.grids.values())))).value
+
+
+def speed_of(ablation: Ablation, contrast: Contrast, arms: Sequence[Arm]) -> tuple[float, float, float, bool]:
+    """Return how many times less of the completions an arm takes to get to where the other one ends.
+
+    NaN where a contrast is not of two arms. The last value: whether the ratio is only an upper bound.
+    """
+    used = np.flatnonzero(contrast.weights)
+    if len(used) != 2:
+        return np.nan, np.nan, np.nan, False
+    more, less = (arms[place] for place in sorted(used, key=lambda place: -contrast.weights[place]))
+    variants = [ablation.arms[arm][point_at_best(ablation, arm)] for arm in (more, less)]
+    try:
+        data = ablation.data
+        kept = data._replace(
+            runs=data.runs[data.runs["variant"].isin(variants)],
+            metrics=data.metrics[data.metrics["variant"].isin(variants)],
+            variants=variants,
+        )
+        found = speed_ups(kept, variants[1], "completions", ablation.declared["metric"])[variants[0]]
+    except (AnalysisError, KeyError):
+        return np.nan, np.nan, np.nan, False
+    return found.ratio, found.low, found.high, found.bound
+
+
+def point_at_best(ablation: Ablation, arm: Arm) -> int:
+    grid = ablation.grids[arm]
+    return int(np.flatnonzero(grid.rates == best_value(grid).rate)[0])
+
+
+def word_of(low: float, high: float, smallest: float) -> str:
+    """Say what an interval of an effect says of a part, with + as better."""
+    if np.isnan(low):
+        return "open"
+    if low > 0:
+        return "helps" if high >= smallest else "helps a little"
+    if high < 0:
+        return "hurts" if low <= -smallest else "hurts a little"
+    return "no material effect" if -smallest < low and high < smallest else "open"
+
+
+def notes_of(ablation: Ablation) -> list[str]:
+    """Return what one must know beside the tables."""
+    notes = []
+    if ablation.declared["tune"]:
+        ends = ablation.levels.index[ablation.levels["edge"] != ""]
+        if len(ends):
+            notes.append(
+                f"At the end of its grid of {ablation.declared['tune']['key']}, so perhaps better elsewhere: "
+                f"{', '.join(ends)}."
+            )
+    else:
+        notes.append("No key was tuned: each part is judged at the learning rate of the baseline (--tune lr).")
+    design = factorial_design(len(ablation.parts)) if "factorial" in ablation.declared["designs"] else None
+    if design and design.words:
+        mixed = [
+            " = ".join(" × ".join(ablation.parts[part] for part in sorted(each)) for each in ({part}, *others))
+            for part in range(len(ablation.parts))
+            if (others := design.aliases([part]))
+        ]
+        words = ", ".join("·".join(ablation.parts[part] for part in sorted(word)) for word in design.words)
+        notes.append(
+            f"The factorial is a fraction: {len(design.arms)} of {2 ** len(ablation.parts)} arms, resolution "
+            f"{design.resolution}, defining words {words}. "
+            + (
+                f"Not told apart: {'; '.join(mixed)}."
+                if mixed
+                else "No main effect is mixed with a two-way interaction."
+            )
+        )
+    return notes

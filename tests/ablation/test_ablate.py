@@ -1,0 +1,154 @@
+"""An ablation is trained once, goes on where it stopped, and ends in a line where the question is wrong."""
+
+import json
+
+import numpy as np
+import pytest
+from small_runs import SHORT, SMALL
+
+from rlexp.ablation import train
+from rlexp.ablation.__main__ import main
+from rlexp.ablation.train import ablate
+from rlexp.analysis.stats.ablation import ABLATION_FILE, analyze
+from rlexp.analysis.stats.rates import rate_grid
+from rlexp.core.errors import ConfigError
+from rlexp.runfolder.variants import run_name
+
+pytestmark = pytest.mark.slow  # whole sweeps
+TINY = [*SHORT, *SMALL]
+PARTS = "clip=higher,agg=sequence"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("ablation") / "x"
+    ablate(
+        parts=PARTS, designs=["factorial", "add-one", "leave-one-out", "ladder"], seeds=3, overrides=TINY, folder=place
+    )
+    return place
+
+
+def test_all_arms_are_trained_once_each_and_every_design_is_answered(folder):
+    runs = [path.parent.name for path in folder.glob("*/summary.json")]
+    assert len(runs) == 4 * 3
+    found = analyze(folder)
+    assert [found.label(arm) for arm in found.arms] == ["baseline", "clip=higher", "agg=sequence", "recipe"]
+    kinds = found.effects.groupby("kind", sort=False).size().to_dict()
+    each = dict.fromkeys(["main effect", "added first", "removed last", "step", "Shapley value"], 2)
+    assert kinds == {"whole recipe": 1, "interaction": 1} | each
+    assert json.loads((folder / ABLATION_FILE).read_text())["hash"]
+
+
+def test_an_effect_is_that_of_the_runs_scores(folder):
+    """By another way: scores from the summaries, log-odds with half a completion added, paired means."""
+    found = analyze(folder)
+    prompts = found.data.config["eval"]["prompts"]
+
+    def scores(*overrides):
+        files = [folder / run_name([*overrides, f"seed={seed}"]) / "summary.json" for seed in range(3)]
+        right = np.array([json.loads(path.read_text())["score"] for path in files]) * prompts
+        return np.log((right + 0.5) / (prompts - right + 0.5))
+
+    part = found.effects.set_index(["kind", "parts"]).loc[("added first", "agg=sequence")]
+    difference = scores(*TINY, "agg=sequence") - scores(*TINY)
+    assert part["effect"] == pytest.approx(difference.mean())
+    assert part["error"] == pytest.approx(difference.std(ddof=1) / np.sqrt(3))
+
+
+def test_the_same_call_trains_nothing_again_and_another_question_is_refused(folder):
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("*/metrics.jsonl")}
+    asked = {"designs": ["factorial", "add-one", "leave-one-out", "ladder"], "overrides": TINY, "folder": folder}
+    ablate(parts=PARTS, seeds=3, **asked)
+    assert {path: path.stat().st_mtime_ns for path in folder.glob("*/metrics.jsonl")} == before
+    with pytest.raises(ConfigError, match=r"x: asks another question \(seeds was \[0, 1, 2\], not \[0, 1\]\)"):
+        ablate(parts=PARTS, seeds=2, **asked)
+
+
+def test_a_grid_grows_where_the_best_is_at_its_end(folder, tmp_path, monkeypatch):
+    """Of two arms one is best at any rate, the other at 4: both are trained at all rates, so that neither has more."""
+    trained, real = [], analyze(folder)
+
+    def scored(folder, shared, arms, seeds):
+        trained.append(list(arms))
+
+    def found(folder):
+        written = json.loads((folder / ABLATION_FILE).read_text())
+        values = written["values"]
+        grids = {
+            frozenset(arm["parts"]): rate_grid(values, np.outer(np.minimum(values, most), np.ones(3)))
+            for arm, most in zip(written["arms"], (1.0, 4.0), strict=True)
+        }
+        return real._replace(grids=grids, smallest=0.1)
+
+    monkeypatch.setattr(train, "train_arms", scored)
+    monkeypatch.setattr(train, "analyze", found)
+    ablate(parts="agg=sequence", designs=["add-one"], tune="lr=1,2", seeds=3, folder=tmp_path / "x")
+    assert trained[0] == ["lr=1", "lr=2", "agg=sequence,lr=1", "agg=sequence,lr=2"]
+    assert [each.rpartition("=")[2] for each in trained[-1]] == ["1", "2", "4", "8"] * 2
+    assert len(trained) == 3, "one rate at a time, until the curve is flat at its end"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"parts": "clip=higer"}, "clip=higer: no such choice; did you mean higher?"),
+        ({"parts": PARTS, "seeds": 1}, "--seeds 1: must be at least 2; a difference of one seed has no interval"),
+        (
+            {"parts": PARTS, "tune": "norm"},
+            "--tune norm: norm must be a number above 0 to have a geometric grid, as lr",
+        ),
+        ({"parts": PARTS, "tune": "lr=1e-3"}, "--tune lr=1e-3: must be at least two numbers above 0"),
+        ({"parts": PARTS, "tune": "lr=a,b"}, "--tune lr=a,b: must be numbers, as lr=1e-4,3e-4,1e-3"),
+        (
+            {"parts": PARTS, "tune": "lr", "overrides": ["lr=1e-3"]},
+            "--tune lr: lr=1e-3 fixes it; leave one of them out",
+        ),
+        ({"parts": PARTS, "budget": "days=2"}, "--budget days=2: must be steps=<number> or completions=<number>"),
+        ({"parts": PARTS, "budget": "completions=5"}, "--budget completions=5: a step has 128 completions"),
+        ({"parts": "norm=gae,agg=sequence", "designs": ["add-one"]}, "parts that need each other are joined with [+]"),
+        (
+            {"parts": PARTS, "designs": ["ladder"], "order": ["clip=higher"]},
+            "--ladder clip=higher: must name each part once",
+        ),
+        (
+            {"parts": PARTS, "designs": ["all"]},
+            "all: no such design; there are add-one, leave-one-out, ladder, factorial",
+        ),
+        ({}, "name a recipe, as preset=dapo --against preset=grpo, or its --parts; one of the two"),
+    ],
+)
+def test_a_wrong_question_ends_before_anything_is_written(tmp_path, asked, said):
+    with pytest.raises(ConfigError, match=said):
+        ablate(folder=tmp_path / "x", **asked)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_command_prints_the_tables_and_writes_the_page(folder, capsys):
+    main(
+        [
+            *"--factorial --add-one --leave-one-out --ladder --seeds 3".split(),
+            "--parts",
+            PARTS,
+            "--with",
+            *TINY,
+            "--folder",
+            str(folder),
+        ]
+    )
+    out = capsys.readouterr().out
+    assert "What was asked: what are 2 parts worth, added to the default run?" in out and "main effect:" in out
+    names = {path.name for path in (folder / "ablation").iterdir()}
+    assert names == {f"parts.{kind}" for kind in ("svg", "pdf", "png")} | {
+        *("effects.csv", "arms.csv", "runs.csv", "ablation.md", "ablation.json", "ablation.html")
+    }
+    runs = (folder / "ablation" / "runs.csv").read_text().splitlines()
+    assert len(runs) == 1 + 4 * 3
+
+
+def test_the_command_ends_in_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(["preset=dapo", "--against", "preset=dapo"])
+    assert end.value.code == 2
+    assert capsys.readouterr().err == "preset=dapo: is the same run as preset=dapo\n"
+    assert not [*tmp_path.iterdir()]
