@@ -14,7 +14,11 @@ from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.stats.ablation import ABLATION_FILE, Ablation, analyze
 from rlexp.analysis.stats.designs import Arm, arms_of
 from rlexp.analysis.stats.rates import extend
+from rlexp.analysis.stats.scales import scale_name
 from rlexp.api import mistakes_as_config_errors
+from rlexp.config.checks import evaluated_metrics
+from rlexp.config.compose import compose
+from rlexp.config.schema import Config
 from rlexp.core.errors import ConfigError, format_value
 from rlexp.launch.hooks import run_sweep
 from rlexp.record.disk import replace
@@ -77,6 +81,7 @@ def ablate(
             found = parts_between([*recipe, *overrides], shared)
         else:
             check_parts(found := parse_parts(parts), shared)
+        check_metric(metric, smallest, compose(*shared))
     ladder = ladder_order(order, found)
     arms = list(dict.fromkeys(arm for design in designs for arm in designed(design, len(found), ladder)))
     key, rates = tuned_values(tune, shared)
@@ -115,6 +120,18 @@ def ablate(
 def in_name(shared: Sequence[str], point: Sequence[str]) -> list[str]:
     """Return the overrides that are in the names of the runs of a point: those of Hydra itself are not."""
     return [each for each in (*shared, *point) if not key_of(each).startswith("hydra")]
+
+
+def check_metric(metric: str | None, smallest: float | None, config: Config) -> None:
+    """Raise ConfigError for a metric that is not evaluated, and where no smallest effect that counts is known."""
+    if smallest is not None and not smallest > 0:
+        raise ConfigError([f"--smallest {smallest:g}: must be above 0"])
+    known = evaluated_metrics(config)
+    if metric is not None and "/" not in metric and not any(metric in name for name in known):
+        raise ConfigError([f"--metric {metric}: is not evaluated; there are {', '.join(known)}"])
+    name = next((name for name in known if metric and metric in name), metric or config.score.metric)
+    if smallest is None and scale_name(name) not in ("log-odds", "log"):
+        raise ConfigError([f"{name}: is no share and no amount, so no effect counts by itself; declare --smallest"])
 
 
 def designed(design: str, k: int, order: Sequence[int] | None) -> list[Arm]:
@@ -218,5 +235,6 @@ def train_arms(folder: Path, shared: Sequence[str], arms: Sequence[str], seeds: 
         if fresh:
             (folder / ABLATION_FILE).unlink()
             folder.rmdir()
+        alone = any(problem.startswith("job ") for problem in error.problems)  # of some arms, not of all
         hint = "parts that need each other are joined with +, as --parts critic=ppo+norm=gae,agg=token"
-        raise ConfigError([*error.problems, hint]) from None
+        raise ConfigError([*error.problems, *[hint] * alone]) from None
