@@ -73,8 +73,8 @@ def findings(ablation: Ablation) -> list[str]:
         lines.append(f"{kind.capitalize()}: {'; '.join(f'{word}: {parts}' for word, parts in by_word.items())}.")
     size = float(np.abs(ablation.scale.change(ablation.smallest, level(ablation))))
     lines.append(
-        f"How sure: an effect counts from {ablation.smallest:.3g} on the scale of {ablation.scale.name} on, which is "
-        f"{size:.2g} at the baseline's level. “Open” is not “no effect”: more seeds would tell."
+        f"How sure: the smallest effect that counts is {ablation.smallest:.3g} ({ablation.scale.name}), {size:,.3g} "
+        f"at the baseline's level. “Open” is not “no effect”: more seeds would tell."
     )
     return lines
 
@@ -253,5 +253,6 @@ def command(ablation: Ablation) -> str:
     words += ["--seeds", str(len(declared["seeds"]))]
     for name in ("budget", "metric", "smallest"):
         words += [f"--{name}", str(declared[name])] if declared[name] else []
+    words += ["--endpoint", declared["endpoint"]] if declared["endpoint"] != "final" else []
     words += ["--with", *declared["overrides"]] if declared["overrides"] else []
     return shlex.join([*words, "--folder", str(ablation.folder)])

@@ -13,10 +13,10 @@ import pandas as pd
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.load import SweepData, config_section, load
 from rlexp.analysis.data.metric_spec import direction_sign
-from rlexp.analysis.data.run_values import RunValues, values_per_run
+from rlexp.analysis.data.run_values import RunValues
 from rlexp.analysis.stats.comparison import level_columns
 from rlexp.analysis.stats.designs import Arm, Contrast, contrasts_of, factorial_design
-from rlexp.analysis.stats.endpoints import speed_ups
+from rlexp.analysis.stats.endpoints import Endpoint, endpoint_values, parse_endpoint, speed_ups
 from rlexp.analysis.stats.rates import RateGrid, best_contrast, best_value, edge, rate_grid
 from rlexp.analysis.stats.scales import Scale, scale_name, scale_of
 from rlexp.analysis.stats.significance import holm
@@ -25,6 +25,7 @@ from rlexp.runfolder.variants import run_name, variant_name
 
 Array = np.ndarray
 ABLATION_FILE = "ablation.json"
+FITTED = ("asymptote", "speed")  # endpoints that are of a fitted curve
 
 
 class Ablation(NamedTuple):
@@ -86,15 +87,16 @@ def analyze(folder: str | Path) -> Ablation:
     except FileNotFoundError:
         raise AnalysisError(f"{folder}: is no ablation ({ABLATION_FILE} is missing); rlexp ablate makes one") from None
     declared, data = written["declared"], load(folder)
-    metric = values_per_run(data, declared["metric"])
+    endpoint = parse_endpoint(declared["endpoint"])
+    metric = endpoint_values(data, endpoint, declared["metric"])
     counted = data.runs.loc[data.runs["status"].isin(metric.statuses), "name"]
     numbers = metric.values.reindex(counted).to_dict()
     sign = direction_sign(metric.better)
-    scale, arms, grids, levels = scale_for(metric, data), {}, {}, {}
+    scale, arms, grids, levels = scale_for(metric.metric, endpoint, data), {}, {}, {}
     parts = ["+".join(part) for part in declared["parts"]]
     result = Ablation(folder, declared, data, metric, scale, np.nan, parts, arms, grids, *[pd.DataFrame()] * 2, [])
     floor = float(scale.forward(0.0)) if scale.name == "log-odds" else None
-    notes = []
+    notes = list(metric.remarks)
     for each in written["arms"]:
         arm = frozenset(each["parts"])
         names = [[run_name([*point, f"seed={seed}"]) for seed in declared["seeds"]] for point in each["overrides"]]
@@ -121,14 +123,15 @@ def analyze(folder: str | Path) -> Ablation:
     return result._replace(effects=effects, notes=[*notes, *notes_of(result)])
 
 
-def scale_for(metric: RunValues, data: SweepData) -> Scale:
-    """Return the scale of a metric; a share is of as many completions as an evaluation has."""
-    name = scale_name(metric.metric)
-    if name == "start SD":
+def scale_for(metric: str, endpoint: Endpoint, data: SweepData) -> Scale:
+    """Return the scale of an endpoint; a share is of as many completions as an evaluation has."""
+    name = "log" if endpoint.kind == "cost" else scale_name(metric)
+    if endpoint.kind in FITTED or name == "start SD":  # a fit may lie beyond 1; the SD of the start is not known here
         return Scale("identity")
+    if name != "log-odds" or "exact" in metric:
+        return Scale(name) if name != "log-odds" else scale_of(metric)
     evaluation = config_section(data.config, "eval")
-    count = evaluation.get("prompts", 128) * (1 if "greedy" in metric.metric else evaluation.get("samples", 1))
-    return scale_of(metric.metric, count if name == "log-odds" and "exact" not in metric.metric else None)
+    return Scale(name, evaluation.get("prompts", 128) * (1 if "greedy" in metric else evaluation.get("samples", 1)))
 
 
 def effects_of(ablation: Ablation) -> pd.DataFrame:

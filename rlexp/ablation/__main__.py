@@ -68,6 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--budget", metavar="B", help="train each arm to it, with its own schedule: steps=200 or completions=20000")
     add("--metric", help="another metric than the score")
     add(
+        "--endpoint",
+        default="final",
+        metavar="E",
+        help="auc:completions, cost:METRIC>=VALUE:completions, … (docs/questions.md)",
+    )
+    add(
         "--smallest", type=float, help="the smallest effect that counts, on the metric's scale; .25 log-odds of a share"
     )
     add(
@@ -97,6 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             seeds=int(options.seeds),
             budget=options.budget,
             metric=options.metric,
+            endpoint=options.endpoint,
             smallest=options.smallest,
             overrides=options.overrides,
             folder=options.folder,

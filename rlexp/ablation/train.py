@@ -11,8 +11,9 @@ from typing import Any
 
 from rlexp.ablation.parts import Part, check_parts, composition, overrides_of, parse_parts, parts_between
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.stats.ablation import ABLATION_FILE, Ablation, analyze
+from rlexp.analysis.stats.ablation import ABLATION_FILE, FITTED, Ablation, analyze
 from rlexp.analysis.stats.designs import Arm, arms_of
+from rlexp.analysis.stats.endpoints import parse_endpoint
 from rlexp.analysis.stats.rates import extend
 from rlexp.analysis.stats.scales import scale_name
 from rlexp.api import mistakes_as_config_errors
@@ -41,6 +42,7 @@ def ablate(
     seeds: int | Iterable[int] = 10,
     budget: str | None = None,
     metric: str | None = None,
+    endpoint: str = "final",
     smallest: float | None = None,
     overrides: Sequence[str] = (),
     folder: str | Path | None = None,
@@ -58,6 +60,8 @@ def ablate(
         seeds: how many, or which. All arms share them.
         budget: ``"steps=200"`` or ``"completions=20000"``: each arm is trained to it with its own schedule.
         metric: another one than the score.
+        endpoint: the number of a run: ``"final"``, ``"auc:completions"``, ``"asymptote"``, ``"speed"``,
+            ``"cost:eval/greedy_accuracy>=0.8:completions"``, ``"matched:kl=0.5"``; see ``parse_endpoint``.
         smallest: the smallest effect that counts, on the metric's scale: .25 log-odds of a share unless given.
         overrides: what all arms share, as ``"task=bandit"``.
         folder: where the runs go, runs/<time> unless given. The same call goes on there.
@@ -81,7 +85,7 @@ def ablate(
             found = parts_between([*recipe, *overrides], shared)
         else:
             check_parts(found := parse_parts(parts), shared)
-        check_metric(metric, smallest, compose(*shared))
+        check_metric(metric, endpoint, smallest, compose(*shared))
     ladder = ladder_order(order, found)
     arms = list(dict.fromkeys(arm for design in designs for arm in designed(design, len(found), ladder)))
     key, rates = tuned_values(tune, shared)
@@ -96,6 +100,7 @@ def ablate(
         "seeds": numbers,
         "budget": budget,
         "metric": metric,
+        "endpoint": endpoint,
         "smallest": smallest,
     }
     place = Path(folder or f"runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_ablation")
@@ -122,16 +127,23 @@ def in_name(shared: Sequence[str], point: Sequence[str]) -> list[str]:
     return [each for each in (*shared, *point) if not key_of(each).startswith("hydra")]
 
 
-def check_metric(metric: str | None, smallest: float | None, config: Config) -> None:
-    """Raise ConfigError for a metric that is not evaluated, and where no smallest effect that counts is known."""
+def check_metric(metric: str | None, endpoint: str, smallest: float | None, config: Config) -> None:
+    """Raise ConfigError for what is no endpoint, a metric that is not evaluated, an unknown smallest effect."""
+    try:
+        asked = parse_endpoint(endpoint)
+    except AnalysisError as error:
+        raise ConfigError([f"--endpoint {error}"]) from None
     if smallest is not None and not smallest > 0:
         raise ConfigError([f"--smallest {smallest:g}: must be above 0"])
     known = evaluated_metrics(config)
-    if metric is not None and "/" not in metric and not any(metric in name for name in known):
-        raise ConfigError([f"--metric {metric}: is not evaluated; there are {', '.join(known)}"])
+    for option, named in (("--metric", metric), ("--endpoint", asked.metric)):  # what else is logged is not known yet
+        evaluated = named is not None and (named.startswith("eval/") or (option == "--metric" and "/" not in named))
+        if evaluated and not any(named in name for name in known):
+            raise ConfigError([f"{option} {named}: is not evaluated; there are {', '.join(known)}"])
     name = next((name for name in known if metric and metric in name), metric or config.score.metric)
-    if smallest is None and scale_name(name) not in ("log-odds", "log"):
-        raise ConfigError([f"{name}: is no share and no amount, so no effect counts by itself; declare --smallest"])
+    has_scale = asked.kind == "cost" or (asked.kind not in FITTED and scale_name(name) in ("log-odds", "log"))
+    if smallest is None and not has_scale:
+        raise ConfigError([f"{name}, {asked}: which effect counts is not known by itself; declare --smallest"])
 
 
 def designed(design: str, k: int, order: Sequence[int] | None) -> list[Arm]:

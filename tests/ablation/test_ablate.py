@@ -1,9 +1,12 @@
 """An ablation is trained once, goes on where it stopped, and ends in a line where the question is wrong."""
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 from small_runs import SHORT, SMALL
 
 from rlexp.ablation import train
@@ -53,6 +56,28 @@ def test_an_effect_is_that_of_the_runs_scores(folder):
     difference = scores(*TINY, "agg=sequence") - scores(*TINY)
     assert part["effect"] == pytest.approx(difference.mean())
     assert part["error"] == pytest.approx(difference.std(ddof=1) / np.sqrt(3))
+
+
+def test_an_endpoint_is_the_number_of_a_run(folder, tmp_path):
+    """The area under the curve, against trapezoids of the rows."""
+    copied = Path(shutil.copytree(folder, tmp_path / "copy"))
+    written = json.loads((copied / ABLATION_FILE).read_text())
+    written["declared"]["endpoint"] = "auc"
+    (copied / ABLATION_FILE).write_text(json.dumps(written))
+    found = analyze(copied)
+
+    def areas(*overrides):
+        heights = []
+        for seed in range(3):
+            text = (copied / run_name([*overrides, f"seed={seed}"]) / "metrics.jsonl").read_text()
+            rows = [row for row in map(json.loads, text.splitlines()) if "eval/greedy_accuracy" in row]
+            x, y = np.array([[row["step"], row["eval/greedy_accuracy"]] for row in rows]).T
+            heights.append(trapezoid(y, x) / (x[-1] - x[0]))
+        return found.scale.forward(np.array(heights))
+
+    part = found.effects.set_index(["kind", "parts"]).loc[("added first", "clip=higher")]
+    assert found.metric.metric == "eval/greedy_accuracy, auc"
+    assert part["effect"] == pytest.approx((areas(*TINY, "clip=higher") - areas(*TINY)).mean())
 
 
 def test_the_same_call_trains_nothing_again_and_another_question_is_refused(folder):
