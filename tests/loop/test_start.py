@@ -14,6 +14,7 @@ from toy_state import HIDDEN, LAYERS, unstacked
 
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop import start
+from rlexp.loop.rewards import score_with
 from rlexp.loop.rollout import most_likely, sample
 from rlexp.loop.start import scaled, sft
 from rlexp.models import GRU
@@ -112,13 +113,14 @@ def test_the_warm_up_is_that_of_plain_pytorch():
 @pytest.fixture
 def checks(monkeypatch):
     """Return what every check has found, by update."""
-    found, real = {}, start.sampled_accuracy
+    found, real = {}, start.answers
 
     def spy(policy, task, seeds, prompts, at):
-        found[at] = real(policy, task, seeds, prompts, at)
-        return found[at]
+        rollout = real(policy, task, seeds, prompts, at)
+        found[at] = score_with(task, rollout).correct.float().mean((-1, -2))
+        return rollout
 
-    monkeypatch.setattr(start, "sampled_accuracy", spy)
+    monkeypatch.setattr(start, "answers", spy)
     return found
 
 
