@@ -88,7 +88,7 @@ def test_the_page_begins_how_sure_with_the_luck_of_the_seeds(untuned, tuned):
         place = found.folder / "ablation"
         table = pd.read_csv(place / "runs.csv").query("best").pivot(index="seed", columns="arm", values="number")
         said = scores_statement([table.to_numpy()], "eval/exact/accuracy")
-        assert said.startswith("Two single runs must differ by 0.0") and " of the same 3 seeds by 0.0" in said
+        assert said.startswith("Two single runs must differ by 0.") and " of the same 3 seeds by 0.0" in said
         assert f"How sure: {said} The smallest effect" in (place / "ablation.md").read_text(encoding="utf-8")
         assert f"<dt>How sure</dt><dd><p>{said} The" in (place / "ablation.html").read_text(encoding="utf-8")
 
@@ -96,8 +96,8 @@ def test_the_page_begins_how_sure_with_the_luck_of_the_seeds(untuned, tuned):
 @pytest.mark.parametrize(
     ("endpoint", "metric", "columns"),
     [
-        ("cost:entropy<=1:tokens", None, ["completions", "tokens", "policy/entropy"]),
-        ("matched:entropy=1.5", None, ["completions", "eval/exact/accuracy", "policy/entropy"]),
+        ("cost:policy/entropy<=1:tokens", None, ["completions", "tokens", "policy/entropy"]),
+        ("matched:policy/entropy=1.5", None, ["completions", "eval/exact/accuracy", "policy/entropy"]),
         ("auc:updates", "exact/reward", ["completions", "updates", "eval/exact/reward"]),
     ],
 )
