@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
-from rlexp.analysis.data.load import SweepData, load
+from rlexp.analysis.data.load import load
+from rlexp.analysis.plan import seconds_a_run
 from rlexp.analysis.report.tables import Terminal, TextTable, plain, print_table
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.comparison import Comparison
@@ -21,7 +22,6 @@ from rlexp.analysis.stats.estimates import Interval
 from rlexp.analysis.stats.formatting import DASH, decimal_places, format_interval, format_number
 from rlexp.analysis.stats.noise import Noise, noise_of, noise_statement, statement
 from rlexp.analysis.stats.significance import seeds_for_effect, seeds_until_decided
-from rlexp.runfolder.files import MULTIRUN_FILE
 
 __all__ = ["main", "noise_statement"]
 SEEDS = (1, 2, 3, 5, 10, 20, 40)
@@ -52,16 +52,6 @@ def settled(noise: Noise, effect: float, family: int, seconds: float | None) -> 
     return Settled(effect, seeds, seeds_until_decided(effect, noise.paired_sd, family), minutes)
 
 
-def seconds_a_run(data: SweepData) -> float | None:
-    """Machine time of a run, shared by those that trained side by side; None of files that were copied."""
-    ends = [path.stat().st_mtime for path in data.folder.glob("*/summary.json")]
-    begin = data.folder / MULTIRUN_FILE
-    if not (ends and begin.is_file()):
-        return None
-    elapsed = max(ends) - begin.stat().st_mtime
-    return elapsed / len(ends) if elapsed >= data.runs["wall_time_s"].max() else None
-
-
 def as_json(noise: Noise, comparison: Comparison, settles: Settled | None) -> dict[str, Any]:
     """The numbers of one stratum."""
     ends = {
@@ -76,7 +66,7 @@ def as_json(noise: Noise, comparison: Comparison, settles: Settled | None) -> di
     found = {
         "stratum": comparison.stratum,
         "metric": comparison.metric,
-        "statement": statement(noise, comparison.metric),
+        "statement": statement([noise], comparison.metric),
     }
     found |= noise._asdict() | ends
     found = {key: list(value) if isinstance(value, Interval) else value for key, value in found.items()}
@@ -86,7 +76,7 @@ def as_json(noise: Noise, comparison: Comparison, settles: Settled | None) -> di
 def print_noise(noise: Noise, comparison: Comparison, settles: Settled | None, console: Console) -> None:
     """A sentence, what to differ by at each number of seeds, the SD of each arm, and what would settle the effect."""
     title = f"{comparison.stratum}: " if comparison.stratum else ""
-    console.print(Text(title + statement(noise, comparison.metric)))
+    console.print(Text(title + statement([noise], comparison.metric)))
     console.print()
     digits = decimal_places([noise.must_differ()])
     rows = [[str(n), *(format_number(noise.must_differ(n, each), digits) for each in (False, True))] for n in SEEDS]

@@ -65,18 +65,22 @@ def print_needs(data: SweepData, found: Sequence[Need], effect: float, console: 
     headers = ["difference of", "SD over seeds", "seeds for 80 %", "until_decided"]
     print_table(TextTable(headers, rows), console, f"seeds to find a difference of {effect:g}, p (Holm) < {ALPHA:g}")
 
-    # Machine time per run of the pilot, shared by those that trained side by side.
-    ends = [path.stat().st_mtime for path in data.folder.glob("*/summary.json")]
-    begin, arms = data.folder / MULTIRUN_FILE, len(data.variants)
+    arms, seconds = len(data.variants), seconds_a_run(data)
     known = [need.seeds for need in found if need.seeds]
-    if not (known and ends and begin.is_file()):
-        return
-    elapsed = max(ends) - begin.stat().st_mtime
-    if elapsed >= data.runs["wall_time_s"].max():  # files that were copied have other times
-        seconds = elapsed / len(ends)
+    if known and seconds:
         minutes = max(known) * arms * seconds / 60
         text = f"{max(known)} seeds of {arms} variants take about {minutes:.0f} min at the {seconds:.1f} s a run"
         console.print(Text(f"{text} of this sweep."))
+
+
+def seconds_a_run(data: SweepData) -> float | None:
+    """Machine time of a run, shared by those that trained side by side; None of files that were copied."""
+    ends = [path.stat().st_mtime for path in data.folder.glob("*/summary.json")]
+    begin = data.folder / MULTIRUN_FILE
+    if not (ends and begin.is_file()):
+        return None
+    elapsed = max(ends) - begin.stat().st_mtime
+    return elapsed / len(ends) if elapsed >= data.runs["wall_time_s"].max() else None
 
 
 @ends_in_a_line

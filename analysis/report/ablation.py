@@ -1,5 +1,6 @@
 """An ablation as tables on the terminal, files, a figure and one page."""
 
+import gzip
 import json
 import shlex
 from pathlib import Path
@@ -11,15 +12,17 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.text import Text
 
-from rlexp.analysis.data.metric_spec import direction_note
+from rlexp.analysis.data.metric_spec import direction_note, direction_sign
 from rlexp.analysis.data.read import inner, unlinked
 from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.ablation import ablation_figure
 from rlexp.analysis.figures.rates import draw_response
+from rlexp.analysis.report.ablation_files import card, curve_table, run_table, schema
 from rlexp.analysis.report.page import TEMPLATES, _printable, breakable, color_variables, inline_svg
 from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, markdown, plain, print_table
-from rlexp.analysis.stats.ablation import Ablation
+from rlexp.analysis.stats.ablation import Ablation, point_at_best
 from rlexp.analysis.stats.formatting import DASH, decimal_places, format_interval, format_p
+from rlexp.analysis.stats.noise import scores_statement
 from rlexp.analysis.stats.rates import best_value, extend, plateau, response_curve
 
 EXPLAINED = {
@@ -73,10 +76,19 @@ def findings(ablation: Ablation) -> list[str]:
         lines.append(f"{kind.capitalize()}: {'; '.join(f'{word}: {parts}' for word, parts in by_word.items())}.")
     size = float(np.abs(ablation.scale.change(ablation.smallest, level(ablation))))
     lines.append(
-        f"How sure: the smallest effect that counts is {ablation.smallest:.3g} ({ablation.scale.name}), {size:,.3g} "
-        f"at the baseline's level. “Open” is not “no effect”: more seeds would tell."
+        f"How sure: {noise(ablation)}The smallest effect that counts is {ablation.smallest:.3g} "
+        f"({ablation.scale.name}), {size:,.3g} at the baseline's level. “Open” is not “no effect”: more seeds would "
+        f"tell."
     )
     return lines
+
+
+def noise(ablation: Ablation) -> str:
+    """Say how far luck of the seed moves a run, of the arms at their best values; empty where nothing is known."""
+    sign = direction_sign(ablation.metric.better)
+    best = [grid.values[point_at_best(ablation, arm)] for arm, grid in ablation.grids.items()]
+    said = scores_statement([ablation.scale.inverse(sign * np.array(best)).T], ablation.metric.metric)
+    return f"{said} " * bool(said)
 
 
 def level(ablation: Ablation) -> float:
@@ -167,23 +179,8 @@ def layout_caption(figure: Figure) -> str:
     return next((text.get_text().replace("\n", " ") for text in figure.texts if text.get_gid() == layout.CAPTION), "")
 
 
-def run_table(ablation: Ablation) -> pd.DataFrame:
-    """Return a row a run: arm, parts, tuned value, seed, its number in the metric's units and on the scale."""
-    rows = []
-    for arm, grid in ablation.grids.items():
-        for place, rate in enumerate(grid.rates):
-            for seed, value in zip(ablation.declared["seeds"], grid.values[place], strict=True):
-                rows.append(
-                    {"arm": ablation.label(arm)}
-                    | {name: part in arm for part, name in enumerate(ablation.parts)}
-                    | ({ablation.declared["tune"]["key"]: rate} if ablation.declared["tune"] else {})
-                    | {"seed": seed, "on_scale": value}
-                )
-    return pd.DataFrame(rows)
-
-
 def write_files(ablation: Ablation) -> list[Path]:
-    """Write tables (CSV, Markdown, JSON), figures (SVG, PDF, PNG) and the page into `<folder>/ablation/`."""
+    """Write tables (CSV, Markdown, JSON), figures (SVG, PDF, PNG), a card and the page into `<folder>/ablation/`."""
     place = inner(ablation.folder, "ablation")
     place.mkdir(parents=True, exist_ok=True)
     drawn = figures(ablation)
@@ -199,16 +196,22 @@ def write_files(ablation: Ablation) -> list[Path]:
         "effects": ablation.effects.to_dict("records"),
         "notes": ablation.notes,
     }
-    texts = {
-        "effects.csv": csv_text(ablation.effects, index=False),
-        "arms.csv": csv_text(ablation.levels),
-        "runs.csv": csv_text(run_table(ablation), index=False),
+    tables = {
+        "runs.csv": run_table(ablation),
+        "curves.csv.gz": curve_table(ablation),
+        "arms.csv": ablation.levels.reset_index(),
+        "effects.csv": ablation.effects,
+    }
+    texts = {name: csv_text(table, index=False) for name, table in tables.items()} | {
+        "schema.json": json.dumps(schema(ablation, tables), indent=2) + "\n",
+        "README.md": card(ablation, findings(ablation), command(ablation)),
         "ablation.md": text + f"\n**arms**\n\n{markdown(level_table(ablation))}",
         "ablation.json": json.dumps(plain(content), indent=2) + "\n",
         "ablation.html": page(ablation, drawn),
     }
     for name, each in texts.items():
-        unlinked(place / name).write_text(each, encoding="utf-8")
+        raw = each.encode()
+        unlinked(place / name).write_bytes(gzip.compress(raw, mtime=0) if name.endswith(".gz") else raw)
     paths = [place / name for name in texts]
     with layout.theme():
         return paths + [

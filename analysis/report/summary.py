@@ -11,6 +11,7 @@ from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.stats.answer import Answer
 from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
 from rlexp.analysis.stats.formatting import decimal_places, format_difference, format_interval, format_number, format_p
+from rlexp.analysis.stats.noise import noise_statement
 from rlexp.analysis.stats.notes import below_floor
 from rlexp.analysis.stats.significance import ALPHA, seeds_for_p
 from rlexp.runfolder.variants import split_overrides, varying_keys
@@ -21,7 +22,7 @@ SCOPE = "All of it holds for this task, this model and this many steps."
 
 
 class Summary(NamedTuple):
-    """Sentences; lists have a line for each stratum, most often one."""
+    """Sentences; lists have a line for each stratum, most often one. Confidence begins with the luck of the seeds."""
 
     question: str
     findings: list[str]
@@ -46,7 +47,9 @@ def summarize(data: SweepData, result: Answer) -> Summary:
     verdicts = f"Of the study's {len(result.verdicts)} expectations: {listed}." if counts else result.no_verdict
     findings = _by_stratum(result.comparisons, lambda each: _join([_finding(each), below_floor(each)]))
     findings = list(filter(None, [*findings, verdicts, _lost_runs(result)]))
-    return Summary(_question(data, result), findings, _by_stratum(result.comparisons, _confidence))
+    noise = noise_statement(*[each for each in result.comparisons if not _nothing_learned(each)])
+    confidence = _by_stratum(result.comparisons, _confidence)
+    return Summary(_question(data, result), findings, [*filter(None, [noise]), *confidence])
 
 
 def _by_stratum(comparisons: Sequence[Comparison], write: Callable[[Comparison], str]) -> list[str]:

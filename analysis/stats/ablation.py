@@ -52,6 +52,8 @@ class Ablation(NamedTuple):
     """A row a part, or two, and kind: ``kind, parts, difference, low, high`` in the metric's units at the baseline's
     level, ``effect, error`` on the scale, ``p, p_holm, n, word, speed_up`` and the ends of its interval."""
     notes: list[str]
+    folders: dict[Arm, list[list[str]]]
+    """The name of each run's folder, by point and seed."""
 
     def label(self, arm: Arm) -> str:
         """Name an arm: the parts that are on; ``baseline`` or ``recipe`` where none or all are."""
@@ -90,11 +92,12 @@ def analyze(folder: str | Path) -> Ablation:
     endpoint = parse_endpoint(declared["endpoint"])
     metric = endpoint_values(data, endpoint, declared["metric"])
     counted = data.runs.loc[data.runs["status"].isin(metric.statuses), "name"]
-    numbers = metric.values.reindex(counted).to_dict()
+    metric = metric._replace(values=metric.values.reindex(counted))
+    numbers = metric.values.to_dict()
     sign = direction_sign(metric.better)
     scale, arms, grids, levels = scale_for(metric.metric, endpoint, data), {}, {}, {}
     parts = ["+".join(part) for part in declared["parts"]]
-    result = Ablation(folder, declared, data, metric, scale, np.nan, parts, arms, grids, *[pd.DataFrame()] * 2, [])
+    result = Ablation(folder, declared, data, metric, scale, np.nan, parts, arms, grids, *[pd.DataFrame()] * 2, [], {})
     floor = float(scale.forward(0.0)) if scale.name == "log-odds" else None
     notes = list(metric.remarks)
     for each in written["arms"]:
@@ -104,6 +107,7 @@ def analyze(folder: str | Path) -> Ablation:
         if missing := int(np.isnan(raw).sum()):
             as_floor = ", which count as 0" if floor is not None else ""
             notes.append(f"{result.label(arm)}: {missing} of {raw.size} runs have no number{as_floor}.")
+        result.folders[arm] = names
         arms[arm] = [variant_name(point) for point in each["overrides"]]
         grid = grids[arm] = rate_grid(written["values"] or [1.0], sign * scale.forward(raw), floor)
         best = best_value(grid)

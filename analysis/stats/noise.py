@@ -16,6 +16,7 @@ Where arms scatter unequally σ is their root mean square: too much for one arm 
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -203,28 +204,45 @@ def noise_of(comparison: Comparison) -> Noise:
     return seed_noise(comparison.scores.to_numpy(dtype=float))
 
 
-def noise_statement(comparison: Comparison) -> str:
-    """What a reader has to know before any number of a comparison, in one sentence; empty where nothing is known."""
-    try:
-        return statement(noise_of(comparison), comparison.metric)
-    except AnalysisError:
-        return ""
+def noise_statement(*comparisons: Comparison) -> str:
+    """What a reader has to know before any number of a comparison, in one sentence; empty where nothing is known.
+
+    Of several comparisons (strata) it is one sentence still, from the smallest to the largest of their numbers.
+    """
+    tables = [comparison.scores.to_numpy(dtype=float) for comparison in comparisons]
+    return scores_statement(tables, comparisons[0].metric) if comparisons else ""
 
 
-def statement(noise: Noise, metric: str) -> str:
-    """`Two single runs that differ by less than 0.12 in eval/greedy_accuracy differ by luck of the seed …`."""
-    bound = noise.must_differ()
-    digits = decimal_places([bound])
+def scores_statement(tables: Sequence[Array], metric: str) -> str:
+    """The same of tables of scores `[seeds, arms]`; those of which nothing is known are left out."""
+    noises = []
+    for scores in tables:
+        with suppress(AnalysisError):
+            noises.append(seed_noise(scores))
+    return statement(noises, metric) if noises else ""
+
+
+def statement(noises: Sequence[Noise], metric: str) -> str:
+    """`Two single runs must differ by 0.12 in eval/greedy_accuracy to be told apart from luck of the seed …`."""
+    bounds = [noise.must_differ() for noise in noises]
+    digits = decimal_places(bounds)
+    paired = not any(np.isnan(noise.correlation) for noise in noises)
+    means = [noise.must_differ(noise.seeds, paired) for noise in noises]
+    same = "the same " * paired
     text = (
-        f"Two single runs must differ by {format_number(bound, digits)} in {metric} to be told apart from luck of the"
-        f" seed (95 %, the SD over seeds is {format_number(noise.sd, digits)})"
+        f"Two single runs must differ by {_range(bounds, digits)} in {metric} to be told apart from luck of the seed "
+        f"(95 %), means of {same}{_range([noise.seeds for noise in noises], 0)} seeds by {_range(means, digits)}"
     )
-    n = noise.seeds
-    unpaired, paired = (format_number(noise.must_differ(n, each), digits) for each in (False, True))
-    if np.isnan(noise.correlation):
-        return f"{text}, and the means of {n} seeds each by {unpaired}."
-    worth = format_interval(noise.paired_worth, *noise.paired_worth_interval, 1)
-    worth = f"{worth} unpaired ones" if noise.paired_sd > 0 else "any number of unpaired ones"
-    return f"{text}, the means of {n} seeds by {unpaired}, or by {paired} if they are the same seeds: " + (
-        f"one paired seed counts as much as {worth}."
-    )
+    worths = [noise.paired_worth for noise in noises]
+    if not (paired and np.isfinite(worths).all()):
+        return f"{text}."
+    worth = _range(worths, 1)
+    if len(noises) == 1:
+        worth = format_interval(worths[0], *noises[0].paired_worth_interval, 1)
+    return f"{text}; one paired seed is worth {worth} unpaired ones."
+
+
+def _range(values: Sequence[float], digits: int) -> str:
+    """`0.05 to 0.12`, or `0.05`."""
+    ends = [format_number(end, digits) for end in (min(values), max(values))]
+    return " to ".join(dict.fromkeys(ends))

@@ -164,7 +164,8 @@ def test_the_command_prints_the_tables_and_writes_the_page(folder, capsys):
     assert "What was asked: what are 2 parts worth, added to the default run?" in out and "main effect:" in out
     names = {path.name for path in (folder / "ablation").iterdir()}
     assert names == {f"parts.{kind}" for kind in ("svg", "pdf", "png")} | {
-        *("effects.csv", "arms.csv", "runs.csv", "ablation.md", "ablation.json", "ablation.html")
+        *("effects.csv", "arms.csv", "runs.csv", "curves.csv.gz", "schema.json", "README.md"),
+        *("ablation.md", "ablation.json", "ablation.html"),
     }
     runs = (folder / "ablation" / "runs.csv").read_text().splitlines()
     assert len(runs) == 1 + 4 * 3
