@@ -27,10 +27,11 @@ from rlexp.config.parse import MAX_RUNS
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import describe_error, relative
 from rlexp.launch.hydra_private import error_of
+from rlexp.runfolder.files import MULTIRUN_FILE, SEARCH_FILE
 from rlexp.runfolder.variants import number, result_overrides
 
 LOG = logging.getLogger(__name__)
-FILE, NAME = "optuna.db", "rlexp"  # of the search, in the folder of the sweep
+NAME = "rlexp"  # of the search, in its file
 SAMPLERS = {"tpe": "TPESampler", "gp": "GPSampler", "random": "RandomSampler"}
 DIGITS = 4  # of a number that is searched: shorter names, and no score tells finer ones apart
 MOST_PROBES = 64  # combinations that are composed before training
@@ -66,9 +67,11 @@ class Space:
 
     def described(self) -> dict[str, Any]:
         """Return what must be the same for a search to go on."""
+        from optuna.distributions import distribution_to_json
+
         return {
             "fixed": result_overrides(self.fixed.values()),
-            "searched": {key: repr(each) for key, each in self.searched.items()},
+            "searched": {key: distribution_to_json(each) for key, each in self.searched.items()},
             "seeds": self.seeds,
         }
 
@@ -169,7 +172,7 @@ def probed_jobs(config: DictConfig, most: int | None) -> list[list[str]]:
     if most is not None and (runs := settings.trials * len(space.seeds)) > most:
         line = f"{settings.trials} trials of {len(space.seeds)} seeds make {runs} runs, more than {most}"
         raise ConfigError([f"{line}; if they are meant, write {MAX_RUNS}={runs}"])
-    storage = Path(config.hydra.sweep.dir) / FILE
+    storage = Path(config.hydra.sweep.dir) / SEARCH_FILE
     if storage.exists():
         open_study(storage, settings, space)
     return [space.runs(space.overrides(values))[0] for values in space.probes()]
@@ -217,9 +220,9 @@ class Search:
         """
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self.config, folder / "multirun.yaml")  # as Hydra's basic sweeper
+        OmegaConf.save(self.config, folder / MULTIRUN_FILE)  # as Hydra's basic sweeper
         self.space = read_space(self.config, arguments)
-        self.study = open_study(folder / FILE, self.settings, self.space)
+        self.study = open_study(folder / SEARCH_FILE, self.settings, self.space)
         refused = self.study.user_attrs.get("refused", [])
         earlier = [
             (trial.number, trial.user_attrs["overrides"])

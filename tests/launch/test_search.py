@@ -188,5 +188,6 @@ def test_what_was_trained_is_not_trained_again(command, optuna, tmp_path):  # no
     files = {path: path.read_bytes() for path in (tmp_path / "x").glob("lr=*/metrics.jsonl")}
     result = command(*real, "hydra.sweeper.trials=4")
     assert result.code == 0 and "4 variants ran with 2 seeds each" in " ".join(result.out.split())
+    assert "The variants were searched for" in (tmp_path / "x" / "analysis" / "report.html").read_text("utf-8")
     assert [trial.value for trial in study(optuna, tmp_path / "x").trials][:2] == before
     assert all(path.read_bytes() == text for path, text in files.items()) and len(rows(tmp_path / "x")) == 8
