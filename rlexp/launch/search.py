@@ -247,8 +247,7 @@ class Search:
 
         there = len(self.trials())
         sampler = getattr(optuna.samplers, SAMPLERS[self.settings.sampler])
-        options = {"constant_liar": True} if self.settings.sampler == "tpe" else {}  # a batch keeps its distance
-        self.study.sampler = sampler(seed=self.settings.sampler_seed + there, **options)
+        self.study.sampler = sampler(seed=self.settings.sampler_seed + there)
         if not there and (usual := self.usual_values()):
             self.study.enqueue_trial(usual)
         asked = []
