@@ -111,6 +111,8 @@ def read_space(config: DictConfig, arguments: Sequence[str]) -> Space:
             space.fixed[key] = override.input_line
         else:
             space.fixed[key] = f"{key}={override.get_value_element_as_str()}"
+    if not space.seeds:
+        raise ConfigError(["hydra/sweeper=search: there are no seeds; list them, as seed=range(0,5)"])
     if not space.searched:
         raise ConfigError(
             ["hydra/sweeper=search: nothing is searched; name values, or as lr='tag(log,interval(1e-4,1e-2))'"]

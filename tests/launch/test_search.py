@@ -159,6 +159,7 @@ def test_another_search_in_the_folder_is_refused(command, engine_of, optuna, tmp
         (["clip=symmetric,higer"], "clip=higer: no such choice; did you mean higher?"),
         (["norm=local,gae"], "norm=gae: asks for values, and critic=none has none"),
         ([RATES, "seed=interval(0,3)"], "seed=interval(0,3): seeds are listed, as seed=range(0,5)"),
+        ([RATES, "seed=range(3,3)"], "hydra/sweeper=search: there are no seeds; list them, as seed=range(0,5)"),
         ([RATES, "hydra.sweeper.trials=0"], "hydra.sweeper.trials=0: must be at least 1"),
         ([RATES, "hydra.sweeper.sampler=cma"], "hydra.sweeper.sampler=cma: must be one of tpe, gp, random"),
         ([RATES, "hydra.launcher.max_runs=9"], "32 trials of 2 seeds make 64 runs, more than 9; if they are meant"),
