@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.runs import UNFINISHED, origin_note
 from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
 from rlexp.analysis.stats.significance import ALPHA, min_p, reachable_p, seeds_for_p, seeds_with_choice
+from rlexp.runfolder.files import SEARCH_FILE
 
 NO_WINS = "There is no win rate, because whether more of it is better is not known."
 MAX_NAMED = 4  # variants named one by one in a note; of more only the range is said
@@ -17,9 +19,20 @@ MAX_NAMED = 4  # variants named one by one in a note; of more only the range is 
 def comparison_notes(data: SweepData, comparison: Comparison) -> list[str]:
     """All notes of a comparison, first what it cannot answer, then the method; empty ones are left out."""
     last = (_rule, _one_sided, _other_order, _few_seeds, _missed)
-    before = _unreachable(comparison), _nothing_learned(comparison), *_numbers(comparison)
+    before = _searched(data), _unreachable(comparison), _nothing_learned(comparison), *_numbers(comparison)
     after = *(maker(comparison) for maker in last), *_left_out(data, comparison), origin_note(data.runs)
     return [note for note in (*before, *comparison.remarks, *after) if note]
+
+
+def _searched(data: SweepData) -> str:
+    """Say what is wrong with comparing arms that were asked for because of the scores that they are compared by."""
+    if not any((Path(folder).parent / SEARCH_FILE).exists() for folder in data.runs.get("folder", ())):
+        return ""
+    return (
+        "The variants were searched for, each because of the scores of those before it on the same seeds: the best "
+        "looks better than it is, and neither p nor an interval counts that. Train it, and what it is compared with, "
+        "on other seeds."
+    )
 
 
 def _numbers(comparison: Comparison) -> tuple[str, str]:

@@ -43,6 +43,7 @@ from rlexp.launch.hydra_private import (
     job_overrides,
     set_output_folder,
 )
+from rlexp.launch.search import is_search, probed_jobs
 from rlexp.launch.worker import SECONDS_TO_SAVE, unwritable_file
 from rlexp.record import lock
 from rlexp.record.disk import remove_drafts
@@ -177,6 +178,9 @@ def check_sweep(composed: DictConfig) -> None:
     problem = hydra_problem(composed, "hydra.sweep.dir") or folder_problem(Path(folder).absolute())
     if problem := problem or launcher_problem(composed, launcher):
         raise ConfigError([problem])
+    if is_search(composed):
+        check_search(composed, launcher)
+        return
     wanted = job_overrides(composed, launcher and launcher.max_runs)
     print_notes(planning_notes(wanted))
     loader.plan = plan = plan_jobs(loader, composed, wanted)
@@ -191,6 +195,17 @@ def check_sweep(composed: DictConfig) -> None:
     if "arms" not in composed.hydra.sweeper:  # whoever chose the arms compares them
         print_notes(comparison_notes(jobs, overrides))
     print_notes(earlier_runs({job.folder: plan.statuses[job.number] for job in jobs}))
+
+
+def check_search(composed: DictConfig, launcher: LauncherSettings | None) -> None:
+    """Check runs at every choice and at the ends of every interval that is searched: its trials are not known yet."""
+    wanted = probed_jobs(composed, launcher and launcher.max_runs)
+    jobs = plan_jobs(cache_compositions(GlobalHydra.instance().hydra), composed, wanted).jobs
+    if problem := metric_problem(job.config for job in jobs) or next(machine_problems(jobs, launcher), None):
+        raise ConfigError([problem])
+    acquire_lock(Path(composed.hydra.sweep.dir))
+    print_notes([*parse.remarks(composed.hydra.overrides.task), *setting_notes()])
+    print_notes([line for job in jobs for line in remarks(job.config)])
 
 
 def planning_notes(wanted: Sequence[Sequence[str]]) -> Iterator[str]:
