@@ -20,7 +20,7 @@ from rlexp.analysis.stats.endpoints import Endpoint, endpoint_values, parse_endp
 from rlexp.analysis.stats.rates import RateGrid, best_contrast, best_value, edge, rate_grid
 from rlexp.analysis.stats.scales import Scale, scale_name, scale_of
 from rlexp.analysis.stats.significance import holm
-from rlexp.analysis.stats.words import holm_levels
+from rlexp.analysis.stats.words import NEGLIGIBLE, holm_levels
 from rlexp.runfolder.variants import run_name, variant_name
 
 Array = np.ndarray
@@ -93,8 +93,11 @@ def analyze(folder: str | Path) -> Ablation:
     numbers = metric.values.reindex(counted).to_dict()
     sign = direction_sign(metric.better)
     scale, arms, grids, levels = scale_for(metric.metric, endpoint, data), {}, {}, {}
+    smallest = declared["smallest"] or scale.smallest
+    if not np.isfinite(smallest):
+        raise AnalysisError(f"{metric.metric} has no smallest effect that counts by its name: declare one (--smallest)")
     parts = ["+".join(part) for part in declared["parts"]]
-    result = Ablation(folder, declared, data, metric, scale, np.nan, parts, arms, grids, *[pd.DataFrame()] * 2, [])
+    result = Ablation(folder, declared, data, metric, scale, smallest, parts, arms, grids, *[pd.DataFrame()] * 2, [])
     floor = float(scale.forward(0.0)) if scale.name == "log-odds" else None
     notes = list(metric.remarks)
     for each in written["arms"]:
@@ -110,15 +113,10 @@ def analyze(folder: str | Path) -> Ablation:
         shown = raw[int(np.flatnonzero(grid.rates == best.rate)[0])]
         row = level_columns(shown[~np.isnan(shown)])
         if written["values"]:
-            end = edge(grid, scale.smallest).side if len(grid.rates) > 1 else ""
+            end = edge(grid, smallest).side if len(grid.rates) > 1 else ""
             row |= {"value": best.rate, "edge": end}
         levels[result.label(arm)] = row
-    smallest = declared["smallest"] or scale.smallest
-    if not np.isfinite(smallest):
-        raise AnalysisError(f"{metric.metric} has no smallest effect that counts by its name: declare one (--smallest)")
-    result = result._replace(
-        levels=pd.DataFrame.from_dict(levels, orient="index").rename_axis("arm"), smallest=smallest
-    )
+    result = result._replace(levels=pd.DataFrame.from_dict(levels, orient="index").rename_axis("arm"))
     effects = effects_of(result)
     return result._replace(effects=effects, notes=[*notes, *notes_of(result)])
 
@@ -219,9 +217,14 @@ def point_at_best(ablation: Ablation, arm: Arm) -> int:
 
 
 def word_of(low: float, high: float, smallest: float) -> str:
-    """Say what an interval of an effect says of a part, with + as better."""
+    """Say what an interval of an effect says of a part, with + as better.
+
+    An interval within a tenth of the smallest effect says that there is nothing, on whatever side of 0 it lies.
+    """
     if np.isnan(low):
         return "open"
+    if max(-low, high) < NEGLIGIBLE * smallest:
+        return "no material effect"
     if low > 0:
         return "helps" if high >= smallest else "helps a little"
     if high < 0:
