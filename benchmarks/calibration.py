@@ -1,4 +1,4 @@
-"""How often `rlexp ablate` says a false word, all steps together, and the right one: `python -m benchmarks.calibration`.
+"""How often `rlexp ablate` says a false word, and how often the right one: `python -m benchmarks.calibration`.
 
 Twenty nulls and twenty planted effects are trained by `rlexp.ablate`, with a learning rate for each arm, on a bandit
 that is computed exactly. Each is asked in three conditions (how far apart the logits start), on seeds of its own. A
@@ -172,6 +172,17 @@ class Job(NamedTuple):
     seed: int
 
 
+def kept(job: Job, folder: Path | None) -> dict[str, Any]:
+    """Return the answer to a job, from the folder if it is there already."""
+    file = None if folder is None else folder / f"{job.seed}.json"
+    if file is not None and file.exists():
+        return json.loads(file.read_text(encoding="utf-8"))
+    row = answer(job)
+    if file is not None:
+        file.write_text(json.dumps(row), encoding="utf-8")
+    return row
+
+
 def answer(job: Job) -> dict[str, Any]:
     """Ask one case in one condition: what `rlexp ablate` says of it."""
     case = job.case
@@ -301,20 +312,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--workers", type=int, default=2, help="processes; they change no number")
     parser.add_argument("--repeat", type=int, default=1, help="how often each case is asked, on other seeds")
-    parser.add_argument("--quick", action="store_true", help="five cases in two conditions; writes only to --out")
+    parser.add_argument("--quick", action="store_true", help="three cases in two conditions; writes only to --out")
+    parser.add_argument("--folder", type=Path, help="keeps the answers; the same command goes on there")
     parser.add_argument("--out", type=Path, help="file for the numbers as JSON (docs/statistics/calibration.json)")
     options = parser.parse_args(arguments)
     if options.workers < 1 or options.repeat < 1:
         raise AnalysisError("--workers and --repeat: must be at least 1")
-    cases, starts = [*NULLS, *PLANTS] * options.repeat, STARTS
+    cases, starts = [case for both in zip(NULLS, PLANTS, strict=True) for case in both] * options.repeat, STARTS
     if options.quick:
-        cases, starts = [NULLS[0], NULLS[12], NULLS[19], PLANTS[3], PLANTS[7]], STARTS[:2]
+        cases, starts = [NULLS[0], NULLS[19], PLANTS[3]], STARTS[:2]
     jobs = [
         Job(case, start, 1000 * (len(starts) * place + number))
         for place, case in enumerate(cases)
         for number, start in enumerate(starts)
     ]
-    found = measure(jobs, options.workers, len(starts))
+    found = measure(jobs, options.workers, len(starts), options.folder)
     print_all(found, Terminal())
     target = options.out or (None if options.quick else OUT)
     if target:
@@ -322,15 +334,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measure(jobs: Sequence[Job], workers: int, conditions: int) -> dict[str, Any]:
+def measure(jobs: Sequence[Job], workers: int, conditions: int, folder: Path | None) -> dict[str, Any]:
     """Ask all jobs, those of a case one after another, and count."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     if workers == 1:
-        rows = [answer(job) for job in jobs]
+        rows = [kept(job, folder) for job in jobs]
     else:
-        with ProcessPoolExecutor(
-            workers, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
-        ) as pool:
-            rows = list(pool.map(answer, jobs))
+        context, one = get_context("spawn"), torch.set_num_threads
+        with ProcessPoolExecutor(workers, mp_context=context, initializer=one, initargs=(1,)) as pool:
+            rows = list(pool.map(kept, jobs, [folder] * len(jobs)))
     groups = [rows[first : first + conditions] for first in range(0, len(rows), conditions)]
     cases = [pooled(group) | {"each": [row["word"] for row in group]} for group in groups]
     false = [

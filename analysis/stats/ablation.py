@@ -90,7 +90,7 @@ def analyze(folder: str | Path) -> Ablation:
     endpoint = parse_endpoint(declared["endpoint"])
     metric = endpoint_values(data, endpoint, declared["metric"])
     counted = data.runs.loc[data.runs["status"].isin(metric.statuses), "name"]
-    numbers = metric.values.reindex(counted).to_dict()
+    numbers, present = metric.values.reindex(counted).to_dict(), set(data.runs["name"])
     sign = direction_sign(metric.better)
     scale, arms, grids, levels = scale_for(metric.metric, endpoint, data), {}, {}, {}
     smallest = declared["smallest"] or scale.smallest
@@ -103,6 +103,8 @@ def analyze(folder: str | Path) -> Ablation:
     for each in written["arms"]:
         arm = frozenset(each["parts"])
         names = [[run_name([*point, f"seed={seed}"]) for seed in declared["seeds"]] for point in each["overrides"]]
+        if not present & {name for row in names for name in row}:
+            raise AnalysisError(f"{folder}: no run of {result.label(arm)} is there, as {names[0][0]}")
         raw = np.array([[numbers.get(name, np.nan) for name in row] for row in names], dtype=float)
         if missing := int(np.isnan(raw).sum()):
             as_floor = ", which count as 0" if floor is not None else ""
