@@ -20,7 +20,7 @@ from rlexp.analysis.stats.endpoints import Endpoint, endpoint_values, parse_endp
 from rlexp.analysis.stats.rates import RateGrid, best_contrast, best_value, edge, rate_grid
 from rlexp.analysis.stats.scales import Scale, scale_name, scale_of
 from rlexp.analysis.stats.significance import holm
-from rlexp.analysis.stats.words import holm_levels
+from rlexp.analysis.stats.words import NEGLIGIBLE, holm_levels
 from rlexp.runfolder.variants import run_name, variant_name
 
 Array = np.ndarray
@@ -93,16 +93,21 @@ def analyze(folder: str | Path) -> Ablation:
     metric = endpoint_values(data, endpoint, declared["metric"])
     counted = data.runs.loc[data.runs["status"].isin(metric.statuses), "name"]
     metric = metric._replace(values=metric.values.reindex(counted))
-    numbers = metric.values.to_dict()
+    numbers, present = metric.values.to_dict(), set(data.runs["name"])
     sign = direction_sign(metric.better)
     scale, arms, grids, levels = scale_for(metric.metric, endpoint, data), {}, {}, {}
+    smallest = declared["smallest"] or scale.smallest
+    if not np.isfinite(smallest):
+        raise AnalysisError(f"{metric.metric} has no smallest effect that counts by its name: declare one (--smallest)")
     parts = ["+".join(part) for part in declared["parts"]]
-    result = Ablation(folder, declared, data, metric, scale, np.nan, parts, arms, grids, *[pd.DataFrame()] * 2, [], {})
+    result = Ablation(folder, declared, data, metric, scale, smallest, parts, arms, grids, *[pd.DataFrame()] * 2, [], {})
     floor = float(scale.forward(0.0)) if scale.name == "log-odds" else None
     notes = list(metric.remarks)
     for each in written["arms"]:
         arm = frozenset(each["parts"])
         names = [[run_name([*point, f"seed={seed}"]) for seed in declared["seeds"]] for point in each["overrides"]]
+        if not present & {name for row in names for name in row}:
+            raise AnalysisError(f"{folder}: no run of {result.label(arm)} is there, as {names[0][0]}")
         raw = np.array([[numbers.get(name, np.nan) for name in row] for row in names], dtype=float)
         if missing := int(np.isnan(raw).sum()):
             as_floor = ", which count as 0" if floor is not None else ""
@@ -114,15 +119,10 @@ def analyze(folder: str | Path) -> Ablation:
         shown = raw[int(np.flatnonzero(grid.rates == best.rate)[0])]
         row = level_columns(shown[~np.isnan(shown)])
         if written["values"]:
-            end = edge(grid, scale.smallest).side if len(grid.rates) > 1 else ""
+            end = edge(grid, smallest).side if len(grid.rates) > 1 else ""
             row |= {"value": best.rate, "edge": end}
         levels[result.label(arm)] = row
-    smallest = declared["smallest"] or scale.smallest
-    if not np.isfinite(smallest):
-        raise AnalysisError(f"{metric.metric} has no smallest effect that counts by its name: declare one (--smallest)")
-    result = result._replace(
-        levels=pd.DataFrame.from_dict(levels, orient="index").rename_axis("arm"), smallest=smallest
-    )
+    result = result._replace(levels=pd.DataFrame.from_dict(levels, orient="index").rename_axis("arm"))
     effects = effects_of(result)
     return result._replace(effects=effects, notes=[*notes, *notes_of(result)])
 
@@ -223,9 +223,14 @@ def point_at_best(ablation: Ablation, arm: Arm) -> int:
 
 
 def word_of(low: float, high: float, smallest: float) -> str:
-    """Say what an interval of an effect says of a part, with + as better."""
+    """Say what an interval of an effect says of a part, with + as better.
+
+    An interval within a tenth of the smallest effect says that there is nothing, on whatever side of 0 it lies.
+    """
     if np.isnan(low):
         return "open"
+    if max(-low, high) < NEGLIGIBLE * smallest:
+        return "no material effect"
     if low > 0:
         return "helps" if high >= smallest else "helps a little"
     if high < 0:

@@ -5,7 +5,8 @@ equivalent (within ±δ) or not inferior (above −δ). δ is the smallest effec
 are pooled (`pooling.py`), and one interval [L, U] of the pooled effect says the word. The lines of a kind are tried
 from top to bottom:
 
-superior      contradicted           U < 0
+superior      no material effect     −δ/10 < L and U < δ/10
+              contradicted           U < 0
               no material effect     −δ < L ≤ 0 and U < δ
               smaller than claimed   0 < L and U < δ
               supported              0 < L
@@ -21,6 +22,10 @@ distribution: of no effect (superior), of ±δ (equivalent), of −δ (not infer
 interval excludes that. The two assertions of a question are corrected once, by Holm: the one with the smaller p has an
 interval of 97.5 % (equivalence: 95 %), and the other one of 95 % (90 %) if the first p, doubled, is below 0.05, else of
 97.5 % (95 %) too. So corrected p and interval agree as well.
+
+The first line is for arms that are all but equal, as losses that differ by rounding or by the ε of an optimizer: their
+difference is tiny and the same on every seed, so an interval leaves 0 out without anything to it. Where both arms are
+the same bit by bit the effect is exactly 0, and that is an answer, too (`_errors`).
 
 A finer rule could also say "not the claimed size" (U < δ, L ≤ −δ), "differs, by how much is open" (equivalent, 0
 outside [L, U]), "and better" (not inferior, L > 0), "by at least δ" (superior, L ≥ δ). The interval says all of these.
@@ -52,6 +57,10 @@ WORDS = (SUPPORTED, SMALLER, NO_EFFECT, CONTRADICTED, OPEN, CANNOT)
 REDRAWS = 1000
 STABLE = 0.5  # of the redraws
 DROPPED = 1 / 3  # of the conditions, at most
+NEGLIGIBLE = (
+    0.1  # of the smallest effect that counts: an interval within says that there is nothing, on whatever side of 0
+)
+SAME = 1e-9  # the error of an effect that is 0 on every seed, in smallest effects that count
 MOST_ASSERTIONS = MOST_MODERATORS = 2
 
 
@@ -143,7 +152,10 @@ def judge(assertions: Sequence[Assertion]) -> list[Judgment]:
         len(left) > 0 and len(assertion.conditions) - len(left) <= DROPPED * len(assertion.conditions)
         for left, assertion in zip(valid, assertions, strict=True)
     ]
-    pooled = [pool(*_arrays(left)) if holds else None for left, holds in zip(valid, answered, strict=True)]
+    pooled = [
+        pool(*_arrays(left, one.smallest)) if holds else None
+        for one, left, holds in zip(assertions, valid, answered, strict=True)
+    ]
     p = np.array([_p(one, each) for one, each in zip(pooled, assertions, strict=True)])
     corrected, levels = holm(p), holm_levels(p)
     return [
@@ -164,7 +176,7 @@ def _judgment(assertion: Assertion, left: Sequence[Condition], pooled: Pooled | 
     dropped = {each.name: _failure(each) for each in assertion.conditions if _failure(each)}
     if pooled is None:
         return Judgment(CANNOT, dropped=dropped)
-    effects, errors, degrees = _arrays(left)
+    effects, errors, degrees = _arrays(left, assertion.smallest)
     found = stable_words(effects, errors, degrees, assertion.kind, assertion.smallest, evidence.alpha)
     word, plain = str(found.word), str(found.plain)
     counts = {each: float(share) for each, share in zip(WORDS, found.shares, strict=True) if share > 0}
@@ -212,13 +224,26 @@ def _failure(condition: Condition) -> str:
         return condition.fails
     if not (np.isfinite(condition.effect) and np.isfinite(condition.error)):
         return "has no effect with an error: too few seeds, or a number that is not finite"
-    return "" if condition.error > 0 else "both arms are the same on every seed"
+    if condition.error > 0 or condition.effect == 0:
+        return ""
+    return "the same difference on every seed, which says nothing of its error"
 
 
-def _arrays(conditions: Sequence[Condition]) -> tuple[Array, Array, Array]:
+def _arrays(conditions: Sequence[Condition], smallest: float) -> tuple[Array, Array, Array]:
     """Effects, errors and degrees of freedom `[k]`, in an order that is always the same."""
     rows = sorted((each.effect, each.error, each.degrees) for each in conditions)
-    return tuple(np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    effects, errors, degrees = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    return effects, _errors(errors, smallest), degrees
+
+
+def _errors(errors: Array, smallest: float) -> Array:
+    """Errors by which conditions can be pooled, above 0.
+
+    Where both arms are the same on every seed the effect is 0, and so is its error, of which no weight can be made: it
+    counts as the middle error of the other conditions, or as next to nothing where there are no others.
+    """
+    known = errors[errors > 0]
+    return np.where(errors > 0, errors, np.median(known) if known.size else SAME * smallest)
 
 
 def _p(pooled: Pooled | None, assertion: Assertion) -> float:
@@ -253,8 +278,10 @@ def word_codes(low: Array, high: Array, kind: str, smallest: float) -> Array:
     """The word that an interval says by the rule above, as its place in `WORDS`, `[...] → [...]`."""
     low, high = np.asarray(low), np.asarray(high)
     inside = (low > -smallest) & (high < smallest)
+    nothing = (low > -NEGLIGIBLE * smallest) & (high < NEGLIGIBLE * smallest)
     if kind == SUPERIOR:
-        rules = {CONTRADICTED: high < 0, NO_EFFECT: inside & (low <= 0), SMALLER: inside, SUPPORTED: low > 0}
+        no_effect = nothing | (inside & (low <= 0) & (high >= 0))
+        rules = {NO_EFFECT: no_effect, CONTRADICTED: high < 0, SMALLER: inside, SUPPORTED: low > 0}
     elif kind == EQUIVALENT:
         rules = {SUPPORTED: inside, CONTRADICTED: (low >= smallest) | (high <= -smallest)}
     else:
@@ -314,6 +341,7 @@ def _moderators(assertion: Assertion, left: Sequence[Condition]) -> tuple[Sequen
     ordered = sorted(left, key=lambda each: each.name)
     numbers = (np.array([getattr(each, field) for each in ordered]) for field in ("effect", "error", "degrees"))
     effects, errors, degrees = numbers
+    errors = _errors(errors, assertion.smallest)
     tests, untested = {}, {}
     for moderator in assertion.moderators:
         labels = [each.levels[moderator] for each in ordered]

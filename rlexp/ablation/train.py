@@ -232,12 +232,15 @@ def write(folder: Path, declared: dict[str, Any], values: list[float], arms: dic
 def train_arms(folder: Path, shared: Sequence[str], arms: Sequence[str], seeds: Sequence[int]) -> None:
     """Train the arms over the seeds, those that are not there yet."""
     fresh = {path.name for path in folder.iterdir()} == {ABLATION_FILE}
+    for_all = in_name(shared, [])  # in the arms, as Hydra's sweeper would write True for true, and runs be named so
+    of_hydra = [each for each in shared if each not in for_all]
+    whole = [",".join(filter(None, [*for_all, arm])) or "default" for arm in arms]
     try:
         run_sweep(
             [
-                *shared,
+                *of_hydra,
                 "hydra/sweeper=arms",
-                f"hydra.sweeper.arms={json.dumps([arm or 'default' for arm in arms])}",
+                f"hydra.sweeper.arms={json.dumps(whole)}",
                 f"seed={','.join(map(str, seeds))}",
                 f"hydra.sweep.dir={folder}",
             ],

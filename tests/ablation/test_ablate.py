@@ -12,6 +12,7 @@ from small_runs import SHORT, SMALL
 from rlexp.ablation import train
 from rlexp.ablation.__main__ import main
 from rlexp.ablation.train import ablate
+from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.stats.ablation import ABLATION_FILE, analyze
 from rlexp.analysis.stats.rates import rate_grid
 from rlexp.core.errors import ConfigError
@@ -178,3 +179,31 @@ def test_the_command_ends_in_one_line(tmp_path, capsys, monkeypatch):
     assert end.value.code == 2
     assert capsys.readouterr().err == "preset=dapo: is the same run as preset=dapo\n"
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_declared_smallest_effect_serves_a_scale_that_has_none_of_its_own(tmp_path):
+    found = ablate(
+        parts="clip=higher",
+        designs=["add-one"],
+        tune="lr=1e-3,2e-3",
+        seeds=2,
+        metric="reward/mean",
+        smallest=10.0,
+        overrides=TINY,
+        folder=tmp_path / "x",
+    )
+    assert found.scale.name == "identity" and found.smallest == 10.0
+    assert set(found.effects["word"]) == {"no material effect"} and set(found.levels["edge"]) == {""}
+
+
+def test_what_all_arms_share_may_be_written_in_any_way(tmp_path):
+    """Hydra's sweeper would write True, None and 0.1 instead, and no run would be found under its name."""
+    shared = [*TINY, "filter.refill.rounds=1", "grad_clip=null", "lr_final=1e-1", "compile=false"]
+    found = ablate(parts="clip=higher", designs=["add-one"], seeds=2, overrides=shared, folder=tmp_path / "x")
+    assert found.levels["n"].tolist() == [2, 2] and not [note for note in found.notes if "no number" in note]
+    assert found.levels.loc["baseline", "mean"] == pytest.approx(found.data.runs["score"].iloc[:2].mean())
+    written = json.loads((tmp_path / "x" / ABLATION_FILE).read_text())
+    written["arms"][1]["overrides"][0][-1] = "clip=other"
+    (tmp_path / "x" / ABLATION_FILE).write_text(json.dumps(written))
+    with pytest.raises(AnalysisError, match="no run of recipe is there"):
+        analyze(tmp_path / "x")

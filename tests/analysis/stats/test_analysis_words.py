@@ -55,6 +55,10 @@ def judged(kind, effects, errors=0.1, **fields):
         (SUPERIOR, 0.1, 0.9, "smaller than claimed"),
         (SUPERIOR, -0.5, 0.9, "no material effect"),
         (SUPERIOR, -0.5, -0.1, "contradicted"),
+        (SUPERIOR, 0.01, 0.09, "no material effect"),
+        (SUPERIOR, -0.09, -0.01, "no material effect"),
+        (SUPERIOR, 0.01, 0.11, "smaller than claimed"),
+        (SUPERIOR, -0.11, -0.01, "contradicted"),
         (SUPERIOR, -1.5, 0.5, "open"),
         (SUPERIOR, -0.5, 1.5, "open"),
         (EQUIVALENT, -0.9, 0.9, "supported"),
@@ -163,8 +167,31 @@ def test_conditions_that_fail_are_dropped_and_named():
 
 def test_what_cannot_be_pooled_is_dropped_too():
     found = judged(SUPERIOR, [2.0, 2.1, 2.2, 0.0, np.nan, 2.0], [0.1, 0.1, 0.1, 0.0, 0.1, 0.1])
-    assert found.dropped["c3"] == "both arms are the same on every seed" and "no effect" in found.dropped["c4"]
-    assert found.pooled.k == 4
+    assert found.dropped.keys() == {"c4"} and "no effect" in found.dropped["c4"]
+    assert found.pooled.k == 5
+    moved = judged(SUPERIOR, [2.0, 2.1, 2.2, 0.5], [0.1, 0.1, 0.1, 0.0])
+    assert moved.dropped == {"c3": "the same difference on every seed, which says nothing of its error"}
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 9])
+@pytest.mark.parametrize(
+    ("kind", "word"), [(SUPERIOR, "no material effect"), (EQUIVALENT, "supported"), (NOT_INFERIOR, "supported")]
+)
+def test_arms_that_are_the_same_bit_by_bit_are_an_answer(k, kind, word):
+    found = judged(kind, [0.0] * k, 0.0)
+    assert found.word == word and not found.dropped and found.stability == {word: 1.0}
+    assert found.pooled.k == k and abs(found.low) < 1e-6 and abs(found.high) < 1e-6
+    assert found.p == pytest.approx(1.0 if kind == SUPERIOR else 0.0)
+
+
+def test_a_condition_that_is_the_same_on_every_seed_weighs_as_the_middle_one_of_the_others():
+    same = judged(SUPERIOR, [1.0, 1.2, 0.0, 0.0, 0.0], [0.1, 0.3, 0.0, 0.0, 0.0])
+    assert same[3:] == judged(SUPERIOR, [1.0, 1.2, 0.0, 0.0, 0.0], [0.1, 0.3, 0.2, 0.2, 0.2])[3:]
+    one = judged(SUPERIOR, [0.0, 1.0], [0.0, 0.1])
+    assert one.pooled.estimate == pytest.approx(0.5) and one.pooled.error == pytest.approx(0.1 / np.sqrt(2))
+    starts = [{"start": each} for each in ["0", "0", "1", "1"]]
+    asked = conditions([0.0, 0.0, 2.0, 2.1], [0.0, 0.0, 0.1, 0.1], levels=starts)
+    assert judge([Assertion(SUPERIOR, 1.0, asked, ["start"])])[0].moderators[0].depends
 
 
 def test_an_unanswered_assertion_costs_the_other_nothing():
