@@ -59,7 +59,7 @@ COLUMNS = {
         "p": "two-sided, of no effect",
         "p_holm": "p by Holm over the effects of this kind",
         "word": "by the interval at the level that Holm leaves it",
-        "difference": "the effect in the metric's units at the baseline's level",
+        "difference": "the effect in the metric's units, at the level of the arm without the part or of the baseline",
         "low": "lower end of its 95 % interval",
         "high": "upper end of it",
         "speed_up": "completions of the arm without the part until its own end / of the arm with it until there",
@@ -193,8 +193,9 @@ def card(ablation: Ablation, findings: list[str], command: str) -> str:
         f"The number of a run is {ablation.metric.metric}: {ablation.metric.aggregation}. On the scale "
         f"({ablation.scale.name}) it is {scale_formula(ablation)}, and larger is better.",
         f"An effect is the mean over seeds of a weighted sum of arms on the scale; its interval is that of the t "
-        f"distribution. {choice}Its difference is in the metric's units, from the baseline's level on. p is corrected "
-        f"by Holm within a kind, and the smallest effect that counts is {ablation.smallest:.3g} on the scale. "
+        f"distribution. {choice}Its difference is in the metric's units, at the level of the arm without the part. "
+        f"p is corrected by Holm within a kind, and the smallest effect that counts is {ablation.smallest:.3g} on the "
+        "scale. "
         "rlexp's docs/ablate.md and docs/questions.md say more.",
         f"Trained by {by}." if by else "",
         "## Files",

@@ -37,7 +37,7 @@ class Ablation(NamedTuple):
     data: SweepData
     metric: RunValues
     scale: Scale
-    """On which effects are taken; tables show them in the metric's own units at the baseline's level."""
+    """On which effects are taken; tables show them in the metric's own units."""
     smallest: float
     """The smallest effect that counts, on the scale."""
     parts: list[str]
@@ -49,8 +49,9 @@ class Ablation(NamedTuple):
     levels: pd.DataFrame
     """A row an arm, with the columns of ``level_columns``; of a tuned key also its best ``value`` and its ``edge``."""
     effects: pd.DataFrame
-    """A row a part, or two, and kind: ``kind, parts, difference, low, high`` in the metric's units at the baseline's
-    level, ``effect, error`` on the scale, ``p, p_holm, n, word, speed_up`` and the ends of its interval."""
+    """A row a part, or two, and kind: ``kind, parts, difference, low, high`` in the metric's units (at the level of the
+    arm without the part; of means over arms at the baseline's), ``effect, error`` on the scale, ``p, p_holm, n, word``,
+    ``speed_up`` and the ends of its interval."""
     notes: list[str]
     folders: dict[Arm, list[list[str]]]
     """The name of each run's folder, by point and seed."""
@@ -100,7 +101,8 @@ def analyze(folder: str | Path) -> Ablation:
     if not np.isfinite(smallest):
         raise AnalysisError(f"{metric.metric} has no smallest effect that counts by its name: declare one (--smallest)")
     parts = ["+".join(part) for part in declared["parts"]]
-    result = Ablation(folder, declared, data, metric, scale, smallest, parts, arms, grids, *[pd.DataFrame()] * 2, [], {})
+    empty = pd.DataFrame()
+    result = Ablation(folder, declared, data, metric, scale, smallest, parts, arms, grids, empty, empty, [], {})
     floor = float(scale.forward(0.0)) if scale.name == "log-odds" else None
     notes = list(metric.remarks)
     for each in written["arms"]:
@@ -148,7 +150,6 @@ def effects_of(ablation: Ablation) -> pd.DataFrame:
         contrasts.append(Contrast("whole recipe", (), weights))
     for design in declared["designs"]:
         contrasts += contrasts_of(design, arms, k, declared["order"])
-    level = float(ablation.scale.inverse(direction_sign(ablation.metric.better) * baseline_level(ablation)))
     rows = []
     for contrast in contrasts:
         used = np.flatnonzero(contrast.weights)
@@ -156,6 +157,7 @@ def effects_of(ablation: Ablation) -> pd.DataFrame:
         named = [ablation.parts[part] for part in contrast.parts] or ["all parts"]
         rows.append(
             {"kind": contrast.kind, "parts": " × ".join(named), "effect": found.value, "error": found.error}
+            | {"level": level_of(ablation, contrast, arms)}
             | {"p": found.p, "n": found.n, "found": found}
             | dict(
                 zip(
@@ -183,15 +185,22 @@ def effects_of(ablation: Ablation) -> pd.DataFrame:
         "low": [found.interval()[0] for found in table["found"]],
         "high": [found.interval()[1] for found in table["found"]],
     }.items():
-        table[name] = ablation.scale.change(sign * np.asarray(numbers, dtype=float), level)
+        pairs = zip(numbers, table["level"], strict=True)
+        table[name] = [float(ablation.scale.change(sign * number, level)) for number, level in pairs]
     if sign < 0:
         table[["low", "high"]] = table[["high", "low"]].to_numpy()
-    return table.drop(columns="found")
+    return table.drop(columns=["found", "level"])
 
 
-def baseline_level(ablation: Ablation) -> float:
-    """Return where natural units are read: the baseline's best value, on the scale; without one the first arm's."""
-    return best_value(ablation.grids.get(frozenset(), next(iter(ablation.grids.values())))).value
+def level_of(ablation: Ablation, contrast: Contrast, arms: Sequence[Arm]) -> float:
+    """Return where the effect is read in the metric's units: at the arm that another one is compared with.
+
+    That of the baseline (without one of the first arm) where the contrast is not of two arms.
+    """
+    used = np.flatnonzero(contrast.weights)
+    arm = arms[used[contrast.weights[used].argmin()]] if len(used) == 2 else frozenset()
+    value = best_value(ablation.grids.get(arm, next(iter(ablation.grids.values())))).value
+    return float(ablation.scale.inverse(direction_sign(ablation.metric.better) * value))
 
 
 def speed_of(ablation: Ablation, contrast: Contrast, arms: Sequence[Arm]) -> tuple[float, float, float, bool]:

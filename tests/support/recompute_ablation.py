@@ -65,9 +65,11 @@ def effects(runs: pd.DataFrame, declared: dict, scale: dict) -> list[dict]:
             rests = subsets([each for each in others if each != other])
             four = [(y(part, other, *rest) - y(other, *rest)) - (y(part, *rest) - y(*rest)) for rest in rests]
             found["interaction", f"{part} × {other}"] = np.mean(four, axis=0)
-    level = y().mean()
     rows = []
     for (kind, named), each in found.items():
+        before = {"removed last": [part for part in parts if part != named]}.get(kind, [])
+        before = parts[: parts.index(named)] if kind == "step" else before
+        level = y(*before).mean()  # of the arm that another one is compared with, else of the baseline
         error = each.std(ddof=1) / np.sqrt(len(each))
         ends = each.mean() + T[len(each) - 1] * error * np.array([0, -1, 1])
         sizes = [backward(scale, level + end) - backward(scale, level) for end in ends]
