@@ -57,7 +57,7 @@ def train(arm):
         advantages = norm.FUNCTIONS[arm](rewards, every, **ARMS[arm]).unsqueeze(-1).expand(-1, -1, -1, 3)
         for _ in range(INNER_STEPS):
             log_probs = model(prompts, responses).log_softmax(-1).gather(-1, responses.unsqueeze(-1)).squeeze(-1)
-            agg.bnpo(clip.token.naive(log_probs, log_probs.detach(), advantages, mask), mask).sum().backward()
+            agg.bnpo(clip.naive(log_probs, log_probs.detach(), advantages, mask), mask).sum().backward()
             adam.step()
     return means
 
