@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.text import Text
@@ -18,7 +17,7 @@ from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.ablation import ablation_figure
 from rlexp.analysis.figures.rates import draw_response
 from rlexp.analysis.report.ablation_files import card, curve_table, run_table, schema
-from rlexp.analysis.report.page import TEMPLATES, _printable, breakable, color_variables, inline_svg
+from rlexp.analysis.report.page import color_variables, inline_svg, template
 from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, markdown, plain, print_table
 from rlexp.analysis.stats.ablation import Ablation, point_at_best
 from rlexp.analysis.stats.formatting import DASH, decimal_places, format_interval, format_p
@@ -221,11 +220,7 @@ def write_files(ablation: Ablation) -> list[Path]:
 
 def page(ablation: Ablation, drawn: dict[str, tuple[Figure, str, str]]) -> str:
     """Return one self-contained page; the template escapes all texts."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, finalize=_printable
-    )
-    environment.filters |= {"breakable": breakable, "capitalize_first": lambda text: text[:1].upper() + text[1:]}
-    return environment.get_template("ablation.html").render(
+    return template("ablation.html").render(
         title=ablation.folder.resolve().name,
         light_marks=color_variables(is_dark=False),
         dark_marks=color_variables(is_dark=True),
@@ -253,7 +248,8 @@ def command(ablation: Ablation) -> str:
             words.append(",".join(ablation.parts[part] for part in declared["order"]))
     if tuned := declared["tune"]:
         words += ["--tune", f"{tuned['key']}={','.join(f'{value:g}' for value in tuned['values'])}"]
-    words += ["--seeds", str(len(declared["seeds"]))]
+    seeds = declared["seeds"]
+    words += ["--seeds", str(len(seeds)) if seeds == [*range(len(seeds))] else ",".join(map(str, seeds))]
     for name in ("budget", "metric", "smallest"):
         words += [f"--{name}", str(declared[name])] if declared[name] else []
     words += ["--endpoint", declared["endpoint"]] if declared["endpoint"] != "final" else []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader
+from jinja2 import Environment, FileSystemLoader, Template
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -181,11 +181,7 @@ def render(
     summaries = (read_object(Path(folder) / SUMMARY_FILE)[0] for folder in data.runs["folder"])
     versions = (summary.get("versions") for summary in summaries)
     packages = next((found for found in versions if isinstance(found, dict) and found), {})
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, finalize=_printable
-    )
-    environment.filters["breakable"] = breakable
-    return environment.get_template("report.html").render(
+    return template("report.html").render(
         title=data.folder.resolve().name,
         summary=summarize(data, result),
         light_marks=color_variables(is_dark=False),
@@ -209,6 +205,14 @@ def render(
         own_command=f"rlexp report {shlex.quote(str(data.folder))}",
         versions=", ".join(f"{package} {version}" for package, version in packages.items()),
     )
+
+
+def template(name: str) -> Template:
+    """Return a template that escapes every text and shows control characters as their codes."""
+    loader = FileSystemLoader(TEMPLATES)
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, finalize=_printable)
+    environment.filters |= {"breakable": breakable, "capitalized": lambda text: text[:1].upper() + text[1:]}
+    return environment.get_template(name)
 
 
 def _printable(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from rlexp.analysis.stats.rates import RateGrid, best_contrast, best_value, edge
 from rlexp.analysis.stats.scales import Scale, scale_name, scale_of
 from rlexp.analysis.stats.significance import holm
 from rlexp.analysis.stats.words import NEGLIGIBLE, holm_levels
+from rlexp.runfolder.files import read_json
 from rlexp.runfolder.variants import run_name, variant_name
 
 Array = np.ndarray
@@ -85,10 +85,9 @@ def analyze(folder: str | Path) -> Ablation:
         AnalysisError: the folder holds no ablation, or an arm has no number on all seeds.
     """
     folder = Path(folder)
-    try:
-        written = json.loads((folder / ABLATION_FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise AnalysisError(f"{folder}: is no ablation ({ABLATION_FILE} is missing); rlexp ablate makes one") from None
+    written = read_json(folder / ABLATION_FILE)
+    if written is None:
+        raise AnalysisError(f"{folder}: is no ablation ({ABLATION_FILE} is missing); rlexp ablate makes one")
     declared, data = written["declared"], load(folder)
     endpoint = parse_endpoint(declared["endpoint"])
     metric = endpoint_values(data, endpoint, declared["metric"])

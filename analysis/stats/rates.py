@@ -38,6 +38,7 @@ from rlexp.analysis.stats.estimates import iqm, iqm_interval, mean_difference
 Array = np.ndarray
 
 RESAMPLES = 2_000
+MOST_RATES = 9  # of a grid that grows by itself
 CONFIDENCE = 0.95
 
 
@@ -426,7 +427,7 @@ class Extension(NamedTuple):
 
 
 def extend(
-    grid: RateGrid, delta: float, lowest: float = 0.0, highest: float = np.inf, most_rates: int = 12
+    grid: RateGrid, delta: float, lowest: float = 0.0, highest: float = np.inf, most_rates: int = MOST_RATES
 ) -> Extension:
     """The rate to train next: a factor of the grid beyond the end where the best is, if `edge` marks one.
 

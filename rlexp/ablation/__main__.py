@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 
+from rlexp.ablation import new_folder
 from rlexp.analysis.data.errors import CommandParser
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with, safe_stdio
@@ -20,11 +23,47 @@ examples:
   rlexp ablate --parts clip=higher,agg=token,entropy_coef=0 --ladder
   rlexp ablate --parts critic=ppo+norm=gae,agg=token --with task=bandit steps=200
 """
-HELP = {
+DESIGNS = {
     "add-one": "the baseline, and it with each part alone (the default, with --leave-one-out)",
     "leave-one-out": "the recipe, and it without each part",
     "factorial": "all combinations; of more than six parts a fraction, whose aliases are named",
 }
+OPTIONS = {  # each with what stands for its value
+    "tune": ("KEY", "judge each arm at its best value of a key: lr, or lr=3e-4,1e-3; the grid grows by itself"),
+    "seeds": ("N", "how many seeds, the same for all arms, or which: 100,101,102; 10 unless given"),
+    "budget": ("B", "train each arm to it, with its own schedule: steps=200 or completions=20000"),
+    "metric": ("METRIC", "another metric than the score"),
+    "endpoint": ("E", "auc:completions, cost:METRIC>=VALUE:completions, … (docs/questions.md)"),
+}
+
+
+def read(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; exit with 2 and a line where it cannot be read."""
+    what = "Train a recipe with and without its parts, and say what each part is worth."
+    parser = CommandParser("rlexp ablate", what, EXAMPLES)
+    add = partial(parser.add_argument, metavar="OVERRIDE")
+    add("recipe", nargs="*", metavar="recipe", help="overrides of the recipe, as preset=dapo")
+    add("--against", nargs="+", default=[], help="what it is compared with; the default run unless given")
+    parts = "the parts, as clip=higher,agg=token; those joined by + go together; all differences unless given"
+    add("--parts", metavar="PARTS", help=parts)
+    for design, text in DESIGNS.items():
+        parser.add_argument(f"--{design}", action="append_const", dest="designs", const=design, help=text)
+    ladder = "one part after another, in this order, as agg=token,clip=higher"
+    add("--ladder", nargs="?", const="", metavar="ORDER", help=ladder)
+    for option, (metavar, text) in OPTIONS.items():
+        add(f"--{option}", metavar=metavar, help=text)
+    smallest = "the smallest effect that counts, on the metric's scale; .25 log-odds of a share"
+    add("--smallest", type=float, metavar="SMALLEST", help=smallest)
+    add("--with", nargs="+", default=[], dest="overrides", help="what all arms share, as task=bandit")
+    add("--folder", metavar="FOLDER", help="where the runs go; the same command goes on there")
+    return parser.parse_args(arguments)
+
+
+def seeds_of(text: str) -> int | list[int]:
+    """Return a number of seeds, or those that are listed."""
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        raise ConfigError([f"--seeds {text}: must be a whole number, or several, as 100,101,102"])
+    return [int(each) for each in text.split(",")] if "," in text else int(text)
 
 
 @safe_stdio()
@@ -32,64 +71,10 @@ HELP = {
 @released_at_the_end()
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train the arms and print what each part is worth; exit code 2 for a wrong question."""
-    parser = CommandParser(
-        prog="rlexp ablate",
-        description="Train a recipe with and without its parts, and say what each part is worth.",
-        examples=EXAMPLES,
-    )
-    add = parser.add_argument
-    add("recipe", nargs="*", help="overrides of the recipe, as preset=dapo")
-    add(
-        "--against",
-        nargs="+",
-        default=[],
-        metavar="OVERRIDE",
-        help="what it is compared with; the default run unless given",
-    )
-    add(
-        "--parts",
-        help="the parts, as clip=higher,agg=token; those joined by + go together; all differences unless given",
-    )
-    for design, text in HELP.items():
-        add(f"--{design}", action="append_const", dest="designs", const=design, help=text)
-    add(
-        "--ladder",
-        nargs="?",
-        const="",
-        metavar="ORDER",
-        help="one part after another, in this order, as agg=token,clip=higher",
-    )
-    add(
-        "--tune",
-        metavar="KEY",
-        help="judge each arm at its best value of a key: lr, or lr=3e-4,1e-3; the grid grows by itself",
-    )
-    add("--seeds", default="10", metavar="N", help="how many seeds, the same for all arms; 10 unless given")
-    add("--budget", metavar="B", help="train each arm to it, with its own schedule: steps=200 or completions=20000")
-    add("--metric", help="another metric than the score")
-    add(
-        "--endpoint",
-        default="final",
-        metavar="E",
-        help="auc:completions, cost:METRIC>=VALUE:completions, … (docs/questions.md)",
-    )
-    add(
-        "--smallest", type=float, help="the smallest effect that counts, on the metric's scale; .25 log-odds of a share"
-    )
-    add(
-        "--with",
-        nargs="+",
-        default=[],
-        dest="overrides",
-        metavar="OVERRIDE",
-        help="what all arms share, as task=bandit",
-    )
-    add("--folder", type=Path, help="where the runs go; the same command goes on there")
-    options = parser.parse_args(arguments)
-    designs = [*(options.designs or ()), *(["ladder"] if options.ladder is not None else [])]
+    arguments = sys.argv[1:] if arguments is None else [*arguments]
+    options = read(arguments)
+    folder, ladder = options.folder or new_folder(), options.ladder
     try:
-        if not options.seeds.isdigit():
-            raise ConfigError([f"--seeds {options.seeds}: must be a whole number"])
         from rlexp.ablation.train import ONE_AT_A_TIME, ablate
         from rlexp.analysis.report.ablation import publish
 
@@ -97,23 +82,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
             *options.recipe,
             against=options.against,
             parts=options.parts,
-            designs=designs or ONE_AT_A_TIME,
-            order=options.ladder.split(",") if options.ladder else None,
+            designs=[*(options.designs or ()), *["ladder"] * (ladder is not None)] or ONE_AT_A_TIME,
+            order=ladder.split(",") if ladder else None,
             tune=options.tune,
-            seeds=int(options.seeds),
+            seeds=seeds_of(options.seeds or "10"),
             budget=options.budget,
             metric=options.metric,
-            endpoint=options.endpoint,
+            endpoint=options.endpoint or "final",
             smallest=options.smallest,
             overrides=options.overrides,
-            folder=options.folder,
+            folder=folder,
         )
         publish(result)
-    except KeyboardInterrupt as stop:
+    except KeyboardInterrupt:
         end_undisturbed()
-        given = [*(sys.argv[1:] if arguments is None else arguments)]
-        folder = [f"--folder={place.partition('=')[2]}" for place in stop.args]
-        again = [each for each in given if not each.startswith("--folder")] + folder
+        again = arguments if options.folder else [*arguments, "--folder", folder]
         exit_with(f"interrupted; go on with: rlexp ablate {shlex.join(again)}", INTERRUPTED)
     except RunFailed as error:
         exit_with(f"run failed: {describe_error(error)}", FAILED, error)

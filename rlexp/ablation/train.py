@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from rlexp.ablation import new_folder
 from rlexp.ablation.parts import Part, check_parts, composition, overrides_of, parse_parts, parts_between
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.stats.ablation import ABLATION_FILE, FITTED, Ablation, analyze
@@ -21,15 +21,18 @@ from rlexp.config.checks import evaluated_metrics
 from rlexp.config.compose import compose
 from rlexp.config.schema import Config
 from rlexp.core.errors import ConfigError, format_value
+from rlexp.core.exits import RunFailed
 from rlexp.launch.hooks import run_sweep
+from rlexp.launch.launcher import unfinished
 from rlexp.record.disk import replace
-from rlexp.runfolder.variants import key_of, split_commas
+from rlexp.runfolder.files import json_with_checksum, read_json
+from rlexp.runfolder.variants import key_of, result_overrides, split_commas
 from rlexp.train import hydra_main
 
 FORMAT = 1
 ONE_AT_A_TIME = ("add-one", "leave-one-out")
-START, MOST_RATES = (0.5, 1.0, 2.0), 9
-"""Of a grid that is not given: where it starts, in units of the baseline's own value; and how far any grid grows."""
+START = (0.5, 1.0, 2.0)
+"""Where a grid that is not given starts, in units of the baseline's own value."""
 
 
 def ablate(
@@ -92,7 +95,7 @@ def ablate(
     declared = {
         "format": FORMAT,
         "against": against,
-        "overrides": list(overrides),
+        "overrides": [each for each in result_overrides(overrides) if not of_hydra(each)],
         "parts": [list(part.overrides) for part in found],
         "designs": list(designs),
         "order": ladder,
@@ -103,28 +106,29 @@ def ablate(
         "endpoint": endpoint,
         "smallest": smallest,
     }
-    place = Path(folder or f"runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_ablation")
+    place = Path(folder or new_folder())
 
     def points(arm: Arm, values: Sequence[float]) -> list[list[str]]:
         own = overrides_of([found[part] for part in sorted(arm)], budget_of(budget, shared, found, arm))
         return [[*own, f"{key}={format_value(value)}"] for value in values] if key else [own]
 
+    for_all = [each for each in shared if not of_hydra(each)]
     values = declare(place, declared, list(rates))
     while True:
         plan = {arm: points(arm, values) for arm in arms}
-        write(place, declared, values, {arm: [in_name(shared, point) for point in plan[arm]] for arm in arms})
+        write(place, declared, values, {arm: [[*for_all, *point] for point in plan[arm]] for arm in arms})
         train_arms(place, shared, [",".join(point) for each in plan.values() for point in each], numbers)
         result = analyze(place)
         grids = result.grids.values() if key else ()
-        grown = {rate for grid in grids for rate in extend(grid, result.smallest, most_rates=MOST_RATES).rates}
+        grown = {rate for grid in grids for rate in extend(grid, result.smallest).rates}
         if not grown - {*values}:
             return result
         values = sorted({*values, *grown})
 
 
-def in_name(shared: Sequence[str], point: Sequence[str]) -> list[str]:
-    """Return the overrides that are in the names of the runs of a point: those of Hydra itself are not."""
-    return [each for each in (*shared, *point) if not key_of(each).startswith("hydra")]
+def of_hydra(override: str) -> bool:
+    """Whether an override is of Hydra itself, as its launcher: it is in no run's name."""
+    return key_of(override).startswith("hydra")
 
 
 def check_metric(metric: str | None, endpoint: str, smallest: float | None, config: Config) -> None:
@@ -204,9 +208,8 @@ def budget_of(budget: str | None, shared: Sequence[str], parts: Sequence[Part], 
 
 def declare(folder: Path, declared: dict[str, Any], values: list[float]) -> list[float]:
     """Return the grid as far as it has grown before; ConfigError where the folder asks something else."""
-    try:
-        written = json.loads((folder / ABLATION_FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    written = read_json(folder / ABLATION_FILE)
+    if written is None:
         return values
     before, now = written["declared"], json.loads(json.dumps(declared))
     if before != now:
@@ -226,19 +229,19 @@ def write(folder: Path, declared: dict[str, Any], values: list[float], arms: dic
         "arms": [{"parts": sorted(arm), "overrides": overrides} for arm, overrides in arms.items()],
     }
     folder.mkdir(parents=True, exist_ok=True)
-    replace(folder / ABLATION_FILE, json.dumps(content, indent=2) + "\n")
+    replace(folder / ABLATION_FILE, json_with_checksum(json.dumps(content, indent=2) + "\n"))
 
 
 def train_arms(folder: Path, shared: Sequence[str], arms: Sequence[str], seeds: Sequence[int]) -> None:
-    """Train the arms over the seeds, those that are not there yet."""
+    """Train the arms over the seeds, those that are not there yet; RunFailed if some did not complete or diverge."""
     fresh = {path.name for path in folder.iterdir()} == {ABLATION_FILE}
-    for_all = in_name(shared, [])  # in the arms, as Hydra's sweeper would write True for true, and runs be named so
-    of_hydra = [each for each in shared if each not in for_all]
+    # what all arms share is in each of them: Hydra's sweeper would write True for true, and runs be named so
+    for_all = [each for each in shared if not of_hydra(each)]
     whole = [",".join(filter(None, [*for_all, arm])) or "default" for arm in arms]
     try:
         run_sweep(
             [
-                *of_hydra,
+                *filter(of_hydra, shared),
                 "hydra/sweeper=arms",
                 f"hydra.sweeper.arms={json.dumps(whole)}",
                 f"seed={','.join(map(str, seeds))}",
@@ -253,3 +256,8 @@ def train_arms(folder: Path, shared: Sequence[str], arms: Sequence[str], seeds: 
         alone = any(problem.startswith("job ") for problem in error.problems)  # of some arms, not of all
         hint = "parts that need each other are joined with +, as --parts critic=ppo+norm=gae,agg=token"
         raise ConfigError([*error.problems, *[hint] * alone]) from None
+    lost = [row for row in unfinished(folder) if row["status"] != "diverged"]
+    if lost:
+        reason = f"{lost[0]['name']}: {lost[0]['reason']}"
+        again = "the same command with --with resume=failed trains them again"
+        raise RunFailed(f"{len(lost)} runs in {folder} did not complete ({reason}); {again}")

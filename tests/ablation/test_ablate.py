@@ -1,21 +1,24 @@
 """An ablation is trained once, goes on where it stopped, and ends in a line where the question is wrong."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_double import engine_of  # noqa: F401 (a fixture)
 from scipy.integrate import trapezoid
 from small_runs import SHORT, SMALL
 
 from rlexp.ablation import train
-from rlexp.ablation.__main__ import main
+from rlexp.ablation.__main__ import main, read, seeds_of
 from rlexp.ablation.train import ablate
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.stats.ablation import ABLATION_FILE, analyze
 from rlexp.analysis.stats.rates import rate_grid
 from rlexp.core.errors import ConfigError
+from rlexp.core.exits import RunFailed
 from rlexp.runfolder.variants import run_name
 
 pytestmark = pytest.mark.slow  # whole sweeps
@@ -64,6 +67,7 @@ def test_an_endpoint_is_the_number_of_a_run(folder, tmp_path):
     copied = Path(shutil.copytree(folder, tmp_path / "copy"))
     written = json.loads((copied / ABLATION_FILE).read_text())
     written["declared"]["endpoint"] = "auc"
+    del written["checksum"]
     (copied / ABLATION_FILE).write_text(json.dumps(written))
     found = analyze(copied)
 
@@ -88,6 +92,25 @@ def test_the_same_call_trains_nothing_again_and_another_question_is_refused(fold
     assert {path: path.stat().st_mtime_ns for path in folder.glob("*/metrics.jsonl")} == before
     with pytest.raises(ConfigError, match=r"x: asks another question \(seeds was \[0, 1, 2\], not \[0, 1\]\)"):
         ablate(parts=PARTS, seeds=2, **asked)
+
+
+def test_what_changes_no_number_is_no_part_of_the_question(folder):
+    asked = {"designs": ["factorial", "add-one", "leave-one-out", "ladder"], "folder": folder}
+    ablate(parts=PARTS, seeds=3, overrides=[*TINY, "resume=failed", "hydra.launcher.workers=1"], **asked)
+
+
+def test_a_run_that_failed_is_no_run_of_score_0(tmp_path, engine_of):  # noqa: F811
+    engine_of(lambda job: RunFailed("disk full") if job.config.seed == 1 else 0.5)
+    with pytest.raises(RunFailed, match=r"2 runs in .* did not complete \(.*seed=1: disk full\); .* resume=failed"):
+        ablate(parts="agg=sequence", designs=["add-one"], seeds=2, overrides=TINY, folder=tmp_path / "x")
+
+
+def test_a_damaged_declaration_ends_in_a_line(folder, tmp_path):
+    copied = Path(shutil.copytree(folder, tmp_path / "copy"))
+    text = (copied / ABLATION_FILE).read_text()
+    (copied / ABLATION_FILE).write_text(text.replace('"clip=higher"', '"clip=cispo"'))
+    with pytest.raises(RunFailed, match="ablation.json is damaged"):
+        analyze(copied)
 
 
 def test_a_grid_grows_where_the_best_is_at_its_end(folder, tmp_path, monkeypatch):
@@ -170,6 +193,27 @@ def test_the_command_prints_the_tables_and_writes_the_page(folder, capsys):
     }
     runs = (folder / "ablation" / "runs.csv").read_text().splitlines()
     assert len(runs) == 1 + 4 * 3
+
+
+@pytest.mark.parametrize("named", [["--folder", "runs/x"], []])
+def test_ctrl_c_says_how_to_go_on(tmp_path, capsys, monkeypatch, named):
+    monkeypatch.chdir(tmp_path)
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "train_arms", stopped)
+    with pytest.raises(SystemExit) as end:
+        main(["--parts", "clip=higher", *named, "--with", *TINY])
+    (folder,) = (tmp_path / "runs").iterdir()
+    said = capsys.readouterr().err.strip().removeprefix("interrupted; go on with: rlexp ablate ")
+    assert end.value.code == 130 and read(shlex.split(said)).folder == f"runs/{folder.name}"
+
+
+def test_seeds_are_counted_or_listed():
+    assert (seeds_of("8"), seeds_of("100,101")) == (8, [100, 101])
+    with pytest.raises(ConfigError, match="--seeds 1-3: must be a whole number, or several, as 100,101,102"):
+        seeds_of("1-3")
 
 
 def test_the_command_ends_in_one_line(tmp_path, capsys, monkeypatch):
