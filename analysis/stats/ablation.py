@@ -16,7 +16,7 @@ from rlexp.analysis.data.run_values import RunValues
 from rlexp.analysis.stats.comparison import level_columns
 from rlexp.analysis.stats.designs import Arm, Contrast, contrasts_of, factorial_design
 from rlexp.analysis.stats.endpoints import Endpoint, endpoint_values, parse_endpoint, speed_ups
-from rlexp.analysis.stats.rates import RateGrid, best_contrast, best_value, edge, rate_grid
+from rlexp.analysis.stats.rates import RateGrid, best_contrasts, best_value, edge, rate_grid
 from rlexp.analysis.stats.scales import Scale, scale_name, scale_of
 from rlexp.analysis.stats.significance import holm
 from rlexp.analysis.stats.words import NEGLIGIBLE, holm_levels
@@ -149,10 +149,9 @@ def effects_of(ablation: Ablation) -> pd.DataFrame:
         contrasts.append(Contrast("whole recipe", (), weights))
     for design in declared["designs"]:
         contrasts += contrasts_of(design, arms, k, declared["order"])
-    rows = []
-    for contrast in contrasts:
-        used = np.flatnonzero(contrast.weights)
-        found = best_contrast([ablation.grids[arms[place]] for place in used], contrast.weights[used])
+    rows, weights = [], np.array([contrast.weights for contrast in contrasts])
+    found_all = best_contrasts([*ablation.grids.values()], weights)
+    for contrast, found in zip(contrasts, found_all, strict=True):
         named = [ablation.parts[part] for part in contrast.parts] or ["all parts"]
         rows.append(
             {"kind": contrast.kind, "parts": " × ".join(named), "effect": found.value, "error": found.error}

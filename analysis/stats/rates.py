@@ -245,16 +245,9 @@ def best_difference(grid: RateGrid, baseline: RateGrid) -> BestDifference:
     Raises:
         AnalysisError: the arms have different numbers of seeds.
     """
-    if grid.values.shape[-1] != baseline.values.shape[-1]:
-        counts = f"{grid.values.shape[-1]} and {baseline.values.shape[-1]}"
-        raise AnalysisError(f"the arms have {counts} seeds: must be the same seeds in the same order")
-    arms = _sorted_seeds(*(each.values[each.complete] for each in (grid, baseline)))
-    first, second = (_ranked(values, _top(len(values))) for values in arms)
-    estimate = (first.mean - first.optimism) - (second.mean - second.optimism)
-    low, high, error = _interval(estimate, first.by_seed - second.by_seed, first.draws - second.draws)
-    rates = [float(each.rates[each.complete][values.mean(-1).argmax()])
-             for each, values in zip((grid, baseline), arms, strict=True)]  # fmt: skip
-    return BestDifference(float(estimate[0]), float(low[0]), float(high[0]), _p(estimate[0], error[0], arms[0]), *rates)
+    (found,) = best_contrasts([grid, baseline], np.array([[1.0, -1.0]]))
+    rates = (each.rates[each.complete][each.values[each.complete].mean(-1).argmax()] for each in (grid, baseline))
+    return BestDifference(found.value, *found.interval(), found.p, *map(float, rates))
 
 
 class BestContrast(NamedTuple):
@@ -274,31 +267,32 @@ class BestContrast(NamedTuple):
         return self.value - half, self.value + half
 
 
-def best_contrast(grids: Sequence[RateGrid], weights: Sequence[float]) -> BestContrast:
-    """A weighted sum of the values of arms at their best rates, as `best_difference` takes the difference of two.
+def best_contrasts(grids: Sequence[RateGrid], weights: Array) -> list[BestContrast]:
+    """Weighted sums of the values of arms at their best rates, paired over seeds.
 
-    Arms of one rate have no choice and no optimism: the sum is then that of paired means with its t interval.
+    All sums have the same bootstrap draws, in each of which the rate of each arm is chosen anew, so sums of sums are
+    sums. Arms of one rate have no choice and no optimism: theirs is the mean of paired values with its t interval.
 
     Args:
-        grids: the arms, all on the same seeds in the same order.
-        weights: of each arm.
+        grids: the arms, all on the same seeds in the same order. Rates may differ.
+        weights: `[sums, arms]`.
 
     Raises:
         AnalysisError: the arms have different numbers of seeds.
     """
     counts = sorted({grid.values.shape[-1] for grid in grids})
     if len(counts) > 1:
-        raise AnalysisError(f"the arms have {' and '.join(map(str, counts))} seeds: must be the same seeds")
-    values = [grid.values[grid.complete] for grid in grids]
-    order = np.lexsort([row for each in values for row in each])
-    estimate, by_seed, draws = np.zeros(1), np.zeros((1, counts[0])), np.zeros((RESAMPLES, 1))
-    for each, weight in zip(values, weights, strict=True):
-        found = _ranked(each[:, order], _top(len(each)))
-        estimate = estimate + weight * (found.mean - found.optimism)
-        by_seed, draws = by_seed + weight * found.by_seed, draws + weight * found.draws
-    _, _, error = _interval(estimate, by_seed, draws)
-    value, scatter = float(estimate[0]), float(error[0])
-    return BestContrast(value, scatter, _p(value, scatter, by_seed), counts[0])
+        raise AnalysisError(f"the arms have {' and '.join(map(str, counts))} seeds: must be the same, in one order")
+    arms = _sorted_seeds(*(grid.values[grid.complete] for grid in grids))
+    ranked = [_ranked(values, _top(len(values))) for values in arms]
+    estimate = weights @ np.array([each.mean - each.optimism for each in ranked])[:, 0]
+    by_seed = weights @ np.array([each.by_seed[0] for each in ranked])
+    draws = np.column_stack([each.draws for each in ranked]) @ weights.T
+    _, _, errors = _interval(estimate, by_seed, draws)
+    return [
+        BestContrast(float(value), float(error), _p(value, error, by_seed), counts[0])
+        for value, error in zip(estimate, errors, strict=True)
+    ]
 
 
 def _p(estimate: float, error: float, values: Array) -> float:

@@ -377,3 +377,23 @@ def test_command_prints_its_tables_and_writes_its_numbers(tmp_path, capsys):
     found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
     assert found["sweeps"] == 40 and {*found["cases"][0]} >= {"curve", "correlation", "best", "difference", "plateau"}
     assert simulation.main(["--sweeps", "0"]) == 2
+
+
+def test_sums_of_contrasts_are_contrasts_of_sums_and_one_of_two_arms_is_their_difference():
+    rng = np.random.default_rng(5)
+    grids = [rates.rate_grid([1, 2, 4], rng.normal(size=(3, 8))) for _ in range(3)]
+    weights = np.array([[1.0, -1, 0], [0, 1, -1], [1, 0, -1]])
+    first, second, both = rates.best_contrasts(grids, weights)
+    assert both.value == pytest.approx(first.value + second.value, abs=1e-12)  # rounding of sums near 1
+    optimism = [rates.best_value(grid).optimism for grid in grids]
+    means = [grid.values.mean(-1).max() for grid in grids]
+    assert first.value == pytest.approx(means[0] - means[1] - (optimism[0] - optimism[1]), abs=0.02)  # other draws
+
+
+def test_contrasts_of_arms_of_one_rate_are_paired_t_tests():
+    values = np.random.default_rng(6).normal(size=(3, 10))
+    weights = np.array([[2.0, -1, -1]])
+    (found,) = rates.best_contrasts([rates.rate_grid([1.0], row[None]) for row in values], weights)
+    tested = stats.ttest_1samp(weights[0] @ values, 0.0)
+    interval = tested.confidence_interval()
+    assert (found.p, *found.interval()) == pytest.approx((tested.pvalue, interval.low, interval.high))
