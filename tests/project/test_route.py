@@ -10,12 +10,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 STACK = """
 import sys, traceback
+from pathlib import Path
 import rlexp, rlexp.train
 
-found = set()
+found, package = set(), f"{Path(rlexp.__file__).parent}/"
 def spy(rewards, keep):
-    frames = [frame for frame in traceback.extract_stack()[:-1] if "/rlexp/" in frame.filename]
-    found.add(tuple(f"{frame.filename.rpartition('/rlexp/')[2]} {frame.name}" for frame in frames))
+    frames = [frame for frame in traceback.extract_stack()[:-1] if frame.filename.startswith(package)]
+    found.add(tuple(f"{frame.filename.removeprefix(package)} {frame.name}" for frame in frames))
     return rewards - rewards.mean(-1, keepdim=True)
 
 rlexp.register("norm", spy)
