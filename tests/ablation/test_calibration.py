@@ -65,6 +65,7 @@ def test_planted_effects_are_estimated_without_bias():
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_the_command_runs(tmp_path):
     """In a process of its own, as it registers choices."""
     command = [sys.executable, "-m", "benchmarks.calibration", "--quick", "--workers", "1", "--out"]
