@@ -111,8 +111,10 @@ def analyze(folder: str | Path) -> Ablation:
             raise AnalysisError(f"{folder}: no run of {result.label(arm)} is there, as {names[0][0]}")
         raw = np.array([[numbers.get(name, np.nan) for name in row] for row in names], dtype=float)
         if missing := int(np.isnan(raw).sum()):
-            as_floor = ", which count as 0" if floor is not None else ""
-            notes.append(f"{result.label(arm)}: {missing} of {raw.size} runs have no number{as_floor}.")
+            lacking = f"{result.label(arm)}: {missing} of {raw.size} runs have no {metric.metric}"
+            if floor is None and np.isnan(raw).any(axis=1).all():
+                raise AnalysisError(f"{folder}: {lacking}, and no number stands for none, as 0 does for a share")
+            notes.append(f"{lacking}{', which count as 0' if floor is not None else ''}.")
         result.folders[arm] = names
         arms[arm] = [variant_name(point) for point in each["overrides"]]
         grid = grids[arm] = rate_grid(written["values"] or [1.0], sign * scale.forward(raw), floor)

@@ -105,6 +105,17 @@ def test_a_run_that_failed_is_no_run_of_score_0(tmp_path, engine_of):  # noqa: F
         ablate(parts="agg=sequence", designs=["add-one"], seeds=2, overrides=TINY, folder=tmp_path / "x")
 
 
+def test_a_length_that_a_run_lacks_has_no_stand_in(folder, tmp_path):
+    copied = Path(shutil.copytree(folder, tmp_path / "copy"))
+    written = json.loads((copied / ABLATION_FILE).read_text())
+    written["declared"] |= {"metric": "eval/length"}
+    del written["checksum"]
+    (copied / ABLATION_FILE).write_text(json.dumps(written))
+    shutil.rmtree(copied / run_name([*TINY, "agg=sequence", "seed=1"]))
+    with pytest.raises(AnalysisError, match="agg=sequence: 1 of 3 runs have no eval/length, and no number stands"):
+        analyze(copied)
+
+
 def test_a_damaged_declaration_ends_in_a_line(folder, tmp_path):
     copied = Path(shutil.copytree(folder, tmp_path / "copy"))
     text = (copied / ABLATION_FILE).read_text()
