@@ -25,6 +25,8 @@ ONCE = {
     "memory": "--repetitions 1 --steps 1 --sizes 1",
     "sweep": "--repetitions 1 --seeds 1 --steps 2 --basic 0",
     "analysis": "--repetitions 1 --runs 20 --steps 3",
+    "factorial": "--repetitions 1 --parts 2 --seeds 2",
+    "decided": "--quick",
     "mixed": "--repetitions 1 --steps 1 --runs 1 --axes kl_control",
 }
 IN_FRESH_PROCESSES = "sweep"  # measures them whole, and stands for the others that start some
