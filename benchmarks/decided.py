@@ -258,18 +258,20 @@ def main() -> None:
         worker(sys.argv[2:])
         return
     arguments = options(
-        __doc__, ROOT / "docs" / "statistics", repetitions=3, seeds=100, draws=300, questions=3, quick=False
+        __doc__, ROOT / "docs" / "statistics", repetitions=3, seeds=100, draws=200, questions=3, quick=False
     )
     if arguments.quick:
         arguments.repetitions, arguments.seeds, arguments.draws, arguments.questions = 1, 8, 20, 1
-    found = [asked(question, vars(arguments)) for question in QUESTIONS[: arguments.questions]]
-    for _, said in found:
+    rows, found = [], []
+    for question in QUESTIONS[: arguments.questions]:
+        of_question, said = asked(question, vars(arguments))
+        rows, found = rows + of_question, [*found, said]
         print(f"{said['question']}: {said['effect']:+.4f} ± {said['standard error']:.4f} (standard error)")
         alone = shown([each["alone"] for each in said["costs"]])
         inside = {way: shown(each) for way, each in said["processor s a run, without the process"].items()}
         line = f"{inside['alone']} of them without the process; {inside['together']} in a batch of {arguments.seeds}"
-        print(f"a run alone: {alone} processor s, {line}")
-    publish("decided", [row for rows, _ in found for row in rows], arguments, questions=[said for _, said in found])
+        print(f"a run alone: {alone} processor s, {line}", flush=True)
+        publish("decided", rows, arguments, questions=found)
 
 
 if __name__ == "__main__":
