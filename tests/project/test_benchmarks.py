@@ -29,7 +29,7 @@ ONCE = {
     "decided": "--quick",
     "mixed": "--repetitions 1 --steps 1 --runs 1 --axes kl_control",
 }
-IN_FRESH_PROCESSES = "sweep"  # measures them whole, and stands for the others that start some
+IN_FRESH_PROCESSES = {"sweep", "factorial", "decided"}  # these run the command line; sweep stands for others
 
 
 def called(module, *arguments, threads=None):
@@ -45,7 +45,7 @@ def called(module, *arguments, threads=None):
 def run(name, arguments, folder, monkeypatch):
     monkeypatch.setattr(sys, "argv", [name, *arguments.split(), "--results", str(folder)])
     benchmark, threads = importlib.import_module(f"benchmarks.{name}"), torch.get_num_threads()
-    if name != IN_FRESH_PROCESSES:
+    if name not in IN_FRESH_PROCESSES:
         for module in (common, benchmark):
             monkeypatch.setattr(module, "fresh", called, raising=False)
     try:
