@@ -202,9 +202,8 @@ def asked(question: Question, options: Mapping[str, int]) -> tuple[list[dict[str
     question = question._replace(base=(*question.base, "steps=10")) if options["quick"] else question
     scores(question, question.values[0], [0])  # the first call loads what it needs
     singly = [scores(question, question.values[0], [seed])[1] for seed in range(options["repetitions"])]
-    (baseline, *together), (arm, *more) = (
-        scores(question, value, range(options["seeds"])) for value in question.values
-    )
+    bank = [scores(question, value, range(options["seeds"])) for value in question.values]
+    (baseline, together), (arm, _) = bank
     differences = arm - baseline
     effect, scatter = float(differences.mean()), float(differences.std(ddof=1))
     sd = float(np.sqrt((baseline.var(ddof=1) + arm.var(ddof=1)) / 2))
@@ -246,7 +245,7 @@ def asked(question: Question, options: Mapping[str, int]) -> tuple[list[dict[str
         "SD of an arm": sd,
         "correlation": float(np.corrcoef(baseline, arm)[0, 1]),
         "ways": {name: way._asdict() for name, way in ways.items()},
-        "processor s a run, without the process": {"alone": singly, "together": together},
+        "processor s a run, without the process": {"alone": singly, "together": [together]},
         "costs": [each._asdict() for each in costs],
     }
     return rows, said
