@@ -92,7 +92,8 @@ def run_table(ablation: Ablation) -> Table:
             role |= ({tuned["key"]: rate} if tuned else {}) | {"best": place == best}
             runs = zip(ablation.declared["seeds"], ablation.folders[arm][place], grid.values[place], strict=True)
             rows += [role | {"seed": seed, "folder": name, "on_scale": scaled} for seed, name, scaled in runs]
-    on = {name: Column("boolean", f"whether the part {name} is on", required=True) for name in ablation.parts}
+    on = {"arm": ARM_COLUMNS["arm"]}
+    on |= {name: Column("boolean", f"whether the part {name} is on", required=True) for name in ablation.parts}
     key = tuned["key"] if tuned else None
     return runs_table(pd.DataFrame(rows), ablation.data.runs, ablation.metric.values, key, on)
 

@@ -120,8 +120,12 @@ def typed(name: str, table: Table) -> pd.DataFrame:
     if strange := [column for column in table.rows if column not in table.columns]:
         raise AnalysisError(f"{name}: nothing says what {', '.join(strange)} is")
     described = {column: table.columns[column] for column in table.rows}
-    rows = table.rows.reset_index(drop=True).astype({each: DTYPES[is_.type] for each, is_ in described.items()})
+    rows = table.rows.reset_index(drop=True)
     for column, is_ in described.items():
+        try:
+            rows[column] = rows[column].astype(DTYPES[is_.type])
+        except (TypeError, ValueError) as error:
+            raise AnalysisError(f"{name}: {column} is no {is_.type}: {error}") from None
         if is_.required and rows[column].isna().any():
             raise AnalysisError(f"{name}: {column} is empty in row {int(rows[column].isna().argmax())}")
         if is_.allowed and (other := {*rows[column].dropna()} - {*is_.allowed}):
@@ -151,7 +155,6 @@ def resource(file: str, table: Table, content: bytes) -> dict[str, Any]:
         "description": table.about,
         "format": path.suffix[1:],
         "mediatype": MEDIA[path.suffix],
-        "bytes": len(content),
         "hash": f"sha256:{sha256(content).hexdigest()}",
         "schema": schema,
     }
@@ -159,7 +162,7 @@ def resource(file: str, table: Table, content: bytes) -> dict[str, Any]:
 
 def parquet(name: str, table: Table) -> bytes:
     """Return a table as Parquet; its schema says what the table and each column is."""
-    import pyarrow as pa  # takes long to import, and only this needs it
+    import pyarrow as pa  # where a file is written, and nowhere else
     from pyarrow.parquet import write_table
 
     types = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
@@ -192,8 +195,8 @@ def write_kept(
         is_parquet = file.endswith(".parquet")
         contents[file] = parquet(file, table) if is_parquet else csv_text(typed(file, table), index=False).encode()
         resources.append(resource(file, table, contents[file]))
-    standard = {"$schema": "https://datapackage.org/profiles/2.0/datapackage.json", "licenses": [LICENSE]}
-    package = plain({**standard, **facts, "resources": resources})
+    profile = "https://datapackage.org/profiles/2.0/datapackage.json"
+    package = plain({"$schema": profile, **facts, "licenses": [LICENSE], "resources": resources})
     contents[PACKAGE_FILE] = (json.dumps(package, indent=2, ensure_ascii=False) + "\n").encode()
     contents[CARD_FILE] = card.encode()
     contents |= {NOTEBOOK_FILE: notebook.encode()} if notebook else {}
