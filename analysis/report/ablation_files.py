@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from rlexp.analysis.data.metric_spec import BUDGETS, OF_WHOLE_RUNS, direction_sign
+from rlexp.analysis.data.metric_spec import BUDGETS, direction_sign
 from rlexp.analysis.data.run_values import better_direction, cumulative_cost, resolve_metric
 from rlexp.analysis.report.kept_files import (
     NOTEBOOK_FILE,
@@ -99,9 +99,8 @@ def run_table(ablation: Ablation) -> Table:
 
 
 def compared_curve(ablation: Ablation) -> str:
-    """Return the metric of which speed-ups are; that of the score where the number of a run is of no single metric."""
-    name = resolve_metric(ablation.data, ablation.declared["metric"] or ablation.data.score_metric)
-    return ablation.data.score_metric if name in OF_WHOLE_RUNS else name
+    """Return the metric that runs are compared by, unless their endpoint names another, and of which speed-ups are."""
+    return resolve_metric(ablation.data, ablation.declared["metric"] or ablation.data.score_metric)
 
 
 def curve_table(ablation: Ablation) -> Table:
