@@ -22,7 +22,7 @@ from rlexp.analysis.report.kept_files import (
     write_kept,
 )
 from rlexp.analysis.report.page import TEMPLATES
-from rlexp.analysis.stats.ablation import ABLATION_FILE, Ablation, point_at_best
+from rlexp.analysis.stats.ablation import ABLATION_FILE, Ablation
 from rlexp.analysis.stats.designs import factorial_design
 from rlexp.analysis.stats.endpoints import UNITS, parse_endpoint
 from rlexp.analysis.stats.rates import RESAMPLES
@@ -86,10 +86,9 @@ def run_table(ablation: Ablation) -> Table:
     """Return a row a run: its role (arm, parts, tuned value, whether that is the arm's best), folder, and number."""
     tuned, rows = ablation.declared["tune"], []
     for arm, grid in ablation.grids.items():
-        best = point_at_best(ablation, arm)
         for place, rate in enumerate(grid.rates):
             role = {"arm": ablation.label(arm)} | {name: part in arm for part, name in enumerate(ablation.parts)}
-            role |= ({tuned["key"]: rate} if tuned else {}) | {"best": place == best}
+            role |= ({tuned["key"]: rate} if tuned else {}) | {"best": place == grid.best}
             runs = zip(ablation.declared["seeds"], ablation.folders[arm][place], grid.values[place], strict=True)
             rows += [role | {"seed": seed, "folder": name, "on_scale": scaled} for seed, name, scaled in runs]
     on = {"arm": ARM_COLUMNS["arm"]}
