@@ -129,8 +129,8 @@ def test_a_grid_grows_where_the_best_is_at_its_end(folder, tmp_path, monkeypatch
     """Of two arms one is best at any rate, the other at 4: both are trained at all rates, so that neither has more."""
     trained, real = [], analyze(folder)
 
-    def scored(file, hydra, arms, *rest):
-        trained.append(list(arms))
+    def scored(file, hydra, wanted, *rest):
+        trained.append([arm for arm, _ in wanted])
 
     def found(folder):
         written = json.loads((folder / ABLATION_FILE).read_text())
