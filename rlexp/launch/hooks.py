@@ -34,6 +34,7 @@ from rlexp.core.hydra_compat import VERSION_BASE
 from rlexp.launch.checks import check_run, check_sweep
 from rlexp.launch.hydra_private import Callbacks, Hydra, JobRuntime, error_of, restore_overrides, typed_overrides
 from rlexp.launch.launcher import unfinished
+from rlexp.launch.rungs import print_rungs
 from rlexp.record.lock import released_at_the_end
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Hooks(Callback):
         folder = Path(config.hydra.sweep.dir)
         if document := (config.get("study") or {}).get("worked"):
             print(f"the numbers of the document: rlexp worked {document}")
+        print_rungs(folder)
         problems: list[str] = []
         page = write_page(folder, config.get("baseline"), problems)
         compare(folder, config.get("baseline"), page, problems)
