@@ -8,7 +8,7 @@ nine of the seeds are then drawn from the scores, and each way chooses a rate:
     by seeds        successive halving, as `hydra/sweeper=halving` does it: rungs of 1, 3 and 9 seeds
     by steps        the same with `hydra.sweeper.resource=steps`: all seeds in each of two, three or four budgets
     some rates      as many rates drawn at random as cost what halving by seeds does
-    Optuna's        `SuccessiveHalvingPruner` with 1, 3 and 9 seeds, told one rate after another in random order
+    Optuna's        `SuccessiveHalvingPruner` with 1, 3 and 9 seeds, told one rate after another, if installed
 
 `found` is how often the chosen rate is as good as the best: its mean over all seeds at 108 steps is within .01 of the
 highest. `lost` is what it has less, on average.

@@ -2,6 +2,9 @@
 
 import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from command import command  # noqa: F811, F401 (fixtures)
@@ -242,3 +245,29 @@ def test_the_page_says_who_has_chosen(command, tmp_path):  # noqa: F811
     assert command(*real, *by_steps, "hydra.sweep.dir=y").code == 0
     page = (tmp_path / "y" / "analysis" / "report.html").read_text("utf-8")
     assert "Seeds that have chosen are among those here" in page and "searched for" not in page
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_document_has_the_numbers_on_file():
+    found = json.loads((ROOT / "docs/statistics/halving.json").read_text("utf-8"))
+    printed = (ROOT / "docs/statistics/halving.txt").read_text("utf-8")
+    for world in found["worlds"].values():
+        for row in world["ways"]:
+            cells = (row["way"], f"{row['cost']:.0%}", f"{row['found']:.2f}", f"{row['lost']:.3f}")
+            assert any(line.split() == " ".join(cells).split() for line in printed.splitlines())
+    lines = [line.strip() for line in printed.splitlines()]
+    document = [line.strip() for line in (ROOT / "docs/search.md").read_text("utf-8").splitlines()]
+    assert set(lines) <= set(document)
+
+
+@pytest.mark.rare
+def test_the_benchmark_runs(tmp_path):
+    out = tmp_path / "halving.json"
+    command = [sys.executable, "-m", "benchmarks.halving", "--quick", "--out", str(out)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=600)
+    for world in json.loads(out.read_text("utf-8"))["worlds"].values():
+        cost = {row["way"]: row["cost"] for row in world["ways"]}
+        assert cost["whole grid"] == 1 and cost["by seeds"] == pytest.approx((27 + 9 * 2 + 3 * 6) / 27 / 9)
+        assert cost["by steps, from 3"] == pytest.approx((27 / 9 + 9 / 3 + 3) / 27)
