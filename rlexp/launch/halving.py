@@ -196,6 +196,8 @@ class Halving:
         self.folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, self.folder / MULTIRUN_FILE)  # as Hydra's basic sweeper
         content: dict[str, Any] = {"declared": self.declared(), "of": len(self.rungs), "rungs": []}
+        if self.resource != "seed" and "lr" in self.grid.varying:
+            LOG.warning("shorter runs want higher learning rates: early rungs may drop the best (docs/search.md)")
         going, scores = list(range(len(self.grid.points))), dict[int, list[float]]()
         for number, rung in enumerate(self.rungs, 1):
             last = rung is self.rungs[-1]
@@ -211,7 +213,10 @@ class Halving:
             if not going:
                 raise RunFailed(f"no point of rung {number} can go on: a run of each diverged")
         if find_spec("optuna"):
-            write_study(self.folder / SEARCH_FILE, self.grid, content)
+            try:
+                write_study(self.folder / SEARCH_FILE, self.grid, content)
+            except Exception as error:  # of SQLAlchemy, SQLite and Optuna; all results are on disk
+                LOG.warning("no %s for Optuna: %s", relative(self.folder / SEARCH_FILE), describe_error(error))
 
     def train(self, going: Sequence[int], rung: Rung, folder: Path, launcher: Launcher) -> dict[int, list[float]]:
         """Train points over the seeds of a rung; return the scores of each, WORST for a run that has none.

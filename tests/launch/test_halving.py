@@ -102,7 +102,8 @@ def test_the_best_get_more_seeds_and_each_rung_is_one_batch(command, engine_of, 
 def test_steps_are_trained_to_their_own_end(command, engine_of, tmp_path, no_page):  # noqa: F811
     steps = []
     batches = engine_of(lambda job: steps.append((job.config.steps, job.folder.parent.name)) or hill(job))
-    assert command(*HALVING, RATES, *BY_STEPS).code == 0
+    result = command(*HALVING, RATES, *BY_STEPS)
+    assert result.code == 0 and "shorter runs want higher learning rates" in result.out + result.err
     assert [len(batch) for batch in batches] == [18, 6, 2]
     assert list(dict.fromkeys(steps)) == [(2, "rung_1"), (6, "rung_2"), (18, "x")]
     assert [row["variant"] for row in rows(tmp_path / "x")] == ["preset=tiny,lr=0.01,steps=18"] * 2
@@ -203,6 +204,14 @@ def test_it_needs_no_optuna(command, engine_of, tmp_path, no_page, monkeypatch):
     monkeypatch.setattr(halving, "find_spec", lambda name: None)
     assert command(*HALVING, *SHORT).code == 0
     assert not (tmp_path / "x" / "optuna.db").exists() and len(rungs(tmp_path / "x")) == 3
+
+    def broken(*_):
+        raise OSError("the disk")
+
+    monkeypatch.setattr(halving, "find_spec", lambda name: name)
+    monkeypatch.setattr(halving, "write_study", broken)
+    result = command(*HALVING, *SHORT)
+    assert result.code == 0 and "no x/optuna.db for Optuna: OSError: the disk" in result.out + result.err
 
 
 @pytest.mark.slow
