@@ -84,7 +84,8 @@ def test_arms_keep_their_best_rates():
 
 
 def test_the_best_get_more_seeds_and_each_rung_is_one_batch(command, engine_of, tmp_path, no_page):  # noqa: F811
-    batches = engine_of(hill)
+    places = []
+    batches = engine_of(lambda job: places.append((job.folder.parent.name, job.config.seed)) or hill(job))
     result = command(*HALVING, RATES, SEEDS)
     assert result.code == 0 and [len(batch) for batch in batches] == [9, 6, 6]
     assert kept(tmp_path / "x") == [["lr=0.003162", "lr=0.01", "lr=0.03162"], ["lr=0.01"], ["lr=0.01"]]
@@ -95,6 +96,7 @@ def test_the_best_get_more_seeds_and_each_rung_is_one_batch(command, engine_of, 
     assert [point["mean"] for point in rungs(tmp_path / "x")[2]["points"]] == [5.5]  # of its own seeds
     second = rungs(tmp_path / "x")[1]["points"]  # decided by the seeds of the first rung, too
     assert [point["mean"] for point in second] == pytest.approx([0.5, 1, 0.5], abs=1e-4)
+    assert {*places} == {("rung_1", 0), ("rung_2", 1), ("rung_2", 2), *(("x", seed) for seed in range(3, 9))}
     for number, seeds in ((1, {0}), (2, {1, 2})):
         assert {row["seed"] for row in rows(tmp_path / "x" / f"rung_{number}")} == seeds
 
