@@ -105,10 +105,8 @@ def survivors(grid: Grid, means: Mapping[int, float], factor: int) -> list[int]:
 
 
 def print_rungs(folder: Path) -> None:
-    """Print what each rung kept, if the folder holds a halving."""
+    """Print what each rung of a halving kept, and what it cost."""
     written = read_json(folder / RUNGS_FILE)
-    if written is None:
-        return
     rungs, resource, of = written["rungs"], written["declared"]["resource"], written["of"]
     rows = [row for place, rung in enumerate(rungs, 1) for row in rung_rows(place, rung, place == of)]
     headers = ["rung", "arm", "seeds" if resource == "seed" else resource, "points", "kept", "best", "mean"]
@@ -116,8 +114,9 @@ def print_rungs(folder: Path) -> None:
     print_table(
         TextTable([headers[each] for each in shown], [[row[each] for each in shown] for row in rows]), Terminal()
     )
-    before = [0.0, *(rung["share"] for rung in rungs)] if resource == "seed" else [0.0] * len(rungs)
-    spent = sum(len(rung["points"]) * (rung["share"] - had) for rung, had in zip(rungs, before, strict=False))
+    every = sum(len(rung["seeds"]) for rung in rungs)
+    costs = [len(rung["seeds"]) / every if resource == "seed" else rung["share"] for rung in rungs]
+    spent = sum(len(rung["points"]) * cost for rung, cost in zip(rungs, costs, strict=True))
     print(f"trained {spent / len(rungs[0]['points']):.0%} of what all points would have taken")
 
 
