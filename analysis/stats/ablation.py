@@ -15,10 +15,11 @@ from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.data.run_values import RunValues
 from rlexp.analysis.stats.comparison import level_columns
 from rlexp.analysis.stats.designs import Arm, Contrast, contrasts_of, factorial_design
-from rlexp.analysis.stats.endpoints import Endpoint, endpoint_values, parse_endpoint, speed_ups
+from rlexp.analysis.stats.endpoints import Endpoint, endpoint_values, parse_endpoint
 from rlexp.analysis.stats.rates import RateGrid, best_contrasts, best_value, edge, rate_grid
 from rlexp.analysis.stats.scales import Scale, scale_name, scale_of
 from rlexp.analysis.stats.significance import holm
+from rlexp.analysis.stats.speed_up import speed_ups
 from rlexp.analysis.stats.words import NEGLIGIBLE, holm_levels
 from rlexp.runfolder.files import read_json
 from rlexp.runfolder.variants import run_name, variant_name

@@ -16,27 +16,18 @@ from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.run_values import late_means, saturation, values_per_run
 from rlexp.analysis.stats import endpoints
 from rlexp.analysis.stats.comparison import compare
+from rlexp.analysis.stats.curve_fits import Forecast, check_forecast, fit_curve, fit_sigmoid, pool_forecasts
+from rlexp.analysis.stats.curve_numbers import area_under_curve, cost_to_target, crossing, final_value, value_at_match
 from rlexp.analysis.stats.endpoints import (
     DOUBTED,
     NEVER,
     SHORT,
     Endpoint,
-    Forecast,
-    area_under_curve,
-    check_forecast,
-    cost_to_target,
-    crossing,
     endpoint_table,
     endpoint_values,
-    final_value,
-    fit_curve,
-    fit_sigmoid,
     parse_endpoint,
-    pool_forecasts,
-    speed_up,
-    speed_ups,
-    value_at_match,
 )
+from rlexp.analysis.stats.speed_up import speed_up, speed_ups
 
 X = np.arange(0.0, 101.0, 5.0)
 
