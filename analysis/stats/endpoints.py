@@ -19,7 +19,7 @@ import pandas as pd
 
 from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData
-from rlexp.analysis.data.metric_spec import better_direction, direction_sign
+from rlexp.analysis.data.metric_spec import OF_WHOLE_RUNS, better_direction, direction_sign
 from rlexp.analysis.data.run_values import RunValues, cumulative_cost, resolve_metric, values_per_run
 from rlexp.analysis.stats.curve_fits import FORMS, check_forecast, fit_curve, pool_forecasts
 from rlexp.analysis.stats.curve_numbers import Array, area_under_curve, cost_to_target, known, value_at_match
@@ -32,6 +32,7 @@ ALLOWED = (
     "final  auc[:BUDGET]  cost:METRIC>=VALUE[:BUDGET]  asymptote[:FORM][:BUDGET]  speed[:FORM][:BUDGET]  "
     f"matched:METRIC=VALUE, with FORM {' or '.join(FORMS)} and BUDGET {', '.join(UNITS)} or tokens=5000"
 )
+ENDPOINT_HELP = "of a run's curve: auc:completions, cost:METRIC>=VALUE:completions, … (docs/questions.md)"
 
 
 class Endpoint(NamedTuple):
@@ -137,9 +138,9 @@ def endpoint_table(data: SweepData, endpoint: Endpoint, metric: str | None = Non
         table["value"] = values_per_run(data, metric).values.reindex(table.index).astype(float)
         return table.assign(note=np.where(table["value"].isna(), NOTHING, ""))
     wanted = endpoint.metric if endpoint.kind == "cost" else metric or data.score_metric or "score"
-    names = [resolve_metric(data, wanted)]
-    if endpoint.kind == "matched":
-        names.append(resolve_metric(data, endpoint.metric))
+    names = [resolve_metric(data, name) for name in (wanted, *[endpoint.metric] * (endpoint.kind == "matched"))]
+    if whole := [name for name in names if name in OF_WHOLE_RUNS]:
+        raise AnalysisError(f"{whole[0]} is of a whole run: it has no curve, and so no {endpoint.kind}")
     columns = pd.DataFrame({"x": cumulative_cost(data, UNITS[endpoint.unit]).to_numpy(), "name": data.metrics["name"]})
     columns = columns.assign(**{f"y{place}": data.metrics[name] for place, name in enumerate(names)})
     columns = columns[np.isfinite(columns["x"]) & columns["name"].isin(table.index)]

@@ -40,12 +40,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import false_discovery_control
 
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.stats.estimates import Interval
 from rlexp.analysis.stats.pooling import FEWEST, Moderation, Pooled, moderation, pool, prediction_interval
-from rlexp.analysis.stats.significance import ALPHA, holm
+from rlexp.analysis.stats.significance import ALPHA, false_discovery_q, holm
 
 Array = np.ndarray
 
@@ -384,17 +383,12 @@ def _levels_text(test: Moderation) -> str:
 def discoveries(p: Array, rate: float = ALPHA) -> Array:
     """Which of all secondary p `[m]` are discoveries, of which a share of `rate` at most is false on average.
 
-    Source: Benjamini & Hochberg 1995, by `scipy.stats.false_discovery_control`; it holds for p that are independent or
-    positively dependent, as of arms that share a baseline. NaN are not counted and are none.
+    By `significance.false_discovery_q`. NaN are not counted and are none.
 
     Raises:
         AnalysisError: For a p outside [0, 1].
     """
-    p = np.asarray(p, dtype=float)
-    known = ~np.isnan(p)
-    if ((p[known] < 0) | (p[known] > 1)).any():
-        raise AnalysisError("a p lies between 0 and 1")
-    found = np.zeros(p.shape, dtype=bool)
-    if known.any():
-        found[known] = false_discovery_control(p[known]) <= rate
-    return found
+    try:
+        return false_discovery_q(p) <= rate
+    except ValueError:
+        raise AnalysisError("a p lies between 0 and 1") from None
