@@ -231,6 +231,9 @@ def endpoint_values(data: SweepData, endpoint: Endpoint, metric: str | None = No
     wanted = endpoint.metric if endpoint.kind == "cost" else metric or data.score_metric or "score"
     of = resolve_metric(data, wanted)
     better = better_direction(of, data.score_metric)
+    if table["note"].eq(NEVER).all():
+        seen = data.metrics.loc[data.metrics["name"].isin(table.index), of].agg("min" if endpoint.below else "max")
+        raise NothingLeft(f"no run arrives at {endpoint}; the nearest is {seen:.3g}")
     remarks = []
     if "budget" in table.attrs:
         least = "as declared" if endpoint.budget else "as far as every completed run has come"
