@@ -112,7 +112,7 @@ def analyze(folder: str | Path) -> Ablation:
         arms[arm] = [variant_name(point) for point in each["overrides"]]
         grid = grids[arm] = rate_grid(written["values"] or [1.0], runs.sign * scale.forward(raw), runs.floor)
         best = best_value(grid)
-        shown = raw[int(np.flatnonzero(grid.rates == best.rate)[0])]
+        shown = raw[grid.best]
         row = level_columns(shown[~np.isnan(shown)])
         if written["values"]:
             end = edge(grid, smallest).side if len(grid.rates) > 1 else ""
@@ -194,7 +194,7 @@ def speed_of(ablation: Ablation, contrast: Contrast, arms: Sequence[Arm]) -> tup
     if len(used) != 2:
         return np.nan, np.nan, np.nan, False
     more, less = (arms[place] for place in sorted(used, key=lambda place: -contrast.weights[place]))
-    variants = [ablation.arms[arm][point_at_best(ablation, arm)] for arm in (more, less)]
+    variants = [ablation.arms[arm][ablation.grids[arm].best] for arm in (more, less)]
     try:
         data = ablation.data
         kept = data._replace(
@@ -206,11 +206,6 @@ def speed_of(ablation: Ablation, contrast: Contrast, arms: Sequence[Arm]) -> tup
     except (AnalysisError, KeyError):
         return np.nan, np.nan, np.nan, False
     return found.ratio, found.low, found.high, found.bound
-
-
-def point_at_best(ablation: Ablation, arm: Arm) -> int:
-    grid = ablation.grids[arm]
-    return int(np.flatnonzero(grid.rates == best_value(grid).rate)[0])
 
 
 def word_of(low: float, high: float, smallest: float) -> str:
