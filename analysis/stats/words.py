@@ -44,7 +44,7 @@ import numpy as np
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.stats.estimates import Interval
 from rlexp.analysis.stats.pooling import FEWEST, Moderation, Pooled, moderation, pool, prediction_interval
-from rlexp.analysis.stats.significance import ALPHA, false_discovery_q, holm
+from rlexp.analysis.stats.significance import ALPHA, holm
 
 Array = np.ndarray
 
@@ -378,17 +378,3 @@ def spread_text(judgment: Judgment, smallest: float) -> str:
 def _levels_text(test: Moderation) -> str:
     rows = zip(test.levels, test.estimates, test.low, test.high, strict=True)
     return ", ".join(f"{effect:+.2g} [{low:+.2g}, {high:+.2g}] at {level}" for level, effect, low, high in rows)
-
-
-def discoveries(p: Array, rate: float = ALPHA) -> Array:
-    """Which of all secondary p `[m]` are discoveries, of which a share of `rate` at most is false on average.
-
-    By `significance.false_discovery_q`. NaN are not counted and are none.
-
-    Raises:
-        AnalysisError: For a p outside [0, 1].
-    """
-    try:
-        return false_discovery_q(p) <= rate
-    except ValueError:
-        raise AnalysisError("a p lies between 0 and 1") from None
