@@ -79,7 +79,7 @@ def parse_endpoint(text: str) -> Endpoint:
     found = Endpoint(kind)
     target = re.fullmatch(r"(.+?)(>=|<=|=)([^<>=]+)", parts[0]) if asks and parts else None
     if target and (target[2] == "=") == (kind == "matched"):
-        value = _number(target[3])
+        value = float(pd.to_numeric(target[3], errors="coerce"))
         found = found._replace(metric=target[1], value=value, below=target[2] == "<=")
         parts = parts[1:]
     if takes_form and parts and parts[0] in FORMS:
@@ -88,7 +88,7 @@ def parse_endpoint(text: str) -> Endpoint:
     if parts and kind not in ("final", "matched"):
         unit, equals, amount = parts[0].partition("=")
         if unit in UNITS and not (equals and takes_form):  # a curve is fitted to all that a run has
-            budget = _number(amount) if equals else None
+            budget = float(pd.to_numeric(amount, errors="coerce")) if equals else None
             found = found._replace(unit=unit, budget=budget)
             parts = parts[1:]
     numbers = [each for each in (found.value, found.budget) if each is not None]
@@ -101,13 +101,6 @@ def parse_endpoint(text: str) -> Endpoint:
 def _shortest(value: float) -> str:
     """The number with all its digits, and no more."""
     return repr(float(value)).removesuffix(".0")
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return np.nan
 
 
 NEVER, SHORT, NOTHING, DOUBTED = "never reached", "spent less than the budget", "no evaluations", "not to be believed"
