@@ -49,6 +49,10 @@ COLUMNS = {
         "sd": "standard deviation over seeds",
         "value": "value of the tuned key with the best mean on the scale",
         "edge": "the end of the grid at which the best value is, low or high",
+        "collapsed": "runs at the best value that collapsed or diverged",
+        "collapsed_of": "of as many that say whether they did",
+        "collapse_p": "exact two-sided sign test (McNemar) against the baseline, or the recipe, over the same seeds",
+        "collapse_q": "p by Benjamini and Hochberg over these and what has q in effects.csv",
     },
     "effects.csv": {
         "kind": "which difference of arms it is",
@@ -57,8 +61,9 @@ COLUMNS = {
         "error": "its standard error, t distribution with n − 1 degrees of freedom",
         "n": "seeds",
         "p": "two-sided, of no effect",
-        "p_holm": "p by Holm over the effects of this kind",
-        "word": "by the interval at the level that Holm leaves it",
+        "p_holm": "p by Holm over the effects of this kind; empty for interactions",
+        "q": "p of an interaction, by Benjamini and Hochberg over all of them and the collapses in arms.csv",
+        "word": "by the interval at the level that Holm leaves it; 5 % times the share of discoveries where there is q",
         "difference": "the effect in the metric's units, at the level of the arm without the part or of the baseline",
         "low": "lower end of its 95 % interval",
         "high": "upper end of it",
@@ -193,7 +198,8 @@ def card(ablation: Ablation, findings: list[str], command: str) -> str:
         f"({ablation.scale.name}) it is {scale_formula(ablation)}, and larger is better.",
         f"An effect is the mean over seeds of a weighted sum of arms on the scale; its interval is that of the t "
         f"distribution. {choice}Its difference is in the metric's units, at the level of the arm without the part. "
-        f"p is corrected by Holm within a kind, and the smallest effect that counts is {ablation.smallest:.3g} on the "
+        "p is corrected by Holm within a kind, that of interactions and collapses by Benjamini and Hochberg "
+        f"over all of them, and the smallest effect that counts is {ablation.smallest:.3g} on the "
         "scale. "
         "rlexp's docs/ablate.md and docs/questions.md say more.",
         f"Trained by {by}." if by else "",
