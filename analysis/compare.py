@@ -117,11 +117,11 @@ def parse(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     add("--json", action="store_true", help="print the whole comparison as JSON, and nothing else")
     options = vars(parser.parse_args(arguments))
     if (old := options.pop("matched")) is not None:
-        name, _, value = old.rpartition("=")
+        name, _, value = old.partition("=")
         raise AnalysisError(
             f"--matched {old}: took the first evaluation, which noise decides; say "
-            f"--endpoint 'cost:{name or 'METRIC'}>={value}:steps' for what it costs, or with --metric --endpoint "
-            f"matched:{name or 'METRIC'}={value} for another metric there"
+            f"--endpoint 'cost:{name}>={value or 'VALUE'}:steps' for what it costs, or with --metric --endpoint "
+            f"matched:{name}={value or 'VALUE'} for another metric there"
         )
     return options | {
         "choose_seeds": _seeds(options["choose_seeds"]),

@@ -193,12 +193,16 @@ class Answer(NamedTuple):
         return [*filter(None, [self.no_verdict]), *everywhere, *specific, *pooled, *self._corrected(), *self.remarks]
 
     def _corrected(self) -> Iterator[str]:
-        asked = {"pooled differences": self.pooled, "interactions": self.interactions, "collapses": self.collapses}
+        pooled = {} if self.pooled is None else {"pooled": self.pooled.table}
+        kinds = {"interactions": self.interactions, "collapses": self.collapses, "pooled differences": pooled}
+        counts = {
+            kind: sum(int(table["p"].notna().sum()) for table in tables.values()) for kind, tables in kinds.items()
+        }
         if self.secondary:
+            listed = ", ".join(f"{kind}: {count}" for kind, count in counts.items() if count)
             yield (
-                f"Secondary are {' and '.join(name for name, tables in asked.items() if tables)}: q (BH) is their p "
-                f"corrected for false discoveries over all {self.secondary} of this page (Benjamini and Hochberg). Of "
-                f"those with q below {ALPHA:g}, at most one in twenty is false on average."
+                f"q (BH) is the p of what is secondary here ({listed}), corrected for false discoveries over all of it "
+                f"(Benjamini and Hochberg): of those below {ALPHA:g} at most one in twenty is false on average."
             )
 
     @property

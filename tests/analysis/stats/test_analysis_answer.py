@@ -230,7 +230,7 @@ def test_collapses_are_counted_and_tested_on_the_seeds_that_differ(tmp_path):
     p = [stats.binomtest(6, 7).pvalue, 1.0]
     np.testing.assert_allclose(table["p"].dropna(), p, **CLOSE)
     np.testing.assert_allclose(table["q"].dropna(), multipletests(p, method="fdr_bh")[1], **CLOSE)
-    assert found.secondary == 2 and any("Secondary are collapses: q (BH)" in note for note in found.notes)
+    assert found.secondary == 2 and any("secondary here (collapses: 2)" in note for note in found.notes)
     assert not answer(load(folder), Question(metric="collapsed")).collapses  # they are what is compared
 
 
