@@ -273,8 +273,8 @@ def notes_of(ablation: Ablation) -> list[str]:
     p = [*effects.loc[effects["kind"].isin(SECONDARY), "p"], *levels.get("collapse_p", [])]
     if counted := int(np.isfinite(p).sum()):
         notes.append(
-            "q (BH) is the p of what is secondary here, interactions and collapses, corrected for false discoveries over "
-            f"all {counted} (Benjamini and Hochberg)."
+            "q (BH) is the p of what is secondary here, interactions and collapses, corrected for false discoveries "
+            f"over all {counted} (Benjamini and Hochberg)."
         )
     if "collapse_q" in levels:
         versus = ablation.label(reference(ablation))
