@@ -190,6 +190,7 @@ def effects_of(ablation: Ablation) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     secondary = table["kind"].isin(SECONDARY)
     together = np.array([*table.loc[secondary, "p"], *ablation.levels.get("collapse_p", [])], dtype=float)
+    table["p_holm"] = table["q"] = np.nan
     table.loc[secondary, "q"] = false_discovery_q(together)[: int(secondary.sum())]
     for kind, family in table.groupby("kind", sort=False):
         p = family["p"].to_numpy()
