@@ -140,7 +140,7 @@ def _too_wide(comparison: Comparison) -> str:
     left = f" The seeds ended before that for {_some(texts)}." if texts else ""
     return (
         f"Seeds were added until each interval reached no further than {width:g} to either side. That looks at no "
-        f"sign, so p and intervals are the usual ones.{left}"
+        f"sign, so p and intervals are nearly as good as those of a fixed number of seeds.{left}"
     )
 
 

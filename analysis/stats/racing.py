@@ -12,13 +12,12 @@ probability of at most ALPHA. Of two arms that are both worse than the best, the
 """
 
 from itertools import permutations
-from math import log
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from rlexp.analysis.stats.significance import ALPHA, log_evidence, lower_bound, subtract
+from rlexp.analysis.stats.significance import ALPHA, is_above, subtract
 
 
 class Race(NamedTuple):
@@ -49,7 +48,9 @@ def race(scores: pd.DataFrame, margin: float, arms: int | None = None) -> Race:
     alpha, names = race_alpha(arms or scores.shape[1]), list(scores)
     out: dict[str, str | None] = {arm: None for arm in names if scores[arm].isna().all()}
     racing = [arm for arm in names if arm not in out]
-    gains = {(arm, other): _paired(scores, other, arm) for arm, other in permutations(racing, 2)}
+    columns = {arm: scores[arm].to_numpy(dtype=float) for arm in racing}
+    gains = {(arm, other): subtract(columns[other], columns[arm]) for arm, other in permutations(racing, 2)}
+    gains = {pair: gain[~np.isnan(gain)] for pair, gain in gains.items()}
     for arm in sorted(racing, key=lambda arm: scores[arm].mean()):
         better = [other for other in racing if other != arm and is_above(gains[arm, other], 0.0, alpha)]
         if better and len(out) < len(names) - 1:  # were all of them worse than others, the highest mean stays
@@ -59,15 +60,3 @@ def race(scores: pd.DataFrame, margin: float, arms: int | None = None) -> Race:
         if all(is_above(gains[other, arm], -margin, alpha) for other in left if other != arm):
             return Race(left, out, arm)
     return Race(left, out, None)
-
-
-def _paired(scores: pd.DataFrame, first: str, second: str) -> np.ndarray:
-    differences = subtract(scores[first], scores[second])
-    return differences[~np.isnan(differences)]
-
-
-def is_above(differences: np.ndarray, centre: float, alpha: float) -> bool:
-    """Whether `lower_bound` of differences `[n]` is above a centre, computed only where that can be."""
-    if not differences.size or log_evidence(differences - centre).max() < log(1 / alpha):
-        return False
-    return bool(lower_bound(differences, alpha) > centre)

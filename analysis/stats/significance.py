@@ -189,6 +189,16 @@ def lower_bound(differences: Array, alpha: float = ALPHA) -> float:
     return float(low)
 
 
+def is_above(differences: Array, center: float, alpha: float = ALPHA) -> bool:
+    """Whether `lower_bound` of differences `[n]` is above a center: whether bets reject it and all that are lower."""
+    differences = np.asarray(differences, dtype=float)
+    if not differences.size or log_evidence(differences - center).max() < np.log(1 / alpha):
+        return False
+    lowest = min(float(differences.min()), center)
+    centers = np.linspace(lowest - 3 * (differences.max() - lowest), center, GRID)
+    return bool((log_evidence(differences - centers[:, None]).max(-1) >= np.log(1 / alpha)).all())
+
+
 def decide(interval: Interval, margin: float) -> str:
     """What an interval of the difference says: `equal` (smaller than the margin), `higher`, `lower`, or `open`."""
     low, high = interval
@@ -217,6 +227,7 @@ def turns(first: int, most: int) -> Iterator[int]:
 
 
 WIDTH_SEEDS = 10  # fewest where seeds are added until an interval is narrow: a few can happen to lie close
+SYMMETRY_FLIPS = 1_999
 TRIMMED = 0.2  # of the differences, cut off at each end
 
 
@@ -233,9 +244,9 @@ def symmetry_p(differences: Array) -> float:
         return np.nan
     first, second = np.triu_indices(n)
     distances = differences - np.median((differences[first] + differences[second]) / 2)
-    flips = np.random.default_rng(0).choice([-1.0, 1.0], size=(RANDOM_FLIPS, n))
+    flips = np.random.default_rng(0).choice([-1.0, 1.0], size=(SYMMETRY_FLIPS, n))
     hits = _skew(flips * np.abs(distances)) >= _skew(distances) - 1e-12
-    return float((1 + hits.sum()) / (1 + RANDOM_FLIPS))
+    return float((1 + hits.sum()) / (1 + SYMMETRY_FLIPS))
 
 
 def _skew(x: Array) -> Array:
