@@ -138,8 +138,8 @@ def simulate_race(shape: str, truth: str, arms: int, sweeps: int, margin: float 
                 break
         wrong = found.best is not None and means[found.best] <= means[0] - margin
         out = means[left].max() < means[0]
-        ends.append((out or wrong, found.best is not None, found.best == 0, done, runs / (MOST * arms)))
-    names = "wrong", "over", "first is best", "seeds", "runs"
+        ends.append((0 not in left, out or wrong, found.best == 0, done, runs / (MOST * arms)))
+    names = "first out", "wrong", "first is best", "seeds", "runs"
     row = {"noise": shape, "truth": truth, "arms": arms}
     return row | dict(zip(names, map(float, np.array(ends, dtype=float).mean(0)), strict=True))
 

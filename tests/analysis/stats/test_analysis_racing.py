@@ -2,6 +2,7 @@
 
 import json
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from rlexp.analysis.data.load import load
 from rlexp.analysis.report.tables import answer_json, comparison_table
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.racing import race, race_alpha
-from rlexp.analysis.stats.significance import lower_bound, symmetry_p
+from rlexp.analysis.stats.significance import is_above, lower_bound, symmetry_p
 
 RNG = np.random.default_rng(5)
 
@@ -29,9 +30,8 @@ def test_the_rule_is_that_of_a_plain_loop(seeds):
     for means in ([0, 0, 0], [0, -2, 0.2], [1.5, 1, 0], [3, 0, 0]):
         scores = table(means, seeds)
         found, alpha = race(scores, 1.0), 0.05 / 2
-        bound = {
-            (i, j): lower_bound((scores[i] - scores[j]).to_numpy(), alpha) for i, j in product("abc", "abc") if i != j
-        }
+        pairs = [(i, j) for i, j in product("abc", "abc") if i != j]
+        bound = {(i, j): lower_bound((scores[i] - scores[j]).to_numpy(), alpha) for i, j in pairs}
         assert {*found.out} == {j for (i, j), low in bound.items() if low > 0}
         left = [arm for arm in "abc" if arm not in found.out]
         best = [i for i in left if all(bound[i, j] > -1 for j in left if j != i)]
@@ -64,6 +64,16 @@ def test_whoever_has_the_highest_mean_is_never_the_last_to_go(monkeypatch):
     monkeypatch.setattr("rlexp.analysis.stats.racing.is_above", lambda differences, center, alpha: True)
     found = race(table([0, 1], 10), 0.1)
     assert len(found.left) == 1
+
+
+def test_above_a_center_is_what_the_lower_bound_says():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        differences = rng.choice([rng.normal(size=12), rng.standard_t(2, 12), 1 - rng.exponential(size=12)]) + seed / 60
+        low = lower_bound(differences, 0.02)
+        assert is_above(differences, low - 0.01, 0.02) and not is_above(differences, low + 0.01, 0.02)
+        assert is_above(differences, -50.0, 0.02) and not is_above(differences, 50.0, 0.02)
+    assert not is_above(np.zeros(0), -1.0) and is_above(np.ones(5), 0.9) and not is_above(np.ones(4), 0.9)
 
 
 @pytest.mark.parametrize("arms", [2, 3])
@@ -130,6 +140,30 @@ def test_the_simulation_prints_and_writes(tmp_path, capsys):
     assert stopping.main(["--quick", "--out", str(tmp_path / "found.json")]) == 0
     found = json.loads((tmp_path / "found.json").read_text())
     printed = capsys.readouterr().out
-    assert all(title in printed for title in ("until_width, from 10 to 40", "called skewed", "until_best=1"))
+    assert all(
+        title in printed
+        for title in ("until_width, from 10 to 40", "until_decided, differences whose mean is 0", "until_best=1")
+    )
     assert {*found} == {"sweeps", "races", "width", "symmetry", "race"} and all(found.values())
     assert stopping.main(["--sweeps", "0"]) == 2
+
+
+def test_what_the_page_quotes_is_what_the_simulation_stored():
+    docs = Path(__file__).parents[3] / "docs"
+    page = {*(docs / "statistics.md").read_text(encoding="utf-8").splitlines()}
+    stored = (docs / "statistics" / "stopping.txt").read_text(encoding="utf-8").splitlines()
+    found = json.loads((docs / "statistics" / "stopping.json").read_text(encoding="utf-8"))
+    quoted = [line for line in map(str.rstrip, stored) if line in page]
+    assert len(quoted) >= len(found["symmetry"]) + len(found["race"])
+    assert len(stored) >= sum(len(found[part]) for part in ("width", "symmetry", "race"))
+
+
+def test_the_simulation_found_what_is_promised():
+    """Of symmetric differences, up to three standard errors of so many races and sweeps."""
+    docs = Path(__file__).parents[3] / "docs"
+    found = json.loads((docs / "statistics" / "stopping.json").read_text(encoding="utf-8"))
+    noise = {part: 3 * (0.05 * 0.95 / found[part]) ** 0.5 for part in ("sweeps", "races")}
+    assert all(row["wrong"] <= 0.05 + noise["races"] for row in found["race"] if row["noise"] != "collapses")
+    symmetric = [row for row in found["symmetry"] if row["differences"] in stopping.SYMMETRIC]
+    assert len(symmetric) == 4 and all(row["denied"] <= 0.05 + noise["sweeps"] for row in symmetric)
+    assert all(row["holds"] > 0.92 for row in found["width"] if row["differences"] in stopping.SYMMETRIC)
