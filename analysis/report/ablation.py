@@ -1,6 +1,5 @@
 """An ablation as tables on the terminal, files, a figure and one page."""
 
-import gzip
 import json
 import shlex
 from pathlib import Path
@@ -17,9 +16,9 @@ from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.ablation import ablation_figure
 from rlexp.analysis.figures.layout import caption_of
 from rlexp.analysis.figures.rates import response_figure
-from rlexp.analysis.report.ablation_files import card, curve_table, run_table, schema
+from rlexp.analysis.report.ablation_files import write_ablation
 from rlexp.analysis.report.page import color_variables, inline_svg, template
-from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, markdown, plain, print_table
+from rlexp.analysis.report.tables import Terminal, TextTable, markdown, plain, print_table
 from rlexp.analysis.stats.ablation import Ablation
 from rlexp.analysis.stats.formatting import DASH, decimal_places, format_interval, format_p
 from rlexp.analysis.stats.noise import scores_statement
@@ -168,7 +167,7 @@ def figures(ablation: Ablation) -> dict[str, tuple[Figure, str, str]]:
 
 
 def write_files(ablation: Ablation) -> list[Path]:
-    """Write tables (CSV, Markdown, JSON), figures (SVG, PDF, PNG), a card and the page into `<folder>/ablation/`."""
+    """Write tables, figures (SVG, PDF, PNG), the page, and `write_ablation`'s files into `<folder>/ablation/`."""
     place = inner(ablation.folder, "ablation")
     place.mkdir(parents=True, exist_ok=True)
     drawn = figures(ablation)
@@ -184,23 +183,14 @@ def write_files(ablation: Ablation) -> list[Path]:
         "effects": ablation.effects.to_dict("records"),
         "notes": ablation.notes,
     }
-    tables = {
-        "runs.csv": run_table(ablation),
-        "curves.csv.gz": curve_table(ablation),
-        "arms.csv": ablation.levels.reset_index(),
-        "effects.csv": ablation.effects,
-    }
-    texts = {name: csv_text(table, index=False) for name, table in tables.items()} | {
-        "schema.json": json.dumps(schema(ablation, tables), indent=2) + "\n",
-        "README.md": card(ablation, findings(ablation), command(ablation)),
+    texts = {
         "ablation.md": text + f"\n**arms**\n\n{markdown(level_table(ablation))}",
         "ablation.json": json.dumps(plain(content), indent=2) + "\n",
         "ablation.html": page(ablation, drawn),
     }
     for name, each in texts.items():
-        raw = each.encode()
-        unlinked(place / name).write_bytes(gzip.compress(raw, mtime=0) if name.endswith(".gz") else raw)
-    paths = [place / name for name in texts]
+        unlinked(place / name).write_text(each, encoding="utf-8")
+    paths = write_ablation(ablation, place, findings(ablation), command(ablation)) + [place / name for name in texts]
     with layout.theme():
         return paths + [
             path for name, (figure, *_) in drawn.items() for path in layout.save_figure(figure, place / name)
