@@ -15,14 +15,15 @@ from rlexp.analysis.data.metric_spec import direction_note, direction_sign
 from rlexp.analysis.data.read import inner, unlinked
 from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.ablation import ablation_figure
-from rlexp.analysis.figures.rates import draw_response
+from rlexp.analysis.figures.rates import draw_response, short_rate
 from rlexp.analysis.report.ablation_files import card, curve_table, run_table, schema
 from rlexp.analysis.report.page import color_variables, inline_svg, template
 from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, markdown, plain, print_table
 from rlexp.analysis.stats.ablation import Ablation, point_at_best
-from rlexp.analysis.stats.formatting import DASH, decimal_places, format_interval, format_p
+from rlexp.analysis.stats.formatting import DASH, decimal_places, format_interval, format_number, format_p
 from rlexp.analysis.stats.noise import scores_statement
 from rlexp.analysis.stats.rates import best_value, extend, plateau, response_curve
+from rlexp.analysis.stats.tuned import tuning_table
 
 EXPLAINED = {
     "whole recipe": "all parts − none",
@@ -43,9 +44,8 @@ def publish(ablation: Ablation, console: Console | None = None) -> list[Path]:
     console.print()
     for kind, table in effect_tables(ablation, short=True).items():
         print_table(table, console, f"{kind}: {EXPLAINED[kind]}")
-    print_table(
-        level_table(ablation), console, f"arms: {ablation.metric.metric}{direction_note(ablation.metric.better)}"
-    )
+    for heading, table in arm_tables(ablation).items():
+        print_table(table, console, heading)
     for note in ablation.notes:
         console.print(Text(f"- {note}"))
     paths = write_files(ablation)
@@ -146,6 +146,40 @@ def level_table(ablation: Ablation) -> TextTable:
     return TextTable(headers, rows)
 
 
+def arm_tables(ablation: Ablation) -> dict[str, TextTable]:
+    """Return the tables that have a row an arm, by their headings."""
+    tables = {f"arms: {ablation.metric.metric}{direction_note(ablation.metric.better)}": level_table(ablation)}
+    if tuned := ablation.declared["tune"]:
+        near = f"within {ablation.smallest:.3g} ({ablation.scale.name}) of the best"
+        heading = f"tuning {tuned['key']}: best value, plateau ({near}), best of 1, 2, 3 random values"
+        tables[heading] = tuned_table(ablation)
+    return tables
+
+
+def tuned_table(ablation: Ablation) -> TextTable:
+    """Return a row an arm: its score at its best value, its plateau, and what fewer trials give."""
+    table, tried = tuning_table(ablation), [f"best_of_{k}" for k in (1, 2, 3)]
+    digits = decimal_places(table["score"])
+    tried = [name for name in tried if name in table]
+    rows = []
+    for name, row in table.iterrows():
+        low, high = (short_rate(row[f"plateau_{end}"]) for end in ("low", "high"))
+        is_open = {end: row["plateau_open"] in (end, "both") for end in ("low", "high")}
+        octaves = format_interval(row["octaves"], row["octaves_low"], row["octaves_high"], 1)
+        rows.append(
+            [
+                str(name),
+                f"{short_rate(row['value'])}{' ▲ ' * bool(row['edge'])}{row['edge']}",
+                format_interval(row["score"], row["score_low"], row["score_high"], digits),
+                f"{'≤ ' * is_open['low']}{low} to {'≥ ' * is_open['high']}{high}",
+                f"{'≥ ' * bool(row['plateau_open'])}{octaves}",
+                *(format_number(row[trial], digits) for trial in tried),
+            ]
+        )
+    headers = ["arm", f"best {ablation.declared['tune']['key']}", "score [95 %]", "plateau", "octaves [95 %]"]
+    return TextTable([*headers, *(name.replace("best_of_", "of ") for name in tried)], rows)
+
+
 def figures(ablation: Ablation) -> dict[str, tuple[Figure, str, str]]:
     """Return the figures by name, each with its heading and its caption."""
     metric = f"difference in {ablation.metric.metric}{direction_note(ablation.metric.better)}"
@@ -186,25 +220,29 @@ def write_files(ablation: Ablation) -> list[Path]:
     text = "\n".join([*findings(ablation), ""])
     for kind, table in effect_tables(ablation).items():
         text += f"\n**{kind}** ({EXPLAINED[kind]})\n\n{markdown(table)}"
+    levels = ablation.levels
+    if ablation.declared["tune"]:
+        levels = levels.join(tuning_table(ablation).drop(columns=["value", "edge"]))
     content = {
         "declared": ablation.declared,
         "metric": ablation.metric.metric,
         "scale": ablation.scale.name,
         "smallest": ablation.smallest,
-        "levels": ablation.levels.reset_index().to_dict("records"),
+        "levels": levels.reset_index().to_dict("records"),
         "effects": ablation.effects.to_dict("records"),
         "notes": ablation.notes,
     }
     tables = {
         "runs.csv": run_table(ablation),
         "curves.csv.gz": curve_table(ablation),
-        "arms.csv": ablation.levels.reset_index(),
+        "arms.csv": levels.reset_index(),
         "effects.csv": ablation.effects,
     }
     texts = {name: csv_text(table, index=False) for name, table in tables.items()} | {
         "schema.json": json.dumps(schema(ablation, tables), indent=2) + "\n",
         "README.md": card(ablation, findings(ablation), command(ablation)),
-        "ablation.md": text + f"\n**arms**\n\n{markdown(level_table(ablation))}",
+        "ablation.md": text
+        + "".join(f"\n**{name}**\n\n{markdown(table)}" for name, table in arm_tables(ablation).items()),
         "ablation.json": json.dumps(plain(content), indent=2) + "\n",
         "ablation.html": page(ablation, drawn),
     }
@@ -227,7 +265,7 @@ def page(ablation: Ablation, drawn: dict[str, tuple[Figure, str, str]]) -> str:
         swatches={},
         findings=findings(ablation),
         tables={f"{kind}: {EXPLAINED[kind]}": table for kind, table in effect_tables(ablation).items()},
-        arms=level_table(ablation),
+        arms=arm_tables(ablation),
         figures=[
             {"heading": heading, "caption": caption, "svg": inline_svg(figure, name, f"{heading}. {caption}")}
             for name, (figure, heading, caption) in drawn.items()

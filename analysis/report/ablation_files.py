@@ -49,6 +49,15 @@ COLUMNS = {
         "sd": "standard deviation over seeds",
         "value": "value of the tuned key with the best mean on the scale",
         "edge": "the end of the grid at which the best value is, low or high",
+        "score": "mean on the scale at the best value, less the luck of its choice, in the metric's units",
+        "score_low": "lower end of its 95 % interval",
+        "score_high": "upper end of it",
+        "plateau_low": "from this value of the tuned key the mean is within the smallest effect of the best",
+        "plateau_high": "to this value",
+        "octaves": "log2(plateau_high / plateau_low)",
+        "octaves_low": "lower end of its 95 % interval",
+        "octaves_high": "upper end of it",
+        "plateau_open": "the ends of the grid that the plateau reaches, beyond which it may go on: low, high or both",
     },
     "effects.csv": {
         "kind": "which difference of arms it is",
@@ -125,7 +134,8 @@ def schema(ablation: Ablation, tables: Mapping[str, pd.DataFrame]) -> dict[str, 
         extra[tuned["key"]] = "value of the tuned key"
     resources = []
     for file, table in tables.items():
-        about = extra | COLUMNS[file]
+        trials = {name: f"score to expect: {name.replace('_', ' ')} random values of the tuned key" for name in table}
+        about = {name: text for name, text in trials.items() if name.startswith("best_of_")} | extra | COLUMNS[file]
         fields = [
             {"name": name, "type": _type(table[name]), "description": about.get(name, f"the metric {name}")}
             for name in table

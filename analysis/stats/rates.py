@@ -390,7 +390,9 @@ def edge(grid: RateGrid, delta: float) -> Edge:
     """Mark a best rate that is an end of the grid, unless its mean is less than delta/2 above that of the next rate.
 
     A rate next to the end that may not be chosen does not make the end flat. The mark goes by the means, not by their
-    intervals: to train one rate more costs little, to stop too early costs the answer.
+    intervals: to train one rate more costs little, to stop too early costs the answer. An end that is lower than that
+    is marked if the curve rises ever faster: the interval of its step is above 0, and the step is more than twice the
+    one before. So begins the curve of an arm that learns at none of the rates so far, as SGD at rates of Adam.
 
     Raises:
         AnalysisError: delta is not above 0, or the grid has one rate.
@@ -405,6 +407,9 @@ def edge(grid: RateGrid, delta: float) -> Edge:
     beside = 1 if best == 0 else last - 1
     step = mean_difference(np.sort(grid.values[best] - grid.values[beside]))
     flat = np.isfinite(mean[beside]) and mean[best] - mean[beside] < delta / 2
+    if flat and last > 1:
+        before = mean[beside] - mean[2 * beside - best]
+        flat = not (step.low > 0 and step.mean > 2 * before)
     side = "" if flat else "low" if best == 0 else "high"
     return Edge(side, float(step.mean), float(step.low), float(step.high))
 

@@ -71,7 +71,7 @@ def overrides_of(parts: Iterable[Part], against: Sequence[str]) -> list[str]:
 
 
 def check_parts(parts: Sequence[Part], against: Sequence[str], alone: bool = False) -> None:
-    """Raise ConfigError for a part that changes nothing; and, unless each is trained `alone`, for a key of two parts."""
+    """Raise ConfigError for a part that changes nothing, and for a key of two parts unless each is trained `alone`."""
     given: dict[str, str] = {}
     for part in parts:
         given = {} if alone else given

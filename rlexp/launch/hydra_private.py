@@ -272,7 +272,7 @@ def basic_sweeper(arms: Sequence[str] | None = None, **settings: Any) -> Sweeper
     if arms is None:
         return sweeper
     if not arms:
-        raise ConfigError(["hydra.sweeper.arms: there are none; name them, as '[\"default\",\"clip=higher\"]'"])
+        raise ConfigError(['hydra.sweeper.arms: there are none; name them, as \'["default","clip=higher"]\''])
     combine = sweeper.split_arguments
 
     def split_arguments(overrides: list[Override], max_batch_size: int | None) -> list[list[list[str]]]:
