@@ -141,7 +141,7 @@ def level_table(ablation: Ablation) -> TextTable:
     headers = ["arm", "n", "IQM [95 %]", *([f"best {tuned['key']}"] if tuned else [])]
     rows = []
     for name, row in levels.iterrows():
-        at = [f"{row['value']:.3g}{' ▲' if row['edge'] else ''}"] if tuned else []
+        at = [f"{row['value']:.3g}{' ▲ ' * bool(row['edge'])}{row['edge']}"] if tuned else []
         rows.append([name, f"{row['n']:g}", format_interval(row["iqm"], row["iqm_low"], row["iqm_high"], digits), *at])
     return TextTable(headers, rows)
 
@@ -150,34 +150,27 @@ def arm_tables(ablation: Ablation) -> dict[str, TextTable]:
     """Return the tables that have a row an arm, by their headings."""
     tables = {f"arms: {ablation.metric.metric}{direction_note(ablation.metric.better)}": level_table(ablation)}
     if tuned := ablation.declared["tune"]:
-        near = f"within {ablation.smallest:.3g} ({ablation.scale.name}) of the best"
-        heading = f"tuning {tuned['key']}: best value, plateau ({near}), best of 1, 2, 3 random values"
+        near = f"the mean is within {ablation.smallest:.3g} ({ablation.scale.name}) of the best"
+        heading = f"tuning {tuned['key']}: where {near}; the score of the best of 1, 2, 3, all values tried"
         tables[heading] = tuned_table(ablation)
     return tables
 
 
 def tuned_table(ablation: Ablation) -> TextTable:
-    """Return a row an arm: its score at its best value, its plateau, and what fewer trials give."""
-    table, tried = tuning_table(ablation), [f"best_of_{k}" for k in (1, 2, 3)]
-    digits = decimal_places(table["score"])
-    tried = [name for name in tried if name in table]
+    """Return a row an arm: its plateau, with ≤ or ≥ where it reaches an end of the grid, and what fewer trials give."""
+    table = tuning_table(ablation)
+    digits, tried = decimal_places(table["score"]), [k for k in (1, 2, 3) if f"best_of_{k}" in table]
     rows = []
     for name, row in table.iterrows():
-        low, high = (short_rate(row[f"plateau_{end}"]) for end in ("low", "high"))
-        is_open = {end: row["plateau_open"] in (end, "both") for end in ("low", "high")}
-        octaves = format_interval(row["octaves"], row["octaves_low"], row["octaves_high"], 1)
-        rows.append(
-            [
-                str(name),
-                f"{short_rate(row['value'])}{' ▲ ' * bool(row['edge'])}{row['edge']}",
-                format_interval(row["score"], row["score_low"], row["score_high"], digits),
-                f"{'≤ ' * is_open['low']}{low} to {'≥ ' * is_open['high']}{high}",
-                f"{'≥ ' * bool(row['plateau_open'])}{octaves}",
-                *(format_number(row[trial], digits) for trial in tried),
-            ]
+        ends = [short_rate(row[f"plateau_{end}"]) for end in ("low", "high")]
+        low, high = (
+            f"{sign} {text}" if row["plateau_open"] in (end, "both") else text
+            for sign, text, end in zip("≤≥", ends, ("low", "high"), strict=True)
         )
-    headers = ["arm", f"best {ablation.declared['tune']['key']}", "score [95 %]", "plateau", "octaves [95 %]"]
-    return TextTable([*headers, *(name.replace("best_of_", "of ") for name in tried)], rows)
+        octaves = f"{'≥ ' * bool(row['plateau_open'])}{row['octaves']:.1f}"
+        numbers = [*(row[f"best_of_{k}"] for k in tried), row["score"]]
+        rows.append([str(name), f"{low} to {high}", octaves, *(format_number(each, digits) for each in numbers)])
+    return TextTable(["arm", "plateau", "octaves", *(f"of {k}" for k in tried), "of all"], rows)
 
 
 def figures(ablation: Ablation) -> dict[str, tuple[Figure, str, str]]:

@@ -618,7 +618,7 @@ def effective_dimensionality(scores: Array, share: float = 0.95) -> Dimensionali
 
     Args:
         scores: normalized means over seeds, `[tasks, first, second, …]`, an axis for each hyperparameter. A setting
-            with NaN on any task is left out.
+            with NaN on a task is not chosen there, and cannot be the one for all tasks.
         share: of the score with all tuned.
 
     Raises:
@@ -628,11 +628,10 @@ def effective_dimensionality(scores: Array, share: float = 0.95) -> Dimensionali
     count = scores.ndim - 1
     if count < 1 or not scores.size:
         raise AnalysisError(f"scores {scores.shape}: must be [tasks, first, second, …], an axis per hyperparameter")
-    known = ~np.isnan(scores).any(0)
-    if not known.any():
+    if np.isnan(scores).any(0).all():
         raise AnalysisError("no setting has a score on all tasks")
-    scores = np.where(known, scores, -np.inf)
-    default = np.unravel_index(int(scores.mean(0).argmax()), known.shape)
+    scores = np.where(np.isnan(scores), -np.inf, scores)
+    default = np.unravel_index(int(scores.mean(0).argmax()), scores.shape[1:])
     best, which = [], []
     for k in range(count + 1):
         found = {}
