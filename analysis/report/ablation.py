@@ -73,11 +73,11 @@ def findings(ablation: Ablation) -> list[str]:
     for kind, rows in words.items():
         by_word = {word: ", ".join(of_word["parts"]) for word, of_word in rows.groupby("word", sort=False)}
         lines.append(f"{kind.capitalize()}: {'; '.join(f'{word}: {parts}' for word, parts in by_word.items())}.")
-    size = float(np.abs(ablation.scale.change(ablation.smallest, level(ablation))))
+    note, size = scale_note(ablation), float(np.abs(ablation.scale.change(ablation.smallest, level(ablation))))
+    in_units = f"{note}, {size:,.3g} at the baseline's level" if note else ""
     lines.append(
-        f"How sure: {noise(ablation)}The smallest effect that counts is {ablation.smallest:.3g} "
-        f"({ablation.scale.name}), {size:,.3g} at the baseline's level. “Open” is not “no effect”: more seeds would "
-        f"tell."
+        f"How sure: {noise(ablation)}The smallest effect that counts is {ablation.smallest:.3g}{in_units}. “Open” is "
+        "not “no effect”: more seeds would tell."
     )
     return lines
 
@@ -88,6 +88,11 @@ def noise(ablation: Ablation) -> str:
     best = [grid.values[point_at_best(ablation, arm)] for arm, grid in ablation.grids.items()]
     said = scores_statement([ablation.scale.inverse(sign * np.array(best)).T], ablation.metric.metric)
     return f"{said} " * bool(said)
+
+
+def scale_note(ablation: Ablation) -> str:
+    """Name the scale, where it is not that of the metric's own units."""
+    return f" ({ablation.scale.name})" if ablation.scale.name != "identity" else ""
 
 
 def level(ablation: Ablation) -> float:
@@ -150,7 +155,7 @@ def arm_tables(ablation: Ablation) -> dict[str, TextTable]:
     """Return the tables that have a row an arm, by their headings."""
     tables = {f"arms: {ablation.metric.metric}{direction_note(ablation.metric.better)}": level_table(ablation)}
     if tuned := ablation.declared["tune"]:
-        near = f"the mean is within {ablation.smallest:.3g} ({ablation.scale.name}) of the best"
+        near = f"the mean is within {ablation.smallest:.3g}{scale_note(ablation)} of the best"
         heading = f"tuning {tuned['key']}: where {near}; the score of the best of 1, 2, 3, all values tried"
         tables[heading] = tuned_table(ablation)
     return tables
@@ -194,7 +199,7 @@ def figures(ablation: Ablation) -> dict[str, tuple[Figure, str, str]]:
             {name: plateau(grid, delta) for name, grid in by_name.items()},
             {name: extend(grid, delta) for name, grid in by_name.items()},
             "baseline" if "baseline" in by_name else next(iter(by_name)),
-            (tuned["key"], f"{ablation.metric.metric} ({ablation.scale.name})"),
+            (tuned["key"], f"{ablation.metric.metric}{scale_note(ablation)}"),
             delta,
         )
         found["rates"] = figure, f"Each arm over {tuned['key']}", layout_caption(figure)
