@@ -10,14 +10,15 @@ import numpy as np
 import pandas as pd
 
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.load import SweepData, config_section, load
+from rlexp.analysis.data.load import SweepData, load
 from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.data.run_values import RunValues
+from rlexp.analysis.stats.arms import missing_note, scaled_runs
 from rlexp.analysis.stats.comparison import level_columns
 from rlexp.analysis.stats.designs import Arm, Contrast, contrasts_of, factorial_design
-from rlexp.analysis.stats.endpoints import Endpoint, endpoint_values, parse_endpoint, speed_ups
+from rlexp.analysis.stats.endpoints import parse_endpoint, speed_ups
 from rlexp.analysis.stats.rates import RateGrid, best_contrasts, best_value, edge, rate_grid
-from rlexp.analysis.stats.scales import Scale, scale_name, scale_of
+from rlexp.analysis.stats.scales import Scale
 from rlexp.analysis.stats.significance import holm
 from rlexp.analysis.stats.words import NEGLIGIBLE, holm_levels
 from rlexp.runfolder.files import read_json
@@ -25,7 +26,6 @@ from rlexp.runfolder.variants import run_name, variant_name
 
 Array = np.ndarray
 ABLATION_FILE = "ablation.json"
-FITTED = ("asymptote", "speed")  # endpoints that are of a fitted curve
 
 
 class Ablation(NamedTuple):
@@ -89,35 +89,27 @@ def analyze(folder: str | Path) -> Ablation:
     if written is None:
         raise AnalysisError(f"{folder}: is no ablation ({ABLATION_FILE} is missing); rlexp ablate makes one")
     declared, data = written["declared"], load(folder)
-    endpoint = parse_endpoint(declared["endpoint"])
-    metric = endpoint_values(data, endpoint, declared["metric"])
-    counted = data.runs.loc[data.runs["status"].isin(metric.statuses), "name"]
-    metric = metric._replace(values=metric.values.reindex(counted))
-    numbers, present = metric.values.to_dict(), set(data.runs["name"])
-    sign = direction_sign(metric.better)
-    scale, arms, grids, levels = scale_for(metric.metric, endpoint, data), {}, {}, {}
+    runs = scaled_runs(data, parse_endpoint(declared["endpoint"]), declared["metric"])
+    (metric, scale), present = runs, set(data.runs["name"])
+    arms, grids, levels = {}, {}, {}
     smallest = declared["smallest"] or scale.smallest
     if not np.isfinite(smallest):
         raise AnalysisError(f"{metric.metric} has no smallest effect that counts by its name: declare one (--smallest)")
     parts = ["+".join(part) for part in declared["parts"]]
     empty = pd.DataFrame()
     result = Ablation(folder, declared, data, metric, scale, smallest, parts, arms, grids, empty, empty, [], {})
-    floor = float(scale.forward(0.0)) if scale.name == "log-odds" else None
     notes = list(metric.remarks)
     for each in written["arms"]:
         arm = frozenset(each["parts"])
         names = [[run_name([*point, f"seed={seed}"]) for seed in declared["seeds"]] for point in each["overrides"]]
         if not present & {name for row in names for name in row}:
             raise AnalysisError(f"{folder}: no run of {result.label(arm)} is there, as {names[0][0]}")
-        raw = np.array([[numbers.get(name, np.nan) for name in row] for row in names], dtype=float)
-        if missing := int(np.isnan(raw).sum()):
-            lacking = f"{result.label(arm)}: {missing} of {raw.size} runs have no {metric.metric}"
-            if floor is None and np.isnan(raw).any(axis=1).all():
-                raise AnalysisError(f"{folder}: {lacking}, and no number stands for none, as 0 does for a share")
-            notes.append(f"{lacking}{', which count as 0' if floor is not None else ''}.")
+        raw = runs.of(names)
+        if missing := missing_note(result.label(arm), raw, runs, folder):
+            notes.append(missing)
         result.folders[arm] = names
         arms[arm] = [variant_name(point) for point in each["overrides"]]
-        grid = grids[arm] = rate_grid(written["values"] or [1.0], sign * scale.forward(raw), floor)
+        grid = grids[arm] = rate_grid(written["values"] or [1.0], runs.sign * scale.forward(raw), runs.floor)
         best = best_value(grid)
         shown = raw[int(np.flatnonzero(grid.rates == best.rate)[0])]
         row = level_columns(shown[~np.isnan(shown)])
@@ -128,17 +120,6 @@ def analyze(folder: str | Path) -> Ablation:
     result = result._replace(levels=pd.DataFrame.from_dict(levels, orient="index").rename_axis("arm"))
     effects = effects_of(result)
     return result._replace(effects=effects, notes=[*notes, *notes_of(result)])
-
-
-def scale_for(metric: str, endpoint: Endpoint, data: SweepData) -> Scale:
-    """Return the scale of an endpoint; a share is of as many completions as an evaluation has."""
-    name = "log" if endpoint.kind == "cost" else scale_name(metric)
-    if endpoint.kind in FITTED or name == "start SD":  # a fit may lie beyond 1; the SD of the start is not known here
-        return Scale("identity")
-    if name != "log-odds" or "exact" in metric:
-        return Scale(name) if name != "log-odds" else scale_of(metric)
-    evaluation = config_section(data.config, "eval")
-    return Scale(name, evaluation.get("prompts", 128) * (1 if "greedy" in metric else evaluation.get("samples", 1)))
 
 
 def effects_of(ablation: Ablation) -> pd.DataFrame:

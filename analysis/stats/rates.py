@@ -48,12 +48,19 @@ class RateGrid(NamedTuple):
     rates: Array
     """Increasing, `[rates]`."""
     values: Array
-    """A score per rate and seed, `[rates, seeds]`; NaN where a run has none."""
+    """A score per rate and seed, `[rates, seeds]`; NaN where a run has none. The rate is chosen by them."""
+    read: Array | None = None
+    """Another number of the same runs, of which the value at the chosen rate is asked; None: that of the score."""
 
     @property
     def complete(self) -> Array:
-        """Whether each rate has a score on all seeds, and may be chosen, `[rates]`."""
-        return ~np.isnan(self.values).any(-1)
+        """Whether each rate has both numbers on all seeds, and may be chosen, `[rates]`."""
+        return ~np.isnan(self._both).any((0, 2))
+
+    @property
+    def _both(self) -> Array:
+        """`[1 or 2, rates, seeds]`: what is chosen by, and last what is read."""
+        return np.stack([self.values] if self.read is None else [self.values, self.read])
 
 
 def rate_grid(rates: Sequence[float] | Array, values: Array, floor: float | None = None) -> RateGrid:
@@ -124,12 +131,15 @@ def _resamples(n: int, stream: int = 0) -> Array:
     return np.bincount(places, minlength=RESAMPLES * n).reshape(RESAMPLES, n) / n
 
 
-def _sorted_seeds(*values: Array) -> list[Array]:
-    """Seeds in an order that depends on their scores only; two arms, in either order, are sorted alike."""
-    means = [np.where(np.isnan(each), 0.0, each).mean(0) for each in values]
-    keys = [row for each in values for row in each] + [abs(means[0] - means[-1]), means[0] + means[-1]]
+def _sorted_seeds(*numbers: Array) -> list[Array]:
+    """Seeds in an order that depends on their numbers `[..., rates, seeds]` only; two arms, in either order, are
+    sorted alike.
+    """
+    rows = [each.reshape(-1, each.shape[-1]) for each in numbers]
+    means = [np.where(np.isnan(each), 0.0, each).mean(0) for each in rows]
+    keys = [row for each in rows for row in each] + [abs(means[0] - means[-1]), means[0] + means[-1]]
     order = np.lexsort(keys)  # the last key first
-    return [each[:, order] for each in values]
+    return [each[..., order] for each in numbers]
 
 
 class _Ranked(NamedTuple):
@@ -143,15 +153,19 @@ class _Ranked(NamedTuple):
     """`[RESAMPLES, k]`: ranked anew in each draw."""
 
 
-def _ranked(values: Array, weights: Array, stream: int = 0) -> _Ranked:
-    """Rank the rates of `values [rates, seeds]` by their means, and weigh them by rank: `weights [k, rates]`."""
-    mean = values.mean(-1)
-    draws = _resamples(values.shape[-1], stream) @ values.T
-    ranks = np.argsort(-draws, axis=-1, kind="stable")[:, ::-1]  # the best last; of equal ones the lowest rate
-    drawn = np.take_along_axis(draws, ranks, -1) @ weights.T
+def _ranked(numbers: Array, weights: Array, stream: int = 0) -> _Ranked:
+    """Rank the rates of `numbers [1 or 2, rates, seeds]` by their first means, and weigh the last ones by rank.
+
+    weights: `[k, rates]`.
+    """
+    values, read = numbers[0], numbers[-1]
+    resamples = _resamples(values.shape[-1], stream)
+    ranks = np.argsort(-(resamples @ values.T), axis=-1, kind="stable")[:, ::-1]  # the best last; of equal the lowest
+    mean = read.mean(-1)
+    drawn = np.take_along_axis(resamples @ read.T, ranks, -1) @ weights.T
     luck = (drawn - mean[ranks] @ weights.T).mean(0)
-    order = np.argsort(-mean, kind="stable")[::-1]
-    return _Ranked(weights @ mean[order], luck, weights @ values[order], drawn)
+    order = np.argsort(-values.mean(-1), kind="stable")[::-1]
+    return _Ranked(weights @ mean[order], luck, weights @ read[order], drawn)
 
 
 def _interval(estimate: Array, by_seed: Array, draws: Array) -> tuple[Array, Array, Array]:
@@ -201,14 +215,17 @@ class Best(NamedTuple):
 def best_value(grid: RateGrid) -> Best:
     """The score of an arm at the best rate of its grid, max over rates of the true mean; the choice is uncertain too.
 
+    Where the grid has another number that is read, that one's, at the rate of the best score.
+
     Optimism: mean over bootstrap draws of the seeds of (best mean in the draw − mean of that rate over all seeds).
     Interval: value ± t(n−1) · the larger error (see the head of the file, also for why not cross-fitting). Where many
     rates are truly equal the count finds half to two thirds of the optimism: a flat curve of nine uncorrelated rates
     and five seeds is still .3 standard deviations of a seed's score too high, and its interval holds the truth.
     """
     complete = grid.complete
-    (values,) = _sorted_seeds(grid.values[complete])
-    found = _ranked(values, _top(len(values)))
+    (numbers,) = _sorted_seeds(grid._both[:, complete])
+    values = numbers[0]
+    found = _ranked(numbers, _top(len(values)))
     estimate = found.mean - found.optimism
     low, high, _ = _interval(estimate, found.by_seed, found.draws)
     chosen = np.zeros(len(grid.rates))
@@ -268,7 +285,7 @@ class BestContrast(NamedTuple):
 
 
 def best_contrasts(grids: Sequence[RateGrid], weights: Array) -> list[BestContrast]:
-    """Weighted sums of the values of arms at their best rates, paired over seeds.
+    """Weighted sums of the values of arms at their best rates, paired over seeds; of those that are read, if there are.
 
     All sums have the same bootstrap draws, in each of which the rate of each arm is chosen anew, so sums of sums are
     sums. Arms of one rate have no choice and no optimism: theirs is the mean of paired values with its t interval.
@@ -283,8 +300,8 @@ def best_contrasts(grids: Sequence[RateGrid], weights: Array) -> list[BestContra
     counts = sorted({grid.values.shape[-1] for grid in grids})
     if len(counts) > 1:
         raise AnalysisError(f"the arms have {' and '.join(map(str, counts))} seeds: must be the same, in one order")
-    arms = _sorted_seeds(*(grid.values[grid.complete] for grid in grids))
-    ranked = [_ranked(values, _top(len(values))) for values in arms]
+    arms = _sorted_seeds(*(grid._both[:, grid.complete] for grid in grids))
+    ranked = [_ranked(numbers, _top(numbers.shape[1])) for numbers in arms]
     estimate = weights @ np.array([each.mean - each.optimism for each in ranked])[:, 0]
     by_seed = weights @ np.array([each.by_seed[0] for each in ranked])
     draws = np.column_stack([each.draws for each in ranked]) @ weights.T
@@ -503,7 +520,7 @@ def tuning_curve(grid: RateGrid) -> TuningCurve:
     who take single runs as trials and do not take off the optimism.
     """
     (values,) = _sorted_seeds(grid.values[grid.complete])
-    found = _ranked(values, _best_of(len(values)))
+    found = _ranked(values[None], _best_of(len(values)))
     expected = found.mean - found.optimism
     low, high, _ = _interval(expected, found.by_seed, found.draws)
     return TuningCurve(np.arange(1, len(values) + 1), expected, low, high)

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from rlexp.ablation import new_folder
 from rlexp.analysis.data.errors import CommandParser
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe_error, exit_with, safe_stdio
+from rlexp.question import new_folder
 from rlexp.record.lock import released_at_the_end
 from rlexp.sweep.interrupt import end_undisturbed, signals_as_ctrl_c
 
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Train the arms and print what each part is worth; exit code 2 for a wrong question."""
     arguments = sys.argv[1:] if arguments is None else [*arguments]
     options = read(arguments)
-    folder, ladder = options.folder or new_folder(), options.ladder
+    folder, ladder = options.folder or new_folder("ablation"), options.ladder
     try:
         from rlexp.ablation.train import ONE_AT_A_TIME, ablate
         from rlexp.analysis.report.ablation import publish

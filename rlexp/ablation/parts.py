@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 from rlexp.config.choices import groups
-from rlexp.config.compose import composed, plain
 from rlexp.core.errors import ConfigError, format_override, format_value
-from rlexp.runfolder.variants import flatten, key_of, split_commas
-
-WHO_ASKS = {"preset", "study", "baseline", "logger"}  # names and notes: no part of a recipe
+from rlexp.question.composition import WHO_ASKS, composition
+from rlexp.runfolder.variants import key_of, split_commas
 
 
 class Part(NamedTuple):
@@ -82,18 +79,6 @@ def check_parts(parts: Sequence[Part], against: Sequence[str], alone: bool = Fal
             given[key] = override
         if composition(overrides_of([part], against))[1] == composition(against)[1]:
             raise ConfigError([f"{part.name}: changes nothing, as {' '.join(against) or 'the default'} has it already"])
-
-
-def composition(overrides: Sequence[str]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the choice of each group, and what a run computes from these overrides, flat: `clip.high` → 0.28."""
-    return _composition(tuple(overrides))
-
-
-@cache
-def _composition(overrides: tuple[str, ...]) -> tuple[dict[str, str], dict[str, Any]]:
-    composed_ = composed(*overrides, with_hydra=True)
-    values = {key: value for key, value in plain(composed_).items() if key not in WHO_ASKS}
-    return dict(composed_.hydra.runtime.choices), dict(flatten(values))
 
 
 def branch(values: Mapping[str, Any], group: str) -> dict[str, Any]:

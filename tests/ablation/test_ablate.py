@@ -128,7 +128,7 @@ def test_a_grid_grows_where_the_best_is_at_its_end(folder, tmp_path, monkeypatch
     """Of two arms one is best at any rate, the other at 4: both are trained at all rates, so that neither has more."""
     trained, real = [], analyze(folder)
 
-    def scored(folder, shared, arms, seeds):
+    def scored(file, hydra, arms, *rest):
         trained.append(list(arms))
 
     def found(folder):

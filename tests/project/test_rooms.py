@@ -16,7 +16,7 @@ ROOMS = ["core", "runfolder", "axes", "tasks", "language", "models", "loop", "re
 ROOMS += ["functional", "testing"]
 FILES = ["training", "make_model", "doctor", "worked", "train", "api", "__main__"]  # rooms of one file
 ROOMS += ["analysis", "sweep", "training", "backends", "launch", "export"]
-ROOMS += [*FILES[1:-1], "ablation", "speedrun", FILES[-1]]
+ROOMS += [*FILES[1:-1], "question", "ablation", "speedrun", FILES[-1]]
 
 
 def python_files(*folders: str) -> list[Path]:
@@ -70,7 +70,7 @@ def test_the_analysis_knows_nothing_of_training():
 def test_training_knows_of_the_analysis_only_where_it_has_ended_and_from_python():
     files = {path: imports(path) for path in python_files("rlexp") if path != ROOT / "rlexp/analysis.py"}
     users = {module_name(path) for path, names in files.items() if any("rlexp.analysis" in name for name in names)}
-    assert {room(user) for user in users} <= {"launch", "api", "ablation", "speedrun"}, users
+    assert {room(user) for user in users} <= {"launch", "api", "question", "ablation", "speedrun"}, users
 
 
 def test_nothing_imports_in_a_circle():
