@@ -5,6 +5,7 @@ for event in rlexp.train(configs): ...              training as a stream of even
 rlexp.register("norm", mad)                         a function of your own as a choice: norm=mad
 rlexp.sweep(norm=["local", mad], seeds=range(5))    recorded runs, as `rlexp -m` trains them
 rlexp.ablate("preset=dapo", against="preset=grpo")  which part of a recipe matters
+rlexp.ask("question.yaml")                          a declared question, pooled over conditions, in a word
 rlexp.functional.norm.local(rewards, keep)          the formulas, for a trainer of your own
 """
 
@@ -26,6 +27,7 @@ PUBLIC = {
     "load": "rlexp.api",
     "compare": "rlexp.api",
     "ablate": "rlexp.ablation.train",
+    "ask": "rlexp.question.ask",
     "main": "rlexp.__main__",
     "ConfigError": "rlexp.core.errors",
     "RunFailed": "rlexp.core.exits",

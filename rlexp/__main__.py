@@ -25,6 +25,7 @@ COMMANDS = {
     "export": "rlexp.export",
     "worked": "rlexp.worked",
     "ablate": "rlexp.ablation",
+    "ask": "rlexp.question",
     "speedrun": "rlexp.speedrun",
     "doctor": "rlexp.doctor",
     "check": "rlexp.testing",

@@ -196,6 +196,11 @@ def write_caption(figure: Figure, caption: str) -> None:
     add_text(figure, caption, GAP, GAP, size=NOTE, color="#666666", va="bottom", gid=CAPTION)
 
 
+def caption_of(figure: Figure) -> str:
+    """Return the caption of a figure in one line; empty if it has none."""
+    return next((text.get_text().replace("\n", " ") for text in figure.texts if text.get_gid() == CAPTION), "")
+
+
 def fit_caption(caption: str, width: float) -> tuple[str, float]:
     """Wrap a caption for a figure `width` inches wide; return also the inches that it and the axis label need."""
     text = fill(caption, int(width * CAPTION_DENSITY))

@@ -13,7 +13,18 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.figures import layout
-from rlexp.analysis.stats.rates import Best, Extension, Plateau, ResponseCurve, Sensitivity
+from rlexp.analysis.stats.rates import (
+    Best,
+    Extension,
+    Plateau,
+    RateGrid,
+    ResponseCurve,
+    Sensitivity,
+    best_value,
+    extend,
+    plateau,
+    response_curve,
+)
 
 TRACK = 0.13  # inches of height of a plateau's bar and of the gap to the next
 HEADING = 0.2  # inches of height of what stands above the bars
@@ -34,6 +45,27 @@ class _ScoreLocator(MaxNLocator):
         """Places of the ticks."""
         places = np.asarray(super().__call__())
         return places[places >= self.least]
+
+
+def response_figure(grids: Mapping[str, RateGrid], baseline: str, key: str, metric: str, delta: float) -> Figure:
+    """Draw the response curves of arms over a tuned key; see `draw_response`.
+
+    Args:
+        grids: of each arm, by its name.
+        baseline: one of them.
+        key: that is tuned.
+        metric: label of the scores.
+        delta: the smallest effect that counts, which says what is near the best.
+    """
+    return draw_response(
+        {name: response_curve(grid) for name, grid in grids.items()},
+        {name: best_value(grid) for name, grid in grids.items()},
+        {name: plateau(grid, delta) for name, grid in grids.items()},
+        {name: extend(grid, delta) for name, grid in grids.items()},
+        baseline,
+        (key, metric),
+        delta,
+    )
 
 
 def draw_response(

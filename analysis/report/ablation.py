@@ -15,14 +15,14 @@ from rlexp.analysis.data.metric_spec import direction_note, direction_sign
 from rlexp.analysis.data.read import inner, unlinked
 from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.ablation import ablation_figure
-from rlexp.analysis.figures.rates import draw_response, short_rate
+from rlexp.analysis.figures.layout import caption_of
+from rlexp.analysis.figures.rates import response_figure, short_rate
 from rlexp.analysis.report.ablation_files import card, curve_table, run_table, schema
 from rlexp.analysis.report.page import color_variables, inline_svg, template
 from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, markdown, plain, print_table
-from rlexp.analysis.stats.ablation import Ablation, point_at_best
+from rlexp.analysis.stats.ablation import Ablation
 from rlexp.analysis.stats.formatting import DASH, decimal_places, format_interval, format_number, format_p
 from rlexp.analysis.stats.noise import scores_statement
-from rlexp.analysis.stats.rates import best_value, extend, plateau, response_curve
 from rlexp.analysis.stats.tuned import tuning_table
 
 EXPLAINED = {
@@ -85,7 +85,7 @@ def findings(ablation: Ablation) -> list[str]:
 def noise(ablation: Ablation) -> str:
     """Say how far luck of the seed moves a run, of the arms at their best values; empty where nothing is known."""
     sign = direction_sign(ablation.metric.better)
-    best = [grid.values[point_at_best(ablation, arm)] for arm, grid in ablation.grids.items()]
+    best = [grid.values[grid.best] for grid in ablation.grids.values()]
     said = scores_statement([ablation.scale.inverse(sign * np.array(best)).T], ablation.metric.metric)
     return f"{said} " * bool(said)
 
@@ -192,22 +192,11 @@ def figures(ablation: Ablation) -> dict[str, tuple[Figure, str, str]]:
     }
     if (tuned := ablation.declared["tune"]) and all(len(grid.rates) > 1 for grid in ablation.grids.values()):
         by_name = {ablation.label(arm): grid for arm, grid in ablation.grids.items()}
-        delta = ablation.smallest
-        figure = draw_response(
-            {name: response_curve(grid) for name, grid in by_name.items()},
-            {name: best_value(grid) for name, grid in by_name.items()},
-            {name: plateau(grid, delta) for name, grid in by_name.items()},
-            {name: extend(grid, delta) for name, grid in by_name.items()},
-            "baseline" if "baseline" in by_name else next(iter(by_name)),
-            (tuned["key"], f"{ablation.metric.metric}{scale_note(ablation)}"),
-            delta,
-        )
-        found["rates"] = figure, f"Each arm over {tuned['key']}", layout_caption(figure)
+        baseline = "baseline" if "baseline" in by_name else next(iter(by_name))
+        metric = f"{ablation.metric.metric}{scale_note(ablation)}"
+        figure = response_figure(by_name, baseline, tuned["key"], metric, ablation.smallest)
+        found["rates"] = figure, f"Each arm over {tuned['key']}", caption_of(figure)
     return found
-
-
-def layout_caption(figure: Figure) -> str:
-    return next((text.get_text().replace("\n", " ") for text in figure.texts if text.get_gid() == layout.CAPTION), "")
 
 
 def write_files(ablation: Ablation) -> list[Path]:

@@ -12,7 +12,7 @@ import pandas as pd
 from rlexp.analysis.data.metric_spec import BUDGETS, OF_WHOLE_RUNS, direction_sign
 from rlexp.analysis.data.run_values import cumulative_cost, resolve_metric
 from rlexp.analysis.report.tables import plain
-from rlexp.analysis.stats.ablation import ABLATION_FILE, Ablation, point_at_best
+from rlexp.analysis.stats.ablation import ABLATION_FILE, Ablation
 from rlexp.analysis.stats.endpoints import UNITS, parse_endpoint
 from rlexp.analysis.stats.rates import RESAMPLES
 
@@ -84,10 +84,9 @@ def run_table(ablation: Ablation) -> pd.DataFrame:
     status = dict(zip(ablation.data.runs["name"], ablation.data.runs["status"], strict=True))
     tuned, rows = ablation.declared["tune"], []
     for arm, grid in ablation.grids.items():
-        best = point_at_best(ablation, arm)
         for place, rate in enumerate(grid.rates):
             role = {"arm": ablation.label(arm)} | {name: part in arm for part, name in enumerate(ablation.parts)}
-            role |= ({tuned["key"]: rate} if tuned else {}) | {"best": place == best}
+            role |= ({tuned["key"]: rate} if tuned else {}) | {"best": place == grid.best}
             runs = zip(ablation.declared["seeds"], ablation.folders[arm][place], grid.values[place], strict=True)
             for seed, name, scaled in runs:
                 number = ablation.metric.values.get(name, float("nan"))

@@ -79,7 +79,8 @@ def analyze(folder: str | Path) -> Ablation:
 
     Effects are taken seed by seed on the metric's scale (log-odds of shares); where a key is tuned, each arm is at its
     best value with the choice inside the interval. Holm corrects within a kind, and the interval that a word rests on
-    has the level that Holm leaves it.
+    has the level that Holm leaves it. An arm whose best value is at an end that could not be left may be better than
+    shown: no word is said that this would undo.
 
     Raises:
         AnalysisError: the folder holds no ablation, or an arm has no number on all seeds.
@@ -111,7 +112,7 @@ def analyze(folder: str | Path) -> Ablation:
         arms[arm] = [variant_name(point) for point in each["overrides"]]
         grid = grids[arm] = rate_grid(written["values"] or [1.0], runs.sign * scale.forward(raw), runs.floor)
         best = best_value(grid)
-        shown = raw[int(np.flatnonzero(grid.rates == best.rate)[0])]
+        shown = raw[grid.best]
         row = level_columns(shown[~np.isnan(shown)])
         if written["values"]:
             end = edge(grid, smallest).side if len(grid.rates) > 1 else ""
@@ -134,6 +135,8 @@ def effects_of(ablation: Ablation) -> pd.DataFrame:
         contrasts += contrasts_of(design, arms, k, declared["order"])
     rows, weights = [], np.array([contrast.weights for contrast in contrasts])
     found_all = best_contrasts([*ablation.grids.values()], weights)
+    edges = ablation.levels.get("edge", pd.Series("", ablation.levels.index))
+    at_end = np.array([edges[ablation.label(arm)] != "" for arm in arms])
     for contrast, found in zip(contrasts, found_all, strict=True):
         named = [ablation.parts[part] for part in contrast.parts] or ["all parts"]
         rows.append(
@@ -154,8 +157,8 @@ def effects_of(ablation: Ablation) -> pd.DataFrame:
         table.loc[family.index, "p_holm"] = holm(p)
         levels = holm_levels(p)
         words = [
-            word_of(*found.interval(1 - alpha), ablation.smallest)
-            for found, alpha in zip(family["found"], levels, strict=True)
+            word_of(*judged_interval(found.interval(1 - alpha), weights[place][at_end]), ablation.smallest)
+            for place, found, alpha in zip(family.index, family["found"], levels, strict=True)
         ]
         if kind == "interaction":
             words = [word.replace("helps", "more together").replace("hurts", "less together") for word in words]
@@ -171,6 +174,17 @@ def effects_of(ablation: Ablation) -> pd.DataFrame:
     if sign < 0:
         table[["low", "high"]] = table[["high", "low"]].to_numpy()
     return table.drop(columns=["found", "level"])
+
+
+def judged_interval(interval: tuple[float, float], stuck: Array) -> tuple[float, float]:
+    """Open the interval of a sum of arms where some may be better than shown: their best is at an end of the grid.
+
+    Args:
+        interval: as estimated.
+        stuck: the weights of these arms.
+    """
+    low, high = interval
+    return -np.inf if (stuck < 0).any() else low, np.inf if (stuck > 0).any() else high
 
 
 def level_of(ablation: Ablation, contrast: Contrast, arms: Sequence[Arm]) -> float:
@@ -193,7 +207,7 @@ def speed_of(ablation: Ablation, contrast: Contrast, arms: Sequence[Arm]) -> tup
     if len(used) != 2:
         return np.nan, np.nan, np.nan, False
     more, less = (arms[place] for place in sorted(used, key=lambda place: -contrast.weights[place]))
-    variants = [ablation.arms[arm][point_at_best(ablation, arm)] for arm in (more, less)]
+    variants = [ablation.arms[arm][ablation.grids[arm].best] for arm in (more, less)]
     try:
         data = ablation.data
         kept = data._replace(
@@ -205,11 +219,6 @@ def speed_of(ablation: Ablation, contrast: Contrast, arms: Sequence[Arm]) -> tup
     except (AnalysisError, KeyError):
         return np.nan, np.nan, np.nan, False
     return found.ratio, found.low, found.high, found.bound
-
-
-def point_at_best(ablation: Ablation, arm: Arm) -> int:
-    grid = ablation.grids[arm]
-    return int(np.flatnonzero(grid.rates == best_value(grid).rate)[0])
 
 
 def word_of(low: float, high: float, smallest: float) -> str:

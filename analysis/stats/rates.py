@@ -58,6 +58,11 @@ class RateGrid(NamedTuple):
         return ~np.isnan(self._both).any((0, 2))
 
     @property
+    def best(self) -> int:
+        """The place of the highest mean of those that may be chosen; of equal ones the lowest rate."""
+        return int(np.where(self.complete, self.values.mean(-1), -np.inf).argmax())
+
+    @property
     def _both(self) -> Array:
         """`[1 or 2, rates, seeds]`: what is chosen by, and last what is read."""
         return np.stack([self.values] if self.read is None else [self.values, self.read])
@@ -231,10 +236,8 @@ def best_value(grid: RateGrid) -> Best:
     chosen = np.zeros(len(grid.rates))
     draws = (_resamples(values.shape[-1]) @ values.T).argmax(-1)
     chosen[complete] = np.bincount(draws, minlength=len(values)) / RESAMPLES
-    place = np.flatnonzero(complete)[values.mean(-1).argmax()]
-    return Best(
-        float(grid.rates[place]), float(estimate[0]), float(low[0]), float(high[0]), float(found.optimism[0]), chosen
-    )
+    numbers = (grid.rates[grid.best], estimate[0], low[0], high[0], found.optimism[0])
+    return Best(*map(float, numbers), chosen)
 
 
 class BestDifference(NamedTuple):
@@ -263,7 +266,7 @@ def best_difference(grid: RateGrid, baseline: RateGrid) -> BestDifference:
         AnalysisError: the arms have different numbers of seeds.
     """
     (found,) = best_contrasts([grid, baseline], np.array([[1.0, -1.0]]))
-    rates = (each.rates[each.complete][each.values[each.complete].mean(-1).argmax()] for each in (grid, baseline))
+    rates = (each.rates[each.best] for each in (grid, baseline))
     return BestDifference(found.value, *found.interval(), found.p, *map(float, rates))
 
 

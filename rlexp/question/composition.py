@@ -1,4 +1,4 @@
-"""What a list of overrides composes to, flat: what two arms differ in."""
+"""What a list of overrides composes to, once for each list: composing is slow where many arms are checked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from functools import cache
 from typing import Any
 
 from rlexp.config.compose import composed, plain
+from rlexp.config.schema import Config, read
+from rlexp.config.trust import check_folders
 from rlexp.runfolder.variants import flatten
 
 WHO_ASKS = {"preset", "study", "baseline", "logger"}  # names and notes: no part of a recipe
@@ -14,11 +16,17 @@ WHO_ASKS = {"preset", "study", "baseline", "logger"}  # names and notes: no part
 
 def composition(overrides: Sequence[str]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the choice of each group, and what a run computes from these overrides, flat: `clip.high` → 0.28."""
-    return _composition(tuple(overrides))
+    choices, values = _composed(tuple(overrides))
+    return choices, dict(flatten({key: value for key, value in values.items() if key not in WHO_ASKS}))
+
+
+def config_of(overrides: Sequence[str]) -> Config:
+    """Return the checked config of a run, as ``compose``."""
+    check_folders(overrides)
+    return read(_composed(tuple(overrides))[1])
 
 
 @cache
-def _composition(overrides: tuple[str, ...]) -> tuple[dict[str, str], dict[str, Any]]:
-    composed_ = composed(*overrides, with_hydra=True)
-    values = {key: value for key, value in plain(composed_).items() if key not in WHO_ASKS}
-    return dict(composed_.hydra.runtime.choices), dict(flatten(values))
+def _composed(overrides: tuple[str, ...]) -> tuple[dict[str, str], dict[str, Any]]:
+    found = composed(*overrides, with_hydra=True)
+    return dict(found.hydra.runtime.choices), plain(found)

@@ -71,7 +71,8 @@ def check_number(metric: str | None, endpoint: str, smallest: float | None, conf
     name = known_metric(metric, config)
     has_scale = asked.kind == "cost" or (asked.kind not in FITTED and scale_name(name) in ("log-odds", "log"))
     if smallest is None and not has_scale:
-        raise ConfigError([f"{name}, {asked}: which effect counts is not known by itself; declare {at}smallest"])
+        where, option = ("", "--smallest") if at == "--" else (at, "smallest")
+        raise ConfigError([f"{where}{name}, {asked}: which effect counts is not known by itself; declare {option}"])
 
 
 def parsed_endpoint(text: str, at: str = "--") -> Endpoint:

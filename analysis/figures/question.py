@@ -1,0 +1,89 @@
+"""One assertion over its conditions: a row a condition, then the pooled effect."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Polygon
+from matplotlib.ticker import MaxNLocator
+
+from rlexp.analysis.figures.layout import (
+    BASELINE,
+    COLORS,
+    GAP,
+    INK,
+    TICK,
+    WIDTH,
+    light_grid,
+    set_frame,
+    text_size,
+    theme,
+    wrap_label,
+)
+
+ROW, DIAMOND = 0.22, 0.055  # inches of a row, and of half the height of the pooled effect
+LABEL = 34  # characters of a condition's name in a line
+
+
+class ForestRow(NamedTuple):
+    """An effect with its interval, in the units of the axis."""
+
+    name: str
+    effect: float
+    low: float
+    high: float
+    valid: bool = True
+
+
+def forest(
+    rows: Sequence[ForestRow],
+    pooled: ForestRow | None,
+    predicted: tuple[float, float] | None,
+    label: str,
+    caption: str,
+    margins: tuple[float, float],
+) -> Figure:
+    """Draw the effects of conditions, the pooled one as a diamond, and the prediction interval as a thin line.
+
+    Args:
+        rows: a row a condition; those that are not valid are gray and open.
+        pooled: the mean effect; None where nothing was pooled.
+        predicted: ends of the interval of one more condition; None for none.
+        label: of the x axis.
+        caption: below the figure.
+        margins: effects between them do not count; shown as a band.
+    """
+    names = [wrap_label(row.name, LABEL, 2) for row in rows] + ["all conditions"] * (pooled is not None)
+    with theme():
+        figure = Figure(figsize=(WIDTH, 3))
+        axes = figure.add_subplot()
+        left = max(text_size(figure, name, TICK)[0] for name in names) + 2 * GAP
+        places, y = [], 0.0
+        for name in names:
+            height = ROW * (1 + 0.6 * name.count("\n"))
+            places.append(y + height / 2)
+            y += height
+        set_frame(figure, (max(WIDTH, left + 2.8), y + 0.1), left, 2 * GAP, 0.1, caption)
+        axes.axvspan(*margins, color=BASELINE, alpha=0.08, linewidth=0, zorder=0)
+        axes.axvline(0, color=BASELINE, linewidth=0.9, linestyle="--", zorder=2)
+        for row, place in zip(rows, places, strict=False):
+            color = COLORS[0] if row.valid else BASELINE
+            axes.plot([row.low, row.high], [place, place], color=color, linewidth=1.5, zorder=3)
+            face = color if row.valid else "white"
+            axes.plot(row.effect, place, "o", color=color, markerfacecolor=face, markersize=4.2, zorder=4)
+        if pooled is not None:
+            place = places[-1]
+            axes.axhline(place - ROW / 2, color="#D0D0D0", linewidth=0.6, zorder=0)
+            if predicted is not None:
+                axes.add_line(Line2D(predicted, [place, place], color=INK, linewidth=0.8, zorder=3))
+            corners = [(pooled.low, place), (pooled.effect, place - DIAMOND), (pooled.high, place)]
+            axes.add_patch(Polygon([*corners, (pooled.effect, place + DIAMOND)], color=INK, zorder=4))
+        axes.autoscale_view()
+        axes.set(ylim=(y + 0.05, -0.05), xlabel=wrap_label(label, 46, 2))
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        axes.set_yticks(places, names)
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        light_grid(axes)
+    return figure

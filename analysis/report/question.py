@@ -1,0 +1,339 @@
+"""An answered question as text on the terminal, files, figures and one page."""
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.text import Text
+
+from rlexp.analysis.data.read import inner, unlinked
+from rlexp.analysis.figures import layout
+from rlexp.analysis.figures.layout import caption_of
+from rlexp.analysis.figures.question import ForestRow, forest
+from rlexp.analysis.figures.rates import response_figure
+from rlexp.analysis.report.page import color_variables, inline_svg, template
+from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, markdown, plain, print_table
+from rlexp.analysis.stats.formatting import DASH, format_p
+from rlexp.analysis.stats.noise import scores_statement
+from rlexp.analysis.stats.question import QUESTION_FILE, Answer, Answered, Effect
+from rlexp.analysis.stats.words import EQUIVALENT, NOT_INFERIOR, SUPERIOR
+
+UNITS = {"log-odds": "points", "log": "%"}
+DROPPED = "dropped"
+
+
+def publish(answer: Answer, console: Console | None = None) -> list[Path]:
+    """Print the answer, and write it below the question's folder; return the files."""
+    console = console or Terminal()
+    for line in findings(answer):
+        console.print(Text(line))
+    console.print()
+    for name, table in tables(answer).items():
+        print_table(table, console, name)
+    for note in answer.notes:
+        console.print(Text(f"- {note}"))
+    paths = write_files(answer)
+    console.print(Text(f"page: {next(path for path in paths if path.suffix == '.html')}"))
+    console.print(Text(str(answer.folder)))
+    return paths
+
+
+def number(answered: Answered) -> str:
+    endpoint = answered.declared["endpoint"]
+    return answered.metric if endpoint in ("final", answered.metric) else f"{answered.metric} ({endpoint})"
+
+
+def names(answered: Answered) -> tuple[str, str]:
+    return tuple("+".join(answered.declared[side]) or "default" for side in ("arm", "versus"))
+
+
+def claim(answered: Answered) -> str:
+    """Say what an assertion claims, in a clause."""
+    (arm, versus), of = names(answered), number(answered)
+    size = natural_size(answered)
+    other = "lower" if answered.declared["direction"] == "higher" else "higher"
+    return {
+        SUPERIOR: f"{arm} has a {answered.declared['direction']} {of} than {versus}",
+        EQUIVALENT: f"{arm} and {versus} have the same {of}, within {size}",
+        NOT_INFERIOR: f"{arm} has no {other} {of} than {versus}, by {size}",
+    }[answered.declared["kind"]]
+
+
+def natural(answered: Answered, effect: float, level: float) -> float:
+    """Return an effect on the scale as points of a share, percent of an amount, or in the metric's units."""
+    if answered.scale.name == "log":
+        return 100 * float(np.expm1(effect))
+    change = float(answered.scale.change(effect, level))
+    return 100 * change if answered.scale.name == "log-odds" else change
+
+
+def natural_size(answered: Answered) -> str:
+    unit = UNITS.get(answered.scale.name, "")
+    return f"{abs(natural(answered, answered.smallest, answered.level)):.3g} {unit}".rstrip()
+
+
+def shown(answered: Answered) -> str:
+    """Return the pooled effect, arm − versus, in natural units, with the interval that the word rests on."""
+    judgment, sign = answered.judgment, answered.sign
+    ends = sorted((sign * judgment.low, sign * judgment.high))
+    text = answered.scale.show(sign * float(judgment.pooled.estimate), *ends, answered.level)
+    return f"{text} ({100 * judgment.confidence:g} % interval)"
+
+
+def findings(answer: Answer) -> list[str]:
+    """Say what was asked, what came out, and how sure that is."""
+    declared, conditions = answer.declared, len(answer.conditions)
+    tuned = f", each arm at its best {declared['tune']['key']}" if declared["tune"] else ""
+    source = f" Source: {declared['source']}." if declared["source"] else ""
+    seeds = sorted({each.found.n for answered in answer.assertions for each in answered.effects})
+    lines = [
+        f"What was asked: {declared['question']}{source} {count(conditions, 'condition')} of "
+        f"{' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} paired seeds{tuned}."
+    ]
+    for place, answered in enumerate(answer.assertions, 1):
+        lines.append(f"What came out: {f'{place}. ' * (len(answer.assertions) > 1)}{outcome(answered)}")
+    noise = scores_statement(best_scores(answer), answer.conditions[0].main.metric.metric)
+    lines.append(
+        f"How sure: {noise} The smallest effect that counts is {sizes(answer)}. “Open” is not “no effect”: more "
+        "seeds or conditions would tell."
+    )
+    return lines
+
+
+def outcome(answered: Answered) -> str:
+    """Say the word on an assertion, the effect, and what moderates it."""
+    judgment = answered.judgment
+    text = f"{claim(answered)}: {judgment.text}"
+    if judgment.pooled is None:
+        dropped = len(judgment.dropped)
+        return f"{text}: {dropped} of {count(len(answered.effects), 'condition')} fail a check (below)."
+    text += f": {shown(answered)}, in {judgment.pooled.scope}."
+    if np.isfinite(judgment.predicted.low):
+        ends = sorted(natural(answered, answered.sign * end, answered.level) for end in judgment.predicted)
+        unit = UNITS.get(answered.scale.name, "")
+        text += (
+            f" In 95 of 100 more conditions like these it lies in [{ends[0]:+.3g}, {ends[1]:+.3g}] {unit}".replace(
+                "-", "−"
+            ).rstrip()
+            + "."
+        )
+    for each in judgment.moderators:
+        levels = ", ".join(
+            f"{level}: {natural(answered, answered.sign * estimate, answered.level):+.3g}".replace("-", "−")
+            for level, estimate in zip(each.test.levels, each.test.estimates, strict=True)
+        )
+        said = "It depends on" if each.depends else "That it depends on"
+        rest = "" if each.depends else " is not shown"
+        text += f" {said} {each.name}{rest} ({levels}; p = {format_p(each.p_holm)})."
+    for name, why in judgment.untested.items():
+        text += f" {name} was not tested: {why}."
+    if judgment.dropped:
+        text += f" Dropped: {count(len(judgment.dropped), 'condition')} (below)."
+    return text
+
+
+def sizes(answer: Answer) -> str:
+    found = (
+        f"{each.smallest:.3g} ({each.scale.name}), {natural_size(each)} at {each.level:.3g}"
+        for each in answer.assertions
+    )
+    return "; ".join(dict.fromkeys(found))
+
+
+def best_scores(answer: Answer) -> list[np.ndarray]:
+    """Return the question's number of each arm at its best, `[seeds, arms]`, by condition."""
+    found = []
+    for condition in answer.conditions:
+        best = np.array([grid.values[grid.best] for grid in condition.grids.values()])
+        found.append(condition.main.scale.inverse(condition.main.sign * best).T)
+    return found
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def interval(answered: Answered, effect: Effect) -> tuple[float, float, float]:
+    """Return the effect in a condition with its 95 % interval, in natural units at the level there."""
+    low, high = effect.found.interval()
+    return tuple(natural(answered, each, effect.level) for each in (effect.found.value, low, high))
+
+
+def tables(answer: Answer) -> dict[str, TextTable]:
+    """Return a table an assertion, a row a condition, and one of all that is secondary."""
+    found = {}
+    for place, answered in enumerate(answer.assertions, 1):
+        (arm, versus), tuned = names(answered), answer.declared["tune"]
+        rows = []
+        for effect in answered.effects:
+            low, high = effect.found.interval()
+            values = [f"{effect.values[0]:.3g}, {effect.values[1]:.3g}"] if tuned else []
+            text = (
+                DASH
+                if not np.isfinite(effect.found.error)
+                else answered.scale.show(effect.found.value, low, high, effect.level)
+            )
+            rows.append([effect.condition, str(effect.found.n), *values, text, effect.fails and DROPPED])
+        best = [f"best {tuned['key']}"] if tuned else []
+        headers = ["condition", "n", *best, f"{arm} − {versus} [95 %]", ""]
+        found[f"{place}. {claim(answered)}: {answered.judgment.text}"] = TextTable(headers, rows)
+    if dropped := dropped_conditions(answer):
+        found["dropped"] = TextTable(["condition", "why"], dropped)
+    rows = [
+        [f"{row['arm']} − {row['versus']}", row["metric"], row["shown"], format_p(row["p"]), format_p(row["q"])]
+        for _, row in answer.secondary.iterrows()
+    ]
+    found["secondary, all conditions (q: false-discovery rate, Benjamini and Hochberg)"] = TextTable(
+        ["arms", "number", "difference [95 %]", "p", "q"], rows
+    )
+    return found
+
+
+def dropped_conditions(answer: Answer) -> list[list[str]]:
+    """Return what was dropped and why, once for all assertions that drop it for the same reason."""
+    found = {(effect.condition, effect.fails) for answered in answer.assertions for effect in answered.effects}
+    return [[name, why] for name, why in sorted(found) if why]
+
+
+def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:
+    """Return the figures by name, each with its heading and its caption."""
+    found = {}
+    for place, answered in enumerate(answer.assertions, 1):
+        judgment = answered.judgment
+        rows = [ForestRow(each.condition, *interval(answered, each), not each.fails) for each in answered.effects]
+        pooled = predicted = None
+        if judgment.pooled is not None:
+            low, high = judgment.pooled.interval()
+            ends = (
+                answered.sign * float(each)
+                for each in (judgment.pooled.estimate, *sorted((low, high), key=lambda end: answered.sign * end))
+            )
+            pooled = ForestRow("", *(natural(answered, each, answered.level) for each in ends))
+            if np.isfinite(judgment.predicted.low):
+                predicted = tuple(
+                    natural(answered, answered.sign * each, answered.level) for each in judgment.predicted
+                )
+        margins = tuple(natural(answered, each, answered.level) for each in (-answered.smallest, answered.smallest))
+        caption = (
+            "95 % intervals. Diamond: pooled; thin line: one more condition (95 %). Gray band: smaller than counts."
+        )
+        caption += " Open and gray: dropped." if judgment.dropped else ""
+        arm, versus = names(answered)
+        label = f"{number(answered)}: {arm} − {versus} ({UNITS.get(answered.scale.name, 'difference')})"
+        found[f"assertion_{place}"] = (
+            forest(rows, pooled, predicted, label, caption, margins),
+            f"{place}. {claim(answered)}",
+            caption,
+        )
+    if answer.declared["tune"]:
+        for place, condition in enumerate(answer.conditions, 1):
+            if len(condition.values) > 1:
+                grids = {
+                    arm if budget is None else f"{arm}, {budget}": grid
+                    for (arm, budget), grid in condition.grids.items()
+                }
+                key, main = answer.declared["tune"]["key"], condition.main
+                figure = response_figure(
+                    grids, next(iter(grids)), key, f"{main.metric.metric} ({main.scale.name})", condition.smallest
+                )
+                found[f"rates_{place}"] = figure, f"Each arm over {key}: {condition.name}", caption_of(figure)
+    return found
+
+
+def as_json(answer: Answer) -> dict:
+    """Return the answer for programs: words, effects, conditions, what was dropped, and what is secondary."""
+    assertions = []
+    for answered in answer.assertions:
+        judgment = answered.judgment
+        pooled = judgment.pooled
+        conditions = [
+            {"condition": each.condition, "levels": dict(each.levels), "n": each.found.n, "effect": each.found.value}
+            | {"error": each.found.error, "low": each.found.interval()[0], "high": each.found.interval()[1]}
+            | {"level": each.level, "own": each.own, "values": list(each.values), "fails": each.fails}
+            for each in answered.effects
+        ]
+        assertions.append(
+            dict(answered.declared)
+            | {
+                "claim": claim(answered),
+                "word": judgment.word,
+                "leaning": judgment.leaning,
+                "stability": dict(judgment.stability),
+            }
+            | {"scale": answered.scale.name, "smallest": answered.smallest, "level": answered.level}
+            | {"effect": None if pooled is None else answered.sign * float(pooled.estimate)}
+            | {
+                "low": judgment.low,
+                "high": judgment.high,
+                "confidence": judgment.confidence,
+                "sign_of_claim": answered.sign,
+            }
+            | {"p": judgment.p, "p_holm": judgment.p_holm, "predicted": list(judgment.predicted)}
+            | {"tau": None if pooled is None else float(pooled.tau), "dropped": dict(judgment.dropped)}
+            | {
+                "moderators": [
+                    {"name": each.name, "p_holm": each.p_holm, "depends": each.depends} for each in judgment.moderators
+                ]
+            }
+            | {"conditions": conditions}
+        )
+    return plain(
+        {
+            "declared": dict(answer.declared),
+            "hash": answer.hash,
+            "assertions": assertions,
+            "secondary": answer.secondary.to_dict("records"),
+            "notes": answer.notes,
+        }
+    )
+
+
+def write_files(answer: Answer) -> list[Path]:
+    """Write tables (CSV, Markdown, JSON), figures (SVG, PDF, PNG) and the page into `<folder>/answer/`."""
+    place = inner(answer.folder, "answer")
+    place.mkdir(parents=True, exist_ok=True)
+    drawn = figures(answer)
+    text = "\n\n".join(findings(answer))
+    for name, table in tables(answer).items():
+        text += f"\n\n**{name}**\n\n{markdown(table)}"
+    texts = {
+        "secondary.csv": csv_text(answer.secondary, index=False),
+        "answer.md": text,
+        "answer.json": json.dumps(as_json(answer), indent=2) + "\n",
+        "answer.html": page(answer, drawn),
+    }
+    for name, each in texts.items():
+        unlinked(place / name).write_text(each, encoding="utf-8")
+    paths = [place / name for name in texts]
+    with layout.theme():
+        return paths + [
+            path for name, (figure, *_) in drawn.items() for path in layout.save_figure(figure, place / name)
+        ]
+
+
+def page(answer: Answer, drawn: dict[str, tuple[Figure, str, str]]) -> str:
+    """Return one self-contained page; the template escapes all texts."""
+    return template("question.html").render(
+        title=answer.folder.resolve().name,
+        light_marks=color_variables(is_dark=False),
+        dark_marks=color_variables(is_dark=True),
+        swatches={},
+        findings=findings(answer),
+        tables=tables(answer),
+        figures=[
+            {"heading": heading, "caption": caption, "svg": inline_svg(figure, name, f"{heading}. {caption}")}
+            for name, (figure, heading, caption) in drawn.items()
+        ],
+        notes=answer.notes,
+        hash=answer.hash,
+        file=QUESTION_FILE,
+        command=command(answer),
+    )
+
+
+def command(answer: Answer) -> str:
+    """Return the command that goes on with the folder."""
+    return shlex.join(["rlexp", "ask", "--folder", str(answer.folder)])

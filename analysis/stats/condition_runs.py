@@ -1,0 +1,116 @@
+"""The runs of a declared question, condition by condition: each arm as a grid over the tuned key and the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.stats.arms import ScaledRuns, missing_note, scaled_runs
+from rlexp.analysis.stats.endpoints import Endpoint, parse_endpoint
+from rlexp.analysis.stats.rates import RateGrid, rate_grid
+from rlexp.runfolder.variants import run_name
+
+ArmKey = tuple[str, str | None]
+"""An arm by its overrides, joined by `+` (`default` for none), and the budget that it was trained to."""
+
+
+class ConditionRuns(NamedTuple):
+    """The runs of one condition, by arm, value of the tuned key, and seed."""
+
+    name: str
+    levels: Mapping[str, str]
+    data: SweepData
+    main: ScaledRuns
+    """The question's number, by which the tuned key is chosen."""
+    smallest: float
+    """The smallest effect that counts of the question's number."""
+    values: list[float]
+    """Of the tuned key; [1.0] where none is tuned."""
+    names: dict[ArmKey, list[list[str]]]
+    """Of the runs' folders, by value and seed."""
+    grids: dict[ArmKey, RateGrid]
+
+    @property
+    def score(self) -> ScaledRuns:
+        """Where runs of the question's metric end, whatever its endpoint is."""
+        asked = None if self.main.metric.is_score else self.main.metric.metric.split(", ")[0]
+        return scaled_runs(self.data, Endpoint(), asked)
+
+    def best_names(self, arm: ArmKey) -> list[str]:
+        """Return the names of the runs by which an arm is judged."""
+        return self.names[arm][self.grids[arm].best]
+
+
+def arm_key(overrides: Sequence[str], budget: str | None) -> ArmKey:
+    return "+".join(overrides) or "default", budget
+
+
+def arm_keys(assertion: Mapping[str, Any]) -> tuple[ArmKey, ArmKey]:
+    """Return the arm of an assertion, and the one that it is compared with."""
+    return tuple(arm_key(assertion[side], assertion["budget"]) for side in ("arm", "versus"))
+
+
+def read_condition(
+    data: SweepData, written: Mapping[str, Any], condition: Mapping[str, Any], notes: list[str]
+) -> ConditionRuns:
+    """Read the arms of one condition."""
+    declared, name = written["declared"], condition["name"]
+    cells = [cell for cell in written["cells"] if cell["condition"] == name]
+    values = written["values"].get(name) or [1.0]
+    seeds = written["seeds"][name]
+    names = {
+        (cell["arm"], cell["budget"]): [
+            [run_name([*point, f"seed={seed}"]) for seed in seeds] for point in cell["points"]
+        ]
+        for cell in cells
+    }
+    wanted = {run for points in names.values() for row in points for run in row}
+    own = restricted(data, wanted)
+    present = set(own.runs["name"])
+    for (arm, _), points in names.items():
+        if not present & {run for row in points for run in row}:
+            raise AnalysisError(f"{data.folder}: no run of {arm} in {name} is there, as {points[0][0]}")
+    main = scaled_runs(own, parse_endpoint(declared["endpoint"]), declared["metric"], declared["attainable"])
+    condition = ConditionRuns(
+        name, condition["levels"], own, main, declared["smallest"] or main.scale.smallest, values, names, {}
+    )
+    for arm, points in names.items():
+        raw = main.of(points)
+        if note := missing_note(within(arm[0], condition), raw, main, data.folder):
+            notes.append(note)
+        condition.grids[arm] = rate_grid(values, main.sign * main.scale.forward(raw), main.floor)
+    return condition
+
+
+def restricted(data: SweepData, names: set[str]) -> SweepData:
+    """Return the named runs of a sweep as a sweep of their own."""
+    runs = data.runs[data.runs["name"].isin(names)]
+    variants = set(runs["variant"])
+    used = runs["score_metric"].dropna()
+    return data._replace(
+        runs=runs,
+        metrics=data.metrics[data.metrics["name"].isin(names)],
+        variants=[variant for variant in data.variants if variant in variants],
+        score_metric=used.mode().iloc[0] if len(used) else data.score_metric,
+    )
+
+
+def within(arm: str, condition: ConditionRuns) -> str:
+    return arm if condition.name == "default" else f"{arm} in {condition.name}"
+
+
+def read_number(condition: ConditionRuns, pair: Sequence[ArmKey], runs: ScaledRuns, notes: list[str]) -> list[RateGrid]:
+    """Return the grids of arms with another number to be read at the values that the question's number chooses."""
+    grids = []
+    for arm in pair:
+        raw = runs.of(condition.names[arm])
+        if note := missing_note(within(arm[0], condition), raw, runs, condition.data.folder):
+            notes.append(note)
+        scaled = runs.scale.forward(raw)
+        scaled = scaled if runs.floor is None else np.where(np.isnan(scaled), runs.floor, scaled)
+        grids.append(condition.grids[arm]._replace(read=scaled))
+    return grids

@@ -1,0 +1,155 @@
+"""The answer to a declared question: effects in each condition, what makes a condition invalid, and one word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.load import SweepData, load
+from rlexp.analysis.stats.arms import ScaledRuns, scaled_runs
+from rlexp.analysis.stats.condition_runs import ConditionRuns, arm_keys, read_condition, read_number
+from rlexp.analysis.stats.endpoints import parse_endpoint
+from rlexp.analysis.stats.question_secondary import secondary
+from rlexp.analysis.stats.rates import BestContrast, best_contrasts, best_value
+from rlexp.analysis.stats.scales import Scale
+from rlexp.analysis.stats.validity import PAIR, failure
+from rlexp.analysis.stats.words import Assertion, Condition, Judgment, judge
+from rlexp.runfolder.files import read_json
+
+QUESTION_FILE = "question.json"
+
+
+class Effect(NamedTuple):
+    """An assertion in one condition."""
+
+    condition: str
+    levels: Mapping[str, str]
+    found: BestContrast
+    """On the scale, arm − versus."""
+    level: float
+    """Of the arm that is compared with, in the metric's units."""
+    own: float
+    """Of the arm."""
+    values: tuple[float, float]
+    """The value of the tuned key of the arm, and of the other one."""
+    fails: str
+    """Why the condition is not valid; empty if it is."""
+
+
+class Answered(NamedTuple):
+    """What came out for an assertion."""
+
+    declared: Mapping[str, Any]
+    metric: str
+    scale: Scale
+    smallest: float
+    effects: list[Effect]
+    judgment: Judgment
+
+    @property
+    def sign(self) -> int:
+        """1 where a positive difference is as claimed, −1 where a negative one is."""
+        return -1 if self.declared["direction"] == "lower" else 1
+
+    @property
+    def level(self) -> float:
+        """The mean level of what is compared with, over valid conditions, in the metric's units."""
+        levels = [each.level for each in self.effects if not each.fails] or [each.level for each in self.effects]
+        return float(self.scale.inverse(self.scale.forward(np.array(levels)).mean()))
+
+
+class Answer(NamedTuple):
+    """A question with its answer."""
+
+    folder: Path
+    declared: Mapping[str, Any]
+    hash: str
+    """Of what was declared."""
+    data: SweepData
+    conditions: list[ConditionRuns]
+    assertions: list[Answered]
+    secondary: pd.DataFrame
+    """A row a pair of arms and further number: ``arm, versus, metric, effect, low, high, shown, p, q, k``."""
+    notes: list[str]
+
+
+def answer(folder: str | Path) -> Answer:
+    """Read the runs of a declared question and answer it.
+
+    In each condition both arms are at their best value of the tuned key by the question's number, with the choice
+    inside the interval; an assertion's own number is read there. A condition that fails a check is dropped before
+    effects are looked at; the others are pooled and judged (``words.judge``).
+
+    Raises:
+        AnalysisError: the folder holds no question, or an arm has no number in some condition.
+    """
+    folder = Path(folder)
+    written = read_json(folder / QUESTION_FILE)
+    if written is None:
+        raise AnalysisError(f"{folder}: is no question ({QUESTION_FILE} is missing); rlexp ask makes one")
+    declared, data, notes = written["declared"], load(folder), []
+    conditions = [read_condition(data, written, condition, notes) for condition in declared["conditions"]]
+    answered = judged(conditions, declared, notes)
+    return Answer(
+        folder, declared, written["hash"], data, conditions, answered, secondary(conditions, declared, notes), notes
+    )
+
+
+def judged(conditions: Sequence[ConditionRuns], declared: Mapping[str, Any], notes: list[str]) -> list[Answered]:
+    """Return the effects of all assertions in all conditions, and the words."""
+    found = []
+    for each in declared["assertions"]:
+        endpoint = parse_endpoint(each["endpoint"])
+        read = [
+            scaled_runs(condition.data, endpoint, each["metric"], declared["attainable"]) for condition in conditions
+        ]
+        scale = read[0].scale
+        smallest = each["smallest"] or scale.smallest
+        if not np.isfinite(smallest):
+            raise AnalysisError(
+                f"{read[0].metric.metric}: which effect counts is not known by itself; declare smallest"
+            )
+        effects = [
+            effect_in(condition, declared, each, runs, smallest, notes)
+            for condition, runs in zip(conditions, read, strict=True)
+        ]
+        metrics = ", ".join(dict.fromkeys(runs.metric.metric for runs in read))
+        found.append((each, metrics, scale, smallest, effects))
+        notes += [remark for runs in read for remark in runs.metric.remarks]
+    words = judge(
+        [
+            Assertion(each["kind"], smallest, [condition_of(each, effect) for effect in effects], each["moderators"])
+            for each, _, _, smallest, effects in found
+        ]
+    )
+    notes[:] = dict.fromkeys(notes)
+    return [Answered(*rest, word) for rest, word in zip(found, words, strict=True)]
+
+
+def condition_of(assertion: Mapping[str, Any], effect: Effect) -> Condition:
+    sign = -1 if assertion["direction"] == "lower" else 1
+    found = effect.found
+    return Condition(effect.condition, sign * found.value, found.error, found.n - 1.0, effect.levels, effect.fails)
+
+
+def effect_in(
+    condition: ConditionRuns,
+    declared: Mapping[str, Any],
+    assertion: Mapping[str, Any],
+    runs: ScaledRuns,
+    smallest: float,
+    notes: list[str],
+) -> Effect:
+    """Return an assertion's effect in a condition, with the first check that fails there."""
+    pair = arm_keys(assertion)
+    grids = read_number(condition, pair, runs, notes)
+    (found,) = best_contrasts(grids, PAIR)
+    own, level = (float(runs.scale.inverse(best_value(grid).value)) for grid in grids)
+    values = tuple(float(grid.rates[grid.best]) for grid in grids)
+    fails = failure(condition, declared, assertion, runs.scale, level, smallest)
+    return Effect(condition.name, condition.levels, found, level, own, values, fails)
