@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rlexp.analysis.report.ablation import tuned_table
+from rlexp.analysis.stats import ablation as ablations
 from rlexp.analysis.stats.ablation import Ablation
 from rlexp.analysis.stats.rates import rate_grid
 from rlexp.analysis.stats.scales import Scale
@@ -64,3 +65,23 @@ def test_printed_ends_that_the_plateau_reaches_are_marked():
     rows = {row[0]: row[1:] for row in tuned_table(ablation()).rows}
     assert rows["baseline"] == ["0.0014 to 0.0045", "1.7", "0.600", "0.717", "0.775", "0.800"]
     assert rows["clip=higher"][:2] == ["0.0057 to ≥ 0.008", "≥ 0.5"]
+
+
+@pytest.mark.parametrize(
+    ("baseline", "part", "word"),
+    [
+        ([0.5, 0.8, 0.7, 0.4], [0.1, 0.2, 0.3, 0.2], "hurts"),
+        ([0.5, 0.8, 0.7, 0.4], [0.1, 0.2, 0.3, 0.5], "open"),  # the part may be better beyond the grid
+        ([0.1, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.5], "helps"),  # and still more so
+        ([0.1, 0.2, 0.3, 0.5], [0.5, 0.8, 0.7, 0.4], "open"),  # the baseline may be
+        ([0.1, 0.2, 0.3, 0.5], [0.1, 0.3, 0.3, 0.1], "hurts"),
+        ([0.1, 0.2, 0.3, 0.5], [0.1, 0.2, 0.3, 0.5], "open"),
+        ([0.1, 0.3, 0.3, 0.1], [0.1, 0.3, 0.3, 0.1], "no material effect"),
+    ],
+)
+def test_no_word_is_said_that_rates_beyond_the_grid_would_undo(monkeypatch, baseline, part, word):
+    monkeypatch.setattr(ablations, "speed_of", lambda *_: (np.nan, np.nan, np.nan, False))
+    found = ablation(scores={"baseline": baseline, "clip=higher": part})._replace(parts=["clip=higher"])
+    declared = {**found.declared, "designs": ["add-one"], "order": None}
+    effects = ablations.effects_of(found._replace(levels=tuning_table(found), declared=declared))
+    assert effects.set_index("kind").loc["added first", "word"] == word
