@@ -243,9 +243,9 @@ def notes_of(ablation: Ablation) -> list[str]:
     if ablation.declared["tune"]:
         ends = ablation.levels.index[ablation.levels["edge"] != ""]
         if len(ends):
-            key = ablation.declared["tune"]["key"]
+            key, named = ablation.declared["tune"]["key"], ", ".join(ends)
             notes.append(
-                f"At the end of its grid of {key}, so perhaps better elsewhere, and not called worse: {', '.join(ends)}."
+                f"At the end of its grid of {key}, so perhaps better elsewhere, and not called worse: {named}."
             )
     else:
         notes.append("No key was tuned: each part is judged at the learning rate of the baseline (--tune lr).")
