@@ -50,7 +50,7 @@ def forest(
         rows: a row a condition; those that are not valid are gray and open.
         pooled: the mean effect; None where nothing was pooled.
         predicted: ends of the interval of one more condition; None for none.
-        label: of the x axis.
+        label: of the x axis, in lines.
         caption: below the figure.
         margins: effects between them do not count; shown as a band.
     """
@@ -80,7 +80,7 @@ def forest(
             corners = [(pooled.low, place), (pooled.effect, place - DIAMOND), (pooled.high, place)]
             axes.add_patch(Polygon([*corners, (pooled.effect, place + DIAMOND)], color=INK, zorder=4))
         axes.autoscale_view()
-        axes.set(ylim=(y + 0.05, -0.05), xlabel=wrap_label(label, 46, 2))
+        axes.set(ylim=(y + 0.05, -0.05), xlabel=label)
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axes.set_yticks(places, names)
         axes.tick_params(axis="y", length=0)

@@ -222,7 +222,7 @@ def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:
         )
         caption += " Open and gray: dropped." if judgment.dropped else ""
         arm, versus = names(answered)
-        label = f"{number(answered)}: {arm} − {versus} ({UNITS.get(answered.scale.name, 'difference')})"
+        label = f"{number(answered)} ({UNITS.get(answered.scale.name, 'difference')})\n{arm} − {versus}"
         found[f"assertion_{place}"] = (
             forest(rows, pooled, predicted, label, caption, margins),
             f"{place}. {claim(answered)}",

@@ -80,7 +80,8 @@ def declare(written: Written, overrides: Sequence[str] = ()) -> Question:
         if check["above"] is None and check["below"] is None:
             raise ConfigError([f"check {place}: says no bound, as above: 0.01"])
     cells, grids = planned(declared)
-    return Question(declared, cells, grids, [each for each in for_all if each not in shared])
+    of_sweep = {key_of(each): each for each in for_all if each not in shared}  # the last one of a key counts
+    return Question(declared, cells, grids, [*of_sweep.values()])
 
 
 def completed(written: Written, place: int) -> dict[str, Any]:

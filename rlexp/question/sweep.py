@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.metric_spec import better_direction
+from rlexp.analysis.data.metric_spec import RATES, better_direction
 from rlexp.analysis.stats.arms import FITTED
 from rlexp.analysis.stats.endpoints import Endpoint, parse_endpoint
 from rlexp.analysis.stats.scales import scale_name
@@ -60,7 +60,9 @@ def check_number(metric: str | None, endpoint: str, smallest: float | None, conf
         raise ConfigError([f"{at}smallest {smallest:g}: must be above 0"])
     known = evaluated_metrics(config)
     for option, named in (("metric", metric), ("endpoint", asked.metric)):  # what else is logged is not known yet
-        evaluated = named is not None and (named.startswith("eval/") or (option == "metric" and "/" not in named))
+        if named is None or named in RATES:
+            continue
+        evaluated = named.startswith("eval/") or (option == "metric" and "/" not in named)
         if evaluated and not any(named in name for name in known):
             raise ConfigError([f"{at}{option} {named}: is not evaluated; there are {', '.join(known)}"])
     most = most_spent(config, asked.unit)
