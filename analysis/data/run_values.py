@@ -67,7 +67,7 @@ def late_means(data: SweepData, metric: str, rows: pd.DataFrame | None = None) -
     present = rows[["name", metric]].dropna()
     groups = present.groupby("name", sort=False)[metric]
     counts = {name: late_count(n, data.score_share) for name, n in groups.size().items()}
-    late = groups.cumcount(ascending=False) < present["name"].map(counts)
+    late = groups.cumcount(ascending=False) < present["name"].map(counts).astype(float)  # of no row: not text
     return present[late].groupby("name")[metric].mean()
 
 

@@ -68,7 +68,8 @@ def origin_note(runs: pd.DataFrame) -> str:
 
 
 RUN_COLUMNS = ["name", "variant", "seed", "status", "reason", "score", "collapsed"]
-RUN_COLUMNS += ["completions", "tokens", "wall_time_s", "sweep", "folder", "score_metric", "code", "commit", "machine"]
+RUN_COLUMNS += ["completions", "tokens", "wall_time_s", "sweep", "folder", "score_metric"]
+RUN_COLUMNS += ["config", "code", "commit", "machine"]
 UNFINISHED = ("running", "interrupted")
 SILENT_MINUTES = 15  # a sweep whose runs write nothing for so long has no process any more
 NUMBERS = ("completions", "tokens", "wall_time_s")
@@ -192,6 +193,8 @@ def read_run(folder: Path, job: dict[str, Any], metrics: set[str] | None, proble
     facts |= {"seed": seed, "status": status, "reason": reason, "score": score, "score_metric": score_metric}
     facts |= {"name": read.printable(job["name"]), "folder": str(path), **code_facts(summary)}
     facts |= {"collapsed": collapsed if isinstance(collapsed, bool) else None}
+    identity = summary.get("identity")
+    facts["config"] = _text(identity.get("config")) if isinstance(identity, dict) else None
     versions = summary.get("versions")
     known = [key for key in ("rlexp", "torch") if key in versions] if isinstance(versions, dict) else []
     return RunRecord(facts, overrides, " ".join(f"{key} {versions[key]}" for key in known) or None, columns)

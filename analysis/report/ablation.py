@@ -1,6 +1,5 @@
 """An ablation as tables on the terminal, files, a figure and one page."""
 
-import gzip
 import json
 import shlex
 from pathlib import Path
@@ -17,9 +16,9 @@ from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.ablation import ablation_figure
 from rlexp.analysis.figures.layout import caption_of
 from rlexp.analysis.figures.rates import response_figure, short_rate
-from rlexp.analysis.report.ablation_files import card, curve_table, run_table, schema
+from rlexp.analysis.report.ablation_files import write_ablation
 from rlexp.analysis.report.page import color_variables, inline_svg, template
-from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, markdown, plain, print_table
+from rlexp.analysis.report.tables import Terminal, TextTable, markdown, plain, print_table
 from rlexp.analysis.stats.ablation import Ablation
 from rlexp.analysis.stats.formatting import DASH, decimal_places, format_interval, format_number, format_p
 from rlexp.analysis.stats.noise import scores_statement
@@ -200,43 +199,35 @@ def figures(ablation: Ablation) -> dict[str, tuple[Figure, str, str]]:
 
 
 def write_files(ablation: Ablation) -> list[Path]:
-    """Write tables (CSV, Markdown, JSON), figures (SVG, PDF, PNG), a card and the page into `<folder>/ablation/`."""
+    """Write tables, figures (SVG, PDF, PNG), the page, and `write_ablation`'s files into `<folder>/ablation/`."""
     place = inner(ablation.folder, "ablation")
     place.mkdir(parents=True, exist_ok=True)
     drawn = figures(ablation)
     text = "\n".join([*findings(ablation), ""])
     for kind, table in effect_tables(ablation).items():
         text += f"\n**{kind}** ({EXPLAINED[kind]})\n\n{markdown(table)}"
-    levels = ablation.levels
+    kept = ablation
     if ablation.declared["tune"]:
-        levels = levels.join(tuning_table(ablation).drop(columns=["value", "edge"]))
+        tuning = tuning_table(ablation).drop(columns=["value", "edge"])
+        kept = ablation._replace(levels=ablation.levels.join(tuning))
     content = {
         "declared": ablation.declared,
         "metric": ablation.metric.metric,
         "scale": ablation.scale.name,
         "smallest": ablation.smallest,
-        "levels": levels.reset_index().to_dict("records"),
+        "levels": kept.levels.reset_index().to_dict("records"),
         "effects": ablation.effects.to_dict("records"),
         "notes": ablation.notes,
     }
-    tables = {
-        "runs.csv": run_table(ablation),
-        "curves.csv.gz": curve_table(ablation),
-        "arms.csv": levels.reset_index(),
-        "effects.csv": ablation.effects,
-    }
-    texts = {name: csv_text(table, index=False) for name, table in tables.items()} | {
-        "schema.json": json.dumps(schema(ablation, tables), indent=2) + "\n",
-        "README.md": card(ablation, findings(ablation), command(ablation)),
-        "ablation.md": text
-        + "".join(f"\n**{name}**\n\n{markdown(table)}" for name, table in arm_tables(ablation).items()),
+    arms = "".join(f"\n**{name}**\n\n{markdown(table)}" for name, table in arm_tables(ablation).items())
+    texts = {
+        "ablation.md": text + arms,
         "ablation.json": json.dumps(plain(content), indent=2) + "\n",
         "ablation.html": page(ablation, drawn),
     }
     for name, each in texts.items():
-        raw = each.encode()
-        unlinked(place / name).write_bytes(gzip.compress(raw, mtime=0) if name.endswith(".gz") else raw)
-    paths = [place / name for name in texts]
+        unlinked(place / name).write_text(each, encoding="utf-8")
+    paths = write_ablation(kept, place, findings(ablation), command(ablation)) + [place / name for name in texts]
     with layout.theme():
         return paths + [
             path for name, (figure, *_) in drawn.items() for path in layout.save_figure(figure, place / name)

@@ -15,6 +15,7 @@ from rlexp.analysis.figures.layout import caption_of
 from rlexp.analysis.figures.question import ForestRow, forest
 from rlexp.analysis.figures.rates import response_figure
 from rlexp.analysis.report.page import color_variables, inline_svg, template
+from rlexp.analysis.report.question_files import write_question
 from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, markdown, plain, print_table
 from rlexp.analysis.stats.formatting import DASH, format_p
 from rlexp.analysis.stats.noise import scores_statement
@@ -292,7 +293,7 @@ def as_json(answer: Answer) -> dict:
 
 
 def write_files(answer: Answer) -> list[Path]:
-    """Write tables (CSV, Markdown, JSON), figures (SVG, PDF, PNG) and the page into `<folder>/answer/`."""
+    """Write tables, figures (SVG, PDF, PNG), the page, and `write_question`'s files into `<folder>/answer/`."""
     place = inner(answer.folder, "answer")
     place.mkdir(parents=True, exist_ok=True)
     drawn = figures(answer)
@@ -307,7 +308,7 @@ def write_files(answer: Answer) -> list[Path]:
     }
     for name, each in texts.items():
         unlinked(place / name).write_text(each, encoding="utf-8")
-    paths = [place / name for name in texts]
+    paths = write_question(answer, place, findings(answer), command(answer)) + [place / name for name in texts]
     with layout.theme():
         return paths + [
             path for name, (figure, *_) in drawn.items() for path in layout.save_figure(figure, place / name)

@@ -305,14 +305,20 @@ def best_contrasts(grids: Sequence[RateGrid], weights: Array) -> list[BestContra
         raise AnalysisError(f"the arms have {' and '.join(map(str, counts))} seeds: must be the same, in one order")
     arms = _sorted_seeds(*(grid._both[:, grid.complete] for grid in grids))
     ranked = [_ranked(numbers, _top(numbers.shape[1])) for numbers in arms]
-    estimate = weights @ np.array([each.mean - each.optimism for each in ranked])[:, 0]
-    by_seed = weights @ np.array([each.by_seed[0] for each in ranked])
-    draws = np.column_stack([each.draws for each in ranked]) @ weights.T
+    estimate = _weighted(weights, np.array([each.mean - each.optimism for each in ranked]))[:, 0]
+    by_seed = _weighted(weights, np.array([each.by_seed[0] for each in ranked]))
+    draws = _weighted(weights, np.array([each.draws[:, 0] for each in ranked])).T
     _, _, errors = _interval(estimate, by_seed, draws)
     return [
         BestContrast(float(value), float(error), _p(value, error, by_seed), counts[0])
         for value, error in zip(estimate, errors, strict=True)
     ]
+
+
+def _weighted(weights: Array, values: Array) -> Array:
+    """Weighted sums of `values [arms, n]`, `[sums, n]`; one that is only rounding error is 0, as of equal arms."""
+    sums = weights @ values
+    return np.where(np.abs(sums) <= 1e-12 * (np.abs(weights) @ np.abs(values)), 0.0, sums)
 
 
 def _p(estimate: float, error: float, values: Array) -> float:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from engine_double import engine_of  # noqa: F401 (a fixture)
 from scipy.integrate import trapezoid
@@ -199,11 +200,10 @@ def test_the_command_prints_the_tables_and_writes_the_page(folder, capsys):
     assert "What was asked: what are 2 parts worth, added to the default run?" in out and "main effect:" in out
     names = {path.name for path in (folder / "ablation").iterdir()}
     assert names == {f"parts.{kind}" for kind in ("svg", "pdf", "png")} | {
-        *("effects.csv", "arms.csv", "runs.csv", "curves.csv.gz", "schema.json", "README.md"),
-        *("ablation.md", "ablation.json", "ablation.html"),
+        *("effects.csv", "arms.csv", "runs.parquet", "curves.parquet", "datapackage.json", "README.md"),
+        *("ablation.md", "ablation.json", "ablation.html", "recompute.ipynb"),
     }
-    runs = (folder / "ablation" / "runs.csv").read_text().splitlines()
-    assert len(runs) == 1 + 4 * 3
+    assert len(pd.read_parquet(folder / "ablation" / "runs.parquet")) == 4 * 3
 
 
 @pytest.mark.parametrize("named", [["--folder", "runs/x"], []])

@@ -410,3 +410,13 @@ def test_contrasts_of_arms_of_one_rate_are_paired_t_tests():
     tested = stats.ttest_1samp(weights[0] @ values, 0.0)
     interval = tested.confidence_interval()
     assert (found.p, *found.interval()) == pytest.approx((tested.pvalue, interval.low, interval.high))
+
+
+def test_a_contrast_that_is_only_rounding_error_is_none():
+    """Effects that add up have no interaction: 0, for sure, and not 1e-16 with a p of chance."""
+    none, one, other = np.random.default_rng(7).normal(size=(3, 3, 8))
+    arms = [rates.rate_grid([1, 2, 4], values) for values in (none, one, one - none + none, other)]
+    flat = [rates.rate_grid([1], row[:1]) for row in (none, none + one, none + other, none + one + other)]
+    (same,) = rates.best_contrasts(arms, np.array([[0, 1.0, -1, 0]]))
+    (interaction,) = rates.best_contrasts(flat, np.array([[1.0, -1, -1, 1]]))
+    assert (same.value, same.error, same.p) == (interaction.value, interaction.error, interaction.p) == (0, 0, 1)

@@ -1,0 +1,115 @@
+"""What an answered question keeps beside its page: each run's numbers, the curves, the effects by condition, a card."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from rlexp.analysis.data.run_values import cumulative_cost
+from rlexp.analysis.report.kept_files import (
+    PACKAGE_FILE,
+    Column,
+    Table,
+    card_text,
+    curves_table,
+    runs_table,
+    write_kept,
+)
+from rlexp.analysis.stats.arms import scaled_runs
+from rlexp.analysis.stats.condition_runs import ArmKey
+from rlexp.analysis.stats.endpoints import parse_endpoint
+from rlexp.analysis.stats.question import QUESTION_FILE, Answer
+
+EFFECT_COLUMNS = {
+    "assertion": Column("integer", "which one, counted from 1", required=True),
+    "condition": Column("string", "where the arms were compared", required=True),
+    "effect": Column("number", "arm − versus, on the scale"),
+    "error": Column("number", "its standard error, t distribution with n − 1 degrees of freedom"),
+    "n": Column("integer", "seeds", required=True),
+    "p": Column("number", "two-sided, of no effect"),
+    "level": Column("number", "of the arm that is compared with, in the metric's units"),
+    "own": Column("number", "of the arm"),
+    "fails": Column("string", "why the condition was dropped; empty if it was not"),
+}
+
+
+def write_question(answer: Answer, place: Path, findings: list[str], command: str) -> list[Path]:
+    """Write all that an answer keeps into a folder that is there; return the files."""
+    tables = {
+        "runs.parquet": run_table(answer),
+        "curves.parquet": curve_table(answer),
+        "effects.csv": effect_table(answer),
+    }
+    others = {PACKAGE_FILE: "what each column is, and what was asked", "answer.html": "the page"}
+    asked = f"`{QUESTION_FILE}` in the folder above was written before the first run; its hash is `{answer.hash}`."
+    sections = {"": findings, "What was asked": [asked, f"```\n{command}\n```"]}
+    about = {name: table.about for name, table in tables.items()} | others
+    return write_kept(place, tables, facts(answer), card_text("Answer", about, sections))
+
+
+def arm_label(arm: ArmKey) -> str:
+    """`clip=higher`, or `clip=higher at steps=200` where arms are trained to a budget."""
+    name, budget = arm
+    return f"{name} at {budget}" if budget else name
+
+
+def run_table(answer: Answer) -> Table:
+    """Return a row a run: condition, arm, value of the tuned key, seed, and the number that each assertion looks at."""
+    declared, rows = answer.declared, []
+    tuned = declared["tune"]["key"] if declared["tune"] else None
+    own = {
+        f"assertion_{count}": Column("number", f"the number by which assertion {count} is judged: {each.metric}")
+        for count, each in enumerate(answer.assertions, 1)
+    }
+    main: dict[str, float] = {}
+    for condition in answer.conditions:
+        main |= condition.main.metric.values.to_dict()
+        numbers = [
+            scaled_runs(condition.data, parse_endpoint(each["endpoint"]), each["metric"], declared["attainable"])
+            for each in declared["assertions"]
+        ]
+        numbers = dict(zip(own, (each.metric.values.to_dict() for each in numbers), strict=True))
+        for arm, grid in condition.grids.items():
+            for place, names in enumerate(condition.names[arm]):
+                role = {"condition": condition.name, "arm": arm_label(arm), "best": place == grid.best}
+                role |= {tuned: condition.values[place]} if tuned else {}
+                for name, scaled in zip(names, grid.values[place], strict=True):
+                    run = {"seed": int(name.rpartition("seed=")[2]), "folder": name, "on_scale": scaled}
+                    rows.append(role | run | {key: values.get(name) for key, values in numbers.items()})
+    return runs_table(pd.DataFrame(rows), answer.data.runs, pd.Series(main, dtype=float), tuned, own)
+
+
+def curve_table(answer: Answer) -> Table:
+    """Return a row a run and evaluation: completions by then, the score's metric, and those that are judged."""
+    data = answer.data
+    named = [name for each in answer.assertions for name in each.metric.split(", ")]
+    metrics = [name for name in dict.fromkeys([data.score_metric, *named]) if name in data.metrics]
+    columns = {"folder": data.metrics["name"], "seed": data.metrics["seed"], "step": data.metrics["step"]}
+    columns |= {"completions": cumulative_cost(data, "rollouts")} if "progress/completions" in data.metrics else {}
+    table = pd.DataFrame(columns | {name: data.metrics[name] for name in metrics})
+    wanted = {name for each in answer.conditions for names in each.names.values() for row in names for name in row}
+    return curves_table(table[table["folder"].isin(wanted) & table[metrics].notna().any(axis=1)])
+
+
+def effect_table(answer: Answer) -> Table:
+    """Return a row an assertion and condition."""
+    rows = [
+        {"assertion": count, "condition": each.condition, "effect": each.found.value, "error": each.found.error}
+        | {"n": each.found.n, "p": each.found.p, "level": each.level, "own": each.own, "fails": each.fails}
+        for count, answered in enumerate(answer.assertions, 1)
+        for each in answered.effects
+    ]
+    return Table(pd.DataFrame(rows), "a row an assertion and condition", EFFECT_COLUMNS, ("assertion", "condition"))
+
+
+def facts(answer: Answer) -> dict[str, Any]:
+    """Return what a data package says beside its tables: what was asked with its hash, and the scales."""
+    return {
+        "name": "answer",
+        "title": "Runs of a declared question",
+        "question": {"hash": answer.hash, "declared": dict(answer.declared)},
+        "assertions": [
+            {"metric": each.metric, "scale": each.scale.name, "smallest": each.smallest, "word": each.judgment.word}
+            for each in answer.assertions
+        ],
+    }
