@@ -18,8 +18,8 @@ BLOCKS = re.findall(r"```\n(.*?)```", PAGE, re.DOTALL)
 
 def files(task):
     """The runs and the arms of a task."""
-    reading = {"keep_default_na": False, "na_values": [""]}
-    return (pd.read_csv(STORED / task / f"{name}.csv", **reading) for name in ("runs", "arms"))
+    arms = pd.read_csv(STORED / task / "arms.csv", keep_default_na=False, na_values=[""])
+    return pd.read_parquet(STORED / task / "runs.parquet"), arms
 
 
 def table(task):
@@ -72,7 +72,7 @@ def test_every_decimal_number_is_in_a_file_or_a_table():
 def test_performance_and_sensitivity_are_those_of_the_runs():
     """Plain, by loops; the file has the optimism of both choices taken off, which is less than their error."""
     found = json.loads((STORED / "sensitivity.json").read_text(encoding="utf-8"))
-    runs = {task: next(files(task)) for task in found["tasks"]}
+    runs = {task: files(task)[0] for task in found["tasks"]}
     seeds, common = min(each["seed"].nunique() for each in runs.values()), [arm["arm"] for arm in found["arms"]]
     means = {}
     for task, each in runs.items():
