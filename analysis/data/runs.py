@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -97,7 +97,7 @@ def find_jobs(folder: Path, problems: list[Problem]) -> list[dict[str, Any]]:
         raise AnalysisError(f"'{folder}' is not a folder")
     jobs = _indexed_jobs(folder, problems)
     listed = {job["name"] for job in jobs}
-    jobs += [job for job in _found_jobs(folder) if job["name"] not in listed]
+    jobs += _found_jobs(folder, listed)
     outside = [job["name"] for job in jobs if leads_out(folder / job["name"], folder)]
     problems += [
         Problem(read.printable(name), "lies outside of the folder that was named: not read") for name in outside
@@ -130,9 +130,13 @@ def _indexed_jobs(folder: Path, problems: list[Problem]) -> list[dict[str, Any]]
     return [{**job, **(stopped if job.get("status") == "running" else {}), "name": name} for name, job in jobs.items()]
 
 
-def _found_jobs(folder: Path) -> list[dict[str, Any]]:
-    """Runs found by looking: the folder itself if it is a run, else its sub folders, by Hydra's job numbers."""
-    paths = [folder] if _is_run(folder) else [path for path in folder.iterdir() if path.is_dir() and _is_run(path)]
+def _found_jobs(folder: Path, listed: Collection[str]) -> list[dict[str, Any]]:
+    """Runs found by looking, without those listed: the folder itself if it is a run, else its sub folders.
+
+    By Hydra's job numbers.
+    """
+    names = ["."] if _is_run(folder) else [path.name for path in folder.iterdir() if path.is_dir() and _is_run(path)]
+    paths = [folder / name for name in names if name not in listed]
     jobs = []
     for path in sorted(paths, key=lambda path: (_job_number(path), path.name)):
         job = {"name": "." if path == folder else path.name}
@@ -144,7 +148,7 @@ def _found_jobs(folder: Path) -> list[dict[str, Any]]:
 def unlisted_runs(folder: Path) -> list[str]:
     """Runs in the folder that the last command of the sweep did not list; none where there is no index."""
     listed = {job["name"] for job in _indexed_jobs(folder, [])}
-    return [job["name"] for job in _found_jobs(folder) if job["name"] not in listed] if listed else []
+    return [job["name"] for job in _found_jobs(folder, listed)] if listed else []
 
 
 def _is_run(path: Path) -> bool:

@@ -20,11 +20,14 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 
 
-def options(doc: str | None, results: Path = RESULTS, **defaults: int | str) -> argparse.Namespace:
-    """Read ``--name value`` for each default, and where the JSON goes."""
+def options(doc: str | None, results: Path = RESULTS, **defaults: int | str | bool) -> argparse.Namespace:
+    """Read ``--name value`` for each default, ``--name`` for one of False, and where the JSON goes."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     for name, default in defaults.items():
-        parser.add_argument(f"--{name}", type=type(default), default=default)
+        if default is False:
+            parser.add_argument(f"--{name}", action="store_true", help="takes seconds, and says nothing")
+        else:
+            parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.add_argument("--results", type=Path, default=results, help="folder of the JSON file")
     return parser.parse_args()
 
@@ -63,7 +66,7 @@ def publish(name: str, rows: Sequence[Mapping[str, object]], arguments: argparse
     lines = [f"| {' | '.join(row)} |" for row in padded]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     settings = {key: value for key, value in vars(arguments).items() if key != "results"}
-    said = " ".join(f"--{key} {value}" for key, value in settings.items())
+    said = " ".join(f"--{key} {value}" for key, value in settings.items() if value is not False)
     print(f"\npython -m benchmarks.{name} {said}: median [range]")
     print("\n".join(lines), flush=True)
     arguments.results.mkdir(parents=True, exist_ok=True)

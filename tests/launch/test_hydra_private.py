@@ -24,7 +24,7 @@ import rlexp
 from rlexp.config.compose import CONF, compose
 from rlexp.config.parse import as_typed, quote_numbers
 from rlexp.core.hydra_compat import VERSION_BASE
-from rlexp.launch.hydra_private import CachingConfigLoader, copy_tree, hydra_config, read_once
+from rlexp.launch.hydra_private import CachingConfigLoader, copy_tree, hydra_config, masked_copy, read_once
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -171,6 +171,23 @@ def test_a_copied_config_is_what_deepcopy_gives():
     copied.hydra.job.num = 3
     copied.hydra.overrides.task.append("lr=1")
     assert OmegaConf.to_container(tree) == before and not OmegaConf.is_readonly(tree)
+
+
+def test_a_part_of_a_config_is_what_omegaconf_gives():
+    with initialize_config_dir(str(CONF), **VERSION_BASE):
+        tree = GlobalHydra.instance().config_loader().load_configuration("config", ["norm=rloo"], RunMode.RUN)
+    OmegaConf.set_readonly(tree.hydra, True)
+    before = OmegaConf.to_container(tree)
+    for keys in (["hydra"], [key for key in tree if key != "hydra"]):
+        part, given = masked_copy(tree, keys), OmegaConf.masked_copy(tree, keys)
+        for one, other in zip(nodes(part), nodes(given), strict=True):
+            assert type(one) is type(other) and one._metadata == other._metadata
+        assert all(child._parent is node for node in nodes(part) for child in children_of(node))
+        assert OmegaConf.to_yaml(part) == OmegaConf.to_yaml(given)
+        OmegaConf.set_readonly(part, False)
+        OmegaConf.set_struct(part, False)
+    part.norm.divide, part.fresh = "changed", {"x": 1}
+    assert OmegaConf.to_container(tree) == before
 
 
 def test_a_source_reads_each_file_once_and_gives_a_copy(tmp_path):

@@ -25,9 +25,11 @@ ONCE = {
     "memory": "--repetitions 1 --steps 1 --sizes 1",
     "sweep": "--repetitions 1 --seeds 1 --steps 2 --basic 0",
     "analysis": "--repetitions 1 --runs 20 --steps 3",
+    "factorial": "--repetitions 1 --parts 2 --seeds 2",
+    "decided": "--quick",
     "mixed": "--repetitions 1 --steps 1 --runs 1 --axes kl_control",
 }
-IN_FRESH_PROCESSES = "sweep"  # measures them whole, and stands for the others that start some
+IN_FRESH_PROCESSES = {"sweep", "factorial", "decided"}  # these run the command line; sweep stands for others
 
 
 def called(module, *arguments, threads=None):
@@ -43,7 +45,7 @@ def called(module, *arguments, threads=None):
 def run(name, arguments, folder, monkeypatch):
     monkeypatch.setattr(sys, "argv", [name, *arguments.split(), "--results", str(folder)])
     benchmark, threads = importlib.import_module(f"benchmarks.{name}"), torch.get_num_threads()
-    if name != IN_FRESH_PROCESSES:
+    if name not in IN_FRESH_PROCESSES:
         for module in (common, benchmark):
             monkeypatch.setattr(module, "fresh", called, raising=False)
     try:

@@ -10,6 +10,7 @@ import pytest
 from analysis_fixtures import METRIC, write_sweep
 
 from rlexp.analysis import load
+from rlexp.analysis.data import runs
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.variants import resolve_variant
 from rlexp.runfolder.variants import short_labels, split_overrides
@@ -108,6 +109,17 @@ def test_hydras_own_folders_are_read_in_job_order(tmp_path):
     data = load(tmp_path)
     assert data.variants == ["norm=local", "norm=global"]
     assert data.runs["seed"].tolist() == [4, 4] and len(data.problems) == 2
+
+
+def test_hydras_files_of_listed_runs_are_not_read(sweep, monkeypatch):
+    hydra = sweep / "unlisted" / ".hydra"
+    hydra.mkdir(parents=True)
+    (hydra / "overrides.yaml").write_text("- norm=max\n- seed=0\n")
+    read_yaml, seen = runs.read.read_yaml, []
+    monkeypatch.setattr(runs.read, "read_yaml", lambda path: seen.append(path) or read_yaml(path))
+    data = load(sweep)
+    assert {path for path in seen if path.parent.name == ".hydra"} == {hydra / "overrides.yaml", hydra / "hydra.yaml"}
+    assert "norm=max" in data.variants and len(data.runs) == 7
 
 
 def test_a_cut_index_loses_no_run(sweep):
