@@ -12,11 +12,12 @@ import numpy as np
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from rlexp.analysis.data.load import load
-from rlexp.analysis.data.metric_spec import direction_sign
+from rlexp.analysis.data.metric_spec import direction_sign, parse_option
 from rlexp.analysis.data.variants import resolve_variant
 from rlexp.analysis.report.tables import plain
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.comparison import Comparison, paired_differences
+from rlexp.analysis.stats.endpoints import ENDPOINT_HELP, parse_endpoint
 from rlexp.analysis.stats.formatting import decimal_places, format_interval
 from rlexp.analysis.stats.significance import ALPHA, seeds_for_effect, seeds_for_p
 
@@ -89,11 +90,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--by", type=float, default=0.0, help="by at least so much, in units of the score; 0 unless given"
     )
     parser.add_argument("--metric", help="another metric than the score")
+    parser.add_argument("--endpoint", metavar="E", help=ENDPOINT_HELP)
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON instead of the line")
     options = parser.parse_args(arguments)
     if not np.isfinite(options.by) or options.by < 0:
         raise AnalysisError(f"--by {options.by:g}: must be at least 0")
-    comparisons = answer(load(options.sweep), Question(metric=options.metric)).comparisons
+    endpoint = parse_option("--endpoint ", options.endpoint, parse_endpoint)
+    comparisons = answer(load(options.sweep), Question(metric=options.metric, endpoint=endpoint)).comparisons
     if len(comparisons) > 1:
         listed = "  ".join(each.stratum for each in comparisons)
         raise AnalysisError(f"this sweep has several strata ({listed}); compare one of them with rlexp compare --where")

@@ -1,6 +1,7 @@
 """One command from sweeps' folders to their answer: `rlexp compare runs/<sweep>`."""
 
 import sys
+from argparse import SUPPRESS
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,12 +10,13 @@ from rich.console import Console
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, plain_letters, printable
 from rlexp.analysis.data.load import SweepData, load
-from rlexp.analysis.data.metric_spec import BUDGETS, parse_budget, parse_option, parse_target
+from rlexp.analysis.data.metric_spec import BUDGETS, parse_budget, parse_option
 from rlexp.analysis.data.read import inner
 from rlexp.analysis.data.runs import Problem
 from rlexp.analysis.report.tables import Terminal, answer_json, print_answer, print_files, wide_text, write_files
 from rlexp.analysis.stats.answer import Answer, Question, answer, question_name
 from rlexp.analysis.stats.comparison import Comparison
+from rlexp.analysis.stats.endpoints import ENDPOINT_HELP, parse_endpoint
 from rlexp.analysis.stats.verdicts import Verdict
 from rlexp.runfolder.variants import split_commas
 
@@ -26,7 +28,7 @@ examples:
   rlexp compare runs/<sweep> --baseline norm=global --metric eval/pass@8
   rlexp compare runs/<sweep> --where norm=local,hybrid --by norm
   rlexp compare runs/<one> runs/<another> --at tokens
-  rlexp compare runs/<sweep> --matched accuracy=0.9 --at tokens
+  rlexp compare runs/<sweep> --endpoint 'cost:accuracy>=0.9:tokens'
   rlexp compare runs/<sweep> --best-of lr
   rlexp compare runs/<sweep> --json | jq '.comparisons[0].arms'
 """
@@ -71,8 +73,7 @@ def report(
     """
     plain_letters()
     console, question = console or Terminal(), Question(metric=metric, baseline=baseline, **choices)
-    metrics = [name for name in (question.metric, question.matched and question.matched.metric) if name]
-    data = page.data if page else load(folders, metrics=metrics)
+    data = page.data if page else load(folders, metrics=question.metrics)
     result = page.answer if page else answer(data, question)
     if wide and wide_text(result.comparisons, "iqm", wide) is None:
         raise AnalysisError(f"nothing to lay out wide by '{wide}': there is one stratum, and not two axes")
@@ -106,7 +107,8 @@ def parse(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     add("--by", **axes, help="axes that make the arms, as norm,clip; averaged over the others, per seed")
     add("--within", **axes, help="axes whose values are compared apart, then pooled; task unless named")
     add("--at", metavar="BUDGET", help=f"compare at an equal budget: {' '.join(BUDGETS)}; tokens=5000 names the amount")
-    add("--matched", metavar="METRIC=VALUE", help="compare --metric, or the cost, where METRIC is first so high")
+    add("--endpoint", metavar="E", help=ENDPOINT_HELP)
+    add("--matched", help=SUPPRESS)  # of old commands; studies still have the key
     best = "each arm at the best point of its grid, as lr, chosen on seeds not reported"
     add("--best-of", **axes, default=(), help=best)
     add("--choose-seeds", metavar="SEEDS", help="seeds on which the best point is chosen, as 0,1,2; the lower half")
@@ -114,10 +116,17 @@ def parse(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     add("--out", help="folder for tables and figures; one of the question's own in <folder>/analysis unless named")
     add("--json", action="store_true", help="print the whole comparison as JSON, and nothing else")
     options = vars(parser.parse_args(arguments))
+    if (old := options.pop("matched")) is not None:
+        name, _, value = old.partition("=")
+        raise AnalysisError(
+            f"--matched {old}: took the first evaluation, which noise decides; say "
+            f"--endpoint 'cost:{name}>={value or 'VALUE'}:steps' for what it costs, or with --metric --endpoint "
+            f"matched:{name}={value or 'VALUE'} for another metric there"
+        )
     return options | {
         "choose_seeds": _seeds(options["choose_seeds"]),
         "at": parse_option("--at ", options["at"], parse_budget),
-        "matched": parse_option("--matched ", options["matched"], parse_target),
+        "endpoint": parse_option("--endpoint ", options["endpoint"], parse_endpoint),
     }
 
 

@@ -18,18 +18,10 @@ from rich.console import Console
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from rlexp.analysis.report.tables import Terminal, TextTable, print_table
-from rlexp.analysis.stats.endpoints import (
-    CurveFit,
-    area_under_curve,
-    check_forecast,
-    cost_to_target,
-    final_value,
-    fit_curve,
-    pool_forecasts,
-    speed_up,
-    value_at_match,
-)
+from rlexp.analysis.stats.curve_fits import CurveFit, check_forecast, fit_curve, pool_forecasts
+from rlexp.analysis.stats.curve_numbers import area_under_curve, cost_to_target, final_value, value_at_match
 from rlexp.analysis.stats.estimates import mean_difference
+from rlexp.analysis.stats.speed_up import speed_up
 
 Array = np.ndarray
 

@@ -5,7 +5,7 @@ the comparison form an arm; the other axes are strata (compared apart) or cells 
 of a run, can be used as an axis.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from math import inf
 
@@ -13,13 +13,13 @@ import pandas as pd
 
 from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData
-from rlexp.analysis.data.metric_spec import MetricSpec, direction_sign
-from rlexp.analysis.data.run_values import values_per_run
+from rlexp.analysis.data.metric_spec import direction_sign
+from rlexp.analysis.data.run_values import RunValues, values_per_run
 from rlexp.analysis.data.variants import arm_name, in_order, run_settings, stratum_name
 from rlexp.runfolder.variants import DEFAULT, number, parse_override, short_labels, split_commas, split_overrides
 
 SWEEP = "sweep"
-SCORE = MetricSpec()
+Read = Callable[[SweepData], RunValues]
 
 
 def axis_values(data: SweepData) -> pd.DataFrame:
@@ -114,10 +114,11 @@ def balance_cells(data: SweepData) -> tuple[SweepData, list[str]]:
 
 
 def select_best(
-    data: SweepData, grid: Sequence[str], spec: MetricSpec = SCORE, seeds: Sequence[int] | None = None
+    data: SweepData, grid: Sequence[str], read: Read = values_per_run, seeds: Sequence[int] | None = None
 ) -> tuple[SweepData, list[str]]:
     """Each variant at the best point of its own grid, chosen on some seeds, with the runs of the other seeds; how.
 
+    read: the number of each run, its score unless given.
     Seeds to choose on: the lower half unless they are named. No seed left to report, no end that is better:
     AnalysisError.
     """
@@ -129,7 +130,7 @@ def select_best(
         raise AnalysisError(f"{reason}; there are {present}")
     runs = _with_points(data, grid)
     names, choices = [], []
-    for variant, best in best_points(data, grid, spec, choose).items():
+    for variant, best in best_points(data, grid, read, choose).items():
         of_best = (runs["variant"] == variant) & (runs["point"] == best)
         names += runs.loc[of_best & runs["seed"].isin(report), "name"].tolist()
         tried = runs.loc[(runs["variant"] == variant) & runs["seed"].isin(choose), "point"].unique()
@@ -145,15 +146,15 @@ def select_best(
     return subset(data, names, keep_variants=True), [rule + ", ".join(choices) + "."]
 
 
-def best_runs(data: SweepData, grid: Sequence[str], spec: MetricSpec, choose: Sequence[int]) -> list[str]:
+def best_runs(data: SweepData, grid: Sequence[str], read: Read, choose: Sequence[int]) -> list[str]:
     """The runs on these seeds, by name, that are at the best point of their variant."""
     runs = _with_points(data, grid)
-    best = best_points(data, grid, spec, choose)
+    best = best_points(data, grid, read, choose)
     chosen = runs["seed"].isin(choose) & (runs["point"] == runs["variant"].map(best))
     return runs.loc[chosen, "name"].tolist()
 
 
-def best_points(data: SweepData, grid: Sequence[str], spec: MetricSpec, choose: Sequence[int]) -> dict[str, str]:
+def best_points(data: SweepData, grid: Sequence[str], read: Read, choose: Sequence[int]) -> dict[str, str]:
     """The best point of each variant, by the runs on the seeds that choose and no others.
 
     Best is the highest mean (the lowest, where lower is better) among the points at which most runs have a number. A
@@ -162,9 +163,9 @@ def best_points(data: SweepData, grid: Sequence[str], spec: MetricSpec, choose: 
     """
     choosing = subset(data, data.runs.loc[data.runs["seed"].isin(choose), "name"], keep_variants=True)
     runs, best = _with_points(choosing, grid), {}
-    for each in dict.fromkeys((spec, SCORE)):
+    for each in (read, values_per_run):
         try:
-            found = values_per_run(choosing, *each)
+            found = each(choosing)
         except NothingLeft:
             continue
         if found.better is None:
@@ -175,6 +176,8 @@ def best_points(data: SweepData, grid: Sequence[str], spec: MetricSpec, choose: 
             points = runs[runs["variant"] == variant].groupby("point", sort=False)["value"].agg(["count", "mean"])
             if variant not in best and points["count"].sum():
                 best[variant] = points.loc[points["count"] == points["count"].max(), "mean"].idxmax()
+        if len(best) == len(data.variants):
+            break
     return {variant: best[variant] for variant in data.variants if variant in best}
 
 

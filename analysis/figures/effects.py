@@ -38,7 +38,7 @@ from rlexp.analysis.figures.layout import (
 )
 from rlexp.analysis.stats.comparison import Comparison
 from rlexp.analysis.stats.formatting import DASH, decimal_places, format_corrected_p, format_interval, format_number
-from rlexp.analysis.stats.secondary import axis_grid, interactions, pivot_axes
+from rlexp.analysis.stats.secondary import axis_grid, pivot_axes
 from rlexp.analysis.stats.significance import ALPHA
 from rlexp.analysis.stats.transfer import EffectPair, Transfer
 
@@ -263,7 +263,7 @@ class HeatMapData(NamedTuple):
 def draw_heat_map(inputs: FigureInputs) -> Drawing:
     """Draw both panels with the same colors: red is less, blue is more, white is 0. The longer axis runs downwards."""
     comparison = inputs.comparison
-    data = heat_map_data(comparison)
+    data = heat_map_data(comparison, inputs.interactions)
     if data is None:
         raise NoData("needs a sweep over exactly two axes, with each choice beside the baseline's other one")
     require_different_scores(comparison)
@@ -274,8 +274,8 @@ def draw_heat_map(inputs: FigureInputs) -> Drawing:
         f"Left: mean paired difference in {comparison.heading} to the boxed cell, which is 0 by definition. Right: "
         "interaction, the mean over seeds of (both changed − only one) − (only the other − neither); 0 in the boxed "
         f"row and column. Blue: more, red: less. {seed_count(pairs)} paired seeds per cell. Bold black: "
-        f"p < {ALPHA:g} by sign flips, corrected by Holm over the cells of the panel; grey: not. Intervals of the "
-        "differences are in the table."
+        f"p (Holm) of a difference, q (BH) of an interaction below {ALPHA:g}; grey: not. Intervals of the differences "
+        "are in the table."
     )
     values = data.interaction.values.stack().dropna()
     alt_text = "interactions: " + "; ".join(f"{a} and {b}: {value:+.3g}" for (a, b), value in values.items() if value)
@@ -286,9 +286,9 @@ def draw_heat_map(inputs: FigureInputs) -> Drawing:
         return Drawing(caption, alt_text, _panels(caption, data, decimal_places(comparison.scores.to_numpy().ravel())))
 
 
-def heat_map_data(comparison: Comparison) -> HeatMapData | None:
+def heat_map_data(comparison: Comparison, table: pd.DataFrame | None) -> HeatMapData | None:
     """Return both panels, if there are two axes, and cells beside the baseline in its row and in its column."""
-    grid, table = axis_grid(comparison), interactions(comparison)
+    grid = axis_grid(comparison)
     if grid is None or table is None:
         return None
     cells = []
@@ -304,7 +304,7 @@ def heat_map_data(comparison: Comparison) -> HeatMapData | None:
     interaction.values.loc[a0, :], interaction.values.loc[:, b0] = 0.0, 0.0  # nothing is changed there, or one thing
     for _, row in table.iterrows():
         cell = row[grid.axes[0]], row[grid.axes[1]]
-        interaction.values.loc[cell], interaction.p.loc[cell] = row["difference"], row["p_holm"]
+        interaction.values.loc[cell], interaction.p.loc[cell] = row["difference"], row["q"]
     return HeatMapData(grid.axes, difference, interaction, (a0, b0))
 
 

@@ -87,7 +87,8 @@ def draw_figures(
     colors = variant_colors(result.data.variants, result.comparisons[0].baseline)
     figures, omitted = [], []
     for place, (part, comparison) in enumerate(zip(result.parts, result.comparisons, strict=True)):
-        inputs = FigureInputs(part, comparison, result.data, configs, samples, gradients, colors)
+        table = result.interactions.get(comparison.stratum)
+        inputs = FigureInputs(part, comparison, result.data, configs, samples, gradients, colors, table)
         drawn, left_out = gallery(inputs, place if len(result.parts) > 1 else None, only)
         figures += drawn
         omitted += left_out

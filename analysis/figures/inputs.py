@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from rlexp.analysis.data.kept import Gradient, Records
@@ -28,6 +29,8 @@ class FigureInputs(NamedTuple):
     """Weights of the policy loss's gradient of each variant, where its runs hold them."""
     colors: Colors
     """Of each variant, the same in all figures."""
+    interactions: pd.DataFrame | None = None
+    """Of two axes, with q over all that is secondary."""
 
 
 class Drawing(NamedTuple):

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlexp.analysis.data.errors import CommandParser, ends_in_a_line, printable
+from rlexp.analysis.data.metric_spec import parse_option
 from rlexp.analysis.report.page import save_figures, write_report
+from rlexp.analysis.stats.endpoints import ENDPOINT_HELP, parse_endpoint
 
 
 @ends_in_a_line
@@ -15,10 +17,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", help="a sweep's folder, such as runs/<sweep>")
     parser.add_argument("--baseline", help="variant to compare with; the first unless named")
     parser.add_argument("--metric", help="compare this metric (mean over its last 10 %%) instead of the stored score")
+    parser.add_argument("--endpoint", metavar="E", help=ENDPOINT_HELP)
     parser.add_argument("--out", help="the page; <folder>/analysis/report.html unless named")
     parser.add_argument("--figures", metavar="FOLDER", help="also save every figure as SVG, PDF and PNG here")
     options = parser.parse_args(arguments)
-    page = write_report(options.folder, options.baseline, options.metric, options.out)
+    endpoint = parse_option("--endpoint ", options.endpoint, parse_endpoint)
+    page = write_report(options.folder, options.baseline, options.metric, options.out, endpoint)
     if options.figures:
         save_figures(page.figures, Path(options.figures))
     for omitted in page.omitted:

@@ -19,8 +19,15 @@ from rlexp.analysis.figures.rates import response_figure, short_rate
 from rlexp.analysis.report.ablation_files import write_ablation
 from rlexp.analysis.report.page import color_variables, inline_svg, template
 from rlexp.analysis.report.tables import Terminal, TextTable, markdown, plain, print_table
-from rlexp.analysis.stats.ablation import Ablation
-from rlexp.analysis.stats.formatting import DASH, decimal_places, format_interval, format_number, format_p
+from rlexp.analysis.stats.ablation import SECONDARY, Ablation
+from rlexp.analysis.stats.formatting import (
+    DASH,
+    decimal_places,
+    format_fraction,
+    format_interval,
+    format_number,
+    format_p,
+)
 from rlexp.analysis.stats.noise import scores_statement
 from rlexp.analysis.stats.tuned import tuning_table
 
@@ -123,12 +130,13 @@ def effect_tables(ablation: Ablation, short: bool = False) -> dict[str, TextTabl
     tables = {}
     for kind, rows in ablation.effects.groupby("kind", sort=False):
         with_speed = bool(rows["speed_up"].notna().any())
-        headers = ["part", "difference [95 %]", "p (Holm)", *["speed-up"] * with_speed, ""]
+        name, column = ("q (BH)", "q") if kind in SECONDARY else ("p (Holm)", "p_holm")
+        headers = ["part", "difference [95 %]", name, *["speed-up"] * with_speed, ""]
         cells = [
             [
                 row["parts"],
                 interval(row, digits),
-                format_p(row["p_holm"]),
+                format_p(row[column]),
                 *[speed(row, short)] * with_speed,
                 row["word"],
             ]
@@ -142,11 +150,13 @@ def level_table(ablation: Ablation) -> TextTable:
     """Return a row an arm: how good it is, and where."""
     levels, tuned = ablation.levels, ablation.declared["tune"]
     digits = decimal_places(levels["mean"])
-    headers = ["arm", "n", "IQM [95 %]", *([f"best {tuned['key']}"] if tuned else [])]
+    fallen = ["collapsed"] if "collapsed" in levels else []
+    headers = ["arm", "n", "IQM [95 %]", *([f"best {tuned['key']}"] if tuned else []), *fallen]
     rows = []
     for name, row in levels.iterrows():
         at = [f"{row['value']:.3g}{' ▲ ' * bool(row['edge'])}{row['edge']}"] if tuned else []
         rows.append([name, f"{row['n']:g}", format_interval(row["iqm"], row["iqm_low"], row["iqm_high"], digits), *at])
+        rows[-1] += [format_fraction(row["collapsed"], row["collapsed_of"])] if fallen else []
     return TextTable(headers, rows)
 
 

@@ -48,6 +48,12 @@ ARM_COLUMNS = {
     "octaves_low": Column("number", "lower end of its 95 % interval"),
     "octaves_high": Column("number", "upper end of it"),
     "plateau_open": Column("string", "the ends of the grid that it reaches", allowed=("", "low", "high", "both")),
+    "collapsed": Column("integer", "runs at the best value that collapsed or diverged"),
+    "collapsed_of": Column("integer", "of as many that say whether they did"),
+    "collapse_p": Column(
+        "number", "exact sign test (McNemar) against the baseline, or the recipe, over the same seeds"
+    ),
+    "collapse_q": Column("number", "p by Benjamini and Hochberg over these and the interactions in effects.csv"),
 }
 EFFECT_COLUMNS = {
     "kind": Column("string", "which difference of arms it is", required=True),
@@ -56,8 +62,9 @@ EFFECT_COLUMNS = {
     "error": Column("number", "its standard error, t distribution with n − 1 degrees of freedom"),
     "n": Column("integer", "seeds", required=True),
     "p": Column("number", "two-sided, of no effect"),
-    "p_holm": Column("number", "p by Holm over the effects of this kind"),
-    "word": Column("string", "by the interval at the level that Holm leaves it", required=True),
+    "p_holm": Column("number", "p by Holm over the effects of this kind; empty for interactions"),
+    "q": Column("number", "p of an interaction, by Benjamini and Hochberg over all of them and collapse_p in arms.csv"),
+    "word": Column("string", "by the interval at the level that Holm, or q, leaves it", required=True),
     "difference": Column(
         "number", "the effect in the metric's units, at the level of the arm without the part or of the baseline"
     ),
@@ -208,8 +215,9 @@ def card_sections(ablation: Ablation, findings: list[str], command: str) -> dict
             f"({ablation.scale.name}) it is {scale_formula(ablation)}, and larger is better.",
             f"An effect is the mean over seeds of a weighted sum of arms on the scale; its interval is that of the t "
             f"distribution. {choice}Its difference is in the metric's units, at the level of the arm without the part. "
-            f"p is corrected by Holm within a kind, and the smallest effect that counts is {ablation.smallest:.3g} on "
-            f"the scale. `{NOTEBOOK_FILE}` computes all of it from these files; rlexp's docs/ablate.md and "
+            "p is corrected by Holm within a kind, that of interactions and collapses by Benjamini and Hochberg over "
+            f"all of them, and the smallest effect that counts is {ablation.smallest:.3g} on the scale. "
+            f"`{NOTEBOOK_FILE}` computes all of it from these files; rlexp's docs/ablate.md and "
             "docs/questions.md say more.",
             f"Trained by {by}." if by else "",
         ],

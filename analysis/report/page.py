@@ -23,9 +23,11 @@ from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.gallery import SECTIONS, draw_figures
 from rlexp.analysis.figures.inputs import OmittedFigure, RenderedFigure
 from rlexp.analysis.report.summary import summarize
-from rlexp.analysis.report.tables import TextTable, comparison_table, interaction_table, verdict_table
+from rlexp.analysis.report.tables import SECONDARY, TextTable, comparison_table, secondary_tables, verdict_table
 from rlexp.analysis.stats.answer import Answer, Question, answer
+from rlexp.analysis.stats.endpoints import Endpoint
 from rlexp.analysis.stats.formatting import DASH, format_number, format_optional, yes_no
+from rlexp.analysis.stats.verdicts import EXPLORATORY
 from rlexp.runfolder.files import CONFIG_FILE, SUMMARY_FILE
 
 CURVE_WIDTH, CURVE_HEIGHT, POINTS = 150, 40, 60  # of a run's small curve
@@ -120,7 +122,6 @@ def sparkline(steps: np.ndarray, values: np.ndarray, name: str, color: str) -> M
 
 
 TEMPLATES = Path(__file__).parent / "templates"
-INTERACTIONS = "Interactions: difference of differences per seed"
 FEW_ROWS = 8  # of a table that is shown unfolded
 CURVES = ("reward/mean", "policy/entropy", "kl/ref_exact", "length/mean")  # of each run, beside its score's metric
 METRICS = (*CURVES, "kl/ref_k3", "length/correct", "length/wrong", "groups/zero_variance", "progress/completions")
@@ -143,11 +144,16 @@ class ReportPage(NamedTuple):
 
 
 def write_report(
-    folder: str | Path, baseline: str | None = None, metric: str | None = None, out: str | Path | None = None
+    folder: str | Path,
+    baseline: str | None = None,
+    metric: str | None = None,
+    out: str | Path | None = None,
+    endpoint: Endpoint | None = None,
 ) -> ReportPage:
     """Write the page to `<folder>/analysis/report.html`. Raises AnalysisError, one line, if nothing can be compared."""
-    data = load(folder, metrics={*METRICS, *([metric] if metric else [])})
-    result = answer(data, Question(metric=metric, baseline=baseline))
+    question = Question(metric=metric, baseline=baseline, endpoint=endpoint)
+    data = load(folder, metrics={*METRICS, *question.metrics})
+    result = answer(data, question)
     samples, configs = read_samples(data), variant_configs(data.runs)
     figures, omitted = draw_figures(result, configs, samples, variant_gradients(data))
     text = render(data, result, configs, samples, figures, omitted)
@@ -167,9 +173,10 @@ def render(
 ) -> str:
     """Return the page as HTML; the template escapes every text from a configuration or a completion."""
     comparisons = {comparison.stratum or "Variants": comparison_table(comparison) for comparison in result.tables}
-    interactions = {
-        ", ".join(filter(None, [INTERACTIONS, stratum])): interaction_table(table)
-        for stratum, table in result.interactions.items()
+    secondary = {
+        ", ".join(filter(None, [SECONDARY[kind], stratum])): table
+        for kind, tables in secondary_tables(result).items()
+        for stratum, table in tables.items()
     }
     unusual = (data.runs["status"] != "completed") | data.runs["collapsed"].fillna(False).astype(bool)
     detailed = [*data.runs.loc[unusual, "name"], *data.runs.loc[~unusual, "name"]][:MAX_RUN_SECTIONS]
@@ -189,8 +196,9 @@ def render(
         swatches={result.data.labels[variant]: color_of(color) for variant, color in colors.items()},
         few=FEW_ROWS,
         comparisons=comparisons,
-        interactions=interactions,
+        secondary=secondary,
         verdicts=verdict_table(result.verdicts) if result.verdicts else None,
+        exploratory=EXPLORATORY,
         notes=result.notes,
         figures=figure_sections(figures, len(result.data.variants)),
         omitted=omitted,

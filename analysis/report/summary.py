@@ -1,16 +1,24 @@
 """The answer in plain language: the question, the findings, the confidence in them."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.stats.answer import Answer
 from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
-from rlexp.analysis.stats.formatting import decimal_places, format_difference, format_interval, format_number, format_p
+from rlexp.analysis.stats.formatting import (
+    decimal_places,
+    format_difference,
+    format_fraction,
+    format_interval,
+    format_number,
+    format_p,
+)
 from rlexp.analysis.stats.noise import noise_statement
 from rlexp.analysis.stats.notes import below_floor
 from rlexp.analysis.stats.significance import ALPHA, seeds_for_p
@@ -46,7 +54,7 @@ def summarize(data: SweepData, result: Answer) -> Summary:
     listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     verdicts = f"Of the study's {len(result.verdicts)} expectations: {listed}." if counts else result.no_verdict
     findings = _by_stratum(result.comparisons, lambda each: _join([_finding(each), below_floor(each)]))
-    findings = list(filter(None, [*findings, verdicts, _lost_runs(result)]))
+    findings = list(filter(None, [*findings, verdicts, _lost_runs(result), *_collapses(result)]))
     noise = noise_statement(*[each for each in result.comparisons if not _nothing_learned(each)])
     confidence = _by_stratum(result.comparisons, _confidence)
     return Summary(_question(data, result), findings, [*filter(None, [noise]), *confidence])
@@ -102,6 +110,20 @@ def _lost_runs(result: Answer) -> str:
         many = f"{collapsed} run{'s' * (collapsed > 1)} collapsed"
         sentences.append(f"{many}: below the floor of the score at the end, and counted.")
     return _join(sentences)
+
+
+def _collapses(result: Answer) -> Iterator[str]:
+    """Yield a sentence on each arm whose runs are shown to collapse more often, or less, than the baseline's."""
+    for comparison in result.comparisons:
+        table = result.collapses.get(comparison.stratum, pd.DataFrame({"q": []}))
+        for variant, row in table[table["q"] < ALPHA].iterrows():
+            more = "more" if row["only_here"] > row["only_baseline"] else "less"
+            baseline = table.loc[comparison.baseline]
+            yield (
+                f"{', '.join(filter(None, [comparison.labels[variant], comparison.stratum]))} collapses {more} often: "
+                f"{format_fraction(row['collapsed'], row['of'])} runs, {comparison.labels[comparison.baseline]} "
+                f"{format_fraction(baseline['collapsed'], baseline['of'])}, q (BH) = {row['q']:.2g}."
+            )
 
 
 def outcome(comparison: Comparison) -> Outcome:

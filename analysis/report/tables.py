@@ -35,7 +35,7 @@ from rlexp.analysis.stats.formatting import (
 )
 from rlexp.analysis.stats.secondary import pivot_axes
 from rlexp.analysis.stats.significance import ALPHA
-from rlexp.analysis.stats.verdicts import Verdict
+from rlexp.analysis.stats.verdicts import EXPLORATORY, Verdict
 
 if TYPE_CHECKING:
     from rlexp.analysis.figures.inputs import RenderedFigure
@@ -75,7 +75,7 @@ def comparison_table(comparison: Comparison) -> TextTable:
                 "effect": format_number(row["effect_size"], 2, signed=True),
                 **({"win rate [95 %]": format_win_rate(row)} if comparison.better else {}),
                 "p": format_p(row["p"]) if can_be_significant(row, 1) else DASH,
-                "p (Holm)": p,
+                "q (BH)" if "q" in row else "p (Holm)": p,
                 "detectable": format_size(row["detectable"], digits),
                 **({"decided": comparison.decision(variant)} if comparison.sequential else {}),
             }
@@ -94,19 +94,43 @@ def interaction_table(table: pd.DataFrame) -> TextTable:
     """Return the interactions of two axes, which are the first two columns: one row per pair of choices."""
     axes = table.columns[:2]
     digits = decimal_places(table[["difference", "difference_low", "difference_high"]].to_numpy().ravel())
-    family = int((table["n_pairs"] > 0).sum())
     rows = [
         [
             " × ".join(f"{axis}={row[axis]}" for axis in axes),
             f"{row['n_pairs']:g}",
             format_difference(row, digits),
             format_number(row["effect_size"], 2, signed=True),
-            format_p(row["p_holm"]) if can_be_significant(row, family) else DASH,
+            format_p(row["q"]) if can_be_significant(row, 1) else DASH,
             format_size(row["detectable"], digits),
         ]
         for _, row in table.iterrows()
     ]
-    return TextTable(["interaction", "n", "difference [95 %]", "effect", "p (Holm)", "detectable"], rows)
+    return TextTable(["interaction", "n", "difference [95 %]", "effect", "q (BH)", "detectable"], rows)
+
+
+def collapse_table(table: pd.DataFrame, comparison: Comparison) -> TextTable:
+    """Return how many runs of each arm collapsed, on how many seeds only it or only the baseline did, and the test."""
+    rows = []
+    for variant, row in table.iterrows():
+        cells = [f"{row['only_here']:g}", f"{row['only_baseline']:g}", format_p(row["p"]), format_p(row["q"])]
+        if variant == comparison.baseline:
+            cells = ["baseline", "", "", ""]
+        rows.append([comparison.labels[variant], format_fraction(row["collapsed"], row["of"]), *cells])
+    return TextTable([comparison.axis, "collapsed", "only it", "only the baseline", "p", "q (BH)"], rows)
+
+
+SECONDARY = {
+    "interactions": "interactions: difference of differences per seed",
+    "collapses": "collapsed runs: exact sign test (McNemar) over the same seeds",
+}
+
+
+def secondary_tables(result: Answer) -> dict[str, dict[str, TextTable]]:
+    """Return the tables that have q in place of p (Holm), by their kind in `SECONDARY` and their stratum."""
+    comparisons = {each.stratum: each for each in result.comparisons}
+    collapses = {stratum: collapse_table(table, comparisons[stratum]) for stratum, table in result.collapses.items()}
+    interactions = {stratum: interaction_table(table) for stratum, table in result.interactions.items()}
+    return {"interactions": interactions, "collapses": collapses}
 
 
 def long_table(comparisons: Sequence[Comparison]) -> TextTable:
@@ -116,7 +140,8 @@ def long_table(comparisons: Sequence[Comparison]) -> TextTable:
         return tables[0]
     pairs = zip(comparisons, tables, strict=True)
     rows = [[comparison.stratum, *row] for comparison, table in pairs for row in table.rows]
-    return TextTable(["stratum", *tables[0].headers], rows)
+    headers = [" / ".join(dict.fromkeys(each)) for each in zip(*(table.headers for table in tables), strict=True)]
+    return TextTable(["stratum", *headers], rows)
 
 
 def wide_text(comparisons: Sequence[Comparison], what: str, across: str | None = None) -> TextTable | None:
@@ -258,10 +283,13 @@ def print_answer(
     sweep = " + ".join(result.data.runs["sweep"].unique())
     for comparison in result.tables:
         _print_fitted(console, comparison_table(comparison), f"{sweep}: {comparison.heading}", comparison.stratum)
-    for stratum, table in result.interactions.items():
-        _print_fitted(console, interaction_table(table), "interactions: difference of differences", stratum)
+    for kind, tables in secondary_tables(result).items():
+        for stratum, table in tables.items():
+            _print_fitted(console, table, SECONDARY[kind], stratum)
     for what in WIDE_CELLS if wide else ():
         _print_fitted(console, wide_text(result.comparisons, what, wide), what)
+    if result.verdicts:
+        console.print(Text(EXPLORATORY))
     for verdict in result.verdicts:
         style = VERDICT_COLORS.get(verdict.verdict, "yellow")
         console.print(Text(f"{verdict.verdict}: ", style=style) + Text(claim_text(verdict)))
@@ -292,7 +320,7 @@ def print_files(console: Console, files: Sequence[Path], folder: str) -> None:
 
 
 JSON_FILE = "comparison.json"
-SCHEMA = 1  # raised where a program that reads an older one would be wrong
+SCHEMA = 2  # raised where a program that reads an older one would be wrong
 SAVED_FIGURES = ("effects", "curves")
 
 
@@ -342,16 +370,16 @@ def _tables(result: Answer, wide: str | None) -> dict[str, str]:
         texts["wide.csv"] = csv_text(pd.concat(numbers, axis=1, names=["number"]))
         texts["wide.md"] = _titled(tables)
         texts |= {f"wide_{what}.tex": latex(table) for what, table in tables.items()}
-    if result.interactions:
-        interactions = {stratum: interaction_table(table) for stratum, table in result.interactions.items()}
-        texts["interactions.csv"] = csv_text(_stacked(result.interactions))
-        texts["interactions.md"] = _titled(interactions)
-        texts["interactions.tex"] = "\n".join(map(latex, interactions.values()))
+    for kind, tables in secondary_tables(result).items():
+        if tables:
+            texts[f"{kind}.csv"] = csv_text(_stacked(getattr(result, kind)))
+            texts[f"{kind}.md"] = _titled(tables)
+            texts[f"{kind}.tex"] = "\n".join(map(latex, tables.values()))
     if flips := {stratum: table.rename_axis("seeds") for stratum, table in result.flips.items() if len(table)}:
         texts["fewer_seeds.csv"] = csv_text(_stacked(flips))
     if result.verdicts:
         texts["verdicts.csv"] = csv_text(pd.DataFrame(result.verdicts), index=False)
-        texts["verdicts.md"] = markdown(verdict_table(result.verdicts))
+        texts["verdicts.md"] = f"{EXPLORATORY}\n\n{markdown(verdict_table(result.verdicts))}"
     return texts | {"runs.csv": csv_text(result.data.runs, index=False)}
 
 
@@ -372,13 +400,13 @@ def answer_json(result: Answer, files: Sequence[Path]) -> str:
     first = result.comparisons[0]
     comparisons = []
     for comparison in result.comparisons:
-        interactions = result.interactions.get(comparison.stratum)
+        further = {kind: getattr(result, kind).get(comparison.stratum) for kind in SECONDARY}
         content = {
             "stratum": comparison.stratum or None,
             "ranked": comparison.ranked,
             "arms": _arms(comparison),
             "scores": {variant: comparison.scores[variant].to_dict() for variant in comparison.scores},
-            "interactions": [] if interactions is None else _rows(interactions.reset_index()),
+            **{kind: [] if table is None else _rows(table.reset_index()) for kind, table in further.items()},
             "fewer_seeds": _rows(result.flips[comparison.stratum].rename_axis("seeds").reset_index()),
         }
         comparisons.append(plain(content, infinite=comparison.ranked))
@@ -395,6 +423,7 @@ def answer_json(result: Answer, files: Sequence[Path]) -> str:
         "baseline": first.baseline,
         "alpha": ALPHA,
         "differences_corrected": first.family,
+        "secondary_corrected": result.secondary,
         "until_decided": first.until_decided,
         "comparisons": comparisons,
         "pooled": {"arms": _arms(result.pooled)} if result.pooled else None,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlexp.analysis.data.load import SweepData, config_section
-from rlexp.analysis.report.tables import TextTable, interaction_table, long_table, stratum_ending
+from rlexp.analysis.report.tables import TextTable, long_table, secondary_tables, stratum_ending
 from rlexp.analysis.stats.answer import Answer
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ def log_aggregate(result: Answer, figures: "Sequence[RenderedFigure]") -> None:
 
 
 def tables(result: Answer) -> dict[str, TextTable]:
-    """Return the comparison of all strata and the pooled one below them, and the interactions of each stratum."""
+    """Return the comparison of all strata and the pooled one below them, and the secondary tables of each stratum."""
     named = {"comparison": long_table(result.tables)}
-    for stratum, frame in result.interactions.items():
-        named[f"interactions{stratum_ending(stratum)}"] = interaction_table(frame)
+    for kind, found in secondary_tables(result).items():
+        named |= {f"{kind}{stratum_ending(stratum)}": table for stratum, table in found.items()}
     return named
 
 

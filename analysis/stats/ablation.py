@@ -9,17 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData, load
 from rlexp.analysis.data.metric_spec import direction_sign
-from rlexp.analysis.data.run_values import RunValues
+from rlexp.analysis.data.run_values import RunValues, rate_values
 from rlexp.analysis.stats.arms import missing_note, scaled_runs
 from rlexp.analysis.stats.comparison import level_columns
 from rlexp.analysis.stats.designs import Arm, Contrast, contrasts_of, factorial_design
-from rlexp.analysis.stats.endpoints import parse_endpoint, speed_ups
+from rlexp.analysis.stats.endpoints import parse_endpoint
 from rlexp.analysis.stats.rates import RateGrid, best_contrasts, best_value, edge, rate_grid
 from rlexp.analysis.stats.scales import Scale
-from rlexp.analysis.stats.significance import holm
+from rlexp.analysis.stats.significance import ALPHA, false_discovery_level, false_discovery_q, holm, sign_test_p
+from rlexp.analysis.stats.speed_up import speed_ups
 from rlexp.analysis.stats.words import NEGLIGIBLE, holm_levels
 from rlexp.runfolder.files import read_json
 from rlexp.runfolder.variants import run_name, variant_name
@@ -47,11 +48,12 @@ class Ablation(NamedTuple):
     grids: dict[Arm, RateGrid]
     """The runs' numbers on the scale, larger is better."""
     levels: pd.DataFrame
-    """A row an arm, with the columns of ``level_columns``; of a tuned key also its best ``value`` and its ``edge``."""
+    """A row an arm, with the columns of ``level_columns``; of a tuned key also its best ``value`` and its ``edge``;
+    where some runs collapsed and others did not, the columns of ``collapses_of`` and ``collapse_q``."""
     effects: pd.DataFrame
     """A row a part, or two, and kind: ``kind, parts, difference, low, high`` in the metric's units (at the level of the
-    arm without the part; of means over arms at the baseline's), ``effect, error`` on the scale, ``p, p_holm, n, word``,
-    ``speed_up`` and the ends of its interval."""
+    arm without the part; of means over arms at the baseline's), ``effect, error`` on the scale, ``p``, ``p_holm`` or
+    ``q``, ``n, word``, ``speed_up`` and the ends of its interval."""
     notes: list[str]
     folders: dict[Arm, list[list[str]]]
     """The name of each run's folder, by point and seed."""
@@ -72,15 +74,18 @@ class Ablation(NamedTuple):
 
 
 KINDS = ("added first", "removed last", "step", "main effect", "Shapley value")
+SECONDARY = ("interaction",)
+"""Kinds whose p are corrected together with those of collapses, for false discoveries; the others by Holm."""
 
 
 def analyze(folder: str | Path) -> Ablation:
     """Read the runs of an ablation and estimate what its parts are worth.
 
     Effects are taken seed by seed on the metric's scale (log-odds of shares); where a key is tuned, each arm is at its
-    best value with the choice inside the interval. Holm corrects within a kind, and the interval that a word rests on
-    has the level that Holm leaves it. An arm whose best value is at an end that could not be left may be better than
-    shown: no word is said that this would undo.
+    best value with the choice inside the interval. Holm corrects within a kind, Benjamini and Hochberg over all that is
+    ``SECONDARY``; the interval that a word rests on has the level that they leave it.
+    An arm whose best value is at an end that could not be left may be better than shown: no word is said that this
+    would undo.
 
     Raises:
         AnalysisError: the folder holds no ablation, or an arm has no number on all seeds.
@@ -118,13 +123,48 @@ def analyze(folder: str | Path) -> Ablation:
             end = edge(grid, smallest).side if len(grid.rates) > 1 else ""
             row |= {"value": best.rate, "edge": end}
         levels[result.label(arm)] = row
-    result = result._replace(levels=pd.DataFrame.from_dict(levels, orient="index").rename_axis("arm"))
+    table = pd.DataFrame.from_dict(levels, orient="index").rename_axis("arm")
+    result = result._replace(levels=table.join(collapses_of(result)))
     effects = effects_of(result)
-    return result._replace(effects=effects, notes=[*notes, *notes_of(result)])
+    if "collapse_p" in result.levels:
+        p = [*effects.loc[effects["kind"].isin(SECONDARY), "p"], *result.levels["collapse_p"]]
+        result.levels["collapse_q"] = false_discovery_q(p)[-len(result.levels) :]
+    result = result._replace(effects=effects)
+    return result._replace(notes=[*notes, *notes_of(result)])
+
+
+def collapses_of(ablation: Ablation) -> pd.DataFrame:
+    """Return how many runs of each arm, at its best value, collapsed (or diverged); no columns if none or all did.
+
+    By the arm's name: ``collapsed``, ``collapsed_of`` those that say, and ``collapse_p`` of the exact sign test
+    (McNemar) against the ``reference`` over the same seeds; NaN for that arm itself.
+    """
+    try:
+        fallen = rate_values(ablation.data, "collapsed").values
+    except NothingLeft:
+        return pd.DataFrame()
+    runs = {arm: fallen.reindex(ablation.folders[arm][grid.best]).to_numpy() for arm, grid in ablation.grids.items()}
+    known = np.concatenate([*runs.values()])
+    if np.unique(known[~np.isnan(known)]).size < 2:
+        return pd.DataFrame()
+    versus = reference(ablation)
+    rows = {}
+    for arm, each in runs.items():
+        differences = each - runs[versus]
+        p = np.nan if arm == versus else sign_test_p(differences[~np.isnan(differences)])
+        counts = {"collapsed": int(np.nansum(each)), "collapsed_of": int((~np.isnan(each)).sum())}
+        rows[ablation.label(arm)] = counts | {"collapse_p": p}
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def reference(ablation: Ablation) -> Arm:
+    """The arm that others are compared with: the baseline, without one the recipe, without both the first."""
+    none, every = frozenset(), frozenset(range(len(ablation.parts)))
+    return next(arm for arm in (none, every, *ablation.grids) if arm in ablation.grids)
 
 
 def effects_of(ablation: Ablation) -> pd.DataFrame:
-    """Return a row for what each design says of each part; p is corrected within a kind."""
+    """Return a row for what each design says of each part; p is corrected within a kind, or over all ``SECONDARY``."""
     arms, declared, k = [*ablation.grids], ablation.declared, len(ablation.parts)
     none, every = frozenset(), frozenset(range(k))
     contrasts = []
@@ -152,10 +192,16 @@ def effects_of(ablation: Ablation) -> pd.DataFrame:
             )
         )
     table = pd.DataFrame(rows)
+    secondary = table["kind"].isin(SECONDARY)
+    together = np.array([*table.loc[secondary, "p"], *ablation.levels.get("collapse_p", [])], dtype=float)
+    table["p_holm"] = table["q"] = np.nan
+    table.loc[secondary, "q"] = false_discovery_q(together)[: int(secondary.sum())]
     for kind, family in table.groupby("kind", sort=False):
         p = family["p"].to_numpy()
-        table.loc[family.index, "p_holm"] = holm(p)
-        levels = holm_levels(p)
+        if kind in SECONDARY:
+            levels = np.full(p.size, false_discovery_level(together))
+        else:
+            table.loc[family.index, "p_holm"], levels = holm(p), holm_levels(p)
         words = [
             word_of(*judged_interval(found.interval(1 - alpha), weights[place][at_end]), ablation.smallest)
             for place, found, alpha in zip(family.index, family["found"], levels, strict=True)
@@ -239,7 +285,20 @@ def word_of(low: float, high: float, smallest: float) -> str:
 
 def notes_of(ablation: Ablation) -> list[str]:
     """Return what one must know beside the tables."""
-    notes = []
+    notes, levels, effects = [], ablation.levels, ablation.effects
+    p = [*effects.loc[effects["kind"].isin(SECONDARY), "p"], *levels.get("collapse_p", [])]
+    if counted := int(np.isfinite(p).sum()):
+        notes.append(
+            "q (BH) is the p of what is secondary here, interactions and collapses, corrected for false discoveries "
+            f"over all {counted} (Benjamini and Hochberg)."
+        )
+    if "collapse_q" in levels:
+        versus = ablation.label(reference(ablation))
+        texts = [
+            f"{arm} (q (BH) = {row['collapse_q']:.2g})" for arm, row in levels.iterrows() if row["collapse_q"] < ALPHA
+        ]
+        said = f"not as often as those of {versus}: {', '.join(texts)}" if texts else "no arm shown to differ"
+        notes.append(f"Runs that collapsed, tested over the same seeds (McNemar's exact test): {said}.")
     if ablation.declared["tune"]:
         ends = ablation.levels.index[ablation.levels["edge"] != ""]
         if len(ends):

@@ -1,23 +1,41 @@
 """From a question about a sweep to its tables: which runs, which number of each, compared with what."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from rlexp.analysis.data import design
-from rlexp.analysis.data.errors import NothingLeft
+from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData
-from rlexp.analysis.data.metric_spec import Budget, MetricSpec, Target, direction_sign, parse_metric_spec, with_defaults
-from rlexp.analysis.data.run_values import values_per_run
+from rlexp.analysis.data.metric_spec import (
+    OF_WHOLE_RUNS,
+    Budget,
+    MetricSpec,
+    Target,
+    direction_sign,
+    parse_metric_spec,
+    with_defaults,
+)
+from rlexp.analysis.data.run_values import RunValues, values_per_run
 from rlexp.analysis.data.runs import UNFINISHED, unlisted_runs
 from rlexp.analysis.data.variants import TASK, changes, is_variant, resolve_variant, study_text, sweep_overrides
 from rlexp.analysis.stats.comparison import Comparison, apply_holm, compare
+from rlexp.analysis.stats.endpoints import Endpoint, endpoint_values
 from rlexp.analysis.stats.hypotheses import StudySpec
 from rlexp.analysis.stats.notes import comparison_notes
-from rlexp.analysis.stats.secondary import interactions, pool, ranking_flips, ranking_note
+from rlexp.analysis.stats.secondary import (
+    collapses,
+    false_discoveries,
+    interactions,
+    pool,
+    ranking_flips,
+    ranking_note,
+)
+from rlexp.analysis.stats.significance import ALPHA
 from rlexp.analysis.stats.verdicts import Verdict, gather_evidence, study_verdicts
 from rlexp.runfolder.variants import parse_override, split_overrides
 
@@ -45,10 +63,29 @@ class Question(NamedTuple):
     """The axes of a grid, such as the learning rate, of which each arm gets its best point."""
     choose_seeds: Sequence[int] | None = None
     """On which seeds the best point is chosen; the others are reported."""
+    endpoint: Endpoint | None = None
+    """What is compared of a run's curve, in place of `at` and `matched`."""
 
     @property
     def spec(self) -> MetricSpec:
         return MetricSpec(self.metric, self.at, self.matched)
+
+    @property
+    def metrics(self) -> set[str]:
+        """The metrics that it names, whose rows have to be loaded."""
+        targets = (self.matched, self.endpoint)
+        return {name for name in (self.metric, *(each and each.metric for each in targets)) if name}
+
+    @property
+    def read(self) -> Callable[[SweepData], RunValues]:
+        """The number of each run that is asked for, of a sweep's data."""
+        if self.endpoint is None:
+            return partial(values_per_run, metric=self.metric, at=self.at, matched=self.matched)
+        if self.at or self.matched:
+            raise AnalysisError(
+                f"an endpoint ({self.endpoint}) has its own budget and target; leave out at and matched"
+            )
+        return partial(endpoint_values, endpoint=self.endpoint, metric=self.metric)
 
 
 def own_question(data: SweepData) -> Question:
@@ -71,7 +108,12 @@ def as_planned(question: Question, data: SweepData) -> Question:
     A study's metric is not that of a target's cost, and its grid is not that of other arms.
     """
     own = own_question(data)
-    question = question._replace(**with_defaults(question.spec, own.spec)._asdict())
+    if question.endpoint is None:
+        question = question._replace(**with_defaults(question.spec, own.spec)._asdict())
+    elif question.metric is None:
+        question = question._replace(metric=None if own.metric in OF_WHOLE_RUNS else own.metric)
+    elif question.endpoint.kind == "cost":
+        raise AnalysisError(f"{question.endpoint} names its own metric; leave out {question.metric}")
     planned: dict[str, object] = {}
     grid = tuple(axis for axis in own.best_of if axis in data.axes)
     if grid and question.by is None and not question.best_of and data.runs["seed"].nunique() > 1:
@@ -87,7 +129,9 @@ def question_name(question: Question, data: SweepData, **further: str | None) ->
     """A folder's name for a question, as `metric=eval_pass@8`; empty for the one that the configuration asks."""
     parts = {key: value for key, value in further.items() if value} | _differing(question, data)
     for key, value in parts.items():
-        if isinstance(value, Budget | Target):
+        if isinstance(value, Endpoint):
+            parts[key] = str(value)
+        elif isinstance(value, Budget | Target):
             kind, amount = value
             parts[key] = kind if amount is None else f"{kind}={amount:g}"
         elif not isinstance(value, str):
@@ -118,6 +162,10 @@ class Answer(NamedTuple):
     pooled: Comparison | None
     interactions: dict[str, pd.DataFrame]
     """Of the strata that have two axes."""
+    collapses: dict[str, pd.DataFrame]
+    """Of the strata in which some runs collapsed and others did not."""
+    secondary: int
+    """Over how many differences in the pooled table, `interactions` and `collapses` q is taken."""
     flips: dict[str, pd.DataFrame]
     study: dict[str, Any] = {}
     """The study that was asked, or is none."""
@@ -142,7 +190,20 @@ class Answer(NamedTuple):
             f"{stratum}: {note}" for stratum, notes in by_stratum.items() for note in notes if note not in everywhere
         ]
         pooled = self.pooled.remarks if self.pooled else ()
-        return [*filter(None, [self.no_verdict]), *everywhere, *specific, *pooled, *self.remarks]
+        return [*filter(None, [self.no_verdict]), *everywhere, *specific, *pooled, *self._corrected(), *self.remarks]
+
+    def _corrected(self) -> Iterator[str]:
+        pooled = {} if self.pooled is None else {"pooled": self.pooled.table}
+        kinds = {"interactions": self.interactions, "collapses": self.collapses, "pooled differences": pooled}
+        counts = {
+            kind: sum(int(table["p"].notna().sum()) for table in tables.values()) for kind, tables in kinds.items()
+        }
+        if self.secondary:
+            listed = ", ".join(f"{kind}: {count}" for kind, count in counts.items() if count)
+            yield (
+                f"q (BH) is the p of what is secondary here ({listed}), corrected for false discoveries over all of it "
+                f"(Benjamini and Hochberg): of those below {ALPHA:g} at most one in twenty is false on average."
+            )
 
     @property
     def tables(self) -> list[Comparison]:
@@ -162,11 +223,11 @@ def answer(data: SweepData, question: Question) -> Answer:
     for stratum, part in design.split_strata(data, within).items():
         part, chosen = design.balance_cells(part)
         if grid:
-            part, choices = design.select_best(part, grid, question.spec, question.choose_seeds)
+            part, choices = design.select_best(part, grid, question.read, question.choose_seeds)
             chosen = [*chosen, *choices]
         runs[stratum] = part
         try:
-            values = values_per_run(part, *question.spec)
+            values = question.read(part)
             values = values._replace(remarks=[*data.remarks, *remarks, *values.remarks, *chosen])
             comparison = compare(part, baseline=baseline, run_values=values)
         except NothingLeft as error:
@@ -185,12 +246,22 @@ def answer(data: SweepData, question: Question) -> Answer:
         verdicts, further = study_verdicts(evidence), list(evidence.remarks)
     else:
         comparisons = apply_holm(comparisons)
+    pooled = pool(comparisons)
+    together = {each.stratum: table for each in comparisons if (table := interactions(each)) is not None}
+    collapsed = {
+        each.stratum: table for each in comparisons if (table := collapses(runs[each.stratum], each)) is not None
+    }
+    tables, secondary = false_discoveries(
+        [*together.values(), *collapsed.values(), *([] if pooled is None else [pooled.table])]
+    )
     return Answer(
         data=data,
         parts=[runs[each.stratum] for each in comparisons],
         comparisons=comparisons,
-        pooled=pool(comparisons),
-        interactions={each.stratum: table for each in comparisons if (table := interactions(each)) is not None},
+        pooled=pooled and pooled._replace(table=tables[-1]),
+        interactions=dict(zip(together, tables, strict=False)),
+        collapses=dict(zip(collapsed, tables[len(together) :], strict=False)),
+        secondary=secondary,
         # of the scores of which the highest is best; none where they may be infinite, and have no mean
         flips={
             each.stratum: ranking_flips(direction_sign(each.better) * each.scores.iloc[:, : 0 if each.ranked else None])
@@ -209,7 +280,7 @@ def runs_at_best(data: SweepData, seeds: Sequence[int]) -> list[str]:
     question = own._replace(best_of=[axis for axis in own.best_of if axis in data.axes])
     data, _, within, grid = _group(data, question)
     parts = design.split_strata(data, within).values()
-    return [name for part in parts for name in design.best_runs(part, grid, question.spec, seeds)]
+    return [name for part in parts for name in design.best_runs(part, grid, question.read, seeds)]
 
 
 Axes = tuple[str, ...]

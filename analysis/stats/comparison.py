@@ -238,4 +238,6 @@ def seed_table(data: SweepData, run_values: RunValues) -> pd.DataFrame:
 
 def can_be_significant(row: pd.Series, comparisons: int) -> bool:
     """Whether a corrected p of this row could be at most ALPHA; if not, a table shows a dash instead."""
+    if "q" in row:  # where all are discoveries a p of ALPHA will do
+        return bool(row["q"] < ALPHA or significance.reachable_p(int(row["n_pairs"])) <= ALPHA)
     return bool(row["p_holm"] < ALPHA or significance.reachable_p(int(row["n_pairs"]), comparisons) <= ALPHA)

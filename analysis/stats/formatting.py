@@ -65,9 +65,10 @@ def yes_no(value: Any) -> str:
 
 
 def format_corrected_p(comparison: Comparison, table: pd.DataFrame) -> list[str]:
-    """Holm's p of each row of the table; a dash, not "not significant", where so few seeds could not reach 0.05."""
+    """Holm's p, or q, of each row; a dash, not "not significant", where so few seeds could not reach 0.05."""
+    column = "q" if "q" in table else "p_holm"
     return [
-        format_p(row["p_holm"]) if can_be_significant(row, comparison.family) else DASH for _, row in table.iterrows()
+        format_p(row[column]) if can_be_significant(row, comparison.family) else DASH for _, row in table.iterrows()
     ]
 
 

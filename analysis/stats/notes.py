@@ -1,6 +1,7 @@
 """Notes on a comparison: how its numbers were made and what they cannot show."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.runs import UNFINISHED, origin_note
 from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
 from rlexp.analysis.stats.significance import ALPHA, min_p, reachable_p, seeds_for_p, seeds_with_choice
-from rlexp.runfolder.files import SEARCH_FILE
+from rlexp.core.exits import RunFailed
+from rlexp.runfolder.files import RUNGS_FILE, SEARCH_FILE, is_foreign, read_json
 
 NO_WINS = "There is no win rate, because whether more of it is better is not known."
 MAX_NAMED = 4  # variants named one by one in a note; of more only the range is said
@@ -19,14 +21,45 @@ MAX_NAMED = 4  # variants named one by one in a note; of more only the range is 
 def comparison_notes(data: SweepData, comparison: Comparison) -> list[str]:
     """All notes of a comparison, first what it cannot answer, then the method; empty ones are left out."""
     last = (_rule, _one_sided, _other_order, _few_seeds, _missed)
-    before = _searched(data), _unreachable(comparison), _nothing_learned(comparison), *_numbers(comparison)
+    before = (
+        _halved(data),
+        _searched(data),
+        _unreachable(comparison),
+        _nothing_learned(comparison),
+        *_numbers(comparison),
+    )
     after = *(maker(comparison) for maker in last), *_left_out(data, comparison), origin_note(data.runs)
     return [note for note in (*before, *comparison.remarks, *after) if note]
 
 
+def _sweep_folders(data: SweepData) -> list[Path]:
+    return sorted({Path(folder).parent for folder in data.runs.get("folder", ())})
+
+
+def _halved(data: SweepData) -> str:
+    """Say what the variants were chosen by, if they are what successive halving left, and what that does to scores."""
+    for file in (folder / RUNGS_FILE for folder in _sweep_folders(data)):
+        with suppress(RunFailed, LookupError, TypeError, ValueError):  # damaged, or anybody's
+            if is_foreign(file) or (written := read_json(file)) is None:
+                continue
+            first, *others = written["rungs"]
+            chose = {int(seed) for rung in (first, *others[:-1]) for seed in rung["seeds"]}
+            left = (
+                f"The variants are what successive halving left of {len(first['points'])}: rungs.json has the scores."
+            )
+            if chose.isdisjoint(data.runs["seed"].dropna().astype(int)):
+                return f"{left} None of the seeds here has chosen, so the choice makes no score too high."
+            return (
+                f"{left} Seeds that have chosen are among those here: the best looks better than it is, and neither p "
+                "nor an interval counts that. Train it, and what it is compared with, on other seeds."
+            )
+    return ""
+
+
 def _searched(data: SweepData) -> str:
     """Say what is wrong with comparing arms that were asked for because of the scores that they are compared by."""
-    if not any((Path(folder).parent / SEARCH_FILE).exists() for folder in data.runs.get("folder", ())):
+    sweeps = _sweep_folders(data)
+    if not any((folder / SEARCH_FILE).exists() and not (folder / RUNGS_FILE).exists() for folder in sweeps):
         return ""
     return (
         "The variants were searched for, each because of the scores of those before it on the same seeds: the best "

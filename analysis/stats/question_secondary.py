@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest, false_discovery_control
+from scipy.stats import binomtest
 
 from rlexp.analysis.stats.arms import scaled_runs
 from rlexp.analysis.stats.condition_runs import ArmKey, ConditionRuns, arm_keys, read_number
@@ -15,6 +15,7 @@ from rlexp.analysis.stats.endpoints import Endpoint
 from rlexp.analysis.stats.pooling import pool
 from rlexp.analysis.stats.rates import BestContrast, best_contrasts, best_value
 from rlexp.analysis.stats.scales import Scale
+from rlexp.analysis.stats.significance import false_discovery_q
 from rlexp.analysis.stats.validity import PAIR
 
 
@@ -37,11 +38,7 @@ def secondary(conditions: Sequence[ConditionRuns], declared: Mapping[str, Any], 
             )
             rows.append(pooled_row(pair, metric, found, runs[0].scale, float(level)))
     table = pd.DataFrame(rows)
-    known = table["p"].notna()
-    table["q"] = np.nan
-    if known.any():
-        table.loc[known, "q"] = false_discovery_control(table.loc[known, "p"].to_numpy(float))
-    return table
+    return table.assign(q=false_discovery_q(table["p"]))
 
 
 def pooled_row(pair: Sequence[ArmKey], metric: str, found: Sequence[BestContrast], scale: Scale, level: float) -> dict:

@@ -1,4 +1,8 @@
-"""Secondary analyses of comparisons: strata pooled, two axes against each other, the stability of a ranking."""
+"""Secondary analyses of comparisons: strata pooled, two axes together, collapsed runs, the stability of a ranking.
+
+Their p are corrected together, for false discoveries over the page (`false_discoveries`); those of the comparisons
+themselves by Holm.
+"""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -9,19 +13,26 @@ import numpy as np
 import pandas as pd
 
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.metric_spec import direction_sign
+from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.metric_spec import RATES, direction_sign
+from rlexp.analysis.data.run_values import rate_values
 from rlexp.analysis.stats import estimates
 from rlexp.analysis.stats.comparison import (
     MIN_SEEDS,
     Comparison,
-    add_holm,
-    apply_holm,
     baseline_columns,
     effect_columns,
     level_columns,
     paired_differences,
+    seed_table,
 )
-from rlexp.analysis.stats.significance import subtract
+from rlexp.analysis.stats.significance import (
+    ALPHA,
+    false_discovery_q,
+    minimum_detectable_effect,
+    sign_test_p,
+    subtract,
+)
 from rlexp.runfolder.variants import DEFAULT, parse_override, split_overrides, varying_keys
 
 SUMMED = ("runs", "failed", "unfinished", "collapsed", "collapsed_of")
@@ -69,11 +80,10 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison | None:
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")
     remark = (
         f"The pooled table puts {len(comparisons)} strata together. Its scores are in SDs of their stratum, and each "
-        "seed of each stratum counts once; p asks for an effect in any stratum, corrected by Holm within this table."
+        "seed of each stratum counts once; p asks for an effect in any stratum."
     )
     metric = " and ".join(dict.fromkeys(comparison.metric for comparison in comparisons))
-    pooled = first._replace(table=table, scores=scores, metric=metric, stratum="pooled", remarks=(remark,))
-    return apply_holm([pooled])[0]
+    return first._replace(table=table, scores=scores, metric=metric, stratum="pooled", remarks=(remark,))
 
 
 class AxisGrid(NamedTuple):
@@ -98,7 +108,7 @@ def axis_grid(comparison: Comparison) -> AxisGrid | None:
 def interactions(comparison: Comparison) -> pd.DataFrame | None:
     """Difference of differences per seed, (y_ab - y_a0) - (y_0b - y_00), for each a and b that are not the baseline's.
 
-    One row per variant with the values on both axes and the columns of `effect`; p is corrected over these rows.
+    One row per variant with the values on both axes and the columns of `effect_columns`.
     0: what the two choices bring adds up. None if there are not two axes, or no cell has its three partners.
     """
     grid = axis_grid(comparison)
@@ -114,7 +124,7 @@ def interactions(comparison: Comparison) -> pd.DataFrame | None:
         first, second = partners
         differences = interaction(scores, (variant, first), (second, comparison.baseline))
         rows[variant] = {grid.axes[0]: a, grid.axes[1]: b} | effect_columns(differences, test=comparison.paired_test)
-    return add_holm(pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant"))[0] if rows else None
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant") if rows else None
 
 
 def interaction(scores: pd.DataFrame, pair: tuple[str, str], less: tuple[str, str]) -> np.ndarray:
@@ -122,6 +132,55 @@ def interaction(scores: pd.DataFrame, pair: tuple[str, str], less: tuple[str, st
     first, second = (subtract(scores[one], scores[other]) for one, other in (pair, less))
     differences = subtract(first, second)
     return differences[~np.isnan(differences)]
+
+
+def collapses(data: SweepData, comparison: Comparison) -> pd.DataFrame | None:
+    """How many runs collapsed (or diverged), and whether other seeds did than of the baseline.
+
+    Returns:
+        One row per variant: `collapsed` runs `of` those that say; `only_here` and `only_baseline`, the seeds on which
+        only one of the two collapsed; `n_pairs`; `p` of the exact sign test (McNemar's). None if no run collapsed or
+        every one did, if there is one variant, or if collapses are what the comparison is about.
+    """
+    if not comparison.others or comparison.metric in RATES or not data.runs["collapsed"].notna().any():
+        return None
+    scores = seed_table(data, rate_values(data, "collapsed"))
+    if np.nanmax(scores, initial=0) == 0 or np.nanmin(scores, initial=1) == 1:
+        return None
+    rows = {}
+    for variant in comparison.table.index:
+        known = scores[variant].dropna()
+        differences = paired_differences(scores, variant, comparison.baseline)
+        is_baseline = variant == comparison.baseline
+        rows[variant] = {
+            "collapsed": known.sum(),
+            "of": len(known),
+            "only_here": int((differences > 0).sum()),
+            "only_baseline": int((differences < 0).sum()),
+            "n_pairs": 0 if is_baseline else differences.size,
+            "p": np.nan if is_baseline else sign_test_p(differences),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant")
+
+
+def false_discoveries(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], int]:
+    """Add to tables of secondary effects `q`, Benjamini and Hochberg's correction over all their rows together.
+
+    `detectable` of those that have an SD is for a p below 0.05 / m, which has a q below 0.05 whatever the others are.
+
+    Returns:
+        The tables, and the number m of rows that have a p.
+    """
+    q = false_discovery_q(np.concatenate([np.zeros(0), *(table["p"] for table in tables)]))
+    family, found, end = int((~np.isnan(q)).sum()), [], 0
+    for each in tables:
+        table, part, end = each.copy(), q[end : end + len(each)], end + len(each)
+        table.insert(table.columns.get_loc("p") + 1, "q", part)
+        if "difference_sd" in table:
+            pairs = zip(table["difference_sd"], table["n_pairs"], strict=True)
+            table["detectable"] = [minimum_detectable_effect(sd, n, ALPHA, family) for sd, n in pairs]
+        found.append(table)
+    return found, family
 
 
 def pivot_axes(comparison: Comparison, column: str, across: str | None = None) -> pd.DataFrame | None:

@@ -71,6 +71,11 @@ from rlexp.analysis.stats.significance import (
 )
 from rlexp.runfolder.variants import split_overrides
 
+EXPLORATORY = (
+    "Exploratory: expectations are counted one by one, at learning rates that few seeds chose and without checks that "
+    "a comparison is valid. A declared question is answered by `rlexp ask`."
+)
+"""What stands once beside the verdicts of a study, wherever they are shown."""
 DIRECTIONS = (*TESTED, *LEVELS, "flips", "identical")
 REPRODUCED, REVERSED, EQUAL, NOT_REPRODUCED = "reproduced", "reversed", "practically equal", "not reproduced"
 UNDERPOWERED, NOT_JUDGED = "underpowered", "not judged"

@@ -40,7 +40,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import false_discovery_control
 
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.stats.estimates import Interval
@@ -379,22 +378,3 @@ def spread_text(judgment: Judgment, smallest: float) -> str:
 def _levels_text(test: Moderation) -> str:
     rows = zip(test.levels, test.estimates, test.low, test.high, strict=True)
     return ", ".join(f"{effect:+.2g} [{low:+.2g}, {high:+.2g}] at {level}" for level, effect, low, high in rows)
-
-
-def discoveries(p: Array, rate: float = ALPHA) -> Array:
-    """Which of all secondary p `[m]` are discoveries, of which a share of `rate` at most is false on average.
-
-    Source: Benjamini & Hochberg 1995, by `scipy.stats.false_discovery_control`; it holds for p that are independent or
-    positively dependent, as of arms that share a baseline. NaN are not counted and are none.
-
-    Raises:
-        AnalysisError: For a p outside [0, 1].
-    """
-    p = np.asarray(p, dtype=float)
-    known = ~np.isnan(p)
-    if ((p[known] < 0) | (p[known] > 1)).any():
-        raise AnalysisError("a p lies between 0 and 1")
-    found = np.zeros(p.shape, dtype=bool)
-    if known.any():
-        found[known] = false_discovery_control(p[known]) <= rate
-    return found

@@ -20,6 +20,7 @@ from benchmarks.claims.page import write
 from benchmarks.claims.texts import HOME, Claim, read_claims, studies_of
 from benchmarks.claims.train import StudyFailed, lacks, record, train
 from benchmarks.parts.common import ROOT
+from rlexp.analysis.stats.verdicts import EXPLORATORY
 
 RESULTS = HOME / "results"
 
@@ -44,6 +45,8 @@ def main() -> int:
     except StudyFailed as error:
         print(error, file=sys.stderr)
         return 2
+    if wanted:
+        print(EXPLORATORY)
     for study in wanted:
         same &= compare_study(study, options.runs.resolve(), overrides, options.store, options.trained)
     if options.store or options.page:

@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.claims.outcome import NOT_RUN, UNDECIDED, Finding, Outcome, findings, latest, outcome
 from benchmarks.claims.texts import Claim
 from benchmarks.parts.common import ROOT
+from rlexp.analysis.stats.verdicts import EXPLORATORY
 
 BEGIN, END = "<!-- written by python -m benchmarks.claims -->", "<!-- until here -->"
 SIZE = re.compile(r", (by at least|within) [^,]+")
@@ -27,7 +28,8 @@ HEAD = Path(__file__).with_name("head.md")
 
 def page(claims: Sequence[Claim], records: Records) -> str:
     """Return the whole page; a study without a record is named as not run."""
-    text = HEAD.read_text(encoding="utf-8").format(summary=summary(claims, records), table=table(claims, records))
+    parts = {"summary": summary(claims, records), "exploratory": EXPLORATORY, "table": table(claims, records)}
+    text = HEAD.read_text(encoding="utf-8").format(**parts)
     sections = ["\n\n".join(filter(None, paragraphs(claim, records))) + "\n" for claim in claims]
     return text + "\n" + "\n".join(sections)
 
@@ -52,8 +54,8 @@ def summary(claims: Sequence[Claim], records: Records) -> str:
     runs = sum(record["runs"] for record in records.values())
     return (
         f"{len(claims)} published claims were tried again on small tasks whose truth is known, with paired seeds, "
-        f"tuned learning rates and rules that were fixed beforehand: {runs:,} runs. Of the {len(asked)} that can be "
-        f"asked here: {counts}."
+        f"tuned learning rates and expectations that were written down beforehand: {runs:,} runs. Of the {len(asked)} "
+        f"that can be asked here: {counts}."
     )
 
 
@@ -133,7 +135,7 @@ def checked(records: Sequence[Mapping[str, Any]]) -> str:
 
 def short_table(claims: Sequence[Claim], records: Records) -> str:
     """Return the README's form of the table: claims with an outcome, and the names of those that are open."""
-    lines, still_open = ["| published claim | what became of it here |", "|---|---|"], []
+    lines, still_open = [f"> {EXPLORATORY}", "", "| published claim | what became of it here |", "|---|---|"], []
     for claim in claims:
         result, link = outcome_of(claim, records), f"docs/claims.md#{claim.label.lower()}"
         if any(result.word.startswith(word) for word in (NOT_RUN, *UNDECIDED)):

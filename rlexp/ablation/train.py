@@ -15,6 +15,7 @@ from rlexp.config.compose import compose
 from rlexp.core.errors import ConfigError, format_value
 from rlexp.question import new_folder
 from rlexp.question.sweep import (
+    Run,
     budget_overrides,
     check_number,
     of_hydra,
@@ -111,13 +112,14 @@ def ablate(
         return [[*own, f"{key}={format_value(value)}"] for value in values] if key else [own]
 
     values = (read_before(file, declared) or {"values": rates})["values"]
+    trained: set[Run] = set()
     while True:
         plan = {arm: points(arm) for arm in arms}
         written = [{"parts": sorted(arm), "overrides": each} for arm, each in plan.items()]
         write_down(file, declared, {"values": values, "arms": written})
         try:  # what all arms share is in each of them: Hydra's sweeper would write True for true, and runs be named so
-            whole = [",".join(point) or "default" for each in plan.values() for point in each]
-            train_arms(file, hydra, whole, numbers, "the same command with --with resume=failed trains them again")
+            wanted = [(",".join(point) or "default", numbers) for each in plan.values() for point in each]
+            train_arms(file, hydra, wanted, trained, "the same command with --with resume=failed trains them again")
         except ConfigError as error:
             alone = any(problem.startswith("job ") for problem in error.problems)  # of some arms, not of all
             hint = "parts that need each other are joined with +, as --parts critic=ppo+norm=gae,agg=token"

@@ -35,6 +35,7 @@ from rlexp.config.settings import Difference, Expectation, Study
 from rlexp.core.errors import ConfigError, format_value
 from rlexp.core.exits import printable, relative, shortened
 from rlexp.language.backend import CAPABILITIES
+from rlexp.launch import halving, search
 from rlexp.launch.hydra_private import (
     CachingConfigLoader,
     cache_compositions,
@@ -43,7 +44,6 @@ from rlexp.launch.hydra_private import (
     job_overrides,
     set_output_folder,
 )
-from rlexp.launch.search import is_search, probed_jobs
 from rlexp.launch.worker import SECONDS_TO_SAVE, unwritable_file
 from rlexp.record import lock
 from rlexp.record.disk import remove_drafts
@@ -178,7 +178,7 @@ def check_sweep(composed: DictConfig) -> None:
     problem = hydra_problem(composed, "hydra.sweep.dir") or folder_problem(Path(folder).absolute())
     if problem := problem or launcher_problem(composed, launcher):
         raise ConfigError([problem])
-    if is_search(composed):
+    if halving.is_halving(composed) or search.is_search(composed):
         check_search(composed, launcher)
         return
     wanted = job_overrides(composed, launcher and launcher.max_runs)
@@ -198,7 +198,8 @@ def check_sweep(composed: DictConfig) -> None:
 
 
 def check_search(composed: DictConfig, launcher: LauncherSettings | None) -> None:
-    """Check runs at every choice and at the ends of every interval that is searched: its trials are not known yet."""
+    """Check runs of a sweep that is not known yet: of all points that are halved; at all ends of what is searched."""
+    probed_jobs = (halving if halving.is_halving(composed) else search).probed_jobs
     wanted = probed_jobs(composed, launcher and launcher.max_runs)
     jobs = plan_jobs(cache_compositions(GlobalHydra.instance().hydra), composed, wanted).jobs
     if problem := metric_problem(job.config for job in jobs) or next(machine_problems(jobs, launcher), None):

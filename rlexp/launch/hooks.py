@@ -32,8 +32,10 @@ from rlexp.config.messages import explain
 from rlexp.core.exits import BAD_INPUT, FAILED, describe_error, exit_with, printable, relative, safe_stdio, shortened
 from rlexp.core.hydra_compat import VERSION_BASE
 from rlexp.launch.checks import check_run, check_sweep
+from rlexp.launch.halving import is_halving
 from rlexp.launch.hydra_private import Callbacks, Hydra, JobRuntime, error_of, restore_overrides, typed_overrides
 from rlexp.launch.launcher import unfinished
+from rlexp.launch.rungs import print_rungs
 from rlexp.record.lock import released_at_the_end
 
 if TYPE_CHECKING:
@@ -93,6 +95,8 @@ class Hooks(Callback):
         folder = Path(config.hydra.sweep.dir)
         if document := (config.get("study") or {}).get("worked"):
             print(f"the numbers of the document: rlexp worked {document}")
+        if is_halving(config):
+            print_rungs(folder)
         problems: list[str] = []
         page = write_page(folder, config.get("baseline"), problems)
         compare(folder, config.get("baseline"), page, problems)

@@ -15,7 +15,7 @@ from rlexp.core.errors import ConfigError, format_value
 from rlexp.question import new_folder
 from rlexp.question.declare import Question, declare
 from rlexp.question.spec import read_question
-from rlexp.question.sweep import read_before, train_arms, write_down
+from rlexp.question.sweep import Run, read_before, train_arms, write_down
 
 WIDTH = 1 / 3
 """Seeds are added, up to ``most_seeds``, until the standard error is at most this part of the smallest effect."""
@@ -40,8 +40,9 @@ def ask(question: str | Path | Mapping[str, Any], *overrides: str, folder: str |
     file = Path(folder or new_folder("question")) / QUESTION_FILE
     state = read_before(file, asked.declared) or started(file, asked)
     key = (asked.declared["tune"] or {}).get("key")
+    trained: set[Run] = set()
     while True:
-        train(file, asked, state)
+        train(file, asked, state, trained)
         found = answer(file.parent)
         changed = False
         for condition in found.conditions:
@@ -85,8 +86,8 @@ def started(file: Path, asked: Question) -> dict[str, Any]:
     }
 
 
-def train(file: Path, asked: Question, state: Mapping[str, Any]) -> None:
-    """Write down what is trained, and train what is not there yet, conditions with the same seeds as one sweep."""
+def train(file: Path, asked: Question, state: Mapping[str, Any], trained: set[Run]) -> None:
+    """Write down what is trained, and train what is not there yet."""
     key = (asked.declared["tune"] or {}).get("key")
     cells = []
     for cell in asked.cells:
@@ -95,12 +96,10 @@ def train(file: Path, asked: Question, state: Mapping[str, Any]) -> None:
         cells.append({"condition": cell.condition, "arm": cell.arm, "budget": cell.budget, "points": points})
     rest = {name: state[name] for name in ("declared_at", "values", "seeds")}
     write_down(file, asked.declared, rest | {"cells": cells})
-    by_seeds: dict[tuple[int, ...], list[str]] = {}
-    for cell in cells:
-        seeds = tuple(state["seeds"][cell["condition"]])
-        by_seeds.setdefault(seeds, []).extend(",".join(point) or "default" for point in cell["points"])
-    for seeds, arms in by_seeds.items():
-        train_arms(file, asked.of_sweep, arms, seeds, "the same command with resume=failed trains them again")
+    wanted = [
+        (",".join(point) or "default", state["seeds"][cell["condition"]]) for cell in cells for point in cell["points"]
+    ]
+    train_arms(file, asked.of_sweep, wanted, trained, "the same command with resume=failed trains them again")
 
 
 def add_seeds(found: Answer, seeds: dict[str, list[int]], most: int) -> bool:

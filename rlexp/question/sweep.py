@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from rlexp.runfolder.files import json_with_checksum, read_json
 from rlexp.runfolder.variants import key_of, split_commas
 from rlexp.train import hydra_main
 
+Run = tuple[str, int]
+"""An arm, as its overrides joined by commas, and a seed."""
 START = (0.5, 1.0, 2.0)
 """Where a grid that is not given starts, in units of the baseline's own value."""
 
@@ -162,14 +164,16 @@ def write_down(file: Path, declared: Mapping[str, Any], rest: Mapping[str, Any])
     replace(file, json_with_checksum(json.dumps(content, indent=2) + "\n"))
 
 
-def train_arms(file: Path, hydra: Sequence[str], arms: Sequence[str], seeds: Sequence[int], again: str) -> None:
-    """Train arms over seeds, those that are not there yet; an empty folder is as it was before where they cannot be.
+def train_arms(
+    file: Path, of_sweep: Sequence[str], wanted: Iterable[tuple[str, Sequence[int]]], trained: set[Run], again: str
+) -> None:
+    """Train arms over seeds, those with the same seeds as one sweep; what ``trained`` holds is not planned again.
 
     Args:
-        file: of the question, in the sweep's folder.
-        hydra: overrides of Hydra itself.
-        arms: overrides of each, joined by commas.
-        seeds: of all arms.
+        file: of the question, in the sweep's folder, which is as it was before where an arm cannot be trained.
+        of_sweep: overrides that change no number.
+        wanted: arms, each as overrides joined by commas, and their seeds.
+        trained: what was trained before; what is trained now is added.
         again: how to train runs again that failed.
 
     Raises:
@@ -178,23 +182,26 @@ def train_arms(file: Path, hydra: Sequence[str], arms: Sequence[str], seeds: Seq
     """
     folder = file.parent
     fresh = {path.name for path in folder.iterdir()} == {file.name}
-    try:
-        run_sweep(
-            [
-                *hydra,
-                "hydra/sweeper=arms",
-                f"hydra.sweeper.arms={json.dumps(arms)}",
-                f"seed={','.join(map(str, seeds))}",
-                f"hydra.sweep.dir={folder}",
-            ],
-            hydra_main,
-        )
-    except ConfigError:
-        if fresh:
-            file.unlink()
-            folder.rmdir()
-        raise
-    lost = [row for row in unfinished(folder) if row["status"] != "diverged"]
-    if lost:
-        reason = f"{lost[0]['name']}: {lost[0]['reason']}"
-        raise RunFailed(f"{len(lost)} runs in {folder} did not complete ({reason}); {again}")
+    by_seeds: dict[tuple[int, ...], list[str]] = {}
+    for arm, seeds in wanted:
+        if left := tuple(seed for seed in seeds if (arm, seed) not in trained):
+            by_seeds.setdefault(left, []).append(arm)
+    for seeds, arms in by_seeds.items():
+        listed = f"hydra.sweeper.arms={json.dumps(arms)}"
+        numbers = f"seed={','.join(map(str, seeds))}"
+        try:
+            run_sweep(
+                [*of_sweep, "hydra/sweeper=arms", listed, numbers, f"hydra.sweep.dir={folder}"],
+                hydra_main,
+            )
+        except ConfigError:
+            if fresh:
+                file.unlink()
+                folder.rmdir()
+            raise
+        lost = [row for row in unfinished(folder) if row["status"] != "diverged"]
+        if lost:
+            reason = f"{lost[0]['name']}: {lost[0]['reason']}"
+            raise RunFailed(f"{len(lost)} runs in {folder} did not complete ({reason}); {again}")
+        trained |= {(arm, seed) for arm in arms for seed in seeds}
+        fresh = False

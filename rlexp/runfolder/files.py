@@ -33,6 +33,7 @@ CONFIG_FILE, METRICS_FILE, SAMPLES_FILE, SUMMARY_FILE = "config.yaml", "metrics.
 CODE_FILE = "code.jsonl"
 INDEX_FILE, MULTIRUN_FILE = "jobs.jsonl", "multirun.yaml"  # of a sweep
 SEARCH_FILE = "optuna.db"  # of a sweep whose arms were searched for
+RUNGS_FILE = "rungs.json"  # of a sweep whose arms are what successive halving left
 NEVER_WRITTEN = "wandb"  # what is in that folder of a run; its library makes a new one for each run
 NEVER_WAITING = getattr(os, "O_NONBLOCK", 0)
 LARGEST_CONFIG = 2**20

@@ -11,11 +11,13 @@ import pytest
 from engine_double import engine_of  # noqa: F401 (a fixture)
 from scipy.integrate import trapezoid
 from small_runs import SHORT, SMALL
+from statsmodels.stats.multitest import multipletests
 
 from rlexp.ablation import train
 from rlexp.ablation.__main__ import main, read, seeds_of
 from rlexp.ablation.train import ablate
 from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.report.ablation import write_files
 from rlexp.analysis.stats.ablation import ABLATION_FILE, analyze
 from rlexp.analysis.stats.rates import rate_grid
 from rlexp.core.errors import ConfigError
@@ -45,6 +47,26 @@ def test_all_arms_are_trained_once_each_and_every_design_is_answered(folder):
     each = dict.fromkeys(["main effect", "added first", "removed last", "step", "Shapley value"], 2)
     assert kinds == {"whole recipe": 1, "interaction": 1} | each
     assert json.loads((folder / ABLATION_FILE).read_text())["hash"]
+
+
+def test_interactions_and_collapses_share_one_false_discovery_rate(folder, tmp_path):
+    place = shutil.copytree(folder, tmp_path / "x")
+    for path in place.glob("*/summary.json"):  # all runs with agg=sequence collapse, and no other
+        summary = json.loads(path.read_text())
+        kept = {key: value for key, value in summary.items() if key not in ("format", "checksum")}  # changed by hand
+        path.write_text(json.dumps(kept | {"collapsed": "agg=sequence" in summary["variant"]}))
+    found = analyze(place)
+    counts = found.levels[["collapsed", "collapsed_of", "collapse_p"]].to_numpy()
+    np.testing.assert_array_equal(counts, [[0, 3, np.nan], [0, 3, 1], [3, 3, 0.25], [3, 3, 0.25]])
+    effects = found.effects.set_index("kind")
+    p = [effects.loc["interaction", "p"], 1, 0.25, 0.25]
+    q = [effects.loc["interaction", "q"], *found.levels["collapse_q"].iloc[1:]]
+    np.testing.assert_allclose(q, multipletests(p, method="fdr_bh")[1])
+    assert (effects["q"].isna() == effects["p_holm"].notna()).all() and effects["q"].notna().sum() == 1
+    assert any("over all 4 (Benjamini" in note for note in found.notes)
+    text = "".join(file.read_text() for file in write_files(found) if file.suffix in (".md", ".html"))
+    assert "| part | difference [95 %] | q (BH) |  |" in text and "| 3/3 |" in text
+    assert "collapsed" not in analyze(folder).levels  # where all runs did, or none, there is nothing to tell
 
 
 def test_an_effect_is_that_of_the_runs_scores(folder):
@@ -129,8 +151,8 @@ def test_a_grid_grows_where_the_best_is_at_its_end(folder, tmp_path, monkeypatch
     """Of two arms one is best at any rate, the other at 4: both are trained at all rates, so that neither has more."""
     trained, real = [], analyze(folder)
 
-    def scored(file, hydra, arms, *rest):
-        trained.append(list(arms))
+    def scored(file, hydra, wanted, *rest):
+        trained.append([arm for arm, _ in wanted])
 
     def found(folder):
         written = json.loads((folder / ABLATION_FILE).read_text())

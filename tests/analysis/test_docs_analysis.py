@@ -27,7 +27,7 @@ def test_an_example_in_python_prints_its_numbers(tmp_path, capsys, number):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_is_read(command):
-    assert parse(shlex.split(command.replace("<", "").replace(">", "")))["folders"][0].startswith("runs/")
+    assert parse(shlex.split(re.sub(r"<(\w+)>", r"\1", command)))["folders"][0].startswith("runs/")
 
 
 def test_every_column_is_explained(tmp_path):

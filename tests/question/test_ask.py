@@ -16,6 +16,7 @@ from rlexp.analysis.stats.question import QUESTION_FILE, answer
 from rlexp.analysis.stats.validity import drift
 from rlexp.core.errors import ConfigError
 from rlexp.question import ask as asking
+from rlexp.question import sweep
 from rlexp.question.__main__ import main
 from rlexp.question.ask import add_seeds, ask
 from rlexp.runfolder.variants import run_name
@@ -149,8 +150,8 @@ def test_a_grid_grows_by_condition_and_seeds_are_added_where_the_interval_is_wid
     written = WRITTEN | {"conditions": {"inner_steps": [1, 2]}, "tune": "lr=1,2", "most_seeds": 5, "secondary": []}
     written["with"] = TINY[:-1]
 
-    def scored(file, of_sweep, arms, seeds, again):
-        trained.append((len(arms), len(seeds)))
+    def scored(file, of_sweep, wanted, *rest):
+        trained.append([len(seeds) for _, seeds in wanted])
 
     def found(place):
         """The first condition is best at any rate, the second at 2; errors of the second are wide."""
@@ -177,7 +178,7 @@ def test_a_grid_grows_by_condition_and_seeds_are_added_where_the_interval_is_wid
     state = json.loads((tmp_path / "x" / QUESTION_FILE).read_text())
     assert state["values"] == {"inner_steps=1": [1, 2, 4, 8, 16], "inner_steps=2": [1, 2, 4]}
     assert state["seeds"] == {"inner_steps=1": [0, 1, 2], "inner_steps=2": [0, 1, 2, 3, 4]}
-    assert trained[0] == (8, 3) and trained[-1] == (6, 5), "conditions with the same seeds are one sweep"
+    assert trained[0] == [3] * 8 and trained[-1] == [3] * 10 + [5] * 6
 
 
 def test_the_command_prints_the_answer_and_writes_the_page(folder, capsys):
@@ -236,3 +237,15 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, capsys, monkeypatch):
     (folder,) = (tmp_path / "runs").iterdir()
     said = shlex.split(capsys.readouterr().err.strip().removeprefix("interrupted; go on with: rlexp ask "))
     assert end.value.code == 130 and said == ["clip_higher", "--folder", f"runs/{folder.name}"]
+
+
+def test_what_was_trained_is_not_planned_again(tmp_path, monkeypatch):
+    """Arms with the same seeds left are one sweep."""
+    swept, trained = [], set()
+    monkeypatch.setattr(sweep, "run_sweep", lambda overrides, _: swept.append(overrides[1:3]))
+    monkeypatch.setattr(sweep, "unfinished", lambda folder: [])
+    file = tmp_path / QUESTION_FILE
+    sweep.train_arms(file, [], [("lr=1", [0, 1]), ("lr=2", [0, 1])], trained, "")
+    sweep.train_arms(file, [], [("lr=1", [0, 1, 2]), ("lr=2", [0, 1, 2]), ("lr=4", [0, 1, 2])], trained, "")
+    arms = ['hydra.sweeper.arms=["lr=1", "lr=2"]', 'hydra.sweeper.arms=["lr=4"]']
+    assert swept == [[arms[0], "seed=0,1"], [arms[0], "seed=2"], [arms[1], "seed=0,1,2"]]

@@ -14,8 +14,10 @@ from rlexp.analysis.stats.comparison import compare
 def test_heat_map_is_exactly_zero_at_the_baseline_and_interactions_are_differences_of_differences(tmp_path):
     folder = write_case(tmp_path / "sweep", "two axes")
     comparison = compare(load(folder), baseline="norm=global,clip=b")
-    inputs = figure_inputs(folder)._replace(comparison=comparison)
-    found, scores = effects.heat_map_data(comparison), comparison.scores
+    table = answer(load(folder), Question(baseline="norm=global,clip=b")).interactions[""]
+    inputs = figure_inputs(folder)._replace(comparison=comparison, interactions=table)
+    found, scores = effects.heat_map_data(comparison, table), comparison.scores
+    assert found.interaction.p.loc["none", "d"] == table.loc["norm=none,clip=d", "q"]
     assert found.baseline == ("global", "b") and found.difference.values.shape == (3, 2)
     assert found.difference.values.loc["global", "b"] == 0.0
     cells = found.interaction.values
@@ -31,7 +33,9 @@ def test_heat_map_is_exactly_zero_at_the_baseline_and_interactions_are_differenc
 
 @pytest.mark.parametrize("case", ["3 variants", "20 variants", "one variant"])
 def test_no_heat_map_without_two_crossed_axes(tmp_path, case):
-    assert effects.heat_map_data(compare(load(write_case(tmp_path / "sweep", case)))) is None
+    data = load(write_case(tmp_path / "sweep", case))
+    table = answer(data, Question()).interactions.get("")
+    assert effects.heat_map_data(compare(data), table) is None
 
 
 def test_group_sizes_at_equal_steps_and_at_equal_rollouts(tmp_path):

@@ -11,8 +11,9 @@ from analysis_fixtures import METRIC, random_scores, write_sweep
 from compare_command import no_figures, run  # noqa: F401 (a fixture that applies itself)
 
 from rlexp.analysis.compare import main, parse
-from rlexp.analysis.data.run_values import Budget, Target
+from rlexp.analysis.data.run_values import Budget
 from rlexp.analysis.report.tables import TextTable, latex
+from rlexp.analysis.stats.endpoints import Endpoint
 
 SQUARE = [f"norm={norm},clip={clip}" for norm in ("local", "hybrid") for clip in ("symmetric", "higher")]
 
@@ -27,8 +28,10 @@ def test_the_options_are_read():
     assert given["folders"] == ["a", "b"] and given["where"] == ["x=1,2", "y=3"]
     assert (given["by"], given["within"], given["best_of"]) == (("norm", "clip"), (), ("lr",))
     assert given["choose_seeds"] == (0, 2)
-    given = parse("a --at tokens=5e3 --matched eval/x=0.9".split())
-    assert (given["at"], given["matched"]) == (Budget("tokens", 5000), Target("eval/x", 0.9))
+    assert parse("a --at tokens=5e3".split())["at"] == Budget("tokens", 5000)
+    assert parse("a --endpoint matched:eval/x=0.9".split())["endpoint"] == Endpoint(
+        "matched", metric="eval/x", value=0.9
+    )
     assert parse(["a", "--at", "time"])["at"] == Budget("time")
 
 
@@ -37,11 +40,16 @@ def test_the_options_are_read():
     [
         ("--at", "money", "'money' is no budget; choose one of: steps  updates  rollouts  tokens  verdicts  time"),
         ("--at", "tokens=many", "'many' is no number"),
-        ("--matched", "0.9", "expected a metric and a value, as accuracy=0.9"),
-        ("--matched", "accuracy=high", "'high' is no number"),
+        (
+            "--endpoint",
+            "cost:accuracy",
+            "--endpoint cost:accuracy: 'cost:accuracy' is no endpoint; allowed: final  auc",
+        ),
+        ("--endpoint", "cost:collapsed>=1", "collapsed is of a whole run: it has no curve, and so no cost"),
+        ("--matched", "accuracy=0.9", "noise decides; say --endpoint 'cost:accuracy>=0.9:steps' for what it costs, or"),
         ("--choose-seeds", "0,a", "expected numbers, as 0,1,2"),
         ("--wide", "agg", "'agg' is not one of the two axes: norm  clip"),
-        ("--matched", "lunch=1", "no run logged 'lunch'; choose one of: reward/mean"),
+        ("--endpoint", "matched:lunch=1", "no run logged 'lunch'; choose one of: reward/mean"),
         ("--by", "agg", "'agg' does not vary"),
     ],
 )
@@ -109,7 +117,7 @@ def test_sweeps_can_be_compared_with_each_other(tmp_path, capsys):
 
 
 def test_only_what_is_asked_for_is_parsed_and_it_makes_no_difference(square, capsys):
-    options = ("--matched", "accuracy=0.4", "--at", "tokens", "--where", "clip=higher")
+    options = ("--endpoint", "cost:accuracy>=0.4:tokens", "--where", "clip=higher")
     run(capsys, square, *options, "--out", square / "out")
     few = pd.read_csv(square / "out/table.csv")
     for path in square.glob("*/metrics.jsonl"):  # now every line names the metric

@@ -32,7 +32,8 @@ def folders(sweep):
         (["--baseline", "norm=hybrid", "--at", "tokens=2000"], "baseline=norm=hybrid,at=tokens=2000"),
         (["--where", "seed=0,1,2,3", "--where", "norm=local,hybrid"], "where=seed=0,1,2,3+norm=local,hybrid"),
         (["--within", "none"], "within=none"),
-        (["--matched", "accuracy=0.2"], "matched=accuracy=0.2"),
+        (["--endpoint", "cost:accuracy>=0.2:tokens"], "endpoint=cost_accuracy_=0.2_tokens"),
+        (["--endpoint", "auc"], "endpoint=auc"),
     ],
 )
 def test_each_question_has_its_own_folder(sweep, capsys, options, folder):
@@ -61,7 +62,9 @@ def test_nothing_stale_stays_beside_a_new_table(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["--matched", "accuracy=2"], f"no completed run reaches {METRIC} ≥ 2; the highest is 0.782"),
+        (["--endpoint", "cost:accuracy>=2"], "no run arrives at cost:accuracy>=2; the nearest is 0.782"),
+        (["--endpoint", "auc", "--at", "tokens"], "an endpoint (auc) has its own budget and target; leave out at and"),
+        (["--endpoint", "cost:accuracy>=0.1", "--metric", "x"], "cost:accuracy>=0.1 names its own metric; leave out x"),
         (["--at", "tokens=1e9"], "no completed run spent 1e+09 tokens; the most is 5,120 tokens"),
         (["--at", "steps=-1"], f"no run had logged {METRIC} by the time it had spent -1 steps"),
         (["--where", "norm=lokal"], "no run has norm=lokal; choose from: local  hybrid  global"),
@@ -77,8 +80,8 @@ def test_a_stratum_that_leaves_nothing_is_named_and_the_others_are_compared(tmp_
     scores = {
         f"norm={norm},task={task}": [level] * 4 for norm in "ab" for task, level in (("sort", 0.9), ("copy", 0.2))
     }
-    code, out, _ = run(capsys, write_sweep(tmp_path / "x", scores, 10), "--matched", "accuracy=0.6")
-    assert code == 0 and "task=copy is left out: no completed run reaches" in out and "task=sort" in out
+    code, out, _ = run(capsys, write_sweep(tmp_path / "x", scores, 10), "--endpoint", "cost:accuracy>=0.6")
+    assert code == 0 and "task=copy is left out: no run arrives at" in out and "task=sort" in out
 
 
 def test_json_is_the_whole_comparison_and_nothing_else_is_printed(sweep, capsys):

@@ -39,7 +39,7 @@ SWEEPS = {
     "two axes": lambda folder: write_sweep(folder, random_scores(SQUARE, 6), 4),
     "study": claims_of,
 }
-OPTIONS = [[], ["--matched", f"{METRIC}=0.5"], ["--metric", "collapsed"], ["--metric", METRIC, "--at", "tokens"]]
+OPTIONS = [[], ["--endpoint", f"cost:{METRIC}>=0.5"], ["--metric", "collapsed"], ["--metric", METRIC, "--at", "tokens"]]
 
 
 def errors_of(text):
@@ -58,7 +58,7 @@ def test_the_schema_is_one():
 def test_what_is_printed_is_as_described(tmp_path, capsys, name, options):
     code, out, _ = run(capsys, SWEEPS[name](tmp_path / "x"), "--json", *options)
     found, errors = errors_of(out)
-    assert code == 0 and errors == [] and found["schema"] == 1
+    assert code == 0 and errors == [] and found["schema"] == 2
 
 
 def test_a_verdict_says_everything_that_a_program_asks(tmp_path, capsys):
@@ -80,6 +80,6 @@ def test_a_sweep_that_added_seeds_is_described_too(tmp_path, capsys):
 
 def test_what_is_not_described_is_an_error():
     """The schema is closed: a key that somebody adds is added to it too."""
-    for name in ("comparison", "arm", "verdict"):
+    for name in ("comparison", "arm", "collapse", "verdict"):
         assert SCHEMA["$defs"][name]["additionalProperties"] is False
     assert SCHEMA["additionalProperties"] is False

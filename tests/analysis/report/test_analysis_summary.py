@@ -144,3 +144,9 @@ def test_the_terminal_begins_with_it_and_leaves_notes_to_a_page_and_files_to_a_l
     assert text.startswith("What was asked: Which choice of norm") and "[red]" in text
     assert f"{len(found.notes)} notes on how" in text and "analysis/report.html" in text and found.notes[0] not in text
     assert text.endswith("a: table (csv md)  effects (svg)\n")
+
+
+def test_an_arm_that_collapses_more_often_is_named(tmp_path):
+    scores = {"norm=local": LOCAL, "norm=hybrid": LOCAL - 0.55}
+    _, found, _ = summary_of(write_sweep(tmp_path, scores, 4))
+    assert "hybrid collapses more often: 10/10 runs, local 0/10, q (BH) = 0.002." in found

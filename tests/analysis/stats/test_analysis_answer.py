@@ -13,6 +13,7 @@ from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.run_values import Budget, Target
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.comparison import compare
+from rlexp.analysis.stats.endpoints import endpoint_values, parse_endpoint
 from rlexp.analysis.stats.secondary import axis_grid, interactions, pivot_axes
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
@@ -122,7 +123,7 @@ def test_an_interaction_is_the_difference_of_differences_per_seed(two_axes, squa
         expected = stats.ttest_rel(own, theirs).confidence_interval()
         np.testing.assert_allclose(row[["difference_low", "difference_high"]].tolist(), expected, **CLOSE)
         p.append(row["p"])
-    np.testing.assert_allclose(table["p_holm"], multipletests(p, method="holm")[1], **CLOSE)
+    np.testing.assert_allclose(table["q"], multipletests(p, method="fdr_bh")[1], **CLOSE)
 
 
 def test_choices_that_add_up_do_not_interact(tmp_path):
@@ -197,7 +198,7 @@ def test_pooling_scales_each_task_and_pairs_task_and_seed(tasks):
         ]
         np.testing.assert_allclose(row["superiority"], np.mean(shares), **CLOSE)
         p.append(row["p"])
-    np.testing.assert_allclose(found.pooled.table["p_holm"].dropna(), multipletests(p, method="holm")[1], **CLOSE)
+    np.testing.assert_allclose(found.pooled.table["q"].dropna(), multipletests(p, method="fdr_bh")[1], **CLOSE)
     assert found.pooled.table.loc["norm=local", "difference"] == 0.0
 
 
@@ -212,3 +213,48 @@ def test_pooling_does_not_depend_on_the_units_of_a_task(tmp_path, tasks):
 def test_a_sweep_over_tasks_alone_compares_the_tasks(tmp_path):
     found = answer(load(write_sweep(tmp_path, normal_scores(["task=sort", "task=copy"], 3), 4)), Question())
     assert found.pooled is None and list(found.comparisons[0].table.index) == ["task=sort", "task=copy"]
+
+
+# ---- what is secondary
+
+
+def test_collapses_are_counted_and_tested_on_the_seeds_that_differ(tmp_path):
+    """Of eight runs of b six collapse where a does not, and one of c; a run has collapsed below 0.2."""
+    fine, poor = np.linspace(0.5, 0.6, 8), np.linspace(0.01, 0.02, 8)
+    scores = {"norm=a": np.r_[fine[:7], poor[7:]], "norm=b": np.r_[poor[:6], fine[6:]], "norm=c": fine}
+    folder = write_sweep(tmp_path, {name: list(each) for name, each in scores.items()}, 4)
+    found = answer(load(folder), Question())
+    table = found.collapses[""]
+    assert table[["collapsed", "of"]].to_numpy().tolist() == [[1, 8], [6, 8], [0, 8]]
+    assert table[["only_here", "only_baseline"]].to_numpy().tolist() == [[0, 0], [6, 1], [0, 1]]
+    p = [stats.binomtest(6, 7).pvalue, 1.0]
+    np.testing.assert_allclose(table["p"].dropna(), p, **CLOSE)
+    np.testing.assert_allclose(table["q"].dropna(), multipletests(p, method="fdr_bh")[1], **CLOSE)
+    assert found.secondary == 2 and any("secondary here (collapses: 2)" in note for note in found.notes)
+    assert not answer(load(folder), Question(metric="collapsed")).collapses  # they are what is compared
+
+
+def test_where_all_runs_collapsed_or_none_did_there_is_nothing_to_test(tmp_path):
+    for level in (0.1, 0.5):
+        folder = write_sweep(tmp_path / f"{level}", {f"norm={norm}": [level] * 3 for norm in "ab"}, 4)
+        found = answer(load(folder), Question())
+        assert (found.collapses, found.secondary) == ({}, 0)
+
+
+def test_q_is_over_everything_secondary_of_the_page(tmp_path):
+    cells = [f"norm={n},clip={c},task={t}" for t in ("sort", "copy") for n in "ab" for c in "cd"]
+    scores = {name: [0.4 * score for score in each] for name, each in normal_scores(cells, 6).items()}
+    found = answer(load(write_sweep(tmp_path, scores, 4)), Question())
+    tables = [*found.interactions.values(), *found.collapses.values(), found.pooled.table]
+    p, q = (np.concatenate([table[column].dropna() for table in tables]) for column in ("p", "q"))
+    assert len(found.interactions) == 2 and found.collapses and found.secondary == len(p)
+    np.testing.assert_allclose(q, multipletests(p, method="fdr_bh")[1], **CLOSE)
+
+
+def test_an_endpoint_takes_the_place_of_the_studys_budget_and_target(two_axes):
+    found = answer(two_axes, Question(endpoint=parse_endpoint("auc:tokens"))).comparisons[0]
+    expected = endpoint_values(two_axes, parse_endpoint("auc:tokens")).values
+    first = found.table.index[0]
+    runs = two_axes.runs[two_axes.runs["variant"] == first].set_index("seed")["name"]
+    np.testing.assert_allclose(found.scores[first], runs.map(expected).sort_index(), **CLOSE)
+    assert found.metric == f"{METRIC}, auc:tokens" and found.better == "higher"

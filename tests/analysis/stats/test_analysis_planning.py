@@ -71,6 +71,7 @@ def test_a_pilot_says_what_an_effect_takes(sweep, tmp_path, capsys):
         (["norm=b", "norm=a", "--by", "0.05"], 0, "yes: norm=b is better than norm=a by at least 0.05: "),
         (["norm=b", "norm=a", "--by", "0.5"], 10, "no: norm=b is not better than norm=a by at least 0.5: "),
         (["a", "b"], 10, "no: a is not better than b: "),
+        (["norm=b", "norm=a", "--endpoint", "auc:tokens"], 0, "yes: norm=b is better than norm=a: +0."),
         (["norm=c", "norm=a"], 11, "open: norm=c may be better than norm=a: "),
     ],
 )
@@ -93,6 +94,7 @@ def test_its_p_is_that_of_the_sign_flips_less_the_margin(sweep, capsys):
         (better, ["norm=a", "norm=a"], "norm=a: is both; name two variants"),
         (better, ["norm=a", "norm=z"], "'norm=z' is not a variant; choose one of: norm=a  norm=b  norm=c"),
         (better, ["norm=b", "norm=a", "--by", "-1"], "--by -1: must be at least 0"),
+        (better, ["norm=b", "norm=a", "--endpoint", "end"], "--endpoint end: 'end' is no endpoint; allowed: final"),
         (better, ["norm=b", "norm=a", "--metric", "group/size"], "no run logged 'group/size'; choose one of: "),
         (plan, ["--effect", "0"], "--effect 0: must be above 0"),
     ],

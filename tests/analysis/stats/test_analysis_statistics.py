@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.proportion import proportion_confint
@@ -176,3 +177,29 @@ def test_stratified_interval_resamples_within_strata(rng):
     alone = estimates.stratified_iqm_interval(scores, np.zeros(10))
     np.testing.assert_allclose(alone, estimates.iqm_interval(scores), atol=0.05)  # two streams of 10,000 resamples
     assert np.isnan(estimates.stratified_iqm_interval(scores[:1], strata[:1]).low)
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, 20])
+def test_q_is_that_of_statsmodels_and_its_level_is_that_of_the_discoveries(rng, m):
+    for p in rng.random((50, m)) ** 4:
+        q = significance.false_discovery_q(p)
+        np.testing.assert_allclose(q, multipletests(p, method="fdr_bh")[1], **CLOSE)
+        level = significance.false_discovery_level(p)
+        assert ((p <= level) == (q <= 0.05)).all() and level >= 0.05 / m
+    np.testing.assert_allclose(significance.false_discovery_q([0.01, np.nan, 0.04]), [0.02, np.nan, 0.04])
+    assert (
+        significance.false_discovery_level([0.03, np.nan, 0.04]) == 0.05
+        and significance.false_discovery_q([]).size == 0
+    )
+
+
+def test_the_sign_test_is_scipys_and_of_collapses_mcnemars(rng):
+    for n in range(1, 15):
+        differences = rng.choice([-1.0, 0.0, 2.0], size=n)
+        above, unequal = (differences > 0).sum(), (differences != 0).sum()
+        expected = stats.binomtest(int(above), int(unequal)).pvalue if unequal else 1.0
+        assert significance.sign_test_p(differences) == pytest.approx(expected)
+    one, other = rng.random((2, 40)) < 0.3
+    table = [[(one & other).sum(), (one & ~other).sum()], [(~one & other).sum(), (~one & ~other).sum()]]
+    found = significance.sign_test_p(one.astype(float) - other)
+    assert found == pytest.approx(mcnemar(table, exact=True).pvalue) and np.isnan(significance.sign_test_p(np.zeros(0)))

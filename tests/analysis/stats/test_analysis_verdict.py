@@ -203,9 +203,10 @@ def test_a_study_prints_and_writes_its_verdicts(tmp_path):
     with open(tmp_path / "out.txt", "w") as stream:
         result = report(folder, console=Console(file=stream, width=100))
     text = (tmp_path / "out.txt").read_text()
-    assert result.comparison.baseline == "norm=b"
+    assert result.comparison.baseline == "norm=b" and text.count("Exploratory: ") == 1
     assert "\nreproduced: norm=b higher than norm=a, by at least 0.05" in text
     assert "not reproduced: norm=a above 0.9 on every seed" in text
     table = pd.read_csv(folder / "analysis/verdicts.csv")
     assert table["verdict"].tolist() == ["reproduced", "not reproduced"]
-    assert "| reproduced |" in (folder / "analysis/verdicts.md").read_text()
+    written = (folder / "analysis/verdicts.md").read_text()
+    assert "| reproduced |" in written and written.startswith("Exploratory: ")

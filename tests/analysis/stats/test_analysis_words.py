@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import t as student
-from statsmodels.stats.multitest import multipletests
 
 from benchmarks import words as benchmark
 from rlexp.analysis.data.errors import AnalysisError
@@ -24,7 +23,6 @@ from rlexp.analysis.stats.words import (
     WORDS,
     Assertion,
     Condition,
-    discoveries,
     holm_levels,
     judge,
     spread_text,
@@ -224,17 +222,6 @@ def test_how_an_effect_varies_is_said():
     wide = spread_text(judged(SUPERIOR, [0.2, 3.0, 1.5, 2.8, 0.4, 1.9]), 1.0)
     assert wide.startswith("varies between settings: 95 % of them within [-")
     assert spread_text(judged(SUPERIOR, [0.5, 0.6]), 1.0) == ""
-
-
-def test_discoveries_are_those_of_statsmodels():
-    p = np.random.default_rng(3).beta(0.3, 2, 30)
-    expected = multipletests(p, method="fdr_bh")[0]
-    assert (discoveries(p) == expected).all() and 0 < expected.sum() < 30
-    with_none = np.insert(p, 4, np.nan)
-    assert not discoveries(with_none)[4] and (np.delete(discoveries(with_none), 4) == expected).all()
-    assert discoveries([]).size == 0
-    with pytest.raises(AnalysisError, match="between 0 and 1"):
-        discoveries([0.2, 1.2])
 
 
 GOOD = conditions([1.0, 1.1])
