@@ -20,7 +20,7 @@ def compared(monkeypatch, folder, own, config):
 
 
 def test_a_sweep_that_is_interrupted_is_not_compared(monkeypatch, tmp_path):
-    config, own = OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}}}), hooks.Hooks()
+    config, own = OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}, "sweeper": {}}}), hooks.Hooks()
     try:
         raise KeyboardInterrupt
     except KeyboardInterrupt:
