@@ -245,11 +245,15 @@ def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:
 
 
 def as_json(answer: Answer) -> dict:
-    """Return the answer for programs: words, effects, conditions, what was dropped, and what is secondary."""
+    """Return the answer for programs: words, effects, conditions, what was dropped, and what is secondary.
+
+    Effects, intervals and predictions are of arm − versus, on the scale, whatever direction is claimed.
+    """
     assertions = []
     for answered in answer.assertions:
         judgment = answered.judgment
         pooled = judgment.pooled
+        low, high = sorted((answered.sign * judgment.low, answered.sign * judgment.high))
         conditions = [
             {"condition": each.condition, "levels": dict(each.levels), "n": each.found.n, "effect": each.found.value}
             | {"error": each.found.error, "low": each.found.interval()[0], "high": each.found.interval()[1]}
@@ -266,13 +270,9 @@ def as_json(answer: Answer) -> dict:
             }
             | {"scale": answered.scale.name, "smallest": answered.smallest, "level": answered.level}
             | {"effect": None if pooled is None else answered.sign * float(pooled.estimate)}
-            | {
-                "low": judgment.low,
-                "high": judgment.high,
-                "confidence": judgment.confidence,
-                "sign_of_claim": answered.sign,
-            }
-            | {"p": judgment.p, "p_holm": judgment.p_holm, "predicted": list(judgment.predicted)}
+            | {"low": low, "high": high, "confidence": judgment.confidence, "sign_of_claim": answered.sign}
+            | {"p": judgment.p, "p_holm": judgment.p_holm}
+            | {"predicted": sorted(answered.sign * end for end in judgment.predicted)}
             | {"tau": None if pooled is None else float(pooled.tau), "dropped": dict(judgment.dropped)}
             | {
                 "moderators": [
