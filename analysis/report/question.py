@@ -22,7 +22,7 @@ from rlexp.analysis.stats.noise import scores_statement
 from rlexp.analysis.stats.question import QUESTION_FILE, Answer, Answered, Effect
 from rlexp.analysis.stats.words import EQUIVALENT, NOT_INFERIOR, SUPERIOR
 
-UNITS = {"log-odds": "points", "log": "%"}
+UNITS = {"log-odds": "points", "log": "ratio"}
 DROPPED = "dropped"
 
 
@@ -64,16 +64,28 @@ def claim(answered: Answered) -> str:
 
 
 def natural(answered: Answered, effect: float, level: float) -> float:
-    """Return an effect on the scale as points of a share, percent of an amount, or in the metric's units."""
+    """Return an effect on the scale as points of a share, a ratio of amounts, or in the metric's units."""
     if answered.scale.name == "log":
-        return 100 * float(np.expm1(effect))
+        return float(np.exp(effect))
     change = float(answered.scale.change(effect, level))
     return 100 * change if answered.scale.name == "log-odds" else change
 
 
 def natural_size(answered: Answered) -> str:
-    unit = UNITS.get(answered.scale.name, "")
-    return f"{abs(natural(answered, answered.smallest, answered.level)):.3g} {unit}".rstrip()
+    """Return the smallest effect that counts: `5.9 points`, `25 %` of an amount, or in the metric's units."""
+    size = natural(answered, answered.smallest, answered.level)
+    if answered.scale.name == "log":
+        return f"{100 * (size - 1):.3g} %"
+    return f"{abs(size):.3g}{' points' * (answered.scale.name == 'log-odds')}"
+
+
+def told(answered: Answered, *effects: float) -> str:
+    """Say effects of arm − versus in natural units, the lowest first: `−3.1 and +8.2 points`, or `×0.9 and ×1.4`."""
+    numbers = sorted(natural(answered, answered.sign * each, answered.level) for each in effects)
+    if answered.scale.name == "log":
+        return " and ".join(f"×{each:.3g}" for each in numbers)
+    text = " and ".join(f"{each:+.3g}" for each in numbers).replace("-", "−")
+    return f"{text}{' points' * (answered.scale.name == 'log-odds')}"
 
 
 def shown(answered: Answered) -> str:
@@ -81,7 +93,9 @@ def shown(answered: Answered) -> str:
     judgment, sign = answered.judgment, answered.sign
     ends = sorted((sign * judgment.low, sign * judgment.high))
     text = answered.scale.show(sign * float(judgment.pooled.estimate), *ends, answered.level)
-    return f"{text} ({100 * judgment.confidence:g} % interval)"
+    p = format_p(judgment.p_holm)
+    corrected = " by Holm" * (judgment.p_holm != judgment.p)
+    return f"{text} ({100 * judgment.confidence:g} % interval; p = {p}{corrected})"
 
 
 def findings(answer: Answer) -> list[str]:
@@ -113,17 +127,10 @@ def outcome(answered: Answered) -> str:
         return f"{text}: {dropped} of {count(len(answered.effects), 'condition')} fail a check (below)."
     text += f": {shown(answered)}, in {judgment.pooled.scope}."
     if np.isfinite(judgment.predicted.low):
-        ends = sorted(natural(answered, answered.sign * end, answered.level) for end in judgment.predicted)
-        unit = UNITS.get(answered.scale.name, "")
-        text += (
-            f" In 95 of 100 more conditions like these it lies in [{ends[0]:+.3g}, {ends[1]:+.3g}] {unit}".replace(
-                "-", "−"
-            ).rstrip()
-            + "."
-        )
+        text += f" In 95 of 100 more conditions like these it is between {told(answered, *judgment.predicted)}."
     for each in judgment.moderators:
         levels = ", ".join(
-            f"{level}: {natural(answered, answered.sign * estimate, answered.level):+.3g}".replace("-", "−")
+            f"{level}: {told(answered, estimate)}"
             for level, estimate in zip(each.test.levels, each.test.estimates, strict=True)
         )
         said = "It depends on" if each.depends else "That it depends on"
@@ -223,9 +230,11 @@ def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:
         )
         caption += " Open and gray: dropped." if judgment.dropped else ""
         arm, versus = names(answered)
-        label = f"{number(answered)} ({UNITS.get(answered.scale.name, 'difference')})\n{arm} − {versus}"
+        ratio = answered.scale.name == "log"
+        unit, between = UNITS.get(answered.scale.name, "difference"), "/" if ratio else "−"
+        label = f"{number(answered)} ({unit})\n{arm} {between} {versus}"
         found[f"assertion_{place}"] = (
-            forest(rows, pooled, predicted, label, caption, margins),
+            forest(rows, pooled, predicted, label, caption, margins, float(ratio)),
             f"{place}. {claim(answered)}",
             caption,
         )

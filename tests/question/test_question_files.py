@@ -1,6 +1,7 @@
 """What an answer keeps: words, effects and intervals follow from its files without this program."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -133,3 +134,14 @@ def test_the_package_describes_each_column_and_the_card_each_file(folder):
     card = (place / "README.md").read_text()
     names = [each["path"] for each in package["resources"]]
     assert all((place / name).is_file() and f"`{name}`" in card for name in (*names, *OTHERS))
+
+
+@pytest.mark.slow
+def test_amounts_are_ratios_and_p_stands_beside_the_interval(folder):
+    """The effect, its interval, the prediction and the levels of a moderator are all in the same unit."""
+    text = (folder / "answer" / "answer.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"^What came out: 1\..*", text, re.MULTILINE)
+    claimed = json.loads((folder / "answer" / "answer.json").read_text())["assertions"][0]
+    low, high = np.exp(claimed["predicted"])
+    assert f": ×{np.exp(claimed['effect']):.2f} [" in said and "% interval; p " in said
+    assert f"it is between ×{low:.3g} and ×{high:.3g}." in said and "%]" not in said
