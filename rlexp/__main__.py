@@ -18,6 +18,7 @@ COMMANDS = {
     "plan": "rlexp.analysis.plan",
     "better": "rlexp.analysis.better",
     "noise": "rlexp.analysis.noise",
+    "sensitivity": "rlexp.analysis.sensitivity",
     "report": "rlexp.analysis.report",
     "watch": "rlexp.analysis.watch",
     "dashboard": "rlexp.analysis.workspace",

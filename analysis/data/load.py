@@ -8,14 +8,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.data.read import printable, read_config
+from rlexp.analysis.data.read import printable, read_config, read_yaml
 from rlexp.analysis.data.runs import Problem, RunRecord, find_jobs, read_run
 from rlexp.analysis.data.variants import equal_variants, in_order
-from rlexp.runfolder.files import SUMMARY_FILE
-from rlexp.runfolder.variants import parse_override, short_labels, varying_keys
+from rlexp.runfolder.files import MULTIRUN_FILE, SUMMARY_FILE
+from rlexp.runfolder.variants import IN_TURNS, parse_override, short_labels, varying_keys
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class InTurns(NamedTuple):
+    """Seeds that were added until enough was known: by which key, and its number."""
+
+    key: str
+    value: float
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> InTurns | None:
+        """That of a configuration; None if it has none."""
+        given = ((key, config.get(key)) for key in IN_TURNS)
+        return next((cls(key, float(value)) for key, value in given if isinstance(value, int | float)), None)
+
+    @property
+    def sequential(self) -> bool:
+        """Whether looks at the signs of differences decided how many seeds there are: p must hold at every look."""
+        return self.key != "until_width"
 
 
 class SweepData(NamedTuple):
@@ -66,10 +84,9 @@ class SweepData(NamedTuple):
         return float(config_section(self.config, "score").get("share") or 0.1)
 
     @property
-    def until_decided(self) -> float | None:
-        """The margin by which differences were to be decided, if seeds were added until they were."""
-        margin = self.config.get("until_decided")
-        return float(margin) if isinstance(margin, int | float) else None
+    def in_turns(self) -> InTurns | None:
+        """Why seeds came in turns; None if they came all at once."""
+        return InTurns.of(self.config)
 
     @property
     def planned_baseline(self) -> str | None:
@@ -93,7 +110,7 @@ def load(folders: str | Path | Sequence[str | Path], metrics: Collection[str] | 
     for path, sweep in zip(paths, map(printable, names), strict=True):
         jobs = find_jobs(path, problems)
         configs = (read_config(path / job["name"]) for job in jobs)
-        config = config or next((found for found in configs if found is not None), {})
+        config = config or next((found | last_rule(path) for found in configs if found is not None), {})
         needed = None if metrics is None else {*metrics, *_study_metrics(config_section(config, "study"))}
         for job in jobs:
             run = read_run(path, job, needed, problems)
@@ -102,6 +119,13 @@ def load(folders: str | Path | Sequence[str | Path], metrics: Collection[str] | 
     if not runs:
         raise AnalysisError("no folder is named")
     return _collect(paths[0], config, runs, problems)
+
+
+def last_rule(sweep: Path) -> dict[str, Any]:
+    """What the last command of a sweep says of seeds in turns; empty if nothing, which undoes no earlier look."""
+    record = read_yaml(sweep / MULTIRUN_FILE)
+    rule = {key: record.get(key) for key in IN_TURNS} if isinstance(record, dict) else {}
+    return rule if any(rule.values()) else {}
 
 
 def _study_metrics(study: Mapping[str, Any]) -> set[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlexp.analysis.data import read
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.runfolder.files import INDEX_FILE, METRICS_FILE, MULTIRUN_FILE, SUMMARY_FILE, leads_out
+from rlexp.runfolder.files import ELIMINATED, INDEX_FILE, METRICS_FILE, MULTIRUN_FILE, SUMMARY_FILE, leads_out
 from rlexp.runfolder.variants import DEFAULT, parse_override, split_overrides, without_seed
 
 if TYPE_CHECKING:
@@ -92,10 +92,14 @@ class RunRecord(NamedTuple):
 
 
 def find_jobs(folder: Path, problems: list[Problem]) -> list[dict[str, Any]]:
-    """The jobs of the index and the runs found by looking, each with its folder's name. None: AnalysisError."""
+    """The jobs of the index and the runs found by looking, each with its folder's name. None: AnalysisError.
+
+    What a race left out is no run.
+    """
     if not folder.is_dir():
         raise AnalysisError(f"'{folder}' is not a folder")
     jobs = _indexed_jobs(folder, problems)
+    jobs = [job for job in jobs if job.get("status") != ELIMINATED or (folder / job["name"]).exists()]
     listed = {job["name"] for job in jobs}
     jobs += _found_jobs(folder, listed)
     outside = [job["name"] for job in jobs if leads_out(folder / job["name"], folder)]

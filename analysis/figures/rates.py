@@ -30,6 +30,8 @@ TRACK = 0.13  # inches of height of a plateau's bar and of the gap to the next
 HEADING = 0.2  # inches of height of what stands above the bars
 BAR = 3.5  # points
 MOST_TICKS = 6
+MOST_BANDS = 3  # in a panel; more cannot be told apart
+DODGE = 0.012  # of the width of a panel, between the best rates of two arms
 
 
 class _ScoreLocator(MaxNLocator):
@@ -77,9 +79,9 @@ def draw_response(
 ) -> Figure:
     """Draw the score over the rates of each arm; more than seven arms get a panel each.
 
-    Line and band: mean and its 95 % t interval. Dot: the best rate. A triangle in its place: the best is at an end that
-    could not be left. Bars below: the rates whose mean is within delta of the best value; an arrowhead where they reach
-    the end of the grid.
+    Line and band: mean and its 95 % t interval; of more than three arms in a panel only that at the best rate. Dot:
+    the best rate. A triangle in its place: the best is at an end that could not be left. Bars below: the rates whose
+    mean is within delta of the best value; an arrowhead where they reach the end of the grid.
 
     Args:
         curves: of each arm, in the order in which they are listed.
@@ -100,8 +102,8 @@ def draw_response(
     caption = _response_caption(drawing, near)
 
     def draw_all(axes: Axes) -> dict[str, layout.Point]:
-        for arm in curves:
-            drawing.draw_arm(axes, arm)
+        for place, arm in enumerate(curves):
+            drawing.draw_arm(axes, arm, place - (len(curves) - 1) / 2 if len(curves) > MOST_BANDS else None)
         drawing.draw_bars(axes, list(curves), height, near)
         last = {arm: int(np.flatnonzero(np.isfinite(curve.mean))[-1]) for arm, curve in curves.items()}
         return {arm: (curve.rates[last[arm]], curve.mean[last[arm]]) for arm, curve in curves.items()}
@@ -137,17 +139,23 @@ class _Response(NamedTuple):
     colors: layout.Colors
     baseline: str
 
-    def draw_arm(self, axes: Axes, arm: str) -> None:
-        """Draw line, band, and the mark of the best rate."""
+    def draw_arm(self, axes: Axes, arm: str, aside: float | None = None) -> None:
+        """Draw line, mark of the best rate, and interval: a band, or a line at the best rate so many steps aside."""
         curve, color = self.curves[arm], self.colors[arm]
         dashed = arm == self.baseline and len(self.curves) > 1
-        axes.fill_between(curve.rates, curve.low, curve.high, color=color, alpha=layout.BAND, linewidth=0)
         axes.plot(curve.rates, curve.mean, color=color, linestyle="--" if dashed else "-")
         lacking = curve.n < curve.n.max()
         axes.plot(curve.rates[lacking], curve.mean[lacking], "x", color=color, markersize=4.5, linestyle="none")
         place = int(abs(np.log(curve.rates / self.best[arm].rate)).argmin())
+        at = curve.rates[place]
+        if aside is None:
+            axes.fill_between(curve.rates, curve.low, curve.high, color=color, alpha=layout.BAND, linewidth=0)
+        else:
+            rates = np.concatenate([each.rates for each in self.curves.values()])
+            at *= (rates.max() / rates.min()) ** (DODGE * aside)
+            axes.plot([at, at], [curve.low[place], curve.high[place]], color=color, linewidth=0.9, alpha=0.8)
         marker, size = ("^", 8) if self.extensions[arm].stuck else ("o", 5.5)
-        (mark,) = axes.plot(curve.rates[place], curve.mean[place], marker, color=color, markersize=size, zorder=5)
+        (mark,) = axes.plot(at, curve.mean[place], marker, color=color, markersize=size, zorder=5)
         mark.set(markeredgecolor="white", markeredgewidth=0.8)
 
     def draw_bars(self, axes: Axes, arms: Sequence[str], height: float, heading: str = "") -> None:
@@ -174,8 +182,10 @@ class _Response(NamedTuple):
 def _response_caption(drawing: _Response, near: str) -> str:
     curves = drawing.curves
     counts = np.concatenate([curve.n for curve in curves.values()])
+    bands = len(curves) <= MOST_BANDS or len(curves) > layout.MAX_LINES
+    shown = "band: 95 % t interval; dot: the best rate" if bands else "dot: the best rate, with its 95 % t interval"
     caption = (
-        f"Line: mean over seeds at each rate, {layout.seed_count(counts)}; band: 95 % t interval; dot: the best rate. "
+        f"Line: mean over seeds at each rate, {layout.seed_count(counts)}; {shown}. "
         f"Bars: {near}, with an arrow where they reach the end of the grid."
     )
     if any((curve.n < curve.n.max()).any() for curve in curves.values()):

@@ -15,13 +15,21 @@ from rlexp.analysis.data.read import inner, unlinked
 from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.ablation import ablation_figure
 from rlexp.analysis.figures.layout import caption_of
-from rlexp.analysis.figures.rates import response_figure
+from rlexp.analysis.figures.rates import response_figure, short_rate
 from rlexp.analysis.report.ablation_files import write_ablation
 from rlexp.analysis.report.page import color_variables, inline_svg, template
 from rlexp.analysis.report.tables import Terminal, TextTable, markdown, plain, print_table
 from rlexp.analysis.stats.ablation import SECONDARY, Ablation
-from rlexp.analysis.stats.formatting import DASH, decimal_places, format_fraction, format_interval, format_p
+from rlexp.analysis.stats.formatting import (
+    DASH,
+    decimal_places,
+    format_fraction,
+    format_interval,
+    format_number,
+    format_p,
+)
 from rlexp.analysis.stats.noise import scores_statement
+from rlexp.analysis.stats.tuned import tuning_table
 
 EXPLAINED = {
     "whole recipe": "all parts − none",
@@ -42,9 +50,8 @@ def publish(ablation: Ablation, console: Console | None = None) -> list[Path]:
     console.print()
     for kind, table in effect_tables(ablation, short=True).items():
         print_table(table, console, f"{kind}: {EXPLAINED[kind]}")
-    print_table(
-        level_table(ablation), console, f"arms: {ablation.metric.metric}{direction_note(ablation.metric.better)}"
-    )
+    for heading, table in arm_tables(ablation).items():
+        print_table(table, console, heading)
     for note in ablation.notes:
         console.print(Text(f"- {note}"))
     paths = write_files(ablation)
@@ -72,11 +79,11 @@ def findings(ablation: Ablation) -> list[str]:
     for kind, rows in words.items():
         by_word = {word: ", ".join(of_word["parts"]) for word, of_word in rows.groupby("word", sort=False)}
         lines.append(f"{kind.capitalize()}: {'; '.join(f'{word}: {parts}' for word, parts in by_word.items())}.")
-    size = float(np.abs(ablation.scale.change(ablation.smallest, level(ablation))))
+    note, size = scale_note(ablation), float(np.abs(ablation.scale.change(ablation.smallest, level(ablation))))
+    in_units = f"{note}, {size:,.3g} at the baseline's level" if note else ""
     lines.append(
-        f"How sure: {noise(ablation)}The smallest effect that counts is {ablation.smallest:.3g} "
-        f"({ablation.scale.name}), {size:,.3g} at the baseline's level. “Open” is not “no effect”: more seeds would "
-        f"tell."
+        f"How sure: {noise(ablation)}The smallest effect that counts is {ablation.smallest:.3g}{in_units}. “Open” is "
+        "not “no effect”: more seeds would tell."
     )
     return lines
 
@@ -87,6 +94,11 @@ def noise(ablation: Ablation) -> str:
     best = [grid.values[grid.best] for grid in ablation.grids.values()]
     said = scores_statement([ablation.scale.inverse(sign * np.array(best)).T], ablation.metric.metric)
     return f"{said} " * bool(said)
+
+
+def scale_note(ablation: Ablation) -> str:
+    """Name the scale, where it is not that of the metric's own units."""
+    return f" ({ablation.scale.name})" if ablation.scale.name != "identity" else ""
 
 
 def level(ablation: Ablation) -> float:
@@ -142,10 +154,37 @@ def level_table(ablation: Ablation) -> TextTable:
     headers = ["arm", "n", "IQM [95 %]", *([f"best {tuned['key']}"] if tuned else []), *fallen]
     rows = []
     for name, row in levels.iterrows():
-        at = [f"{row['value']:.3g}{' ▲' if row['edge'] else ''}"] if tuned else []
+        at = [f"{row['value']:.3g}{' ▲ ' * bool(row['edge'])}{row['edge']}"] if tuned else []
         rows.append([name, f"{row['n']:g}", format_interval(row["iqm"], row["iqm_low"], row["iqm_high"], digits), *at])
         rows[-1] += [format_fraction(row["collapsed"], row["collapsed_of"])] if fallen else []
     return TextTable(headers, rows)
+
+
+def arm_tables(ablation: Ablation) -> dict[str, TextTable]:
+    """Return the tables that have a row an arm, by their headings."""
+    tables = {f"arms: {ablation.metric.metric}{direction_note(ablation.metric.better)}": level_table(ablation)}
+    if tuned := ablation.declared["tune"]:
+        near = f"the mean is within {ablation.smallest:.3g}{scale_note(ablation)} of the best"
+        heading = f"tuning {tuned['key']}: where {near}; the score of the best of 1, 2, 3, all values tried"
+        tables[heading] = tuned_table(ablation)
+    return tables
+
+
+def tuned_table(ablation: Ablation) -> TextTable:
+    """Return a row an arm: its plateau, with ≤ or ≥ where it reaches an end of the grid, and what fewer trials give."""
+    table = tuning_table(ablation)
+    digits, tried = decimal_places(table["score"]), [k for k in (1, 2, 3) if f"best_of_{k}" in table]
+    rows = []
+    for name, row in table.iterrows():
+        ends = [short_rate(row[f"plateau_{end}"]) for end in ("low", "high")]
+        low, high = (
+            f"{sign} {text}" if row["plateau_open"] in (end, "both") else text
+            for sign, text, end in zip("≤≥", ends, ("low", "high"), strict=True)
+        )
+        octaves = f"{'≥ ' * bool(row['plateau_open'])}{row['octaves']:.1f}"
+        numbers = [*(row[f"best_of_{k}"] for k in tried), row["score"]]
+        rows.append([str(name), f"{low} to {high}", octaves, *(format_number(each, digits) for each in numbers)])
+    return TextTable(["arm", "plateau", "octaves", *(f"of {k}" for k in tried), "of all"], rows)
 
 
 def figures(ablation: Ablation) -> dict[str, tuple[Figure, str, str]]:
@@ -163,7 +202,7 @@ def figures(ablation: Ablation) -> dict[str, tuple[Figure, str, str]]:
     if (tuned := ablation.declared["tune"]) and all(len(grid.rates) > 1 for grid in ablation.grids.values()):
         by_name = {ablation.label(arm): grid for arm, grid in ablation.grids.items()}
         baseline = "baseline" if "baseline" in by_name else next(iter(by_name))
-        metric = f"{ablation.metric.metric} ({ablation.scale.name})"
+        metric = f"{ablation.metric.metric}{scale_note(ablation)}"
         figure = response_figure(by_name, baseline, tuned["key"], metric, ablation.smallest)
         found["rates"] = figure, f"Each arm over {tuned['key']}", caption_of(figure)
     return found
@@ -177,23 +216,28 @@ def write_files(ablation: Ablation) -> list[Path]:
     text = "\n".join([*findings(ablation), ""])
     for kind, table in effect_tables(ablation).items():
         text += f"\n**{kind}** ({EXPLAINED[kind]})\n\n{markdown(table)}"
+    kept = ablation
+    if ablation.declared["tune"]:
+        tuning = tuning_table(ablation).drop(columns=["value", "edge"])
+        kept = ablation._replace(levels=ablation.levels.join(tuning))
     content = {
         "declared": ablation.declared,
         "metric": ablation.metric.metric,
         "scale": ablation.scale.name,
         "smallest": ablation.smallest,
-        "levels": ablation.levels.reset_index().to_dict("records"),
+        "levels": kept.levels.reset_index().to_dict("records"),
         "effects": ablation.effects.to_dict("records"),
         "notes": ablation.notes,
     }
+    arms = "".join(f"\n**{name}**\n\n{markdown(table)}" for name, table in arm_tables(ablation).items())
     texts = {
-        "ablation.md": text + f"\n**arms**\n\n{markdown(level_table(ablation))}",
+        "ablation.md": text + arms,
         "ablation.json": json.dumps(plain(content), indent=2) + "\n",
         "ablation.html": page(ablation, drawn),
     }
     for name, each in texts.items():
         unlinked(place / name).write_text(each, encoding="utf-8")
-    paths = write_ablation(ablation, place, findings(ablation), command(ablation)) + [place / name for name in texts]
+    paths = write_ablation(kept, place, findings(ablation), command(ablation)) + [place / name for name in texts]
     with layout.theme():
         return paths + [
             path for name, (figure, *_) in drawn.items() for path in layout.save_figure(figure, place / name)
@@ -209,7 +253,7 @@ def page(ablation: Ablation, drawn: dict[str, tuple[Figure, str, str]]) -> str:
         swatches={},
         findings=findings(ablation),
         tables={f"{kind}: {EXPLAINED[kind]}": table for kind, table in effect_tables(ablation).items()},
-        arms=level_table(ablation),
+        arms=arm_tables(ablation),
         figures=[
             {"heading": heading, "caption": caption, "svg": inline_svg(figure, name, f"{heading}. {caption}")}
             for name, (figure, heading, caption) in drawn.items()

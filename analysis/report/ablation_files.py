@@ -38,6 +38,17 @@ ARM_COLUMNS = {
     "sd": Column("number", "standard deviation over seeds"),
     "value": Column("number", "value of the tuned key with the best mean on the scale"),
     "edge": Column("string", "the end of the grid at which the best value is", allowed=("", "low", "high")),
+    "score": Column(
+        "number", "mean on the scale at the best value, less the luck of its choice, in the metric's units"
+    ),
+    "score_low": Column("number", "lower end of its 95 % interval"),
+    "score_high": Column("number", "upper end of it"),
+    "plateau_low": Column("number", "from this value on the mean is within the smallest effect of the best"),
+    "plateau_high": Column("number", "to this value"),
+    "octaves": Column("number", "log2(plateau_high / plateau_low)"),
+    "octaves_low": Column("number", "lower end of its 95 % interval"),
+    "octaves_high": Column("number", "upper end of it"),
+    "plateau_open": Column("string", "the ends of the grid that it reaches", allowed=("", "low", "high", "both")),
     "collapsed": Column("integer", "runs at the best value that collapsed or diverged"),
     "collapsed_of": Column("integer", "of as many that say whether they did"),
     "collapse_p": Column(
@@ -77,11 +88,16 @@ NOTEBOOK = TEMPLATES / "recompute_ablation.ipynb"
 
 def write_ablation(ablation: Ablation, place: Path, findings: list[str], command: str) -> list[Path]:
     """Write all that an ablation keeps into a folder that is there; return the files."""
+    trials = [name for name in ablation.levels if name.startswith("best_of_")]
+    arm_columns = ARM_COLUMNS | {
+        name: Column("number", f"score to expect: {name.replace('_', ' ')} random values of the tuned key")
+        for name in trials
+    }
     tables = {
         "runs.parquet": run_table(ablation),
         "curves.parquet": curve_table(ablation),
         "arms.csv": Table(
-            ablation.levels.reset_index(), "a row an arm, at its best value of a tuned key", ARM_COLUMNS, ("arm",)
+            ablation.levels.reset_index(), "a row an arm, at its best value of a tuned key", arm_columns, ("arm",)
         ),
         "effects.csv": Table(ablation.effects, "a row a part and kind of effect", EFFECT_COLUMNS, ("kind", "parts")),
     }

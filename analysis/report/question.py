@@ -17,10 +17,12 @@ from rlexp.analysis.figures.rates import response_figure
 from rlexp.analysis.report.page import color_variables, inline_svg, template
 from rlexp.analysis.report.question_files import write_question
 from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, markdown, plain, print_table
+from rlexp.analysis.stats.endpoints import parse_endpoint
 from rlexp.analysis.stats.formatting import DASH, format_p
 from rlexp.analysis.stats.noise import scores_statement
 from rlexp.analysis.stats.question import QUESTION_FILE, Answer, Answered, Effect
 from rlexp.analysis.stats.words import EQUIVALENT, NOT_INFERIOR, SUPERIOR
+from rlexp.runfolder.variants import split_commas
 
 UNITS = {"log-odds": "points", "log": "ratio"}
 DROPPED = "dropped"
@@ -53,14 +55,27 @@ def names(answered: Answered) -> tuple[str, str]:
 
 def claim(answered: Answered) -> str:
     """Say what an assertion claims, in a clause."""
-    (arm, versus), of = names(answered), number(answered)
-    size = natural_size(answered)
-    other = "lower" if answered.declared["direction"] == "higher" else "higher"
+    (arm, versus), of, size = names(answered), number(answered), natural_size(answered)
+    endpoint = parse_endpoint(answered.declared["endpoint"])
+    direction = answered.declared["direction"]
+    verb, comparatives = "has", {"higher": "a higher", "lower": "a lower"}
+    if endpoint.kind == "cost":
+        of = f"{endpoint.unit} to {endpoint.metric} {'≤' if endpoint.below else '≥'} {endpoint.value:g}"
+        verb, comparatives = "needs", {"higher": "more", "lower": "fewer"}
+    other = comparatives["lower" if direction == "higher" else "higher"]
     return {
-        SUPERIOR: f"{arm} has a {answered.declared['direction']} {of} than {versus}",
-        EQUIVALENT: f"{arm} and {versus} have the same {of}, within {size}",
-        NOT_INFERIOR: f"{arm} has no {other} {of} than {versus}, by {size}",
+        SUPERIOR: f"{arm} {verb} {comparatives.get(direction)} {of} than {versus}",
+        EQUIVALENT: f"{arm} and {versus} {'need' if verb == 'needs' else 'have'} the same {of}, within {size}",
+        NOT_INFERIOR: f"{arm} {verb} not {other} {of} than {versus}, by {size}",
     }[answered.declared["kind"]]
+
+
+def natural_text(answered: Answered, effect: float) -> str:
+    """Return an effect at the mean level as `+1.2 points`, `×1.3`, or in the metric's units."""
+    if answered.scale.name == "log":
+        return f"×{np.exp(effect):.3g}"
+    unit = UNITS.get(answered.scale.name, "")
+    return f"{natural(answered, effect, answered.level):+.3g} {unit}".rstrip().replace("-", "−")
 
 
 def natural(answered: Answered, effect: float, level: float) -> float:
@@ -77,15 +92,6 @@ def natural_size(answered: Answered) -> str:
     if answered.scale.name == "log":
         return f"{100 * (size - 1):.3g} %"
     return f"{abs(size):.3g}{' points' * (answered.scale.name == 'log-odds')}"
-
-
-def told(answered: Answered, *effects: float) -> str:
-    """Say effects of arm − versus in natural units, the lowest first: `−3.1 and +8.2 points`, or `×0.9 and ×1.4`."""
-    numbers = sorted(natural(answered, answered.sign * each, answered.level) for each in effects)
-    if answered.scale.name == "log":
-        return " and ".join(f"×{each:.3g}" for each in numbers)
-    text = " and ".join(f"{each:+.3g}" for each in numbers).replace("-", "−")
-    return f"{text}{' points' * (answered.scale.name == 'log-odds')}"
 
 
 def shown(answered: Answered) -> str:
@@ -127,10 +133,12 @@ def outcome(answered: Answered) -> str:
         return f"{text}: {dropped} of {count(len(answered.effects), 'condition')} fail a check (below)."
     text += f": {shown(answered)}, in {judgment.pooled.scope}."
     if np.isfinite(judgment.predicted.low):
-        text += f" In 95 of 100 more conditions like these it is between {told(answered, *judgment.predicted)}."
+        ends = sorted(answered.sign * end for end in judgment.predicted)
+        low, high = (natural_text(answered, end) for end in ends)
+        text += f" In 95 of 100 more conditions like these it lies in [{low}, {high}]."
     for each in judgment.moderators:
         levels = ", ".join(
-            f"{level}: {told(answered, estimate)}"
+            f"{level}: {natural_text(answered, answered.sign * estimate)}"
             for level, estimate in zip(each.test.levels, each.test.estimates, strict=True)
         )
         said = "It depends on" if each.depends else "That it depends on"
@@ -184,9 +192,13 @@ def tables(answer: Answer) -> dict[str, TextTable]:
                 if not np.isfinite(effect.found.error)
                 else answered.scale.show(effect.found.value, low, high, effect.level)
             )
-            rows.append([effect.condition, str(effect.found.n), *values, text, effect.fails and DROPPED])
+            arrived = [effect.arrived] if effect.arrived else []
+            rows.append(
+                [spaced(effect.condition), str(effect.found.n), *values, *arrived, text, effect.fails and DROPPED]
+            )
         best = [f"best {tuned['key']}"] if tuned else []
-        headers = ["condition", "n", *best, f"{arm} − {versus} [95 %]", ""]
+        arrived = ["arrived"] if answered.effects[0].arrived else []
+        headers = ["condition", "n", *best, *arrived, f"{arm} − {versus} [95 %]", ""]
         found[f"{place}. {claim(answered)}: {answered.judgment.text}"] = TextTable(headers, rows)
     if dropped := dropped_conditions(answer):
         found["dropped"] = TextTable(["condition", "why"], dropped)
@@ -200,10 +212,15 @@ def tables(answer: Answer) -> dict[str, TextTable]:
     return found
 
 
+def spaced(condition: str) -> str:
+    """Return a condition's name with room to break it."""
+    return ", ".join(split_commas(condition))
+
+
 def dropped_conditions(answer: Answer) -> list[list[str]]:
     """Return what was dropped and why, once for all assertions that drop it for the same reason."""
     found = {(effect.condition, effect.fails) for answered in answer.assertions for effect in answered.effects}
-    return [[name, why] for name, why in sorted(found) if why]
+    return [[spaced(name), why] for name, why in sorted(found) if why]
 
 
 def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:

@@ -21,6 +21,7 @@ from rlexp.analysis.stats.formatting import (
 )
 from rlexp.analysis.stats.noise import noise_statement
 from rlexp.analysis.stats.notes import below_floor
+from rlexp.analysis.stats.racing import Race
 from rlexp.analysis.stats.significance import ALPHA, seeds_for_p
 from rlexp.runfolder.variants import split_overrides, varying_keys
 
@@ -164,6 +165,8 @@ def _finding(comparison: Comparison) -> str:
     reached = format_interval(level["iqm"], level["iqm_low"], level["iqm_high"], digits)
     if not comparison.others:
         return f"It reaches {reached}, the interquartile mean over {level['n']:g} seeds with its 95 % interval."
+    if comparison.race:
+        return _winner(comparison, comparison.race, digits)
     groups = outcome(comparison)
     if not (groups.higher or groups.lower):
         sentences = [_undecided(comparison, groups, digits)]
@@ -176,6 +179,21 @@ def _finding(comparison: Comparison) -> str:
         if rest := [comparison.labels[variant] for variant in (*groups.undecided, *groups.untestable)]:
             sentences.append(f"Not told apart from {baseline}: {_listed(rest)}.")
     return _join([*sentences, f"{baseline} itself reaches {reached}."])
+
+
+def _winner(comparison: Comparison, raced: Race, digits: int) -> str:
+    """Return how a race ended."""
+    margin, labels = comparison.until("until_best"), comparison.labels
+    stopped, left = _listed([labels[arm] for arm in raced.out]), [labels[arm] for arm in raced.left]
+    worse = f"Worse than another, and stopped: {stopped}." if stopped else "None is shown to be worse than another."
+    if raced.best is None:
+        return f"No variant is shown to be the best but for {margin:g}. Left: {_listed(left) or 'none'}. {worse}"
+    level = comparison.table.loc[raced.best]
+    reached = format_interval(level["iqm"], level["iqm_low"], level["iqm_high"], digits)
+    best = f"{labels[raced.best]} is the best of {len(labels)} but for {margin:g}"
+    beside = [label for label in left if label != labels[raced.best]]
+    rest = f"Left beside it: {_listed(beside)}." if beside else ""
+    return _join([f"{best}, and reaches {reached} over {level['n']:g} seeds.", worse, rest])
 
 
 def _claim(comparison: Comparison, word: str, variants: Sequence[str], digits: int) -> str:
@@ -215,6 +233,8 @@ def _confidence(comparison: Comparison) -> str:
         return OPEN
     if not comparison.others:
         return "The interval says what other seeds could have given. There is nothing to compare with."
+    if comparison.race:
+        return f"A race names a wrong variant in at most 5 % of cases, if differences are symmetric. {SCOPE}"
     groups, table = outcome(comparison), comparison.table
     claimed = [*groups.higher, *groups.lower]
     parts = []

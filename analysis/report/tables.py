@@ -33,9 +33,11 @@ from rlexp.analysis.stats.formatting import (
     format_size,
     format_win_rate,
 )
+from rlexp.analysis.stats.racing import Race
 from rlexp.analysis.stats.secondary import pivot_axes
 from rlexp.analysis.stats.significance import ALPHA
 from rlexp.analysis.stats.verdicts import EXPLORATORY, Verdict
+from rlexp.runfolder.variants import IN_TURNS
 
 if TYPE_CHECKING:
     from rlexp.analysis.figures.inputs import RenderedFigure
@@ -61,7 +63,7 @@ def comparison_table(comparison: Comparison) -> TextTable:
     """Return all columns of a comparison; a sweep with one variant has only levels."""
     digits = decimal_places(comparison.scores.to_numpy().ravel())
     corrected = format_corrected_p(comparison, comparison.table) if comparison.others else comparison.table.index
-    unfinished = comparison.table["unfinished"].any()
+    unfinished, raced = comparison.table["unfinished"].any(), comparison.race
     rows = []
     for (variant, row), p in zip(comparison.table.iterrows(), corrected, strict=True):
         cells = {"n": f"{row['n']:g}"}
@@ -77,17 +79,27 @@ def comparison_table(comparison: Comparison) -> TextTable:
                 "p": format_p(row["p"]) if can_be_significant(row, 1) else DASH,
                 "q (BH)" if "q" in row else "p (Holm)": p,
                 "detectable": format_size(row["detectable"], digits),
-                **({"decided": comparison.decision(variant)} if comparison.sequential else {}),
+                **({"decided": comparison.decision(variant)} if comparison.until("until_decided") else {}),
             }
             if variant == comparison.baseline:
                 effects = dict.fromkeys(effects, "") | {"difference [95 %]": "baseline"}
             cells |= effects
+        if raced:
+            cells["race"] = race_text(comparison, raced, variant)
         cells["collapsed"] = format_fraction(row["collapsed"], row["collapsed_of"])
         cells["failed"] = format_fraction(row["failed"], row["runs"])
         if unfinished:
             cells["unfinished"] = format_fraction(row["unfinished"], row["runs"])
         rows.append([comparison.labels[variant], *cells.values()])
     return TextTable([comparison.axis, *cells], rows)
+
+
+def race_text(comparison: Comparison, raced: Race, variant: str) -> str:
+    """Return what became of a variant in a race: `best`, `left`, or why it has no more seeds."""
+    if variant in raced.out:
+        other = raced.out[variant]
+        return f"worse than {comparison.labels[other]}" if other else "no score"
+    return "best" if variant == raced.best else "left"
 
 
 def interaction_table(table: pd.DataFrame) -> TextTable:
@@ -424,7 +436,7 @@ def answer_json(result: Answer, files: Sequence[Path]) -> str:
         "alpha": ALPHA,
         "differences_corrected": first.family,
         "secondary_corrected": result.secondary,
-        "until_decided": first.until_decided,
+        **{key: first.until(key) for key in IN_TURNS},
         "comparisons": comparisons,
         "pooled": {"arms": _arms(result.pooled)} if result.pooled else None,
         "study": result.study.get("name"),
@@ -439,12 +451,14 @@ def answer_json(result: Answer, files: Sequence[Path]) -> str:
 
 
 def _arms(comparison: Comparison) -> list[dict[str, Any]]:
-    arms = []
+    arms, raced = [], comparison.race
     for row in _rows(comparison.table.reset_index()):
         variant = row["variant"]
         arm = {"variant": variant, "label": comparison.labels[variant], **row}
-        if comparison.sequential:
+        if comparison.until("until_decided"):
             arm["decided"] = None if variant == comparison.baseline else comparison.decision(variant)
+        if raced:
+            arm["race"] = race_text(comparison, raced, variant)
         arms.append(arm)
     return arms
 

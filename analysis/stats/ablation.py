@@ -84,6 +84,8 @@ def analyze(folder: str | Path) -> Ablation:
     Effects are taken seed by seed on the metric's scale (log-odds of shares); where a key is tuned, each arm is at its
     best value with the choice inside the interval. Holm corrects within a kind, Benjamini and Hochberg over all that is
     ``SECONDARY``; the interval that a word rests on has the level that they leave it.
+    An arm whose best value is at an end that could not be left may be better than shown: no word is said that this
+    would undo.
 
     Raises:
         AnalysisError: the folder holds no ablation, or an arm has no number on all seeds.
@@ -173,6 +175,8 @@ def effects_of(ablation: Ablation) -> pd.DataFrame:
         contrasts += contrasts_of(design, arms, k, declared["order"])
     rows, weights = [], np.array([contrast.weights for contrast in contrasts])
     found_all = best_contrasts([*ablation.grids.values()], weights)
+    edges = ablation.levels.get("edge", pd.Series("", ablation.levels.index))
+    at_end = np.array([edges[ablation.label(arm)] != "" for arm in arms])
     for contrast, found in zip(contrasts, found_all, strict=True):
         named = [ablation.parts[part] for part in contrast.parts] or ["all parts"]
         rows.append(
@@ -199,8 +203,8 @@ def effects_of(ablation: Ablation) -> pd.DataFrame:
         else:
             table.loc[family.index, "p_holm"], levels = holm(p), holm_levels(p)
         words = [
-            word_of(*found.interval(1 - alpha), ablation.smallest)
-            for found, alpha in zip(family["found"], levels, strict=True)
+            word_of(*judged_interval(found.interval(1 - alpha), weights[place][at_end]), ablation.smallest)
+            for place, found, alpha in zip(family.index, family["found"], levels, strict=True)
         ]
         if kind == "interaction":
             words = [word.replace("helps", "more together").replace("hurts", "less together") for word in words]
@@ -216,6 +220,17 @@ def effects_of(ablation: Ablation) -> pd.DataFrame:
     if sign < 0:
         table[["low", "high"]] = table[["high", "low"]].to_numpy()
     return table.drop(columns=["found", "level"])
+
+
+def judged_interval(interval: tuple[float, float], stuck: Array) -> tuple[float, float]:
+    """Open the interval of a sum of arms where some may be better than shown: their best is at an end of the grid.
+
+    Args:
+        interval: as estimated.
+        stuck: the weights of these arms.
+    """
+    low, high = interval
+    return -np.inf if (stuck < 0).any() else low, np.inf if (stuck > 0).any() else high
 
 
 def level_of(ablation: Ablation, contrast: Contrast, arms: Sequence[Arm]) -> float:
@@ -287,9 +302,9 @@ def notes_of(ablation: Ablation) -> list[str]:
     if ablation.declared["tune"]:
         ends = ablation.levels.index[ablation.levels["edge"] != ""]
         if len(ends):
+            key, named = ablation.declared["tune"]["key"], ", ".join(ends)
             notes.append(
-                f"At the end of its grid of {ablation.declared['tune']['key']}, so perhaps better elsewhere: "
-                f"{', '.join(ends)}."
+                f"At the end of its grid of {key}, so perhaps better elsewhere, and not called worse: {named}."
             )
     else:
         notes.append("No key was tuned: each part is judged at the learning rate of the baseline (--tune lr).")

@@ -6,12 +6,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.load import InTurns, SweepData
 from rlexp.analysis.data.metric_spec import Direction, direction_note, direction_sign
 from rlexp.analysis.data.run_values import RunValues, values_per_run
 from rlexp.analysis.data.runs import UNFINISHED
 from rlexp.analysis.data.variants import resolve_variant
 from rlexp.analysis.stats import estimates, significance
+from rlexp.analysis.stats.racing import Race, race
 from rlexp.analysis.stats.significance import ALPHA, MEAN_TEST, PairedTest, subtract
 
 MIN_SEEDS = 3  # fewer: no intervals
@@ -105,8 +106,8 @@ class Comparison(NamedTuple):
     """The better end of the metric; None where neither is."""
     tuned: bool = False
     """Whether other seeds than these chose the best point of each variant."""
-    until_decided: float | None = None
-    """The margin by which differences were decided, if seeds were added until they were."""
+    in_turns: InTurns | None = None
+    """Why seeds came in turns, if they did."""
     ranked: bool = False
     """Whether numbers may be infinite, as the cost of what is never reached: differences are medians, p is of ranks."""
     score_metric: str = ""
@@ -120,10 +121,14 @@ class Comparison(NamedTuple):
         collapsed, known = self.table[["collapsed", "collapsed_of"]].sum()
         return bool(known and collapsed == known)
 
+    def until(self, key: str) -> float | None:
+        """The number of the key by which seeds were added; None if it was not this one."""
+        return self.in_turns.value if self.in_turns and self.in_turns.key == key else None
+
     @property
     def sequential(self) -> bool:
-        """Whether seeds were added until the differences were decided."""
-        return self.until_decided is not None
+        """Whether p and intervals hold at every look."""
+        return self.in_turns is not None and self.in_turns.sequential
 
     @property
     def paired_test(self) -> PairedTest:
@@ -135,7 +140,23 @@ class Comparison(NamedTuple):
         if self.ranked:
             return "open"
         interval = significance.confidence_sequence(self.differences(variant), ALPHA / max(self.family, 1))
-        return significance.decide(interval, self.until_decided or 0.0)
+        return significance.decide(interval, self.until("until_decided") or 0.0)
+
+    def half_width(self, variant: str) -> float:
+        """How far the interval of a variant's difference reaches to its longer side; NaN if it has none."""
+        low, middle, high = self.table.loc[variant, ["difference_low", "difference", "difference_high"]]
+        return float(np.maximum(high - middle, middle - low))
+
+    def is_open(self, variant: str) -> bool:
+        """Whether the difference of a variant asks for more seeds, if they are added until enough is known."""
+        width = self.until("until_width")
+        return self.decision(variant) == "open" if width is None else not self.half_width(variant) <= width
+
+    @property
+    def race(self) -> Race | None:
+        """Where the race stands; None if there was none, or not by these numbers."""
+        margin = self.until("until_best")
+        return race(self.scores, margin) if margin and self.is_score and not self.stratum else None
 
     @property
     def heading(self) -> str:
@@ -162,7 +183,8 @@ def compare(
     baseline = resolve_variant(baseline, data.labels) if baseline else data.first_variant
     run_values = run_values or values_per_run(data, metric)
     scores = seed_table(data, run_values)
-    ranked, test = run_values.ranked, PairedTest(data.until_decided is not None, run_values.ranked)
+    sequential = data.in_turns is not None and data.in_turns.sequential
+    ranked, test = run_values.ranked, PairedTest(sequential, run_values.ranked)
     rows = {variant: level_columns(scores[variant].dropna().to_numpy(), ranked) for variant in data.variants}
     for variant, row in rows.items():
         differences = paired_differences(scores, variant, baseline)
@@ -178,7 +200,7 @@ def compare(
         aggregation=run_values.aggregation,
         remarks=tuple(run_values.remarks),
         better=run_values.better,
-        until_decided=data.until_decided,
+        in_turns=data.in_turns,
         ranked=ranked,
         score_metric=data.score_metric or "score",
         is_score=run_values.is_score,

@@ -9,8 +9,8 @@ import numpy as np
 
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.runs import UNFINISHED, origin_note
-from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
-from rlexp.analysis.stats.significance import ALPHA, min_p, reachable_p, seeds_for_p, seeds_with_choice
+from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant, paired_differences
+from rlexp.analysis.stats.significance import ALPHA, min_p, reachable_p, seeds_for_p, seeds_with_choice, symmetry_p
 from rlexp.core.exits import RunFailed
 from rlexp.runfolder.files import RUNGS_FILE, SEARCH_FILE, is_foreign, read_json
 
@@ -20,7 +20,7 @@ MAX_NAMED = 4  # variants named one by one in a note; of more only the range is 
 
 def comparison_notes(data: SweepData, comparison: Comparison) -> list[str]:
     """All notes of a comparison, first what it cannot answer, then the method; empty ones are left out."""
-    last = (_rule, _one_sided, _other_order, _few_seeds, _missed)
+    last = (_rule, _one_sided, _skewed, _too_wide, _race, _other_order, _few_seeds, _missed)
     before = (
         _halved(data),
         _searched(data),
@@ -114,9 +114,11 @@ def _rule(comparison: Comparison) -> str:
             "difference is tossed like a coin: differences are ranked by size, and the infinite ones come last."
         )
     if comparison.sequential:
+        until = "a variant was shown to be best" if comparison.until("until_best") else "every difference was decided"
         tossed = (
-            "Seeds were added until every difference was decided. p is therefore one that may be looked at after each: "
-            "the signs of the differences are bet on one after another, and p is what the largest gain so far is worth."
+            f"Seeds were added until {until}. p is therefore one that may be looked at after each: the signs of the "
+            "differences are bet on one after another, and p is what the largest gain so far is worth. It is a p of "
+            "the center of symmetry of the differences: of skewed ones it says nothing about the mean."
         )
     return (
         f"{tossed} p (Holm) is {corrected}. Claim a difference only where p (Holm) is below {ALPHA:g}; the intervals "
@@ -140,6 +142,53 @@ def _one_sided(comparison: Comparison) -> str:
     if comparison.family > 1:
         why = f"it counts all {comparison.family} differences, an interval only its own"
     return f"The interval and p (Holm) say different things of {_some(texts)}. p (Holm) decides: {why}."
+
+
+def _skewed(comparison: Comparison) -> str:
+    """Name differences that are skewed, where seeds were added because of p: it then is none of their mean."""
+    if not comparison.sequential or comparison.ranked:
+        return ""
+    texts, versus = [], (comparison.race and comparison.race.best) or comparison.baseline
+    for variant in comparison.table.index.drop(versus):
+        differences = paired_differences(comparison.scores, variant, versus)
+        if symmetry_p(differences) < ALPHA / max(comparison.family, 1):
+            middles = f"mean {differences.mean():+.3g}, median {np.median(differences):+.3g}"
+            texts.append(f"{comparison.labels[variant]} ({middles})")
+    if not texts:
+        return ""
+    return (
+        f"Clearly skewed, not symmetric around a center, are the differences of {_some(texts)}. What is said of them "
+        "by p, interval and decision is then that the two variants differ, not that their means do: compare the means "
+        "on a number of seeds that is fixed beforehand."
+    )
+
+
+def _too_wide(comparison: Comparison) -> str:
+    """Say how seeds were added until intervals were narrow, and which are not."""
+    width = comparison.until("until_width")
+    if width is None or not comparison.others:
+        return ""
+    wide = [variant for variant in comparison.others if comparison.is_open(variant)]
+    texts = [f"{comparison.labels[variant]} (±{comparison.half_width(variant):.2g})" for variant in wide]
+    left = f" The seeds ended before that for {_some(texts)}." if texts else ""
+    return (
+        f"Seeds were added until each interval reached no further than {width:g} to either side. That looks at no "
+        f"sign, so p and intervals are nearly as good as those of a fixed number of seeds.{left}"
+    )
+
+
+def _race(comparison: Comparison) -> str:
+    """Say what a race may get wrong, and that arms have fewer seeds because of it."""
+    raced = comparison.race
+    if raced is None:
+        return ""
+    fewer = [f"{comparison.labels[arm]} after {comparison.table.loc[arm, 'n']:g} seeds" for arm in raced.out]
+    stopped = f" Stopped: {_some(fewer)}. What an arm reaches is over its own seeds, a difference over those of both."
+    return (
+        "In a race a variant gets no more seeds once it is shown to be worse than another. That the best one is out, "
+        f"or that the one called best is worse than it by {comparison.until('until_best'):g} or more, happens in at "
+        f"most 5 % of races, if differences are symmetric.{stopped if fewer else ''}"
+    )
 
 
 def _other_order(comparison: Comparison) -> str:
@@ -235,7 +284,13 @@ def _missed(comparison: Comparison) -> str:
 def _left_out(data: SweepData, comparison: Comparison) -> Iterator[str]:
     """Say which runs do not count: without a partner, without an end, twice, without a score."""
     scored = comparison.scores.notna()
+    raced = comparison.race
+    stopped = {*raced.out} if raced else set()  # of which another note says why they have fewer seeds
+    last = {v: scored.index[scored[v]].max() for v in stopped}
     unpaired = {v: scored.index[scored[v] != scored[comparison.baseline]] for v in comparison.others}
+    for v, seeds in unpaired.items():
+        ends = [last[arm] for arm in (v, comparison.baseline) if arm in stopped]
+        unpaired[v] = seeds[seeds <= min(ends)] if ends else seeds
     texts = []
     for variant, seeds in unpaired.items():
         more = f" and {len(seeds) - 10} more" if len(seeds) > 10 else ""

@@ -13,7 +13,7 @@ from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.load import SweepData, load
 from rlexp.analysis.stats.arms import ScaledRuns, scaled_runs
 from rlexp.analysis.stats.condition_runs import ConditionRuns, arm_keys, read_condition, read_number
-from rlexp.analysis.stats.endpoints import parse_endpoint
+from rlexp.analysis.stats.endpoints import NEVER, endpoint_table, parse_endpoint
 from rlexp.analysis.stats.question_secondary import secondary
 from rlexp.analysis.stats.rates import BestContrast, best_contrasts, best_value
 from rlexp.analysis.stats.scales import Scale
@@ -39,6 +39,8 @@ class Effect(NamedTuple):
     """The value of the tuned key of the arm, and of the other one."""
     fails: str
     """Why the condition is not valid; empty if it is."""
+    arrived: str = ""
+    """Of a cost: how many runs of both arms got to the target, as `8/8, 7/8`."""
 
 
 class Answered(NamedTuple):
@@ -120,7 +122,8 @@ def judged(conditions: Sequence[ConditionRuns], declared: Mapping[str, Any], not
         ]
         metrics = ", ".join(dict.fromkeys(runs.metric.metric for runs in read))
         found.append((each, metrics, scale, smallest, effects))
-        notes += [remark for runs in read for remark in runs.metric.remarks]
+        remarks = (remark for runs in read for remark in runs.metric.remarks)
+        notes += [remark for remark in remarks if not remark.startswith("Arrived")]  # they are in the tables
     words = judge(
         [
             Assertion(each["kind"], smallest, [condition_of(each, effect) for effect in effects], each["moderators"])
@@ -152,4 +155,18 @@ def effect_in(
     own, level = (float(runs.scale.inverse(best_value(grid).value)) for grid in grids)
     values = tuple(float(grid.rates[grid.best]) for grid in grids)
     fails = failure(condition, declared, assertion, runs.scale, level, smallest)
-    return Effect(condition.name, condition.levels, found, level, own, values, fails)
+    arrived = arrivals(condition, assertion)
+    return Effect(condition.name, condition.levels, found, level, own, values, fails, arrived)
+
+
+def arrivals(condition: ConditionRuns, assertion: Mapping[str, Any]) -> str:
+    """Count the runs of both arms at their best that got to the target of a cost; empty for other endpoints."""
+    endpoint = parse_endpoint(assertion["endpoint"])
+    if endpoint.kind != "cost":
+        return ""
+    table = endpoint_table(condition.data, endpoint)
+    counts = []
+    for arm in arm_keys(assertion):
+        runs = table.reindex(condition.best_names(arm))
+        counts.append(f"{int((runs['value'].notna() & runs['note'].ne(NEVER)).sum())}/{len(runs)}")
+    return ", ".join(counts)

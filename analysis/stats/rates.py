@@ -416,7 +416,9 @@ def edge(grid: RateGrid, delta: float) -> Edge:
     """Mark a best rate that is an end of the grid, unless its mean is less than delta/2 above that of the next rate.
 
     A rate next to the end that may not be chosen does not make the end flat. The mark goes by the means, not by their
-    intervals: to train one rate more costs little, to stop too early costs the answer.
+    intervals: to train one rate more costs little, to stop too early costs the answer. An end that is lower than that
+    is marked if the curve rises ever faster: the interval of its step is above 0, and the step is more than twice the
+    one before. So begins the curve of an arm that learns at none of the rates so far, as SGD at rates of Adam.
 
     Raises:
         AnalysisError: delta is not above 0, or the grid has one rate.
@@ -431,6 +433,9 @@ def edge(grid: RateGrid, delta: float) -> Edge:
     beside = 1 if best == 0 else last - 1
     step = mean_difference(np.sort(grid.values[best] - grid.values[beside]))
     flat = np.isfinite(mean[beside]) and mean[best] - mean[beside] < delta / 2
+    if flat and last > 1:
+        before = mean[beside] - mean[2 * beside - best]
+        flat = not (step.low > 0 and step.mean > 2 * before)
     side = "" if flat else "low" if best == 0 else "high"
     return Edge(side, float(step.mean), float(step.low), float(step.high))
 
@@ -639,7 +644,7 @@ def effective_dimensionality(scores: Array, share: float = 0.95) -> Dimensionali
 
     Args:
         scores: normalized means over seeds, `[tasks, first, second, …]`, an axis for each hyperparameter. A setting
-            with NaN on any task is left out.
+            with NaN on a task is not chosen there, and cannot be the one for all tasks.
         share: of the score with all tuned.
 
     Raises:
@@ -649,11 +654,10 @@ def effective_dimensionality(scores: Array, share: float = 0.95) -> Dimensionali
     count = scores.ndim - 1
     if count < 1 or not scores.size:
         raise AnalysisError(f"scores {scores.shape}: must be [tasks, first, second, …], an axis per hyperparameter")
-    known = ~np.isnan(scores).any(0)
-    if not known.any():
+    if np.isnan(scores).any(0).all():
         raise AnalysisError("no setting has a score on all tasks")
-    scores = np.where(known, scores, -np.inf)
-    default = np.unravel_index(int(scores.mean(0).argmax()), known.shape)
+    scores = np.where(np.isnan(scores), -np.inf, scores)
+    default = np.unravel_index(int(scores.mean(0).argmax()), scores.shape[1:])
     best, which = [], []
     for k in range(count + 1):
         found = {}

@@ -12,6 +12,9 @@ sign is known. e is then a non-negative martingale, which ever reaches 1/α with
 of half a standard deviation counts as one seed. The m that are not rejected, on either side at α/2, are a confidence
 sequence. Source: Ramdas, Ruf, Larsson and Koolen (arXiv 2009.03167) for bets on signs; the θ are our own choice.
 
+The estimand is the centre of symmetry. Skewed differences have none: p and the sequence then say nothing of their mean,
+and `symmetry_p` asks whether they are skewed.
+
 Differences are summed up and tested by their mean, or where some are infinite by their ranks:
 
                  usually                        ranked
@@ -193,25 +196,29 @@ def anytime_p(differences: Array) -> float:
 
 
 def confidence_sequence(differences: Array, alpha: float = ALPHA) -> Interval:
-    """Ends of the smallest interval that holds every centre that `differences [n]` have not rejected so far.
+    """Interval of the centre of symmetry of `differences [n]`, from a lower and an upper bound at alpha/2 each.
 
     It holds the centre at all n at once with probability 1 − alpha. Fewer seeds than it takes to reject anything: NaN.
     """
     differences = np.asarray(differences, dtype=float)
-    if differences.size < fewest_seeds(alpha):
-        return Interval(np.array(np.nan), np.array(np.nan))
-    return Interval(np.array(_low(differences, alpha)), np.array(-_low(-differences, alpha)))
+    bounds = lower_bound(differences, alpha / 2), -lower_bound(-differences, alpha / 2)
+    return Interval(*map(np.array, bounds))
 
 
-def _low(differences: Array, alpha: float) -> float:
-    """The first centre from below that is not rejected; minus infinity if none below all differences is."""
+def lower_bound(differences: Array, alpha: float = ALPHA) -> float:
+    """The lowest centre of symmetry that bets on differences `[n]` above it have not rejected so far.
+
+    It is at most the centre at all n at once with probability 1 − alpha. Fewer seeds than it takes to reject anything:
+    NaN.
+    """
+    differences = np.asarray(differences, dtype=float)
+    if differences.size < fewest_seeds(2 * alpha):
+        return np.nan
     width = max(np.ptp(differences), 1e-9 * np.abs(differences).max(), 1e-12)  # of differences that are all the same
     low, high = differences.min() - 3 * width, differences.max()
     for _ in range(3):  # each time closer around the first that is not rejected
         centres = np.linspace(low, high, GRID)
-        x = differences[None, :] - centres[:, None]
-        largest = np.maximum(log_evidence(x).max(-1), log_evidence(-x).max(-1))
-        kept = ~(largest >= np.log(2 / alpha))
+        kept = ~(log_evidence(differences - centres[:, None]).max(-1) >= np.log(1 / alpha))
         if not kept.any():
             return float(high)
         first = int(kept.argmax())
@@ -219,6 +226,16 @@ def _low(differences: Array, alpha: float) -> float:
             return -np.inf
         low, high = centres[first - 1], centres[first]
     return float(low)
+
+
+def is_above(differences: Array, center: float, alpha: float = ALPHA) -> bool:
+    """Whether `lower_bound` of differences `[n]` is above a center: whether bets reject it and all that are lower."""
+    differences = np.asarray(differences, dtype=float)
+    if not differences.size or log_evidence(differences - center).max() < np.log(1 / alpha):
+        return False
+    lowest = min(float(differences.min()), center)
+    centers = np.linspace(lowest - 3 * (differences.max() - lowest), center, GRID)
+    return bool((log_evidence(differences - centers[:, None]).max(-1) >= np.log(1 / alpha)).all())
 
 
 def decide(interval: Interval, margin: float) -> str:
@@ -230,17 +247,52 @@ def decide(interval: Interval, margin: float) -> str:
 
 
 def fewest_seeds(alpha: float = ALPHA) -> int:
-    """Fewest seeds after which anything can be rejected: no factor of e is above 2."""
+    """Fewest seeds after which anything can be rejected, on either side at alpha/2: no factor of e is above 2."""
     return ceil(log2(2 / alpha))
 
 
 def look_schedule(most: int, alpha: float = ALPHA) -> Iterator[int]:
     """Seeds after each turn, at most so many: as many as can decide anything, then a quarter more each time."""
-    n = fewest_seeds(alpha)
+    return turns(fewest_seeds(alpha), most)
+
+
+def turns(first: int, most: int) -> Iterator[int]:
+    """Seeds after each turn, at most so many: so many first, then a quarter more each time."""
+    n = first
     while n < most:
         yield n
         n += ceil(n / 4)
     yield most
+
+
+WIDTH_SEEDS = 10  # fewest where seeds are added until an interval is narrow: a few can happen to lie close
+SYMMETRY_FLIPS = 1_999
+TRIMMED = 0.2  # of the differences, cut off at each end
+
+
+def symmetry_p(differences: Array) -> float:
+    """p of "differences `[n]` are symmetric around some centre"; NaN below five, of which nothing is trimmed.
+
+    The statistic is the gap between their mean and their trimmed mean, in standard deviations. Its distribution is that
+    under random signs of their distances from the Hodges–Lehmann centre, the median of the means of all pairs. The
+    centre is estimated, so the level is not exact; `benchmarks.stopping` measures it.
+    """
+    differences = np.asarray(differences, dtype=float)
+    n = differences.size
+    if n < 1 / TRIMMED:
+        return np.nan
+    first, second = np.triu_indices(n)
+    distances = differences - np.median((differences[first] + differences[second]) / 2)
+    flips = np.random.default_rng(0).choice([-1.0, 1.0], size=(SYMMETRY_FLIPS, n))
+    hits = _skew(flips * np.abs(distances)) >= _skew(distances) - 1e-12
+    return float((1 + hits.sum()) / (1 + SYMMETRY_FLIPS))
+
+
+def _skew(x: Array) -> Array:
+    """Distance of mean and trimmed mean of `x [..., n]`, in standard deviations; 0 where there are none."""
+    cut, spread = int(TRIMMED * x.shape[-1]), x.std(-1)
+    gap = np.abs(x.mean(-1) - np.sort(x, -1)[..., cut : x.shape[-1] - cut].mean(-1))
+    return np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0)
 
 
 class PairedTest(NamedTuple):

@@ -67,13 +67,15 @@ def overrides_of(parts: Iterable[Part], against: Sequence[str]) -> list[str]:
     return [*against, *(override for part in parts for override in part.overrides)]
 
 
-def check_parts(parts: Sequence[Part], against: Sequence[str]) -> None:
-    """Raise ConfigError for a part that changes nothing, and for a key that two parts set."""
+def check_parts(parts: Sequence[Part], against: Sequence[str], alone: bool = False) -> None:
+    """Raise ConfigError for a part that changes nothing, and for a key of two parts unless each is trained `alone`."""
     given: dict[str, str] = {}
     for part in parts:
+        given = {} if alone else given
         for override in part.overrides:
             if (key := key_of(override)) in given:
-                raise ConfigError([f"{override}: {given[key]} sets the same key; a key can be in one part"])
+                hint = "a key can be in one part, unless each is alone (--add-one)"
+                raise ConfigError([f"{override}: {given[key]} sets the same key; {hint}"])
             given[key] = override
         if composition(overrides_of([part], against))[1] == composition(against)[1]:
             raise ConfigError([f"{part.name}: changes nothing, as {' '.join(against) or 'the default'} has it already"])

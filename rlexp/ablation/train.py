@@ -82,7 +82,7 @@ def ablate(
         if parts is None:
             found = parts_between([*recipe, *overrides], shared)
         else:
-            check_parts(found := parse_parts(parts), shared)
+            check_parts(found := parse_parts(parts), shared, alone=[*designs] == ["add-one"])
         check_number(metric, endpoint, smallest, compose(*shared, *budget_overrides(budget, shared)))
     ladder = ladder_order(order, found)
     arms = list(dict.fromkeys(arm for design in designs for arm in designed(design, len(found), ladder)))

@@ -30,6 +30,7 @@ from rlexp.loop.start import STARTS
 from rlexp.models import MODELS
 from rlexp.models.scalar import cannot_judge
 from rlexp.record import loggers, policies
+from rlexp.runfolder.variants import IN_TURNS
 from rlexp.tasks import TASKS
 
 EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
@@ -46,7 +47,8 @@ def contradictions(config: Any) -> Iterator[str]:
     yield from task_problems(config)
     yield from step_problems(config)
     yield from choice_lines("problems", PROBLEMS, config)
-    for check in (shared_problems, reward_model_problems, network_problems, start_problems, data_problems):
+    of_axes = shared_problems, reward_model_problems, network_problems, start_problems, data_problems
+    for check in (turn_problems, *of_axes):
         yield from check(config)
     yield from policies.problems(config)
     yield from loggers.problems(config)
@@ -145,6 +147,13 @@ def choice_lines(kind: str, rules: Mapping[str, list[tuple[Condition, str]]], co
         for is_broken, line in rules.get(f"{axis.group}={node.name}", ()):
             if is_broken(node, config):
                 yield Typed().format(line, key=key, node=node, config=config)
+
+
+def turn_problems(config: Any) -> Iterator[str]:
+    """Refuse two rules of when a sweep adds no more seeds."""
+    given = [f"{key}={format_value(value)}" for key in IN_TURNS if (value := getattr(config, key)) is not None]
+    if len(given) > 1:
+        yield f"{' '.join(given)}: only one of them can say when no more seeds are added"
 
 
 def shared_problems(config: Any) -> Iterator[str]:

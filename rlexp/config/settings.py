@@ -80,6 +80,10 @@ class Settings(StrictModel):
     baseline: key(str | None, "the variant that the others are compared with, as `norm=local`; null for the first")
     until_decided: key(Positive | None, "with -m: seeds are added until each difference to the baseline is shown, or "
                        "shown to be below this margin; the seeds of the sweep are the most")
+    until_width: key(Positive | None, "the same until the 95 % interval of each difference reaches no further than "
+                     "this to either side")
+    until_best: key(Positive | None, "a race: seeds are added, and variants that are shown to be worse than another "
+                    "stop, until one is shown to be the best but for this margin")
     # fmt: on
 
 

@@ -44,6 +44,7 @@ from rlexp.launch.hydra_private import (
     job_overrides,
     set_output_folder,
 )
+from rlexp.launch.stages import first_turn, rule_of
 from rlexp.launch.worker import SECONDS_TO_SAVE, unwritable_file
 from rlexp.record import lock
 from rlexp.record.disk import remove_drafts
@@ -51,6 +52,7 @@ from rlexp.record.provenance import setting_notes
 from rlexp.record.resume import RunStatus, inspect, refusal
 from rlexp.runfolder.files import link_out
 from rlexp.runfolder.variants import (
+    IN_TURNS,
     key_of,
     parse_override,
     run_name,
@@ -186,7 +188,8 @@ def check_sweep(composed: DictConfig) -> None:
     loader.plan = plan = plan_jobs(loader, composed, wanted)
     jobs = plan.jobs
     overrides = [*composed.hydra.overrides.task, *composed.hydra.overrides.hydra]
-    if problems := [*islice(machine_problems(jobs, launcher), 1), *comparison_problems(jobs, overrides)]:
+    problems = [*islice(machine_problems(jobs, launcher), 1), *comparison_problems(jobs, overrides)]
+    if problems := [*problems, *islice(turn_problems(jobs, launcher), 1)]:
         raise ConfigError(problems)
     for place in acquire_lock(Path(folder), [job.folder for job in jobs]):
         plan.inspect(place)
@@ -265,8 +268,9 @@ def launcher_problem(composed: DictConfig, launcher: LauncherSettings | None) ->
         return f"hydra.sweeper.max_batch_size={most}: must be at least 1, or null for all"
     if most and OmegaConf.select(composed, "study.choose_first"):
         return f"hydra.sweeper.max_batch_size={most}: study {composed.study.name} chooses first, from all runs"
-    if most and composed.until_decided is not None:
-        return f"hydra.sweeper.max_batch_size={most}: until_decided adds seeds by itself"
+    for key in IN_TURNS if most else ():
+        if composed[key] is not None:
+            return f"hydra.sweeper.max_batch_size={most}: {key} adds seeds by itself"
     if composed.hydra.job.chdir:
         return "hydra.job.chdir=true: jobs that train in one process share its folder; take hydra/launcher=basic"
     return launcher.problem()
@@ -445,6 +449,27 @@ def comparison_problems(jobs: Sequence[Job], overrides: Sequence[str]) -> Iterat
     yield from unclear
     if not unclear and not any(question_problems("study", study)):
         yield from claim_problems(jobs, design)
+
+
+def turn_problems(jobs: Sequence[Job], launcher: LauncherSettings | None) -> Iterator[str]:
+    """Say why seeds cannot come in turns until enough is known, if the sweep asks for that."""
+    rule = rule_of(jobs[0].config) if jobs else None
+    if rule is None:
+        return
+    asked, study, design = f"{rule.key}={format_value(rule.value)}", jobs[0].config.study, design_of(jobs)
+    seeds, arms = len({job.config.seed for job in jobs}), len({job.variant for job in jobs})
+    needed = first_turn(rule.key, arms)
+    if launcher is None:
+        yield f"{asked}: seeds come in turns only with this project's launchers: hydra/launcher=fused"
+    if arms < 2:
+        yield f"{asked}: there is one variant, and nothing to compare it with; name several, as norm=local,hybrid"
+    if rule.key == "until_best" and study is not None:
+        yield f"{asked}: study {study.name} judges all of its variants, and a race stops some"
+    if rule.key == "until_best" and len(design.strata) > 1:
+        yield f"{asked}: the best of one task is found, and there are {'; '.join(design.strata)}"
+    if rule.key != "until_decided" and seeds < needed:  # of that there is a note
+        some = f"{seeds} seed{'s' * (seeds > 1)}"
+        yield f'{asked}: {some} can decide nothing; it takes {needed}, as seed="range(0,{needed})"'
 
 
 def comparison_notes(jobs: Sequence[Job], overrides: Sequence[str]) -> Iterator[str]:

@@ -33,7 +33,7 @@ from rlexp.launch.rungs import WORST, Grid, Rung, rungs_of, shares, survivors, w
 from rlexp.launch.search import seeds_of, text
 from rlexp.record.disk import replace
 from rlexp.runfolder.files import MULTIRUN_FILE, RUNGS_FILE, SEARCH_FILE, json_with_checksum, read_json
-from rlexp.runfolder.variants import key_of, result_overrides, run_name
+from rlexp.runfolder.variants import IN_TURNS, key_of, result_overrides, run_name
 
 LOG = logging.getLogger(__name__)
 RESOURCES = ("seed", "steps", "completions")
@@ -101,7 +101,7 @@ def check_settings(settings: DictConfig, config: DictConfig) -> None:
     for key, least in (("factor", 2), ("min_resources", 1), ("points", 2)):
         if settings[key] is not None and settings[key] < least:
             raise ConfigError([f"hydra.sweeper.{key}={settings[key]}: must be at least {least}"])
-    for key in ("until_decided", "baseline", "study"):
+    for key in (*IN_TURNS, "baseline", "study"):
         if config.get(key) is not None:
             line = f"{key}: is of a sweep whose arms are known beforehand; hydra/sweeper=halving leaves some out"
             raise ConfigError([line])

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,6 @@ from hydra.core.utils import JobReturn
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from rlexp.analysis import load
-from rlexp.analysis.data.errors import AnalysisError
 from rlexp.core.exits import describe_error, relative
 from rlexp.launch.checks import LauncherSettings, Plan, plan_jobs
 from rlexp.launch.hydra_private import (
@@ -27,9 +26,10 @@ from rlexp.launch.hydra_private import (
     hydra_config,
     setup_globals,
 )
+from rlexp.launch.stages import stages
 from rlexp.launch.worker import job_context, write_files
 from rlexp.record import disk, lock
-from rlexp.runfolder.files import INDEX_FILE, SUMMARY_FILE, line_with_checksum
+from rlexp.runfolder.files import ELIMINATED, INDEX_FILE, SUMMARY_FILE, line_with_checksum
 from rlexp.sweep.build import into_batches
 from rlexp.sweep.interrupt import signals_as_ctrl_c
 from rlexp.sweep.job import Batch, Job, Results
@@ -51,11 +51,11 @@ class Index:
     def text(self, **changes: Any) -> str:
         return "".join(line_with_checksum(row | changes, len(self.rows)) for row in self.rows)
 
-    def add(self, jobs: Sequence[Job]) -> None:
-        """List jobs that are about to start."""
+    def add(self, jobs: Sequence[Job], status: str = "running", reason: str | None = None) -> None:
+        """List jobs that are about to start, or that have another status."""
         for job in jobs:
             row = {"job": job.number, "name": job.name, "overrides": list(job.overrides), "variant": job.variant}
-            row |= {"seed": job.config.seed, "status": "running", "reason": None, "score": None}
+            row |= {"seed": job.config.seed, "status": status, "reason": reason, "score": None}
             self.rows.append(row)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         disk.replace(self.path, self.text())
@@ -100,7 +100,7 @@ class Index:
 def unfinished(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of the jobs that this process has launched and that did not complete; none of other launchers."""
     index = _of_this_process.pop(folder.resolve(), None)
-    return [row for row in index.rows if row["status"] != "completed"] if index else []
+    return [row for row in index.rows if row["status"] not in ("completed", ELIMINATED)] if index else []
 
 
 class SweepLauncher:
@@ -124,7 +124,7 @@ class SweepLauncher:
             plan = loader.plan and loader.plan.part(overrides, first)  # of a sweeper that the check does not know: none
             plan = plan or plan_jobs(loader, self.config, overrides, first)
             trained = []
-            for jobs in stages(plan.jobs, self.folder):
+            for jobs in stages(plan.jobs, self.folder, partial(self.index.add, status=ELIMINATED)):
                 trained += jobs
                 self.train_jobs(jobs, plan)
             return [self.returns[job.number] for job in trained]
@@ -194,65 +194,3 @@ class SweepLauncher:
                 settings, pending = plan.composed[job.number], self.returns[job.number]
                 self.returns[job.number] = end_job(settings, pending, result, self.hydra.callbacks)
         self.index.write()
-
-
-def stages(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
-    """Yield the jobs that train together; the next are asked for when those before have ended.
-
-    A study with ``choose_first`` trains every point of its grid on the seeds that choose, and on the other seeds, for
-    each arm within each stratum, the best point alone: no table shows the others. An arm of which no run was completed
-    has no best point, and ends there. With ``until_decided`` those seeds come in turns.
-    """
-    study = jobs[0].config.study if jobs else None
-    if study is not None and study.choose_first:
-        seeds = study.choosing({job.config.seed for job in jobs})
-        choosing = [job for job in jobs if job.config.seed in seeds]
-        yield choosing
-        best = best_names(sweep, sorted(seeds))
-        variants = {job.variant for job in choosing if job.name in best}
-        jobs = [job for job in jobs if job.config.seed not in seeds and job.variant in variants]
-        if not jobs:
-            return
-    yield from seed_batches(jobs, sweep)
-
-
-def seed_batches(jobs: Sequence[Job], sweep: Path) -> Iterator[list[Job]]:
-    """Yield the jobs of as many seeds as can decide anything, then a quarter more each time, until all is decided."""
-    if not jobs or jobs[0].config.until_decided is None:
-        yield list(jobs)
-        return
-    from rlexp.analysis.stats.significance import ALPHA, look_schedule
-
-    seeds, done = sorted({job.config.seed for job in jobs}), 0
-    differences = max(len({job.variant for job in jobs}) - 1, 1)
-    for end in look_schedule(len(seeds), ALPHA / differences):
-        take, done = {*seeds[done:end]}, end
-        yield [job for job in jobs if job.config.seed in take]
-        left, of = undecided(sweep)
-        LOG.info("%d of %d seeds: %d of %d differences are decided", done, len(seeds), of - left, of)
-        if of and not left:
-            return
-
-
-def undecided(sweep: Path) -> tuple[int, int]:
-    """Return how many differences of a sweep are open, and of how many; of none, where nothing can be compared yet."""
-    from rlexp.analysis.stats.answer import Question, answer
-
-    try:
-        comparisons = answer(load(sweep), Question()).comparisons
-    except AnalysisError as error:
-        LOG.warning("nothing is decided: %s", error)
-        return 0, 0
-    found = [comparison.decision(variant) for comparison in comparisons for variant in comparison.others]
-    return found.count("open"), len(found)
-
-
-def best_names(sweep: Path, seeds: Sequence[int]) -> set[str]:
-    """Return the names of the runs on these seeds that are at the best point of their arm; none if none can be."""
-    from rlexp.analysis.stats.answer import runs_at_best
-
-    try:
-        return {*runs_at_best(load(sweep), seeds)}
-    except AnalysisError as error:
-        LOG.warning("nothing can be chosen: %s", error)
-        return set()

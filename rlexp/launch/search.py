@@ -28,7 +28,7 @@ from rlexp.core.errors import ConfigError
 from rlexp.core.exits import describe_error, relative
 from rlexp.launch.hydra_private import error_of
 from rlexp.runfolder.files import MULTIRUN_FILE, SEARCH_FILE
-from rlexp.runfolder.variants import number, result_overrides
+from rlexp.runfolder.variants import IN_TURNS, number, result_overrides
 
 LOG = logging.getLogger(__name__)
 NAME = "rlexp"  # of the search, in its file
@@ -165,7 +165,7 @@ def probed_jobs(config: DictConfig, most: int | None) -> list[list[str]]:
             raise ConfigError([f"hydra.sweeper.{key}={settings[key]}: must be at least 1"])
     if settings.sampler not in SAMPLERS:
         raise ConfigError([f"hydra.sweeper.sampler={settings.sampler}: must be one of {', '.join(SAMPLERS)}"])
-    for key in ("until_decided", "baseline", "study"):
+    for key in (*IN_TURNS, "baseline", "study"):
         if config.get(key) is not None:
             raise ConfigError(
                 [f"{key}: is of a sweep whose arms are known beforehand; hydra/sweeper=search finds its own"]

@@ -16,7 +16,7 @@ EXAMPLES = """
 examples:
   rlexp ask question.yaml --check            what would be trained; nothing is
   rlexp ask question.yaml --folder runs/q    the same command goes on there
-  rlexp ask clip_higher steps=100            one of conf/question, with an override that all runs share
+  rlexp ask clip_higher steps=100            one of conf/study/questions, with an override that all runs share
   rlexp ask --folder runs/q                  the answer again, from the runs that are there
 """
 
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else [*arguments]
     what = "Answer a declared question: assertions about arms, pooled over conditions."
     parser = CommandParser("rlexp ask", what, EXAMPLES)
-    parser.add_argument("question", nargs="?", help="a YAML file (docs/ask.md), or a name in conf/question")
+    parser.add_argument("question", nargs="?", help="a YAML file (docs/ask.md), or a name in conf/study/questions")
     parser.add_argument("overrides", nargs="*", metavar="override", help="what all runs share, as steps=100")
     parser.add_argument("--folder", help="where the runs go; the same command goes on there")
     parser.add_argument("--check", action="store_true", help="check the question and say what would be trained")

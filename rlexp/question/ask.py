@@ -25,7 +25,7 @@ def ask(question: str | Path | Mapping[str, Any], *overrides: str, folder: str |
     """Declare a question, train what it asks for, and answer it.
 
     Args:
-        question: a YAML file, the name of one in conf/question, or a mapping with its keys (docs/ask.md).
+        question: a YAML file, the name of one in conf/study/questions, or a mapping with its keys (docs/ask.md).
         overrides: what all runs share, beside the question's own ``with``.
         folder: where the runs go, runs/<time> unless given. The same call goes on there.
 

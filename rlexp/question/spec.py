@@ -18,7 +18,7 @@ from rlexp.core.numbers import Positive, PositiveInt, Seed, Share
 from rlexp.core.registry import StrictModel
 from rlexp.runfolder.variants import parse_override, variant_name
 
-SHIPPED = CONF / "question"
+SHIPPED = CONF / "study" / "questions"
 
 
 def split_arm(value: Any) -> Any:
@@ -103,7 +103,7 @@ class Written(StrictModel):
 
 
 def read_question(source: str | Path | Mapping[str, Any]) -> Written:
-    """Read a question from a YAML file, from one in conf/question by its name, or from a mapping.
+    """Read a question from a YAML file, from one in conf/study/questions by its name, or from a mapping.
 
     Raises:
         ConfigError: it cannot be read, or has a wrong key or value, a line for each.

@@ -32,6 +32,7 @@ FORMAT = 2  # of a run's folder; 1 says nothing of itself
 CONFIG_FILE, METRICS_FILE, SAMPLES_FILE, SUMMARY_FILE = "config.yaml", "metrics.jsonl", "samples.jsonl", "summary.json"
 CODE_FILE = "code.jsonl"
 INDEX_FILE, MULTIRUN_FILE = "jobs.jsonl", "multirun.yaml"  # of a sweep
+ELIMINATED = "eliminated"  # status in the index of a job that a race left out
 SEARCH_FILE = "optuna.db"  # of a sweep whose arms were searched for
 RUNGS_FILE = "rungs.json"  # of a sweep whose arms are what successive halving left
 NEVER_WRITTEN = "wandb"  # what is in that folder of a run; its library makes a new one for each run

@@ -13,7 +13,8 @@ NOT_IN_NAMES = re.compile(r"[^\w=.,+~@\[\]{}-]+")
 COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[\]{}()]*[\]})])")
 # Keys that change nothing that a run computes: a sweep can be continued with other threads or another logger, and with
 # `resume=failed`, in the folders that it has.
-WITHOUT_EFFECT = {"logger", "threads", "resume", "checkpoint_every", "baseline", "until_decided"}
+IN_TURNS = ("until_decided", "until_width", "until_best")  # keys that say when a sweep adds no more seeds
+WITHOUT_EFFECT = {"logger", "threads", "resume", "checkpoint_every", "baseline", *IN_TURNS}
 
 
 def split_overrides(variant: str) -> list[str]:

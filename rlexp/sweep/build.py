@@ -30,6 +30,7 @@ from rlexp.loop.variant import Variant
 from rlexp.models import MODELS
 from rlexp.models.layers import Init, Shapes
 from rlexp.record.policies import has_teacher, load_teachers
+from rlexp.runfolder.variants import IN_TURNS
 from rlexp.sweep.job import Job
 from rlexp.sweep.machine import available_bytes, compiled, gpus, open_files, prepare
 from rlexp.tasks import TASKS
@@ -41,7 +42,7 @@ STATES = 5  # numbers a parameter: itself, its gradient, two moments, the refere
 PASSES = 3  # numbers a value of a layer while it trains: itself, its gradient, a temporary
 BYTES_A_TOKEN = 17  # of a completion that is kept: the token, two log-probabilities, whether it counts
 FAR_ABOVE = 4  # times the memory of a machine: only what can never be trained is refused
-OUTSIDE = ("logger", "score", "baseline", "until_decided", "study", "resume")
+OUTSIDE = ("logger", "score", "baseline", *IN_TURNS, "study", "resume")
 FILES_A_RUN, OTHER_FILES = 4, 100  # open at once: a lock, rows, a logger and one to spare; of the program itself
 ENOUGH = 250  # runs: larger batches are no faster a run, and take memory and open files for each
 TOKENS_A_WORKER = 2_000_000  # of completions: half a minute of the default policy on one core (docs/performance.md)

@@ -57,9 +57,15 @@ def test_the_same_run_twice_has_no_parts():
     ("text", "said"),
     [
         ("agg=sequence,clip=symmetric", "clip=symmetric: changes nothing, as the default has it already"),
-        ("agg=sequence,agg=prompt", "agg=prompt: agg=sequence sets the same key; a key can be in one part"),
+        ("agg=sequence,agg=prompt", r"agg=prompt: agg=sequence sets the same key; .* unless each is alone"),
     ],
 )
 def test_parts_that_say_nothing(text, said):
     with pytest.raises(ConfigError, match=said):
         check_parts(parse_parts(text), [])
+
+
+def test_alternatives_are_parts_where_each_is_alone():
+    check_parts(parse_parts("norm=none,norm=center"), [], alone=True)
+    with pytest.raises(ConfigError, match="clip.high=0.3: clip.high=0.2 sets the same key"):
+        check_parts(parse_parts("clip.high=0.2+clip.high=0.3"), [], alone=True)

@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ["compare", "transfer", "plan", "better", "noise", "report", "watch", "workspace", "figures.formulas"]
+COMMANDS = [
+    "compare",
+    "transfer",
+    "plan",
+    "better",
+    "noise",
+    "sensitivity",
+    "report",
+    "watch",
+    "workspace",
+    "figures.formulas",
+]
 
 
 def test_they_are_all_that_have_a_main():

@@ -23,7 +23,7 @@ OF_FORMULAS = "log_ratio_bound"
 OF_A_RUN = "group_size seed inner_steps minibatches lr lr_final warmup_steps grad_clip entropy_coef temperature steps"
 OF_THIS_PROJECT = (
     "task model logger log_every checkpoint_every resume threads device matmul_precision compile eval score baseline "
-    "until_decided study backend"
+    "until_decided until_width until_best study backend"
 )
 # Hyperparameters that have no counterpart, and of which the note says so without a number.
 ROUNDS = {(framework, "filter.refill", "rounds") for framework in ("verl", "openrlhf")}

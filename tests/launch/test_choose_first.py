@@ -4,15 +4,15 @@ import pytest
 from command import command, no_comparison  # noqa: F401 (fixtures)
 from pandas.testing import assert_frame_equal
 from small_runs import SHORT, compose
-from sweep_files import rows, untimed
+from sweep_files import rows
 
 from rlexp import analysis
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.config.compose import CONF
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
-from rlexp.launch import launcher
-from rlexp.launch.launcher import stages
+from rlexp.launch import stages as staged
+from rlexp.launch.stages import stages
 from rlexp.sweep.job import Job
 
 TUNED = ["study=norms", "norm=local,global", "lr=1e-3,1e-1", "seed=0,1,2", "+study.choose_seeds=[0]", *SHORT]
@@ -50,23 +50,23 @@ def sweep(study, arms=("a", "b"), rates=("1", "2"), seeds=(0, 1, 2), folder=CONF
 def test_the_others_are_asked_for_when_those_that_choose_have_ended(monkeypatch, tmp_path):
     jobs = sweep({"choose_first": True}, folder=tmp_path)
     asked = []
-    monkeypatch.setattr(launcher, "best_names", lambda folder, seeds: asked.append(seeds) or {"a20", "b10"})
-    parts = stages(jobs, tmp_path)
+    monkeypatch.setattr(staged, "best_names", lambda folder, seeds: asked.append(seeds) or {"a20", "b10"})
+    parts = stages(jobs, tmp_path, [].append)
     assert [job.name for job in next(parts)] == ["a10", "a20", "b10", "b20"] and asked == []
     assert [job.name for job in next(parts)] == ["a21", "a22", "b11", "b12"] and asked == [[0]]
 
 
 def test_an_arm_without_a_completed_run_ends_there(monkeypatch, tmp_path):
-    monkeypatch.setattr(launcher, "best_names", lambda folder, seeds: {"b10"})
-    _, rest = stages(sweep({"choose_first": True}), tmp_path)
+    monkeypatch.setattr(staged, "best_names", lambda folder, seeds: {"b10"})
+    _, rest = stages(sweep({"choose_first": True}), tmp_path, [].append)
     assert [job.name for job in rest] == ["b11", "b12"]
-    monkeypatch.setattr(launcher, "best_names", lambda folder, seeds: set())
-    assert len([*stages(sweep({"choose_first": True}), tmp_path)]) == 1
+    monkeypatch.setattr(staged, "best_names", lambda folder, seeds: set())
+    assert len([*stages(sweep({"choose_first": True}), tmp_path, [].append)]) == 1
 
 
 def test_without_the_key_all_train_together(tmp_path):
     jobs = sweep({})
-    assert [*stages(jobs, tmp_path)] == [jobs] and [*stages([], tmp_path)] == [[]]
+    assert [*stages(jobs, tmp_path, [].append)] == [jobs] and [*stages([], tmp_path, [].append)] == [[]]
 
 
 def test_there_must_be_something_to_choose():
@@ -78,64 +78,3 @@ def test_a_sweeper_that_asks_in_parts_is_refused(command):  # noqa: F811
     result = command(*TUNED, "+study.choose_first=true", "hydra.sweeper.max_batch_size=4")
     line = "hydra.sweeper.max_batch_size=4: study norms chooses first, from all runs"
     assert (result.code, result.err.strip().splitlines()[-1]) == (2, line)
-
-
-def counted(monkeypatch, *answers):
-    """Let the differences be decided after so many looks; return what is asked."""
-    asked = []
-    left = iter(answers)
-    monkeypatch.setattr(launcher, "undecided", lambda folder: asked.append(folder) or next(left))
-    return asked
-
-
-def test_seeds_come_in_turns_until_all_is_decided(monkeypatch, tmp_path):
-    jobs = [
-        Job(job.config.model_copy(update={"study": None, "until_decided": 0.1}), CONF, job.name, job.variant)
-        for job in sweep({}, rates=("1",), seeds=range(30))
-    ]
-    asked = counted(monkeypatch, (1, 1), (1, 1), (0, 1))
-    parts = [[job.config.seed for job in part] for part in stages(jobs, tmp_path)]
-    assert [sorted({*part}) for part in parts] == [[*range(6)], [6, 7], [8, 9]] and len(asked) == 3
-    assert all(part.count(seed) == 2 for part in parts for seed in part)
-
-
-def test_the_seeds_of_the_sweep_are_the_most(monkeypatch, tmp_path):
-    jobs = [
-        Job(job.config.model_copy(update={"study": None, "until_decided": 0.1}), CONF, job.name, job.variant)
-        for job in sweep({}, rates=("1",), seeds=(7, 3, 5))
-    ]
-    counted(monkeypatch, (1, 1))
-    assert [[job.config.seed for job in part] for part in stages(jobs, tmp_path)] == [[7, 3, 5, 7, 3, 5]]
-
-
-@pytest.mark.slow
-def test_a_sweep_ends_when_its_differences_are_decided(command, tmp_path, no_comparison):  # noqa: F811
-    short = [*SHORT, "score.metric=eval/reward", "score.floor=0"]
-    assert (
-        command("-m", "norm=local,center", "seed=range(0,12)", "until_decided=1.0", *short, "hydra.sweep.dir=x").code
-        == 0
-    )
-    assert len(rows(tmp_path / "x")) == 12  # six seeds: rewards lie in [0, 1], so any difference is below 1
-    assert command("-m", "norm=local", "seed=0", *short, "hydra.sweep.dir=y").code == 0
-    ours, theirs = (untimed(next((tmp_path / name).glob("norm=local,*seed=0")) / "metrics.jsonl") for name in "xy")
-    assert ours == theirs
-    again = command("-m", "norm=local,center", "seed=range(0,12)", "until_decided=1.0", *short, "hydra.sweep.dir=x")
-    assert "12 of 24 runs were finished already: skipped" in again.err and len(rows(tmp_path / "x")) == 12
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["until_decided=0"], "until_decided=0: must be above 0"),
-        (["until_decided=0.1", "hydra.sweeper.max_batch_size=2"], "until_decided adds seeds by itself"),
-    ],
-)
-@pytest.mark.slow
-def test_a_margin_that_cannot_be_is_refused(command, arguments, line):  # noqa: F811
-    result = command("-m", "norm=local,center", *arguments)
-    assert result.code == 2 and line in result.err
-
-
-def test_what_cannot_be_compared_ends_no_sweep(tmp_path):
-    """As where every run has failed: its jobs say why."""
-    assert launcher.undecided(tmp_path) == (0, 0) and launcher.best_names(tmp_path, [0]) == set()

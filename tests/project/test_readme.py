@@ -32,7 +32,19 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCKS = re.findall(r"```\n(.*?)```", README, re.DOTALL)
 LINES = [line for block in BLOCKS for line in block.splitlines()]
 TYPED = sorted({" ".join(shlex.split(line, comments=True)[1:]) for line in LINES if line.startswith("rlexp")})
-OTHERS = ("ablate", "compare", "explain", "export", "noise", "plan", "report", "speedrun", "transfer", "watch")
+OTHERS = (
+    "ablate",
+    "compare",
+    "explain",
+    "export",
+    "noise",
+    "plan",
+    "report",
+    "sensitivity",
+    "speedrun",
+    "transfer",
+    "watch",
+)
 OTHERS += ("worked", "--help")
 
 

@@ -51,6 +51,23 @@ def test_no_text_is_on_another(count):
     assert len(figure.axes) == (1 if count <= layout.MAX_LINES else count - 1)
 
 
+def test_of_many_arms_only_the_interval_at_the_best_rate_is_drawn():
+    rng, shapes = np.random.default_rng(5), {f"clip=variant_{place}": SHAPES["norm=local"] for place in range(4)}
+    figure, best, _ = drawn({"norm=local": SHAPES["norm=local"], **shapes})
+    values = {arm: 0.6 + SHAPES["norm=local"][:, None] + 0.03 * rng.normal(size=(7, 6)) for arm in best}
+    curves = {arm: rates.response_curve(rates.rate_grid(STEPS, each)) for arm, each in values.items()}
+    upright = {
+        tuple(np.round(line.get_ydata(), 6)): line.get_xdata()[0]
+        for line in figure.axes[0].lines
+        if len(line.get_xdata()) == 2 and line.get_xdata()[0] == line.get_xdata()[1]
+    }
+    for arm, curve in curves.items():
+        at = int(curve.mean.argmax())
+        ends = tuple(np.round([curve.low[at], curve.high[at]], 6))
+        assert upright.pop(ends) == pytest.approx(best[arm].rate, rel=0.2) and curve.rates[at] == best[arm].rate
+    assert not upright and not figure.axes[0].collections, "no bands"
+
+
 def test_best_rates_ends_that_could_not_be_left_and_plateaus_are_marked():
     figure, best, plateaus = drawn(SHAPES)
     colors = {arm: color.upper() for arm, color in layout.variant_colors(list(SHAPES), "norm=local").items()}

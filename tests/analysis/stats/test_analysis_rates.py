@@ -217,6 +217,9 @@ def test_plateau_goes_to_delta_below_the_best_value(rng):
         ([0, 2, 2.051], "high"),
         ([2.051, 2, 0], "low"),
         ([1, 1, 1], ""),
+        ([0, 0.01, 0.04], "high"),  # ever faster: the arm has hardly begun to learn
+        ([0.04, 0.01, 0], "low"),
+        ([0, 0.02, 0.05], ""),
         ([0, np.nan, 1], "high"),  # a rate beside the end that diverged does not make it flat
     ],
 )
@@ -227,6 +230,16 @@ def test_mark_and_extension(means, side):
     assert rates.extend(grid, 0.1) == (expected, side, False)
     limited = rates.extend(grid, 0.1, lowest=1e-3, highest=4e-3)
     assert limited == ((), side, bool(side)) == rates.extend(grid, 0.1, most_rates=3)
+
+
+def test_an_end_that_rises_by_luck_does_not_rise_ever_faster(rng):
+    noise = rng.normal(size=(2000, 3, 8))
+    marked = [rates.edge(grid_of(each), 10.0).side for each in noise]  # far below delta, so only the second rule
+    expected = [stats.ttest_rel(each[2], each[1]).confidence_interval().low > 0 for each in noise]
+    high = [side == "high" for side in marked]
+    assert (
+        not [1 for each, rises in zip(high, expected, strict=True) if each and not rises] and 0 < np.mean(high) < 0.025
+    )
 
 
 def test_step_at_the_end_is_the_paired_difference(rng):
