@@ -94,14 +94,19 @@ def natural_size(answered: Answered) -> str:
     return f"{abs(size):.3g}{' points' * (answered.scale.name == 'log-odds')}"
 
 
+def p_text(p: float) -> str:
+    """Return `p = 0.020`, or `p < 0.001`."""
+    text = format_p(p)
+    return f"p < {text[1:]}" if text.startswith("<") else f"p = {text}"
+
+
 def shown(answered: Answered) -> str:
     """Return the pooled effect, arm − versus, in natural units, with the interval that the word rests on."""
     judgment, sign = answered.judgment, answered.sign
     ends = sorted((sign * judgment.low, sign * judgment.high))
     text = answered.scale.show(sign * float(judgment.pooled.estimate), *ends, answered.level)
-    p = format_p(judgment.p_holm)
     corrected = " by Holm" * (judgment.p_holm != judgment.p)
-    return f"{text} ({100 * judgment.confidence:g} % interval; p = {p}{corrected})"
+    return f"{text} ({100 * judgment.confidence:g} % interval; {p_text(judgment.p_holm)}{corrected})"
 
 
 def findings(answer: Answer) -> list[str]:
@@ -143,7 +148,7 @@ def outcome(answered: Answered) -> str:
         )
         said = "It depends on" if each.depends else "That it depends on"
         rest = "" if each.depends else " is not shown"
-        text += f" {said} {each.name}{rest} ({levels}; p = {format_p(each.p_holm)})."
+        text += f" {said} {each.name}{rest} ({levels}; {p_text(each.p_holm)})."
     for name, why in judgment.untested.items():
         text += f" {name} was not tested: {why}."
     if judgment.dropped:

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 from small_runs import SHORT, SMALL
 
+from rlexp.analysis.figures.question import ForestRow, forest
 from rlexp.analysis.report.ablation_files import NOTEBOOK as ABLATION_NOTEBOOK
-from rlexp.analysis.report.question import publish
+from rlexp.analysis.report.question import p_text, publish
 from rlexp.analysis.report.question_files import NOTEBOOK, OTHERS
 from rlexp.analysis.stats.question import answer
 from rlexp.question.ask import ask
@@ -145,3 +146,17 @@ def test_amounts_are_ratios_and_p_stands_beside_the_interval(folder):
     low, high = np.exp(claimed["predicted"])
     assert f": ×{np.exp(claimed['effect']):.2f} [" in said and "% interval; p " in said
     assert f"it lies in [×{low:.3g}, ×{high:.3g}]." in said and "] %" not in said
+
+
+def test_a_small_p_is_below_what_is_shown():
+    assert (p_text(0.0204), p_text(1e-9)) == ("p = 0.020", "p < 0.001")
+
+
+def test_ratios_are_drawn_on_a_log_axis_around_1():
+    """An interval up to 14 times as much does not hide what happens near no effect."""
+    rows = [ForestRow("a=1", 1.1, 0.6, 2.0), ForestRow("a=2", 1.0, 0.08, 13.9)]
+    (axes,) = forest(rows, None, None, "ratio", "", (0.8, 1.25), 1.0).axes
+    assert axes.get_xscale() == "log" and axes.get_xlim()[0] > 0
+    assert {tuple(line.get_xdata()) for line in axes.lines} >= {(1.0, 1.0), (0.08, 13.9)}
+    (axes,) = forest(rows, None, None, "points", "", (-1.0, 1.0)).axes
+    assert axes.get_xscale() == "linear"
