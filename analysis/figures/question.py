@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from rlexp.analysis.figures.layout import (
     BASELINE,
@@ -23,7 +24,7 @@ from rlexp.analysis.figures.layout import (
 )
 
 ROW, DIAMOND = 0.22, 0.055  # inches of a row, and of half the height of the pooled effect
-LABEL = 34  # characters of a condition's name in a line
+LABEL = 22  # characters of a condition's name in a line
 
 
 class ForestRow(NamedTuple):
@@ -43,6 +44,7 @@ def forest(
     label: str,
     caption: str,
     margins: tuple[float, float],
+    none: float = 0.0,
 ) -> Figure:
     """Draw the effects of conditions, the pooled one as a diamond, and the prediction interval as a thin line.
 
@@ -53,6 +55,7 @@ def forest(
         label: of the x axis, in lines.
         caption: below the figure.
         margins: effects between them do not count; shown as a band.
+        none: no effect: 0 of differences, or 1 of ratios, which are drawn on a log axis.
     """
     names = [wrap_label(row.name, LABEL, 2) for row in rows] + ["all conditions"] * (pooled is not None)
     with theme():
@@ -64,9 +67,9 @@ def forest(
             height = ROW * (1 + 0.6 * name.count("\n"))
             places.append(y + height / 2)
             y += height
-        set_frame(figure, (max(WIDTH, left + 2.8), y + 0.1), left, 2 * GAP, 0.1, caption)
+        set_frame(figure, (max(WIDTH, left + 2.2), y + 0.1), left, 2 * GAP, 0.1, caption)
         axes.axvspan(*margins, color=BASELINE, alpha=0.08, linewidth=0, zorder=0)
-        axes.axvline(0, color=BASELINE, linewidth=0.9, linestyle="--", zorder=2)
+        axes.axvline(none, color=BASELINE, linewidth=0.9, linestyle="--", zorder=2)
         for row, place in zip(rows, places, strict=False):
             color = COLORS[0] if row.valid else BASELINE
             axes.plot([row.low, row.high], [place, place], color=color, linewidth=1.5, zorder=3)
@@ -82,8 +85,22 @@ def forest(
         axes.autoscale_view()
         axes.set(ylim=(y + 0.05, -0.05), xlabel=label)
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        if none:
+            ratio_axis(axes)
         axes.set_yticks(places, names)
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
         light_grid(axes)
     return figure
+
+
+def ratio_axis(axes: Axes) -> None:
+    """Put ratios on a log axis, with few ticks: ×0.5, ×1, ×2."""
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    if high / low > 4:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 30 else (1,), numticks=6))
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"×{value:g}"))

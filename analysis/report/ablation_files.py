@@ -19,6 +19,7 @@ from rlexp.analysis.report.kept_files import (
     card_text,
     curves_table,
     runs_table,
+    scale_facts,
     write_kept,
 )
 from rlexp.analysis.report.page import TEMPLATES
@@ -138,17 +139,6 @@ def curve_table(ablation: Ablation) -> Table:
     return curves_table(table[table["folder"].isin(trained) & table[metrics].notna().any(axis=1)])
 
 
-def scale_formula(ablation: Ablation) -> str:
-    """Say how a run's number becomes that on the scale."""
-    scale = ablation.scale
-    share = "number" if scale.attainable == 1 else f"number / {scale.attainable:g}"
-    formula = {
-        "log-odds": f"log((m·s + 1/2) / (m − m·s + 1/2)), s = {share}, m = {scale.count:g}",
-        "log": "log(number), of at least 0.001",
-    }.get(scale.name, "number")
-    return f"−({formula})" if direction_sign(ablation.metric.better) < 0 else formula
-
-
 def facts(ablation: Ablation) -> dict[str, Any]:
     """Return what a data package says beside its tables: what was asked with its hash, the metric, the scale."""
     scale, k = ablation.scale, len(ablation.parts)
@@ -169,14 +159,7 @@ def facts(ablation: Ablation) -> dict[str, Any]:
             "curve": curve,
             "curve_sign": direction_sign(better_direction(curve, ablation.data.score_metric)),
         },
-        "scale": {
-            "name": scale.name,
-            "formula": scale_formula(ablation),
-            "count": scale.count,
-            "attainable": scale.attainable,
-            "sign": direction_sign(ablation.metric.better),
-            "smallest": ablation.smallest,
-        },
+        "scale": scale_facts(scale, direction_sign(ablation.metric.better)) | {"smallest": ablation.smallest},
     }
 
 
@@ -199,6 +182,7 @@ def card_sections(ablation: Ablation, findings: list[str], command: str) -> dict
         if tuned
         else ""
     )
+    formula = scale_facts(ablation.scale, direction_sign(ablation.metric.better))["formula"]
     return {
         "": findings,
         "What was asked": [
@@ -212,7 +196,7 @@ def card_sections(ablation: Ablation, findings: list[str], command: str) -> dict
         ],
         "How the numbers were made": [
             f"The number of a run is {ablation.metric.metric}: {ablation.metric.aggregation}. On the scale "
-            f"({ablation.scale.name}) it is {scale_formula(ablation)}, and larger is better.",
+            f"({ablation.scale.name}) it is {formula}, and larger is better.",
             f"An effect is the mean over seeds of a weighted sum of arms on the scale; its interval is that of the t "
             f"distribution. {choice}Its difference is in the metric's units, at the level of the arm without the part. "
             "p is corrected by Holm within a kind, that of interactions and collapses by Benjamini and Hochberg over "

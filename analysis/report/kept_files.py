@@ -16,6 +16,7 @@ import pandas as pd
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.read import unlinked
 from rlexp.analysis.report.tables import csv_text, plain
+from rlexp.analysis.stats.scales import Scale
 
 PACKAGE_FILE, CARD_FILE, NOTEBOOK_FILE = "datapackage.json", "README.md", "recompute.ipynb"
 LICENSE = {"name": "Apache-2.0", "title": "Apache License 2.0", "path": "https://www.apache.org/licenses/LICENSE-2.0"}
@@ -203,6 +204,22 @@ def write_kept(
     for name, content in contents.items():
         unlinked(place / name).write_bytes(content)
     return [place / name for name in contents]
+
+
+def scale_facts(scale: Scale, sign: int) -> dict[str, Any]:
+    """Return what a data package says of a scale: its name, its formula, and the numbers in it.
+
+    Args:
+        scale: of a run's number.
+        sign: 1 where larger numbers are better, −1 where smaller ones are.
+    """
+    share = "number" if scale.attainable == 1 else f"number / {scale.attainable:g}"
+    formula = {
+        "log-odds": f"log((m·s + 1/2) / (m − m·s + 1/2)), s = {share}, m = {scale.count:g}",
+        "log": "log(number), of at least 0.001",
+    }.get(scale.name, "number")
+    formula = f"−({formula})" if sign < 0 else formula
+    return {"name": scale.name, "formula": formula, "count": scale.count, "attainable": scale.attainable, "sign": sign}
 
 
 def card_text(title: str, tables: Mapping[str, str], sections: Mapping[str, Sequence[str]]) -> str:

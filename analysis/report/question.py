@@ -24,7 +24,7 @@ from rlexp.analysis.stats.question import QUESTION_FILE, Answer, Answered, Effec
 from rlexp.analysis.stats.words import EQUIVALENT, NOT_INFERIOR, SUPERIOR
 from rlexp.runfolder.variants import split_commas
 
-UNITS = {"log-odds": "points", "log": "%"}
+UNITS = {"log-odds": "points", "log": "ratio"}
 DROPPED = "dropped"
 
 
@@ -79,16 +79,25 @@ def natural_text(answered: Answered, effect: float) -> str:
 
 
 def natural(answered: Answered, effect: float, level: float) -> float:
-    """Return an effect on the scale as points of a share, percent of an amount, or in the metric's units."""
+    """Return an effect on the scale as points of a share, a ratio of amounts, or in the metric's units."""
     if answered.scale.name == "log":
-        return 100 * float(np.expm1(effect))
+        return float(np.exp(effect))
     change = float(answered.scale.change(effect, level))
     return 100 * change if answered.scale.name == "log-odds" else change
 
 
 def natural_size(answered: Answered) -> str:
-    unit = UNITS.get(answered.scale.name, "")
-    return f"{abs(natural(answered, answered.smallest, answered.level)):.3g} {unit}".rstrip()
+    """Return the smallest effect that counts: `5.9 points`, `25 %` of an amount, or in the metric's units."""
+    size = natural(answered, answered.smallest, answered.level)
+    if answered.scale.name == "log":
+        return f"{100 * (size - 1):.3g} %"
+    return f"{abs(size):.3g}{' points' * (answered.scale.name == 'log-odds')}"
+
+
+def p_text(p: float) -> str:
+    """Return `p = 0.020`, or `p < 0.001`."""
+    text = format_p(p)
+    return f"p < {text[1:]}" if text.startswith("<") else f"p = {text}"
 
 
 def shown(answered: Answered) -> str:
@@ -96,7 +105,8 @@ def shown(answered: Answered) -> str:
     judgment, sign = answered.judgment, answered.sign
     ends = sorted((sign * judgment.low, sign * judgment.high))
     text = answered.scale.show(sign * float(judgment.pooled.estimate), *ends, answered.level)
-    return f"{text} ({100 * judgment.confidence:g} % interval)"
+    corrected = " by Holm" * (judgment.p_holm != judgment.p)
+    return f"{text} ({100 * judgment.confidence:g} % interval; {p_text(judgment.p_holm)}{corrected})"
 
 
 def findings(answer: Answer) -> list[str]:
@@ -138,7 +148,7 @@ def outcome(answered: Answered) -> str:
         )
         said = "It depends on" if each.depends else "That it depends on"
         rest = "" if each.depends else " is not shown"
-        text += f" {said} {each.name}{rest} ({levels}; p = {format_p(each.p_holm)})."
+        text += f" {said} {each.name}{rest} ({levels}; {p_text(each.p_holm)})."
     for name, why in judgment.untested.items():
         text += f" {name} was not tested: {why}."
     if judgment.dropped:
@@ -242,9 +252,11 @@ def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:
         )
         caption += " Open and gray: dropped." if judgment.dropped else ""
         arm, versus = names(answered)
-        label = f"{number(answered)} ({UNITS.get(answered.scale.name, 'difference')})\n{arm} − {versus}"
+        ratio = answered.scale.name == "log"
+        unit, between = UNITS.get(answered.scale.name, "difference"), "/" if ratio else "−"
+        label = f"{number(answered)} ({unit})\n{arm} {between} {versus}"
         found[f"assertion_{place}"] = (
-            forest(rows, pooled, predicted, label, caption, margins),
+            forest(rows, pooled, predicted, label, caption, margins, float(ratio)),
             f"{place}. {claim(answered)}",
             caption,
         )
@@ -264,11 +276,15 @@ def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:
 
 
 def as_json(answer: Answer) -> dict:
-    """Return the answer for programs: words, effects, conditions, what was dropped, and what is secondary."""
+    """Return the answer for programs: words, effects, conditions, what was dropped, and what is secondary.
+
+    Effects, intervals and predictions are of arm − versus, on the scale, whatever direction is claimed.
+    """
     assertions = []
     for answered in answer.assertions:
         judgment = answered.judgment
         pooled = judgment.pooled
+        low, high = sorted((answered.sign * judgment.low, answered.sign * judgment.high))
         conditions = [
             {"condition": each.condition, "levels": dict(each.levels), "n": each.found.n, "effect": each.found.value}
             | {"error": each.found.error, "low": each.found.interval()[0], "high": each.found.interval()[1]}
@@ -285,13 +301,9 @@ def as_json(answer: Answer) -> dict:
             }
             | {"scale": answered.scale.name, "smallest": answered.smallest, "level": answered.level}
             | {"effect": None if pooled is None else answered.sign * float(pooled.estimate)}
-            | {
-                "low": judgment.low,
-                "high": judgment.high,
-                "confidence": judgment.confidence,
-                "sign_of_claim": answered.sign,
-            }
-            | {"p": judgment.p, "p_holm": judgment.p_holm, "predicted": list(judgment.predicted)}
+            | {"low": low, "high": high, "confidence": judgment.confidence, "sign_of_claim": answered.sign}
+            | {"p": judgment.p, "p_holm": judgment.p_holm}
+            | {"predicted": sorted(answered.sign * end for end in judgment.predicted)}
             | {"tau": None if pooled is None else float(pooled.tau), "dropped": dict(judgment.dropped)}
             | {
                 "moderators": [

@@ -7,16 +7,19 @@ import pandas as pd
 
 from rlexp.analysis.data.run_values import cumulative_cost
 from rlexp.analysis.report.kept_files import (
+    NOTEBOOK_FILE,
     PACKAGE_FILE,
     Column,
     Table,
     card_text,
     curves_table,
     runs_table,
+    scale_facts,
     write_kept,
 )
-from rlexp.analysis.stats.arms import scaled_runs
-from rlexp.analysis.stats.condition_runs import ArmKey
+from rlexp.analysis.report.page import TEMPLATES
+from rlexp.analysis.stats.arms import ScaledRuns, scaled_runs
+from rlexp.analysis.stats.condition_runs import ArmKey, ConditionRuns
 from rlexp.analysis.stats.endpoints import parse_endpoint
 from rlexp.analysis.stats.question import QUESTION_FILE, Answer
 
@@ -32,6 +35,16 @@ EFFECT_COLUMNS = {
     "fails": Column("string", "why the condition was dropped; empty if it was not"),
 }
 
+OTHERS = {
+    PACKAGE_FILE: "what each column is, the scales, and what was asked",
+    NOTEBOOK_FILE: "computes effects, intervals, p and words from these files, without rlexp",
+    "answer.json": "the answer for programs",
+    "answer.html": "the page; its figures are beside it",
+    "secondary.csv": "further numbers, with q",
+}
+NOTEBOOK = TEMPLATES / "recompute_question.ipynb"
+"""Its cells whose ids the ablation's notebook has, too, are the same there."""
+
 
 def write_question(answer: Answer, place: Path, findings: list[str], command: str) -> list[Path]:
     """Write all that an answer keeps into a folder that is there; return the files."""
@@ -40,11 +53,11 @@ def write_question(answer: Answer, place: Path, findings: list[str], command: st
         "curves.parquet": curve_table(answer),
         "effects.csv": effect_table(answer),
     }
-    others = {PACKAGE_FILE: "what each column is, and what was asked", "answer.html": "the page"}
     asked = f"`{QUESTION_FILE}` in the folder above was written before the first run; its hash is `{answer.hash}`."
     sections = {"": findings, "What was asked": [asked, f"```\n{command}\n```"]}
-    about = {name: table.about for name, table in tables.items()} | others
-    return write_kept(place, tables, facts(answer), card_text("Answer", about, sections))
+    about = {name: table.about for name, table in tables.items()} | OTHERS
+    card = card_text("Answer", about, sections)
+    return write_kept(place, tables, facts(answer), card, NOTEBOOK.read_text(encoding="utf-8"))
 
 
 def arm_label(arm: ArmKey) -> str:
@@ -64,11 +77,8 @@ def run_table(answer: Answer) -> Table:
     main: dict[str, float] = {}
     for condition in answer.conditions:
         main |= condition.main.metric.values.to_dict()
-        numbers = [
-            scaled_runs(condition.data, parse_endpoint(each["endpoint"]), each["metric"], declared["attainable"])
-            for each in declared["assertions"]
-        ]
-        numbers = dict(zip(own, (each.metric.values.to_dict() for each in numbers), strict=True))
+        numbers = (each.metric.values.to_dict() for each in asserted(answer, condition))
+        numbers = dict(zip(own, numbers, strict=True))
         for arm, grid in condition.grids.items():
             for place, names in enumerate(condition.names[arm]):
                 role = {"condition": condition.name, "arm": arm_label(arm), "best": place == grid.best}
@@ -77,6 +87,15 @@ def run_table(answer: Answer) -> Table:
                     run = {"seed": int(name.rpartition("seed=")[2]), "folder": name, "on_scale": scaled}
                     rows.append(role | run | {key: values.get(name) for key, values in numbers.items()})
     return runs_table(pd.DataFrame(rows), answer.data.runs, pd.Series(main, dtype=float), tuned, own)
+
+
+def asserted(answer: Answer, condition: ConditionRuns) -> list[ScaledRuns]:
+    """Return the number of each assertion in a condition."""
+    declared = answer.declared
+    return [
+        scaled_runs(condition.data, parse_endpoint(each["endpoint"]), each["metric"], declared["attainable"])
+        for each in declared["assertions"]
+    ]
 
 
 def curve_table(answer: Answer) -> Table:
@@ -103,11 +122,23 @@ def effect_table(answer: Answer) -> Table:
 
 
 def facts(answer: Answer) -> dict[str, Any]:
-    """Return what a data package says beside its tables: what was asked with its hash, and the scales."""
+    """Return what a data package says beside its tables: what was asked with its hash, and the scales.
+
+    `scales` has a list a condition: of the question's number, then of each assertion's.
+    """
+    scales = {
+        condition.name: [
+            {"metric": each.metric.metric} | scale_facts(each.scale, each.sign)
+            for each in (condition.main, *asserted(answer, condition))
+        ]
+        for condition in answer.conditions
+    }
     return {
         "name": "answer",
         "title": "Runs of a declared question",
         "question": {"hash": answer.hash, "declared": dict(answer.declared)},
+        "late_share": answer.data.score_share,
+        "scales": scales,
         "assertions": [
             {"metric": each.metric, "scale": each.scale.name, "smallest": each.smallest, "word": each.judgment.word}
             for each in answer.assertions

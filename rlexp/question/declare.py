@@ -74,11 +74,20 @@ def declare(written: Written, overrides: Sequence[str] = ()) -> Question:
         "tune": {"key": key, "values": values or None} if key else None,
     }
     del declared["moderators"]
+    if (seed := next((each for each in shared if key_of(each) == "seed"), None)) is not None:
+        raise ConfigError([f"{seed}: seeds says which are trained; leave it out of with"])
+    if len(declared["assertions"]) == 2 and declared["assertions"][0] == declared["assertions"][1]:
+        raise ConfigError(["assertion 2: is the same as assertion 1"])
     for place, assertion in enumerate(declared["assertions"], 1):
+        if assertion["kind"] == EQUIVALENT and assertion["direction"] is not None:
+            raise ConfigError([f"assertion {place}: equivalent has no direction; leave it out"])
         check_moderators(assertion["moderators"], conditions, f"assertion {place}: ")
     for place, check in enumerate(declared["checks"], 1):
-        if check["above"] is None and check["below"] is None:
+        low, high = check["above"], check["below"]
+        if low is None and high is None:
             raise ConfigError([f"check {place}: says no bound, as above: 0.01"])
+        if low is not None and high is not None and low >= high:
+            raise ConfigError([f"check {place}: nothing is above {low:g} and below {high:g}"])
     cells, grids = planned(declared)
     of_sweep = {key_of(each): each for each in for_all if each not in shared}  # the last one of a key counts
     return Question(declared, cells, grids, [*of_sweep.values()])
@@ -98,6 +107,8 @@ def completed(written: Written, place: int) -> dict[str, Any]:
 
 def check_moderators(moderators: Sequence[str], conditions: Sequence[Mapping[str, Any]], at: str) -> None:
     """Raise ConfigError for a moderator that does not vary, or that a condition does not have."""
+    if len({*moderators}) < len(moderators):
+        raise ConfigError([f"{at}moderator {moderators[0]}: is there twice"])
     for moderator in moderators:
         levels = {each["levels"].get(moderator) for each in conditions}
         if None in levels:
@@ -155,6 +166,10 @@ def check_condition(declared: dict[str, Any], condition: str, made: Mapping[ArmK
         config = config_of(made[arm_name(each["versus"]), each["budget"]])
         if place == 1:
             check_number(declared["metric"], declared["endpoint"], declared["smallest"] or 1.0, config, "")
+            for option in ("checks", "secondary"):
+                for named in declared[option]:
+                    metric = named["metric"] if option == "checks" else named
+                    check_number(metric, "final", 1.0, config, f"{option}: ")
             end = better_end(declared["metric"], parsed_endpoint(declared["endpoint"], ""), config)
             if declared["tune"] and end is None:
                 raise ConfigError([f"metric={declared['metric']}: has no better end, so nothing is tuned by it"])

@@ -104,6 +104,19 @@ def test_questions_that_come_with_the_program_can_be_asked(file):
         ({"attainable": 1.5}, "attainable=1.5: must be at most 1"),
         ({"checks": [{"metric": "clip/high"}]}, "check 1: says no bound, as above: 0.01"),
         (
+            {"checks": [{"metric": "clip/high", "above": 0.2, "below": 0.1}]},
+            "check 1: nothing is above 0.2 and below 0.1",
+        ),
+        ({"checks": [{"metric": "eval/typo", "above": 0.2}]}, "checks: metric eval/typo: is not evaluated; there are"),
+        ({"secondary": ["eval/typo"]}, "secondary: metric eval/typo: is not evaluated; there are eval/greedy_accuracy"),
+        ({"with": ["seed=3"]}, "seed=3: seeds says which are trained; leave it out of with"),
+        ({"assertions": [WRITTEN["assertions"][0]] * 2}, "assertion 2: is the same as assertion 1"),
+        (
+            {"assertions": [WRITTEN["assertions"][0] | {"kind": "equivalent", "direction": "lower"}]},
+            "assertion 1: equivalent has no direction; leave it out",
+        ),
+        ({"moderators": ["inner_steps", "inner_steps"]}, "moderator inner_steps: is there twice"),
+        (
             {"checks": [{"metric": "a/b", "above": 0.1, "arm": "agg=token"}]},
             "check 1: agg=token is no arm of an assertion",
         ),

@@ -1,0 +1,162 @@
+"""What an answer keeps: words, effects and intervals follow from its files without this program."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from small_runs import SHORT, SMALL
+
+from rlexp.analysis.figures.question import ForestRow, forest
+from rlexp.analysis.report.ablation_files import NOTEBOOK as ABLATION_NOTEBOOK
+from rlexp.analysis.report.question import p_text, publish
+from rlexp.analysis.report.question_files import NOTEBOOK, OTHERS
+from rlexp.analysis.stats.question import answer
+from rlexp.question.ask import ask
+from rlexp.runfolder.files import json_with_checksum
+
+ALONE = "import sys; sys.modules |= {'rlexp': None, 'analysis': None}  # to import them is an error\n"
+WRITTEN = {
+    "question": "Does it help to count each completion alike?",
+    "assertions": [
+        {"arm": "agg=sequence", "kind": "superior", "metric": "policy/entropy", "direction": "lower"},
+        {"arm": "agg=sequence", "kind": "equivalent"},
+    ],
+    "conditions": {"temperature": [0.5, 0.8, 1.0], "inner_steps": [1]},
+    "with": [*SHORT, *SMALL],
+    "metric": "eval/sampled_accuracy",
+    "tune": "lr=0.01,0.02",
+    "seeds": 3,
+}
+
+
+def cells(path: Path) -> dict[str, str]:
+    found = json.loads(path.read_text("utf-8"))["cells"]
+    return {cell["id"]: "".join(cell["source"]) for cell in found if cell["cell_type"] == "code"}
+
+
+def run_notebook(place: Path) -> subprocess.CompletedProcess:
+    """Run the cells of the notebook that is kept, in a process that cannot import this program."""
+    command = [sys.executable, "-c", ALONE + "\n".join(cells(place / "recompute.ipynb").values())]
+    return subprocess.run(command, cwd=place, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("question") / "x"
+    publish(ask(WRITTEN, folder=place))
+    return place
+
+
+def asked_again(folder, place, **changes):
+    """The answer to another question about the same runs."""
+    copied = Path(shutil.copytree(folder, place))
+    written = json.loads((copied / "question.json").read_text())
+    del written["checksum"]
+    written["declared"] |= changes
+    (copied / "question.json").write_bytes(json_with_checksum(json.dumps(written, indent=2) + "\n"))
+    publish(answer(copied))
+    return copied / "answer"
+
+
+def test_cells_with_the_same_id_are_the_same_in_both_notebooks():
+    own, other = cells(NOTEBOOK), cells(ABLATION_NOTEBOOK)
+    shared = own.keys() & other.keys()
+    assert {"scale", "draws", "estimate"} <= shared
+    assert {name: own[name] for name in shared} == {name: other[name] for name in shared}
+
+
+@pytest.mark.slow
+def test_what_is_printed_follows_from_the_files(folder):
+    ran = run_notebook(folder / "answer")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "2 assertions in 3 conditions: as printed\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kinds", [("not inferior", "superior"), ("equivalent", "equivalent")])
+def test_other_kinds_and_endpoints_are_computed_again_too(folder, tmp_path, kinds):
+    first, second = json.loads((folder / "question.json").read_text())["declared"]["assertions"]
+    changed = [
+        first | {"kind": kinds[0], "smallest": 5.0},
+        second | {"kind": kinds[1], "direction": "higher", "smallest": 2.0, "endpoint": "auc:updates"},
+    ]
+    place = asked_again(folder, tmp_path / "copy", assertions=changed)
+    ran = run_notebook(place)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads((place / "answer.json").read_text())["assertions"][0]["word"] != "cannot answer"
+
+
+@pytest.mark.slow
+def test_dropped_conditions_are_left_out_again(folder, tmp_path):
+    check = {"metric": "length/mean", "arm": None, "above": 1e9, "below": None}
+    place = asked_again(folder, tmp_path / "all", checks=[check])
+    assert {each["word"] for each in json.loads((place / "answer.json").read_text())["assertions"]} == {"cannot answer"}
+    assert run_notebook(place).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("old", ["effect", "low", "p_holm", "word"])
+def test_a_number_that_does_not_follow_is_found(folder, tmp_path, old):
+    place = Path(shutil.copytree(folder / "answer", tmp_path / "copy"))
+    printed = json.loads((place / "answer.json").read_text())
+    was = printed["assertions"][0][old]
+    printed["assertions"][0][old] = "contradicted" if old == "word" else was * 1.001 + 0.001
+    (place / "answer.json").write_text(json.dumps(printed))
+    ran = run_notebook(place)
+    assert ran.returncode == 1 and "AssertionError" in ran.stderr
+
+
+@pytest.mark.slow
+def test_an_interval_holds_the_effect_where_a_lower_number_is_claimed(folder):
+    """All three are of arm − versus."""
+    claimed = json.loads((folder / "answer" / "answer.json").read_text())["assertions"][0]
+    assert claimed["sign_of_claim"] == -1
+    assert claimed["low"] < claimed["effect"] < claimed["high"]
+    assert claimed["predicted"][0] < claimed["effect"] < claimed["predicted"][1]
+    mean = np.mean([each["effect"] for each in claimed["conditions"]])
+    assert np.sign(claimed["effect"]) == np.sign(mean)
+
+
+@pytest.mark.slow
+def test_the_package_describes_each_column_and_the_card_each_file(folder):
+    place = folder / "answer"
+    package = json.loads((place / "datapackage.json").read_text())
+    for each in package["resources"]:
+        path = place / each["path"]
+        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+        assert [field["name"] for field in each["schema"]["fields"]] == [*table] and len(table)
+    assert {len(scales) for scales in package["scales"].values()} == {3} and len(package["scales"]) == 3
+    card = (place / "README.md").read_text()
+    names = [each["path"] for each in package["resources"]]
+    assert all((place / name).is_file() and f"`{name}`" in card for name in (*names, *OTHERS))
+
+
+@pytest.mark.slow
+def test_amounts_are_ratios_and_p_stands_beside_the_interval(folder):
+    """The effect, its interval, the prediction and the levels of a moderator are all in the same unit."""
+    text = (folder / "answer" / "answer.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"^What came out: 1\..*", text, re.MULTILINE)
+    claimed = json.loads((folder / "answer" / "answer.json").read_text())["assertions"][0]
+    low, high = np.exp(claimed["predicted"])
+    assert f": ×{np.exp(claimed['effect']):.2f} [" in said and "% interval; p " in said
+    assert f"it lies in [×{low:.3g}, ×{high:.3g}]." in said and "] %" not in said
+
+
+def test_a_small_p_is_below_what_is_shown():
+    assert (p_text(0.0204), p_text(1e-9)) == ("p = 0.020", "p < 0.001")
+
+
+def test_ratios_are_drawn_on_a_log_axis_around_1():
+    """An interval up to 14 times as much does not hide what happens near no effect."""
+    rows = [ForestRow("a=1", 1.1, 0.6, 2.0), ForestRow("a=2", 1.0, 0.08, 13.9)]
+    (axes,) = forest(rows, None, None, "ratio", "", (0.8, 1.25), 1.0).axes
+    assert axes.get_xscale() == "log" and axes.get_xlim()[0] > 0
+    assert {tuple(line.get_xdata()) for line in axes.lines} >= {(1.0, 1.0), (0.08, 13.9)}
+    (axes,) = forest(rows, None, None, "points", "", (-1.0, 1.0)).axes
+    assert axes.get_xscale() == "linear"
