@@ -9,6 +9,7 @@ import numpy as np
 
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.load import SweepData
+from rlexp.analysis.data.read import read_config
 from rlexp.analysis.stats.arms import ScaledRuns, missing_note, scaled_runs
 from rlexp.analysis.stats.endpoints import Endpoint, parse_endpoint
 from rlexp.analysis.stats.rates import RateGrid, rate_grid
@@ -96,6 +97,7 @@ def restricted(data: SweepData, names: set[str]) -> SweepData:
         metrics=data.metrics[data.metrics["name"].isin(names)],
         variants=[variant for variant in data.variants if variant in variants],
         score_metric=used.mode().iloc[0] if len(used) else data.score_metric,
+        config=(read_config(runs["folder"].iloc[0]) if len(runs) else None) or data.config,
     )
 
 

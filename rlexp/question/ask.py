@@ -13,7 +13,7 @@ from rlexp.analysis.stats.rates import extend
 from rlexp.api import mistakes_as_config_errors
 from rlexp.core.errors import ConfigError, format_value
 from rlexp.question import new_folder
-from rlexp.question.declare import Question, declare
+from rlexp.question.declare import APART, Question, declare
 from rlexp.question.spec import read_question
 from rlexp.question.sweep import Run, read_before, train_arms, write_down
 
@@ -82,7 +82,10 @@ def started(file: Path, asked: Question) -> dict[str, Any]:
     return {
         "declared_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "values": asked.grids,
-        "seeds": {condition["name"]: asked.declared["seeds"] for condition in asked.declared["conditions"]},
+        "seeds": {
+            condition["name"]: [APART * place + seed for seed in asked.declared["seeds"]]
+            for place, condition in enumerate(asked.declared["conditions"])
+        },
     }
 
 

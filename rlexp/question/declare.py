@@ -23,6 +23,8 @@ from rlexp.question.sweep import (
 from rlexp.runfolder.variants import key_of, result_overrides
 
 FORMAT = 1
+APART = 1000
+"""Between the seeds of two conditions: runs of one seed have much in common, and pooled errors must be independent."""
 ArmKey = tuple[str, str | None]  # name and budget
 
 
@@ -63,6 +65,10 @@ def declare(written: Written, overrides: Sequence[str] = ()) -> Question:
     conditions = named_conditions(written.conditions)
     if written.most_seeds is not None and written.most_seeds < len(written.seeds):
         raise ConfigError([f"most_seeds={written.most_seeds}: must be at least the {len(written.seeds)} seeds"])
+    if len(conditions) > 1 and (largest := max(*written.seeds, written.most_seeds or 0)) >= APART:
+        raise ConfigError(
+            [f"seeds: {largest} is too large; must be below {APART}, of which each condition has its own"]
+        )
     if len(set(written.seeds)) < len(written.seeds):
         raise ConfigError([f"seeds={format_value(written.seeds)}: a seed is there twice"])
     key, _, values = (written.tune or "").partition("=")
@@ -134,6 +140,7 @@ def planned(declared: dict[str, Any]) -> tuple[list[Cell], dict[str, list[float]
         for key, own in arms.items():
             check_once([*before, *own], tune)
             made[key] = [*before, *own, *budget_overrides(key[1], [*before, *own], "")]
+            config_of(made[key])  # what is wrong with an arm is said before any condition is trained
             cells.append(Cell(condition["name"], *key, tuple(made[key])))
         configs[condition["name"]] = check_condition(declared, condition["name"], made)
     check_scales(declared, configs)

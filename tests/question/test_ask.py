@@ -44,9 +44,10 @@ def folder(tmp_path_factory):
     return place
 
 
-def entropies(folder, *overrides):
-    """Of the last step of each seed, from the rows of the runs."""
-    files = [folder / run_name([*TINY, *overrides, f"seed={seed}"]) / "metrics.jsonl" for seed in range(3)]
+def entropies(folder, place, *overrides):
+    """Of the last step of each seed, from the rows of the runs; each condition has seeds of its own."""
+    seeds = range(1000 * place, 1000 * place + 3)
+    files = [folder / run_name([*TINY, *overrides, f"seed={seed}"]) / "metrics.jsonl" for seed in seeds]
     return np.array([json.loads(path.read_text().splitlines()[-1])["policy/entropy"] for path in files])
 
 
@@ -59,9 +60,9 @@ def test_each_arm_is_trained_once_in_each_condition(folder):
 def test_effects_are_those_of_the_runs_and_the_word_is_of_the_pooled_one(folder):
     found = answer(folder)
     effects, errors = [], []
-    for effect in found.assertions[1].effects:
+    for place, effect in enumerate(found.assertions[1].effects):
         condition = effect.condition.split(",")
-        ratio = np.log(entropies(folder, *condition, "agg=sequence") / entropies(folder, *condition))
+        ratio = np.log(entropies(folder, place, *condition, "agg=sequence") / entropies(folder, place, *condition))
         effects.append(ratio.mean())
         errors.append(ratio.std(ddof=1) / np.sqrt(3))
         assert (effect.found.value, effect.found.error) == pytest.approx((effects[-1], errors[-1]), rel=1e-6)
@@ -177,7 +178,7 @@ def test_a_grid_grows_by_condition_and_seeds_are_added_where_the_interval_is_wid
     ask(written, folder=tmp_path / "x")
     state = json.loads((tmp_path / "x" / QUESTION_FILE).read_text())
     assert state["values"] == {"inner_steps=1": [1, 2, 4, 8, 16], "inner_steps=2": [1, 2, 4]}
-    assert state["seeds"] == {"inner_steps=1": [0, 1, 2], "inner_steps=2": [0, 1, 2, 3, 4]}
+    assert state["seeds"] == {"inner_steps=1": [0, 1, 2], "inner_steps=2": [1000, 1001, 1002, 1003, 1004]}
     assert trained[0] == [3] * 8 and trained[-1] == [3] * 10 + [5] * 6
 
 

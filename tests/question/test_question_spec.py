@@ -99,6 +99,11 @@ def test_questions_that_come_with_the_program_can_be_asked(file):
         ({"tune": "lr=1"}, "tune lr=1: must be at least two numbers above 0"),
         ({"seeds": 1}, "seeds=1: must have at least 2 of them"),
         ({"seeds": [1, 1]}, "seeds=[1,1]: a seed is there twice"),
+        (
+            {"seeds": [1, 1000], "conditions": {"lr": [0.1, 0.2]}},
+            "seeds: 1000 is too large; must be below 1000, of which",
+        ),
+        ({"conditions": ["lr=0.1", "steps=0"]}, "steps=0: must be at least 1"),
         ({"most_seeds": 4}, "most_seeds=4: must be at least the 10 seeds"),
         ({"budget": "completions=3"}, "budget completions=3: a step has 128 completions; must be at least that many"),
         ({"attainable": 1.5}, "attainable=1.5: must be at most 1"),
