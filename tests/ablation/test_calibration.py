@@ -26,7 +26,7 @@ def table(of, words):
 
 def test_as_many_nulls_as_effects_were_asked_on_seeds_of_their_own():
     counts = [len({row["case"] for row in ROWS if (row["sort"] == "planted") == planted}) for planted in (True, False)]
-    assert counts[0] == counts[1] == 20 and len(ROWS) == 3 * sum(counts)
+    assert counts[0] == counts[1] == 20 and len(ROWS) == 3 * 3 * sum(counts), "three times, in three conditions"
     assert len({row["seed"] // FOUND["seeds"] for row in ROWS}) == len(ROWS)
     scatter = [row for row in ROWS if row["sort"] == "scatter"]
     assert len(scatter) >= 20 and len({row["effect"] for row in scatter}) == len(scatter)
