@@ -111,10 +111,10 @@ def shown(answered: Answered) -> str:
 
 def findings(answer: Answer) -> list[str]:
     """Say what was asked, what came out, and how sure that is."""
-    declared, conditions = answer.declared, len(answer.conditions)
+    declared, conditions = answer.declared, len(answer.declared["conditions"])
     tuned = f", each arm at its best {declared['tune']['key']}" if declared["tune"] else ""
     source = f" Source: {declared['source']}." if declared["source"] else ""
-    seeds = sorted({each.found.n for answered in answer.assertions for each in answered.effects})
+    seeds = sorted({each.found.n for answered in answer.assertions for each in answered.effects} - {0})
     lines = [
         f"What was asked: {declared['question']}{source} {count(conditions, 'condition')} of "
         f"{' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} paired seeds{tuned}."
@@ -191,13 +191,14 @@ def tables(answer: Answer) -> dict[str, TextTable]:
         rows = []
         for effect in answered.effects:
             low, high = effect.found.interval()
-            values = [f"{effect.values[0]:.3g}, {effect.values[1]:.3g}"] if tuned else []
+            at = f"{effect.values[0]:.3g}, {effect.values[1]:.3g}" if effect.found.n else DASH
+            values = [at] if tuned else []
             text = (
                 DASH
                 if not np.isfinite(effect.found.error)
                 else answered.scale.show(effect.found.value, low, high, effect.level)
             )
-            arrived = [effect.arrived] if effect.arrived else []
+            arrived = [effect.arrived or DASH] if answered.effects[0].arrived else []
             rows.append(
                 [spaced(effect.condition), str(effect.found.n), *values, *arrived, text, effect.fails and DROPPED]
             )

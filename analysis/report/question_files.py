@@ -18,9 +18,7 @@ from rlexp.analysis.report.kept_files import (
     write_kept,
 )
 from rlexp.analysis.report.page import TEMPLATES
-from rlexp.analysis.stats.arms import ScaledRuns, scaled_runs
-from rlexp.analysis.stats.condition_runs import ArmKey, ConditionRuns
-from rlexp.analysis.stats.endpoints import parse_endpoint
+from rlexp.analysis.stats.condition_runs import ArmKey
 from rlexp.analysis.stats.question import QUESTION_FILE, Answer
 
 EFFECT_COLUMNS = {
@@ -77,7 +75,7 @@ def run_table(answer: Answer) -> Table:
     main: dict[str, float] = {}
     for condition in answer.conditions:
         main |= condition.main.metric.values.to_dict()
-        numbers = (each.metric.values.to_dict() for each in asserted(answer, condition))
+        numbers = (each.metric.values.to_dict() for each in condition.asserted)
         numbers = dict(zip(own, numbers, strict=True))
         for arm, grid in condition.grids.items():
             for place, names in enumerate(condition.names[arm]):
@@ -87,15 +85,6 @@ def run_table(answer: Answer) -> Table:
                     run = {"seed": int(name.rpartition("seed=")[2]), "folder": name, "on_scale": scaled}
                     rows.append(role | run | {key: values.get(name) for key, values in numbers.items()})
     return runs_table(pd.DataFrame(rows), answer.data.runs, pd.Series(main, dtype=float), tuned, own)
-
-
-def asserted(answer: Answer, condition: ConditionRuns) -> list[ScaledRuns]:
-    """Return the number of each assertion in a condition."""
-    declared = answer.declared
-    return [
-        scaled_runs(condition.data, parse_endpoint(each["endpoint"]), each["metric"], declared["attainable"])
-        for each in declared["assertions"]
-    ]
 
 
 def curve_table(answer: Answer) -> Table:
@@ -129,7 +118,7 @@ def facts(answer: Answer) -> dict[str, Any]:
     scales = {
         condition.name: [
             {"metric": each.metric.metric} | scale_facts(each.scale, each.sign)
-            for each in (condition.main, *asserted(answer, condition))
+            for each in (condition.main, *condition.asserted)
         ]
         for condition in answer.conditions
     }

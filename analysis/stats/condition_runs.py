@@ -27,6 +27,8 @@ class ConditionRuns(NamedTuple):
     data: SweepData
     main: ScaledRuns
     """The question's number, by which the tuned key is chosen."""
+    asserted: list[ScaledRuns]
+    """The number of each assertion."""
     smallest: float
     """The smallest effect that counts of the question's number."""
     values: list[float]
@@ -58,7 +60,12 @@ def arm_keys(assertion: Mapping[str, Any]) -> tuple[ArmKey, ArmKey]:
 def read_condition(
     data: SweepData, written: Mapping[str, Any], condition: Mapping[str, Any], notes: list[str]
 ) -> ConditionRuns:
-    """Read the arms of one condition."""
+    """Read the arms of one condition.
+
+    Raises:
+        NothingLeft: no run has the question's number, or that of an assertion.
+        AnalysisError: an arm has no run, or no value of the tuned key with a number on all seeds.
+    """
     declared, name = written["declared"], condition["name"]
     cells = [cell for cell in written["cells"] if cell["condition"] == name]
     values = written["values"].get(name) or [1.0]
@@ -75,10 +82,13 @@ def read_condition(
     for (arm, _), points in names.items():
         if not present & {run for row in points for run in row}:
             raise AnalysisError(f"{data.folder}: no run of {arm} in {name} is there, as {points[0][0]}")
-    main = scaled_runs(own, parse_endpoint(declared["endpoint"]), declared["metric"], declared["attainable"])
-    condition = ConditionRuns(
-        name, condition["levels"], own, main, declared["smallest"] or main.scale.smallest, values, names, {}
-    )
+    numbers = [
+        scaled_runs(own, parse_endpoint(each["endpoint"]), each["metric"], declared["attainable"])
+        for each in (declared, *declared["assertions"])
+    ]
+    main, asserted = numbers[0], numbers[1:]
+    smallest = declared["smallest"] or main.scale.smallest
+    condition = ConditionRuns(name, condition["levels"], own, main, asserted, smallest, values, names, {})
     for arm, points in names.items():
         raw = main.of(points)
         if note := missing_note(within(arm[0], condition), raw, main, data.folder):

@@ -225,8 +225,7 @@ def endpoint_values(data: SweepData, endpoint: Endpoint, metric: str | None = No
     of = resolve_metric(data, wanted)
     better = better_direction(of, data.score_metric)
     if table["note"].eq(NEVER).all():
-        seen = data.metrics.loc[data.metrics["name"].isin(table.index), of].agg("min" if endpoint.below else "max")
-        raise NothingLeft(f"no run arrives at {endpoint}; the nearest is {seen:.3g}")
+        raise NothingLeft(f"no run arrives at {endpoint} within {table.attrs['budget']:,.6g} {endpoint.unit}")
     remarks = []
     if "budget" in table.attrs:
         least = "as declared" if endpoint.budget else "as far as every completed run has come"

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData, load
-from rlexp.analysis.stats.arms import ScaledRuns, scaled_runs
+from rlexp.analysis.stats.arms import ScaledRuns
 from rlexp.analysis.stats.condition_runs import ConditionRuns, arm_keys, read_condition, read_number
 from rlexp.analysis.stats.endpoints import NEVER, endpoint_table, parse_endpoint
 from rlexp.analysis.stats.question_secondary import secondary
@@ -62,7 +62,8 @@ class Answered(NamedTuple):
     def level(self) -> float:
         """The mean level of what is compared with, over valid conditions, in the metric's units."""
         levels = [each.level for each in self.effects if not each.fails] or [each.level for each in self.effects]
-        return float(self.scale.inverse(self.scale.forward(np.array(levels)).mean()))
+        known = [level for level in levels if np.isfinite(level)]
+        return float(self.scale.inverse(self.scale.forward(np.array(known)).mean()))
 
 
 class Answer(NamedTuple):
@@ -95,32 +96,37 @@ def answer(folder: str | Path) -> Answer:
     if written is None:
         raise AnalysisError(f"{folder}: is no question ({QUESTION_FILE} is missing); rlexp ask makes one")
     declared, data, notes = written["declared"], load(folder), []
-    conditions = [read_condition(data, written, condition, notes) for condition in declared["conditions"]]
-    answered = judged(conditions, declared, notes)
+    conditions, lost = [], {}
+    for condition in declared["conditions"]:
+        try:
+            conditions.append(read_condition(data, written, condition, notes))
+        except NothingLeft as error:
+            lost[condition["name"]] = str(error)
+    if not conditions:
+        raise AnalysisError(f"{folder}: {next(iter(lost.values()))}")
+    answered = judged(conditions, declared, lost, notes)
     return Answer(
         folder, declared, written["hash"], data, conditions, answered, secondary(conditions, declared, notes), notes
     )
 
 
-def judged(conditions: Sequence[ConditionRuns], declared: Mapping[str, Any], notes: list[str]) -> list[Answered]:
-    """Return the effects of all assertions in all conditions, and the words."""
+def judged(
+    conditions: Sequence[ConditionRuns], declared: Mapping[str, Any], lost: Mapping[str, str], notes: list[str]
+) -> list[Answered]:
+    """Return the effects of all assertions in all conditions, and the words; lost: why a condition has no number."""
     found = []
-    for each in declared["assertions"]:
-        endpoint = parse_endpoint(each["endpoint"])
-        read = [
-            scaled_runs(condition.data, endpoint, each["metric"], declared["attainable"]) for condition in conditions
-        ]
+    for place, each in enumerate(declared["assertions"]):
+        read = [condition.asserted[place] for condition in conditions]
         scale = read[0].scale
         smallest = each["smallest"] or scale.smallest
+        metrics = ", ".join(dict.fromkeys(runs.metric.metric for runs in read))
         if not np.isfinite(smallest):
-            raise AnalysisError(
-                f"{read[0].metric.metric}: which effect counts is not known by itself; declare smallest"
-            )
+            raise AnalysisError(f"{metrics}: which effect counts is not known by itself; declare smallest")
         effects = [
             effect_in(condition, declared, each, runs, smallest, notes)
             for condition, runs in zip(conditions, read, strict=True)
         ]
-        metrics = ", ".join(dict.fromkeys(runs.metric.metric for runs in read))
+        effects += [no_effect(each, lost[each["name"]]) for each in declared["conditions"] if each["name"] in lost]
         found.append((each, metrics, scale, smallest, effects))
         remarks = (remark for runs in read for remark in runs.metric.remarks)
         notes += [remark for remark in remarks if not remark.startswith("Arrived")]  # they are in the tables
@@ -132,6 +138,12 @@ def judged(conditions: Sequence[ConditionRuns], declared: Mapping[str, Any], not
     )
     notes[:] = dict.fromkeys(notes)
     return [Answered(*rest, word) for rest, word in zip(found, words, strict=True)]
+
+
+def no_effect(condition: Mapping[str, Any], why: str) -> Effect:
+    """Return what a condition has in which no run has the question's number."""
+    nothing = BestContrast(np.nan, np.nan, np.nan, 0)
+    return Effect(condition["name"], condition["levels"], nothing, np.nan, np.nan, (np.nan, np.nan), why)
 
 
 def condition_of(assertion: Mapping[str, Any], effect: Effect) -> Condition:
