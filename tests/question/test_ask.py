@@ -253,9 +253,9 @@ def test_what_was_trained_is_not_planned_again(tmp_path, monkeypatch):
 
 
 def test_a_condition_in_which_no_run_has_the_number_is_dropped(folder, tmp_path):
-    """With one update a step there are 2 updates, with two there are 4: nobody gets so far in the first."""
+    """Twice as many updates are made with two inner steps: nobody gets so far in the first."""
     asked = {"arm": ["agg=sequence"], "versus": [], "kind": "superior", "direction": "lower", "metric": None}
-    asked |= {"endpoint": "cost:eval/length>=0.1:updates=3", "smallest": 0.1, "budget": None, "moderators": []}
+    asked |= {"endpoint": "cost:eval/length>=0.1:updates=5", "smallest": 0.1, "budget": None, "moderators": []}
     found = declared_as(folder, tmp_path, assertions=[asked])
     (answered,) = found.assertions
     assert [each.name for each in found.conditions] == [
@@ -264,5 +264,5 @@ def test_a_condition_in_which_no_run_has_the_number_is_dropped(folder, tmp_path)
     ]
     assert set(list(answered.judgment.dropped)[-2:]) == {f"inner_steps=1,temperature={each}" for each in (0.5, 0.8)}
     assert answered.judgment.word == "cannot answer"
-    assert any("come to 3 updates" in why for why in answered.judgment.dropped.values())
+    assert any("come to 5 updates" in why for why in answered.judgment.dropped.values())
     assert publish(found)
