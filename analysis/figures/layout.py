@@ -126,7 +126,12 @@ LineStyle = Mapping[str, Any]  # color, dash pattern, marker: what Line2D takes
 
 
 def wrap_label(label: str, width: int, lines: int = 3) -> str:
-    """Wrap a label at `width` characters, after commas if possible, else after `=`, `_`, `.` or `-`; cut it by "…"."""
+    """Wrap a label at `width` characters, after commas if possible, else after `=`, `_`, `.` or `-`; cut it by "…".
+
+    One that has line breaks stays as it is.
+    """
+    if "\n" in label:
+        return label
     wrapped = [""]
     for part in re.split(r"(?<=,)", label):
         pieces = []
@@ -235,8 +240,10 @@ def one_panel(
     sizes = [text_size(figure, names[key], TICK) for key in points]
     heights = [up + 0.04 for _, up in sizes]
     right = max(across for across, _ in sizes) + 3 * GAP
-    width = max(WIDTH, LEFT + right + 1.9)
-    set_frame(figure, (width, max(height, sum(heights))), LEFT, right, 0.2, caption)
+    ticks_and_label = axes.yaxis.get_tightbbox()
+    left = max(LEFT, (axes.bbox.x0 - ticks_and_label.x0) / figure.dpi + GAP / 2)
+    width = max(WIDTH, left + right + 1.9)
+    set_frame(figure, (width, max(height, sum(heights))), left, right, 0.2, caption)
 
     # Each name at the height of its point, pushed apart where they are close, with a thin leader.
     height = figure.get_figheight()

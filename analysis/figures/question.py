@@ -44,7 +44,7 @@ def forest(
     label: str,
     caption: str,
     margins: tuple[float, float],
-    none: float = 0.0,
+    none: float = 0,
 ) -> Figure:
     """Draw the effects of conditions, the pooled one as a diamond, and the prediction interval as a thin line.
 
@@ -83,7 +83,9 @@ def forest(
             corners = [(pooled.low, place), (pooled.effect, place - DIAMOND), (pooled.high, place)]
             axes.add_patch(Polygon([*corners, (pooled.effect, place + DIAMOND)], color=INK, zorder=4))
         axes.autoscale_view()
-        axes.set(ylim=(y + 0.05, -0.05), xlabel=label)
+        axes.set(ylim=(y + 0.05, -0.05))
+        box = axes.get_position()
+        axes.set_xlabel(label, x=(0.5 - box.x0) / box.width)  # in the middle of the figure: it is wider than the axes
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         if none:
             ratio_axis(axes)

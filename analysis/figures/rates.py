@@ -3,7 +3,7 @@
 Both take what `analysis/stats/rates.py` returns, keyed by the name of the arm.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -47,15 +47,21 @@ class _ScoreLocator(MaxNLocator):
         return places[places >= self.least]
 
 
-def response_figure(grids: Mapping[str, RateGrid], baseline: str, key: str, metric: str, delta: float) -> Figure:
+def response_figure(
+    grids: Mapping[str, RateGrid],
+    baseline: str,
+    labels: tuple[str, str],
+    delta: float,
+    natural: Callable[[float], float] = float,
+) -> Figure:
     """Draw the response curves of arms over a tuned key; see `draw_response`.
 
     Args:
         grids: of each arm, by its name.
         baseline: one of them.
-        key: that is tuned.
-        metric: label of the scores.
+        labels: of x, the key that is tuned, and of y.
         delta: the smallest effect that counts, which says what is near the best.
+        natural: takes a score to the number that its tick shows.
     """
     return draw_response(
         {name: response_curve(grid) for name, grid in grids.items()},
@@ -63,8 +69,9 @@ def response_figure(grids: Mapping[str, RateGrid], baseline: str, key: str, metr
         {name: plateau(grid, delta) for name, grid in grids.items()},
         {name: extend(grid, delta) for name, grid in grids.items()},
         baseline,
-        (key, metric),
+        labels,
         delta,
+        natural,
     )
 
 
@@ -76,6 +83,7 @@ def draw_response(
     baseline: str,
     labels: tuple[str, str] = ("learning rate", "score"),
     delta: float | None = None,
+    natural: Callable[[float], float] = float,
 ) -> Figure:
     """Draw the score over the rates of each arm; more than seven arms get a panel each.
 
@@ -91,17 +99,22 @@ def draw_response(
         baseline: the arm that is drawn dashed and gray.
         labels: of x and y.
         delta: what the plateaus are of, for the caption.
+        natural: takes a score to the number that its tick shows.
 
     Raises:
         AnalysisError: no arm, or arms that are not the same everywhere.
     """
     _check_arms(curves, best, plateaus, extensions)
-    near = "rates near the best value" if delta is None else f"rates within {delta:g} of the best value"
+    near = "rates near the best value" if delta is None else f"rates within {delta:.2g} of the best value"
     colors = layout.variant_colors(list(curves), baseline)
     drawing = _Response(curves, best, plateaus, extensions, colors, baseline)
     caption = _response_caption(drawing, near)
 
+    def show_natural(axes: Axes) -> None:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda score, _: f"{float(f'{natural(score):.3g}'):,g}"))
+
     def draw_all(axes: Axes) -> dict[str, layout.Point]:
+        show_natural(axes)
         for place, arm in enumerate(curves):
             drawing.draw_arm(axes, arm, place - (len(curves) - 1) / 2 if len(curves) > MOST_BANDS else None)
         drawing.draw_bars(axes, list(curves), height, near)
@@ -109,6 +122,7 @@ def draw_response(
         return {arm: (curve.rates[last[arm]], curve.mean[last[arm]]) for arm, curve in curves.items()}
 
     def draw_one(axes: Axes, arm: str) -> None:
+        show_natural(axes)
         for other, curve in curves.items():
             if other not in (arm, baseline):
                 axes.plot(curve.rates, curve.mean, color=layout.OTHERS, linewidth=0.6)

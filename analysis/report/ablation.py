@@ -20,6 +20,7 @@ from rlexp.analysis.report.ablation_files import write_ablation
 from rlexp.analysis.report.page import color_variables, inline_svg, template
 from rlexp.analysis.report.tables import Terminal, TextTable, markdown, plain, print_table
 from rlexp.analysis.stats.ablation import SECONDARY, Ablation
+from rlexp.analysis.stats.arms import ScaledRuns
 from rlexp.analysis.stats.formatting import (
     DASH,
     decimal_places,
@@ -202,8 +203,9 @@ def figures(ablation: Ablation) -> dict[str, tuple[Figure, str, str]]:
     if (tuned := ablation.declared["tune"]) and all(len(grid.rates) > 1 for grid in ablation.grids.values()):
         by_name = {ablation.label(arm): grid for arm, grid in ablation.grids.items()}
         baseline = "baseline" if "baseline" in by_name else next(iter(by_name))
-        metric = f"{ablation.metric.metric}{scale_note(ablation)}"
-        figure = response_figure(by_name, baseline, tuned["key"], metric, ablation.smallest)
+        runs = ScaledRuns(ablation.metric, ablation.scale)
+        labels = tuned["key"], f"{runs.metric.metric}{direction_note(runs.metric.better)}"
+        figure = response_figure(by_name, baseline, labels, ablation.smallest, runs.natural)
         found["rates"] = figure, f"Each arm over {tuned['key']}", caption_of(figure)
     return found
 

@@ -3,6 +3,7 @@
 import json
 import shlex
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -26,6 +27,7 @@ from rlexp.runfolder.variants import split_commas
 
 UNITS = {"log-odds": "points", "log": "ratio"}
 DROPPED = "dropped"
+LABEL = 30  # characters of a line beside a curve
 
 
 def publish(answer: Answer, console: Console | None = None) -> list[Path]:
@@ -45,8 +47,16 @@ def publish(answer: Answer, console: Console | None = None) -> list[Path]:
 
 
 def number(answered: Answered) -> str:
-    endpoint = answered.declared["endpoint"]
-    return answered.metric if endpoint in ("final", answered.metric) else f"{answered.metric} ({endpoint})"
+    return parse_endpoint(answered.declared["endpoint"]).label(answered.metric)
+
+
+def between(answered: Answered) -> str:
+    """Return the sign between two arms: amounts are divided."""
+    return "/" if answered.scale.name == "log" else "−"
+
+
+def main_number(answer: Answer) -> str:
+    return parse_endpoint(answer.declared["endpoint"]).label(answer.conditions[0].main.metric.metric)
 
 
 def names(answered: Answered) -> tuple[str, str]:
@@ -56,11 +66,9 @@ def names(answered: Answered) -> tuple[str, str]:
 def claim(answered: Answered) -> str:
     """Say what an assertion claims, in a clause."""
     (arm, versus), of, size = names(answered), number(answered), natural_size(answered)
-    endpoint = parse_endpoint(answered.declared["endpoint"])
     direction = answered.declared["direction"]
     verb, comparatives = "has", {"higher": "a higher", "lower": "a lower"}
-    if endpoint.kind == "cost":
-        of = f"{endpoint.unit} to {endpoint.metric} {'≤' if endpoint.below else '≥'} {endpoint.value:g}"
+    if parse_endpoint(answered.declared["endpoint"]).kind == "cost":
         verb, comparatives = "needs", {"higher": "more", "lower": "fewer"}
     other = comparatives["lower" if direction == "higher" else "higher"]
     return {
@@ -121,7 +129,7 @@ def findings(answer: Answer) -> list[str]:
     ]
     for place, answered in enumerate(answer.assertions, 1):
         lines.append(f"What came out: {f'{place}. ' * (len(answer.assertions) > 1)}{outcome(answered)}")
-    noise = scores_statement(best_scores(answer), answer.conditions[0].main.metric.metric)
+    noise = scores_statement(best_scores(answer), main_number(answer))
     lines.append(
         f"How sure: {noise} The smallest effect that counts is {sizes(answer)}. “Open” is not “no effect”: more "
         "seeds or conditions would tell."
@@ -158,7 +166,9 @@ def outcome(answered: Answered) -> str:
 
 def sizes(answer: Answer) -> str:
     found = (
-        f"{each.smallest:.3g} ({each.scale.name}), {natural_size(each)} at {each.level:.3g}"
+        natural_size(each)
+        if each.scale.name == "log"
+        else f"{each.smallest:.3g} ({each.scale.name}), {natural_size(each)} at {each.level:.3g}"
         for each in answer.assertions
     )
     return "; ".join(dict.fromkeys(found))
@@ -204,7 +214,7 @@ def tables(answer: Answer) -> dict[str, TextTable]:
             )
         best = [f"best {tuned['key']}"] if tuned else []
         arrived = ["arrived"] if answered.effects[0].arrived else []
-        headers = ["condition", "n", *best, *arrived, f"{arm} − {versus} [95 %]", ""]
+        headers = ["condition", "n", *best, *arrived, f"{arm} {between(answered)} {versus} [95 %]", ""]
         found[f"{place}. {claim(answered)}: {answered.judgment.text}"] = TextTable(headers, rows)
     if dropped := dropped_conditions(answer):
         found["dropped"] = TextTable(["condition", "why"], dropped)
@@ -253,11 +263,10 @@ def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:
         )
         caption += " Open and gray: dropped." if judgment.dropped else ""
         arm, versus = names(answered)
-        ratio = answered.scale.name == "log"
-        unit, between = UNITS.get(answered.scale.name, "difference"), "/" if ratio else "−"
-        label = f"{number(answered)} ({unit})\n{arm} {between} {versus}"
+        label = f"{number(answered)} ({UNITS.get(answered.scale.name, 'difference')})"
+        label = f"{label}\n{arm} {between(answered)} {versus}"
         found[f"assertion_{place}"] = (
-            forest(rows, pooled, predicted, label, caption, margins, float(ratio)),
+            forest(rows, pooled, predicted, label, caption, margins, none=between(answered) == "/"),
             f"{place}. {claim(answered)}",
             caption,
         )
@@ -269,9 +278,8 @@ def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:
                     for (arm, budget), grid in condition.grids.items()
                 }
                 key, main = answer.declared["tune"]["key"], condition.main
-                figure = response_figure(
-                    grids, next(iter(grids)), key, f"{main.metric.metric} ({main.scale.name})", condition.smallest
-                )
+                labels = key, fill(main_number(answer), LABEL)
+                figure = response_figure(grids, next(iter(grids)), labels, condition.smallest, main.natural)
                 found[f"rates_{place}"] = figure, f"Each arm over {key}: {condition.name}", caption_of(figure)
     return found
 

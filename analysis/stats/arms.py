@@ -32,6 +32,10 @@ class ScaledRuns(NamedTuple):
         """What a run without a number counts as, on the scale: a share counts as 0, else nothing stands for it."""
         return float(self.scale.forward(0.0)) if self.scale.name == "log-odds" else None
 
+    def natural(self, score: float) -> float:
+        """Take a score, which is on the scale and higher where better, to the units of the number."""
+        return float(self.scale.inverse(self.sign * score))
+
     def of(self, names: Sequence[Sequence[str]]) -> Array:
         """Return the numbers of named runs as they are, NaN where a run has none."""
         numbers = self.metric.values.to_dict()

@@ -67,6 +67,11 @@ class Endpoint(NamedTuple):
             parts.append(self.unit)
         return ":".join(parts)
 
+    def label(self, metric: str) -> str:
+        """In words: `completions to eval/exact/accuracy ≥ 0.5` of a cost, else the metric that a number of runs has."""
+        cost = f"{self.unit} to {self.metric} {'≤' if self.below else '≥'} {_shortest(self.value or 0.0)}"
+        return cost if self.kind == "cost" else metric
+
 
 def parse_endpoint(text: str) -> Endpoint:
     """Read an endpoint as a command line has it; `ALLOWED` is the grammar.

@@ -34,6 +34,7 @@ LINES = [line for block in BLOCKS for line in block.splitlines()]
 TYPED = sorted({" ".join(shlex.split(line, comments=True)[1:]) for line in LINES if line.startswith("rlexp")})
 OTHERS = (
     "ablate",
+    "ask",
     "compare",
     "explain",
     "export",
