@@ -96,7 +96,8 @@ class Scale(NamedTuple):
         units. A level outside a share's range, or an amount below 0: AnalysisError.
         """
         if self.name == "log":
-            return "×{:.2f} [{:.2f}, {:.2f}] at {:.3g}".format(*np.exp([effect, low, high]), level)
+            ratios = "×{:.2f} [{:.2f}, {:.2f}]".format(*np.exp([effect, low, high]))
+            return f"{ratios} at {float(f'{level:.3g}'):,g}"  # 1,090 rather than 1.09e+03
         sizes = self.change(np.array([effect, low, high]), level)
         if self.name == "log-odds":
             least = np.abs(sizes).max()
