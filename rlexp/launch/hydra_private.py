@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
+import yaml
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
@@ -31,6 +32,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext
 from omegaconf import Container, DictConfig, Node, OmegaConf, open_dict, read_write
+from omegaconf._utils import OmegaConfDumper
 
 from rlexp.config.parse import MAX_RUNS, as_typed, check_size, quote_numbers
 from rlexp.core.errors import ConfigError
@@ -113,7 +115,20 @@ def begin_job(settings: DictConfig) -> tuple[JobReturn, dict[Path, str]]:
         task_name=JobRuntime.instance().get("name"),
     )
     nodes = (job_return.cfg, own_node, settings.hydra.overrides.task)
-    return job_return, dict(zip(file_paths(settings), map(OmegaConf.to_yaml, nodes), strict=False))
+    return job_return, dict(zip(file_paths(settings), map(to_yaml, nodes), strict=False))
+
+
+class Dumper(getattr(yaml, "CDumper", yaml.Dumper)):
+    """Quotes text as OmegaConf's does; libyaml's, if it is there."""
+
+
+Dumper.add_representer(str, OmegaConfDumper.str_representer)
+
+
+def to_yaml(node: Container) -> str:
+    """Return what reads as ``OmegaConf.to_yaml``'s text, with long lines broken elsewhere: libyaml is faster."""
+    content = OmegaConf.to_container(node, resolve=False, enum_to_str=True)
+    return yaml.dump(content, default_flow_style=False, allow_unicode=True, sort_keys=False, Dumper=Dumper)
 
 
 def end_job(settings: DictConfig, job_return: JobReturn, result: float | Exception, callbacks: Callbacks) -> JobReturn:
@@ -199,8 +214,9 @@ def copy_tree(node: Node, parent: Container | None = None) -> Node:
 
     Values, types and keys are immutable and shared; deepcopy copies them one by one.
     """
-    metadata = copy.copy(node._metadata)
-    metadata.flags = copy.copy(metadata.flags)
+    metadata = object.__new__(type(node._metadata))
+    metadata.__dict__.update(node._metadata.__dict__)
+    metadata.flags = None if metadata.flags is None else dict(metadata.flags)
     resolved = metadata.resolver_cache
     metadata.resolver_cache = copy.deepcopy(resolved) if resolved else defaultdict(dict)
     twin = object.__new__(type(node))

@@ -24,7 +24,7 @@ import rlexp
 from rlexp.config.compose import CONF, compose
 from rlexp.config.parse import as_typed, quote_numbers
 from rlexp.core.hydra_compat import VERSION_BASE
-from rlexp.launch.hydra_private import CachingConfigLoader, copy_tree, hydra_config, masked_copy, read_once
+from rlexp.launch.hydra_private import CachingConfigLoader, copy_tree, hydra_config, masked_copy, read_once, to_yaml
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -188,6 +188,18 @@ def test_a_part_of_a_config_is_what_omegaconf_gives():
         OmegaConf.set_struct(part, False)
     part.norm.divide, part.fresh = "changed", {"x": 1}
     assert OmegaConf.to_container(tree) == before
+
+
+def test_yaml_reads_as_what_omegaconf_writes():
+    with initialize_config_dir(str(CONF), **VERSION_BASE):
+        tree = GlobalHydra.instance().config_loader().load_configuration("config", ["norm=rloo"], RunMode.RUN)
+    odd = ["1e3", "0x1f", "yes", "null", "~", "", " a", "a: b", "ü", "line\nbreak", "x" * 200, "1_000", ".5", "@a", "%"]
+    shared = [1, 2.5e-7]
+    text = OmegaConf.create({"odd": odd, "refers": "${odd}", "twice": [shared, shared], "none": None, "no": False})
+    for node in (tree, text):
+        written = to_yaml(node)
+        assert yaml.safe_load(written) == yaml.safe_load(OmegaConf.to_yaml(node))
+        assert OmegaConf.create(written) == node
 
 
 def test_a_source_reads_each_file_once_and_gives_a_copy(tmp_path):
