@@ -213,10 +213,18 @@ def fit_caption(caption: str, width: float) -> tuple[str, float]:
 
 
 def set_frame(
-    figure: Figure, size: Point, left: float, right: float, top: float, caption: str, title: str = ""
+    figure: Figure,
+    size: Point,
+    left: float,
+    right: float,
+    top: float,
+    caption: str,
+    title: str = "",
+    label_lines: int = 1,
 ) -> None:
     """Put axes of a size in inches, their height without what is below them, into margins with caption and title."""
     text, bottom = fit_caption(caption, size[0])
+    bottom += (label_lines - 1) * LINE
     figure.set_size_inches(size[0], size[1] + bottom + top)
     set_margins(figure, left, right, bottom, top)
     if title:

@@ -44,7 +44,7 @@ def forest(
     label: str,
     caption: str,
     margins: tuple[float, float],
-    none: float = 0,
+    none: float = 0.0,
 ) -> Figure:
     """Draw the effects of conditions, the pooled one as a diamond, and the prediction interval as a thin line.
 
@@ -67,7 +67,8 @@ def forest(
             height = ROW * (1 + 0.6 * name.count("\n"))
             places.append(y + height / 2)
             y += height
-        set_frame(figure, (max(WIDTH, left + 2.2), y + 0.1), left, 2 * GAP, 0.1, caption)
+        size, lines = (max(WIDTH, left + 2.2), y + 0.1), label.count("\n") + 1
+        set_frame(figure, size, left, 2 * GAP, 0.1, caption, label_lines=lines)
         axes.axvspan(*margins, color=BASELINE, alpha=0.08, linewidth=0, zorder=0)
         axes.axvline(none, color=BASELINE, linewidth=0.9, linestyle="--", zorder=2)
         for row, place in zip(rows, places, strict=False):

@@ -13,6 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.figures import layout
+from rlexp.analysis.stats.formatting import short_number
 from rlexp.analysis.stats.rates import (
     Best,
     Extension,
@@ -70,7 +71,6 @@ def response_figure(
         {name: extend(grid, delta) for name, grid in grids.items()},
         baseline,
         labels,
-        delta,
         natural,
     )
 
@@ -82,7 +82,6 @@ def draw_response(
     extensions: Mapping[str, Extension],
     baseline: str,
     labels: tuple[str, str] = ("learning rate", "score"),
-    delta: float | None = None,
     natural: Callable[[float], float] = float,
 ) -> Figure:
     """Draw the score over the rates of each arm; more than seven arms get a panel each.
@@ -98,26 +97,24 @@ def draw_response(
         extensions: of the same arms, after the last rate.
         baseline: the arm that is drawn dashed and gray.
         labels: of x and y.
-        delta: what the plateaus are of, for the caption.
         natural: takes a score to the number that its tick shows.
 
     Raises:
         AnalysisError: no arm, or arms that are not the same everywhere.
     """
     _check_arms(curves, best, plateaus, extensions)
-    near = "rates near the best value" if delta is None else f"rates within {delta:.2g} of the best value"
     colors = layout.variant_colors(list(curves), baseline)
     drawing = _Response(curves, best, plateaus, extensions, colors, baseline)
-    caption = _response_caption(drawing, near)
+    caption = _response_caption(drawing)
 
     def show_natural(axes: Axes) -> None:
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda score, _: f"{float(f'{natural(score):.3g}'):,g}"))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda score, _: short_number(natural(score))))
 
     def draw_all(axes: Axes) -> dict[str, layout.Point]:
         show_natural(axes)
         for place, arm in enumerate(curves):
             drawing.draw_arm(axes, arm, place - (len(curves) - 1) / 2 if len(curves) > MOST_BANDS else None)
-        drawing.draw_bars(axes, list(curves), height, near)
+        drawing.draw_bars(axes, list(curves), height, "rates near the best value")
         last = {arm: int(np.flatnonzero(np.isfinite(curve.mean))[-1]) for arm, curve in curves.items()}
         return {arm: (curve.rates[last[arm]], curve.mean[last[arm]]) for arm, curve in curves.items()}
 
@@ -193,14 +190,14 @@ class _Response(NamedTuple):
         rate_ticks(axes, [curve.rates for curve in self.curves.values()], MOST_TICKS)
 
 
-def _response_caption(drawing: _Response, near: str) -> str:
+def _response_caption(drawing: _Response) -> str:
     curves = drawing.curves
     counts = np.concatenate([curve.n for curve in curves.values()])
     bands = len(curves) <= MOST_BANDS or len(curves) > layout.MAX_LINES
     shown = "band: 95 % t interval; dot: the best rate" if bands else "dot: the best rate, with its 95 % t interval"
     caption = (
         f"Line: mean over seeds at each rate, {layout.seed_count(counts)}; {shown}. "
-        f"Bars: {near}, with an arrow where they reach the end of the grid."
+        "Bars: the rates at which less is lost than counts, with an arrow where they reach the end of the grid."
     )
     if any((curve.n < curve.n.max()).any() for curve in curves.values()):
         caption += " Cross: a rate at which runs have no score; it cannot be the best."

@@ -266,7 +266,7 @@ def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:
         label = f"{number(answered)} ({UNITS.get(answered.scale.name, 'difference')})"
         label = f"{label}\n{arm} {between(answered)} {versus}"
         found[f"assertion_{place}"] = (
-            forest(rows, pooled, predicted, label, caption, margins, none=between(answered) == "/"),
+            forest(rows, pooled, predicted, label, caption, margins, none=1.0 if between(answered) == "/" else 0.0),
             f"{place}. {claim(answered)}",
             caption,
         )

@@ -68,9 +68,10 @@ class Endpoint(NamedTuple):
         return ":".join(parts)
 
     def label(self, metric: str) -> str:
-        """In words: `completions to eval/exact/accuracy ≥ 0.5` of a cost, else the metric that a number of runs has."""
-        cost = f"{self.unit} to {self.metric} {'≤' if self.below else '≥'} {_shortest(self.value or 0.0)}"
-        return cost if self.kind == "cost" else metric
+        """In words: `completions to eval/exact/accuracy ≥ 0.5`; of all but costs the metric, as it is."""
+        if self.kind != "cost":
+            return metric
+        return f"{self.unit} to {self.metric} {'≤' if self.below else '≥'} {_shortest(self.value)}"
 
 
 def parse_endpoint(text: str) -> Endpoint:

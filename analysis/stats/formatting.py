@@ -11,6 +11,11 @@ from rlexp.analysis.stats.comparison import Comparison, can_be_significant
 DASH = "–"
 
 
+def short_number(number: float) -> str:
+    """Three digits: `0.713`, `−0.5`, `1,090`."""
+    return f"{float(f'{number:.3g}') + 0.0:,g}".replace("-", "−")  # + 0.0: of −0 only the 0
+
+
 def decimal_places(values: Iterable[float]) -> int:
     """Decimals that show three significant digits of the largest value: 3 for shares, 2 up to 10, 1 up to 100."""
     finite = [abs(value) for value in values if np.isfinite(value) and value]

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import expit
 
 from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.stats.formatting import short_number
 
 Array = np.ndarray
 Name = Literal["log-odds", "log", "start SD", "identity"]
@@ -97,7 +98,7 @@ class Scale(NamedTuple):
         """
         if self.name == "log":
             ratios = "×{:.2f} [{:.2f}, {:.2f}]".format(*np.exp([effect, low, high]))
-            return f"{ratios} at {float(f'{level:.3g}'):,g}"  # 1,090 rather than 1.09e+03
+            return f"{ratios} at {short_number(level)}"
         sizes = self.change(np.array([effect, low, high]), level)
         if self.name == "log-odds":
             least = np.abs(sizes).max()

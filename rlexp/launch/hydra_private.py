@@ -18,7 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
@@ -32,10 +31,10 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext
 from omegaconf import Container, DictConfig, Node, OmegaConf, open_dict, read_write
-from omegaconf._utils import OmegaConfDumper
 
 from rlexp.config.parse import MAX_RUNS, as_typed, check_size, quote_numbers
 from rlexp.core.errors import ConfigError
+from rlexp.record.disk import to_yaml
 from rlexp.runfolder.variants import split_overrides
 
 __all__ = ["Callbacks", "Hydra", "JobRuntime", "env_override", "setup_globals"]
@@ -115,20 +114,12 @@ def begin_job(settings: DictConfig) -> tuple[JobReturn, dict[Path, str]]:
         task_name=JobRuntime.instance().get("name"),
     )
     nodes = (job_return.cfg, own_node, settings.hydra.overrides.task)
-    return job_return, dict(zip(file_paths(settings), map(to_yaml, nodes), strict=False))
+    return job_return, dict(zip(file_paths(settings), map(as_yaml, nodes), strict=False))
 
 
-class Dumper(getattr(yaml, "CDumper", yaml.Dumper)):
-    """Quotes text as OmegaConf's does; libyaml's, if it is there."""
-
-
-Dumper.add_representer(str, OmegaConfDumper.str_representer)
-
-
-def to_yaml(node: Container) -> str:
-    """Return what reads as ``OmegaConf.to_yaml``'s text, with long lines broken elsewhere: libyaml is faster."""
-    content = OmegaConf.to_container(node, resolve=False, enum_to_str=True)
-    return yaml.dump(content, default_flow_style=False, allow_unicode=True, sort_keys=False, Dumper=Dumper)
+def as_yaml(node: Container) -> str:
+    """Return what reads as the text of ``OmegaConf.to_yaml``, which takes longer."""
+    return to_yaml(OmegaConf.to_container(node, enum_to_str=True))
 
 
 def end_job(settings: DictConfig, job_return: JobReturn, result: float | Exception, callbacks: Callbacks) -> JobReturn:

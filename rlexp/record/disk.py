@@ -188,9 +188,9 @@ def represent_text(dumper: Dumper, text: str) -> yaml.ScalarNode:
 Dumper.add_representer(str, represent_text)
 
 
-def to_yaml(config: Mapping[str, Any]) -> str:
-    """Return a config as YAML that PyYAML and Hydra read alike."""
-    return yaml.dump(dict(config), Dumper=Dumper, sort_keys=False, allow_unicode=True)
+def to_yaml(config: dict | list) -> str:
+    """Return a config, or a part of one, as YAML that PyYAML and Hydra read alike."""
+    return yaml.dump(config, Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
 class Recorder:

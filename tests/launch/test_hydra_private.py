@@ -24,7 +24,7 @@ import rlexp
 from rlexp.config.compose import CONF, compose
 from rlexp.config.parse import as_typed, quote_numbers
 from rlexp.core.hydra_compat import VERSION_BASE
-from rlexp.launch.hydra_private import CachingConfigLoader, copy_tree, hydra_config, masked_copy, read_once, to_yaml
+from rlexp.launch.hydra_private import CachingConfigLoader, as_yaml, copy_tree, hydra_config, masked_copy, read_once
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -197,7 +197,7 @@ def test_yaml_reads_as_what_omegaconf_writes():
     shared = [1, 2.5e-7]
     text = OmegaConf.create({"odd": odd, "refers": "${odd}", "twice": [shared, shared], "none": None, "no": False})
     for node in (tree, text):
-        written = to_yaml(node)
+        written = as_yaml(node)
         assert yaml.safe_load(written) == yaml.safe_load(OmegaConf.to_yaml(node))
         assert OmegaConf.to_container(OmegaConf.create(written)) == OmegaConf.to_container(node, enum_to_str=True)
 

@@ -34,7 +34,7 @@ def test_printed_effects_are_those_of_the_files(place):
 def test_effects_are_those_of_the_runs():
     """By hand: the log of the ratio of completions, paired by seed, at each arm's best rate.
 
-    Seeds do not judge the rate that they chose, which moves an effect by less than half of its standard error.
+    The luck of having chosen a rate is taken off an effect: here that is less than half of its standard error.
     """
     runs = pd.read_parquet(STORED / "runs.parquet")
     effects = pd.read_csv(STORED / "effects.csv").query("assertion == 2").set_index("condition")

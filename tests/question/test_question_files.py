@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from figure_checks import check
 from small_runs import SHORT, SMALL
 
 from rlexp.analysis.figures.question import ForestRow, forest
@@ -150,6 +151,12 @@ def test_amounts_are_ratios_and_p_stands_beside_the_interval(folder):
 
 def test_a_small_p_is_below_what_is_shown():
     assert (p_text(0.0204), p_text(1e-9)) == ("p = 0.020", "p < 0.001")
+
+
+def test_the_label_of_a_forest_is_on_the_figure_and_above_the_caption():
+    name = "task.hard_right=1,model.std=0.5"
+    label = "completions to eval/exact/accuracy ≥ 0.5 (ratio)\nfilter=dynamic / filter=none"
+    check(forest([ForestRow(name, 1.1, 0.6, 2.0)], None, None, label, "95 % intervals.", (0.8, 1.25), 1.0))
 
 
 def test_ratios_are_drawn_on_a_log_axis_around_1():

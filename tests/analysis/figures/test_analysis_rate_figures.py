@@ -1,14 +1,18 @@
 """Figures of learning-rate curves and of sensitivity: texts apart, marks where the numbers say."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from figure_checks import check, texts
 from matplotlib.colors import to_hex
 
 from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.run_values import RunValues
 from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.rates import draw_response, draw_sensitivity, short_rate
 from rlexp.analysis.stats import rates
+from rlexp.analysis.stats.arms import ScaledRuns
+from rlexp.analysis.stats.scales import Scale
 
 STEPS = 1e-4 * 2.0 ** np.arange(7)
 LABELS = ("learning rate", "eval/accuracy")
@@ -19,7 +23,7 @@ SHAPES = {
 }
 
 
-def drawn(shapes, seeds=6, baseline="norm=local", gaps=()):
+def drawn(shapes, seeds=6, baseline="norm=local", gaps=(), natural=float):
     """The figure of arms with these curves, and the numbers that it is of."""
     rng, found = np.random.default_rng(5), {}
     for arm, means in shapes.items():
@@ -32,7 +36,7 @@ def drawn(shapes, seeds=6, baseline="norm=local", gaps=()):
     )
     plateaus = {arm: rates.plateau(grid, 0.03) for arm, grid in found.items()}
     extensions = {arm: rates.extend(grid, 0.03, most_rates=7) for arm, grid in found.items()}
-    return draw_response(curves, best, plateaus, extensions, baseline, LABELS, 0.03), best, plateaus
+    return draw_response(curves, best, plateaus, extensions, baseline, LABELS, natural), best, plateaus
 
 
 def marked(figure, marker):
@@ -80,7 +84,7 @@ def test_best_rates_ends_that_could_not_be_left_and_plateaus_are_marked():
     bars = {tuple(np.round(line.get_xdata(), 8)) for line in figure.axes[0].lines if line.get_linewidth() > 3}
     assert bars == {(round(found.low, 8), round(found.high, 8)) for found in plateaus.values()}
     said = " ".join(text.get_text() for text in texts(figure)).replace("\n", " ")
-    assert "▲: the best is at an end" in said and "rates within 0.03 of the best value" in said
+    assert "▲: the best is at an end" in said and "Bars: the rates at which less is lost than counts" in said
     assert "▲" not in " ".join(text.get_text() for text in texts(drawn({"norm=local": SHAPES["norm=local"]})[0]))
 
 
@@ -91,6 +95,19 @@ def test_ticks_are_rates_that_were_trained_and_scores_beside_curves():
     assert set(np.round(axes.get_xticks(), 8)) <= set(np.round(STEPS, 8))
     bars = [line.get_ydata()[0] for line in axes.lines if line.get_linewidth() > 3]
     assert len(axes.get_yticks()) >= 3 and min(axes.get_yticks()) > max(bars)
+
+
+def test_ticks_of_scores_are_in_the_units_of_the_number():
+    """A cost, where a lower one is better: its score is −log."""
+    costs = ScaledRuns(RunValues(pd.Series(), "tokens", "", [], "lower"), Scale("log"))
+    figure = drawn({"norm=local": -6.0 + SHAPES["norm=local"]}, natural=costs.natural)[0]
+    (axes,) = figure.axes
+    low, high = axes.get_ylim()
+    shown = [(y, text.get_text()) for y, text in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)]
+    inside = [(y, text) for y, text in shown if low <= y <= high]
+    assert len(inside) > 2
+    for y, text in inside:
+        assert float(text.replace(",", "")) == pytest.approx(np.exp(-y), rel=0.005)  # three digits
 
 
 def test_a_rate_without_all_scores_is_crossed_out():

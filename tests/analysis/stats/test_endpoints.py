@@ -56,6 +56,18 @@ def test_an_endpoint_is_read_and_written_the_same(text, endpoint):
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("cost:eval/greedy_accuracy>=0.8:completions", "completions to eval/greedy_accuracy ≥ 0.8"),
+        ("cost:kl/ref_k3<=0.1", "steps to kl/ref_k3 ≤ 0.1"),
+        ("auc:tokens", "eval/reward, auc:tokens"),
+    ],
+)
+def test_a_cost_is_said_in_words(text, label):
+    assert parse_endpoint(text).label("eval/reward, auc:tokens") == label
+
+
 def test_what_is_understood_may_be_said():
     assert parse_endpoint("asymptote:exponential:steps") == Endpoint("asymptote")
     third = Endpoint("matched", metric="kl", value=1 / 3)
