@@ -88,7 +88,7 @@ def draw_response(
 
     Line and band: mean and its 95 % t interval; of more than three arms in a panel only that at the best rate. Dot:
     the best rate. A triangle in its place: the best is at an end that could not be left. Bars below: the rates whose
-    mean is within delta of the best value; an arrowhead where they reach the end of the grid.
+    mean is less below the best value than counts; an arrowhead where they reach the end of the grid.
 
     Args:
         curves: of each arm, in the order in which they are listed.
