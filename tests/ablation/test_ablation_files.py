@@ -62,7 +62,7 @@ def recomputed(place: Path) -> list[pd.DataFrame]:
     return [pd.DataFrame(rows) for rows in json.loads(tables)]
 
 
-@pytest.mark.parametrize("which", ["untuned", "tuned"])
+@pytest.mark.parametrize("which", [pytest.param("untuned", marks=pytest.mark.rare), "tuned"])
 def test_what_is_printed_follows_from_the_files(which, request):
     place = request.getfixturevalue(which).folder / "ablation"
     effects, levels = recomputed(place)

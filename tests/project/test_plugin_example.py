@@ -60,6 +60,7 @@ def sweep(installed, name: str, *options: str) -> None:
     assert re.fullmatch(r"norm=mad: rlexp-mad 0\.1\.0, files [0-9a-f]{16}", line)
 
 
+@pytest.mark.rare  # a guide; functions of a notebook are swept in two processes, too
 def test_they_are_swept_in_two_processes(installed):
     sweep(installed, "processes", "hydra.launcher.workers=2")
 

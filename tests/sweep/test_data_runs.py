@@ -23,7 +23,7 @@ VARIANTS = ("local", "running")
 @pytest.mark.bits
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.rare] * (name in ("stale", "replay"))) for name in DATA]
+    "name", [pytest.param(name, marks=[pytest.mark.rare] * (name in ("stale", "replay", "refilled"))) for name in DATA]
 )
 def test_alone_together_and_resumed_are_the_same_bits(tmp_path, stop_at, name):  # noqa: F811
     together, alone, parts = (

@@ -41,8 +41,8 @@ def test_every_judge_gives_the_same_bits_alone_and_together(tmp_path):
 
 
 @pytest.mark.bits
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["transformer", pytest.param("gru", marks=pytest.mark.rare)])
+@pytest.mark.rare  # further models
+@pytest.mark.parametrize("model", ["transformer", "gru"])
 def test_models_that_are_trained_again_give_the_same_bits_beside_others(tmp_path, model):
     judges = ["ensemble_mean", "ensemble_minimum", "ensemble_bound"]
     overrides = [

@@ -197,7 +197,8 @@ def test_the_same_command_skips_what_is_done_and_refuses_another_config(command,
     assert never.code == 2 and "holds a run already" in never.err
 
 
-@pytest.mark.parametrize("model", ["transformer", pytest.param("gru", marks=pytest.mark.rare)])
+@pytest.mark.rare  # a campaign
+@pytest.mark.parametrize("model", ["transformer", "gru"])
 def test_kills_after_random_numbers_of_rows_change_nothing(command, tmp_path, no_comparison, model):  # noqa: F811
     """SIGKILL after a random number of rows, then the same command again, until it is through."""
     arguments = ["-m", *KILLED, f"model={model}", "hydra.sweep.dir=sweep"]
