@@ -34,7 +34,7 @@ from omegaconf import Container, DictConfig, Node, OmegaConf, open_dict, read_wr
 
 from rlexp.config.parse import MAX_RUNS, as_typed, check_size, quote_numbers
 from rlexp.core.errors import ConfigError
-from rlexp.record.disk import to_yaml
+from rlexp.runfolder.files import to_yaml
 from rlexp.runfolder.variants import split_overrides
 
 __all__ = ["Callbacks", "Hydra", "JobRuntime", "env_override", "setup_globals"]

@@ -18,7 +18,6 @@ from secrets import token_hex
 from typing import Any
 
 import torch
-import yaml
 
 from rlexp import __version__
 from rlexp.core.errors import ConfigError
@@ -168,31 +167,6 @@ def unwritable(error: Exception, path: Path) -> RunFailed:
     return RunFailed(f"{path} cannot be written ({reason}): {REMEDIES.get(number, GOES_ON)}")
 
 
-class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):
-    """Quotes text such as 1e3: PyYAML reads it as text, Hydra as a number. libyaml's, if it is there. No anchors."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Write what occurs twice twice: a config with anchors is not read again."""
-        return True
-
-
-def represent_text(dumper: Dumper, text: str) -> yaml.ScalarNode:
-    """Return text as a node that no reader takes for a number."""
-    try:
-        float(text)
-    except ValueError:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'")
-
-
-Dumper.add_representer(str, represent_text)
-
-
-def to_yaml(config: dict | list) -> str:
-    """Return a config, or a part of one, as YAML that PyYAML and Hydra read alike."""
-    return yaml.dump(config, Dumper=Dumper, sort_keys=False, allow_unicode=True)
-
-
 class Recorder:
     """Writes what a run leaves behind. Each row is on its way to the disk before ``write_row`` returns.
 
@@ -215,7 +189,7 @@ class Recorder:
         self.code, self.notes = trained_by(self.folder, step, code_of(config))
         remove_drafts(self.folder)
         (self.folder / files.SUMMARY_FILE).unlink(missing_ok=True)
-        self.config = files.yaml_with_checksum(to_yaml({"format": files.FORMAT, **config}))
+        self.config = files.yaml_with_checksum(files.to_yaml({"format": files.FORMAT, **config}))
         rewrite(self.folder / files.CONFIG_FILE, self.config)
         lines = [files.line_with_checksum(each, len(self.code)) for each in self.code]
         rewrite(self.folder / files.CODE_FILE, "".join(lines).encode())

@@ -213,6 +213,31 @@ def plain_yaml(raw: bytes) -> Any:
     return yaml.load(text, Loader)
 
 
+class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):
+    """Quotes text such as 1e3: PyYAML reads it as text, Hydra as a number. libyaml's, if it is there. No anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write what occurs twice twice: a config with anchors is not read again."""
+        return True
+
+
+def represent_text(dumper: Dumper, text: str) -> yaml.ScalarNode:
+    """Return text as a node that no reader takes for a number."""
+    try:
+        float(text)
+    except ValueError:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'")
+
+
+Dumper.add_representer(str, represent_text)
+
+
+def to_yaml(config: dict | list) -> str:
+    """Return a config, or a part of one, as YAML that PyYAML and Hydra read alike."""
+    return yaml.dump(config, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+
+
 def leads_out(path: Path, folder: Path) -> bool:
     """Whether a path, by its links or its name, is of something outside of the folder: it is not read or written."""
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))

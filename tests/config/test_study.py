@@ -8,7 +8,7 @@ from small_runs import values as values_of
 from rlexp.config.choices import studies
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
-from rlexp.record.disk import to_yaml
+from rlexp.runfolder.files import to_yaml
 from rlexp.sweep import engine
 
 pytestmark = pytest.mark.slow  # whole runs

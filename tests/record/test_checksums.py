@@ -19,7 +19,6 @@ from rlexp.record.disk import (
     replace,
     saved_config,
     serialize,
-    to_yaml,
     write_draft,
 )
 from rlexp.record.provenance import config_hash, foreign, identity
@@ -31,6 +30,7 @@ from rlexp.runfolder.files import (
     json_with_checksum,
     read_json,
     read_yaml,
+    to_yaml,
     yaml_with_checksum,
 )
 
