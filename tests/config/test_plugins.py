@@ -263,7 +263,7 @@ def test_a_task_is_registered_as_a_class():
     assert rlexp.Config(task="constant").task.name == "constant"
 
 
-@pytest.mark.slow
+@pytest.mark.rare  # two processes start
 def test_functions_of_a_notebook_are_swept_in_two_processes_and_remember(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rlexp.register("norm", above, memory=LEVEL)

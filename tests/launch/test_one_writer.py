@@ -41,7 +41,8 @@ def start(folder, *arguments):
     )
 
 
-@pytest.mark.parametrize("place", ["hydra.sweep.dir=x", pytest.param("hydra.run.dir=x", marks=pytest.mark.rare)])
+@pytest.mark.rare  # waits for locks
+@pytest.mark.parametrize("place", ["hydra.sweep.dir=x", "hydra.run.dir=x"])
 def test_the_second_of_two_is_refused_in_a_line_and_the_first_is_whole(tmp_path, place):
     mode = ["-m", "seed=0,1"] if "sweep" in place else []
     arguments = [*mode, "preset=tiny", "steps=300", "checkpoint_every=1", place]
@@ -57,6 +58,7 @@ def test_the_second_of_two_is_refused_in_a_line_and_the_first_is_whole(tmp_path,
     assert not [*tmp_path.glob("x/**/.lock")] and not [*tmp_path.glob("x/**/*.tmp")]
 
 
+@pytest.mark.rare  # waits for locks
 def test_a_start_waits_for_the_workers_of_one_that_was_killed(tmp_path, command, no_comparison):
     parent, metrics = endless(tmp_path, "hydra.launcher.workers=2")
     parent.kill()
