@@ -23,7 +23,7 @@ from rlexp.analysis.data.read import inner, write_text, writing_to
 from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, plain, print_files, print_table
 from rlexp.analysis.stats.ablation import Ablation, analyze
 from rlexp.analysis.stats.formatting import format_interval
-from rlexp.analysis.stats.rates import (
+from rlexp.analysis.stats.sensitivity import (
     Dimensionality,
     Sensitivity,
     effective_dimensionality,

@@ -1,6 +1,6 @@
 """Figures of tuned arms: scores over learning rates, and performance against sensitivity.
 
-Both take what `analysis/stats/rates.py` returns, keyed by the name of the arm.
+Both take what `analysis/stats/rates.py` and `sensitivity.py` return, keyed by the name of the arm.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +20,12 @@ from rlexp.analysis.stats.rates import (
     Plateau,
     RateGrid,
     ResponseCurve,
-    Sensitivity,
     best_value,
     extend,
     plateau,
     response_curve,
 )
+from rlexp.analysis.stats.sensitivity import Sensitivity
 
 TRACK = 0.13  # inches of height of a plateau's bar and of the gap to the next
 HEADING = 0.2  # inches of height of what stands above the bars

@@ -26,7 +26,6 @@ seeds: where runs collapse at the rate beside the best, .86 of the intervals of 
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -125,7 +124,7 @@ def response_curve(grid: RateGrid) -> ResponseCurve:
 
 
 @lru_cache(maxsize=64)
-def _resamples(n: int, stream: int = 0) -> Array:
+def bootstrap_weights(n: int, stream: int = 0) -> Array:
     """How often each of n seeds is in each bootstrap draw, over n: `[RESAMPLES, n]`.
 
     All draws together have each seed equally often, so a mean that nobody chose has no optimism at all: the balanced
@@ -136,7 +135,7 @@ def _resamples(n: int, stream: int = 0) -> Array:
     return np.bincount(places, minlength=RESAMPLES * n).reshape(RESAMPLES, n) / n
 
 
-def _sorted_seeds(*numbers: Array) -> list[Array]:
+def sorted_seeds(*numbers: Array) -> list[Array]:
     """Seeds in an order that depends on their numbers `[..., rates, seeds]` only; two arms, in either order, are
     sorted alike.
     """
@@ -164,10 +163,10 @@ def _ranked(numbers: Array, weights: Array, stream: int = 0) -> _Ranked:
     weights: `[k, rates]`.
     """
     values, read = numbers[0], numbers[-1]
-    resamples = _resamples(values.shape[-1], stream)
-    ranks = np.argsort(-(resamples @ values.T), axis=-1, kind="stable")[:, ::-1]  # the best last; of equal the lowest
+    drawn_seeds = bootstrap_weights(values.shape[-1], stream)
+    ranks = np.argsort(-(drawn_seeds @ values.T), axis=-1, kind="stable")[:, ::-1]  # the best last; of equal the lowest
     mean = read.mean(-1)
-    drawn = np.take_along_axis(resamples @ read.T, ranks, -1) @ weights.T
+    drawn = np.take_along_axis(drawn_seeds @ read.T, ranks, -1) @ weights.T
     luck = (drawn - mean[ranks] @ weights.T).mean(0)
     order = np.argsort(-values.mean(-1), kind="stable")[::-1]
     return _Ranked(weights @ mean[order], luck, weights @ read[order], drawn)
@@ -189,7 +188,7 @@ def _interval(estimate: Array, by_seed: Array, draws: Array) -> tuple[Array, Arr
         return (np.full_like(estimate, np.nan),) * 3
     plain = by_seed.std(-1, ddof=1) / np.sqrt(n)
     plain = np.where(plain <= 1e-12 * np.abs(by_seed).max(-1), 0.0, plain)
-    drawn = (_resamples(n) @ by_seed.T).std(0)
+    drawn = (bootstrap_weights(n) @ by_seed.T).std(0)
     scale = np.divide(plain, drawn, out=np.full_like(plain, np.sqrt(n / (n - 1))), where=plain > 0)
     error = np.maximum(plain, draws.std(0) * scale)
     error = np.where(error <= 1e-12 * np.abs(by_seed).max(-1), 0.0, error)
@@ -228,13 +227,13 @@ def best_value(grid: RateGrid) -> Best:
     and five seeds is still .3 standard deviations of a seed's score too high, and its interval holds the truth.
     """
     complete = grid.complete
-    (numbers,) = _sorted_seeds(grid._both[:, complete])
+    (numbers,) = sorted_seeds(grid._both[:, complete])
     values = numbers[0]
     found = _ranked(numbers, _top(len(values)))
     estimate = found.mean - found.optimism
     low, high, _ = _interval(estimate, found.by_seed, found.draws)
     chosen = np.zeros(len(grid.rates))
-    draws = (_resamples(values.shape[-1]) @ values.T).argmax(-1)
+    draws = (bootstrap_weights(values.shape[-1]) @ values.T).argmax(-1)
     chosen[complete] = np.bincount(draws, minlength=len(values)) / RESAMPLES
     numbers = (grid.rates[grid.best], estimate[0], low[0], high[0], found.optimism[0])
     return Best(*map(float, numbers), chosen)
@@ -303,7 +302,7 @@ def best_contrasts(grids: Sequence[RateGrid], weights: Array) -> list[BestContra
     counts = sorted({grid.values.shape[-1] for grid in grids})
     if len(counts) > 1:
         raise AnalysisError(f"the arms have {' and '.join(map(str, counts))} seeds: must be the same, in one order")
-    arms = _sorted_seeds(*(grid._both[:, grid.complete] for grid in grids))
+    arms = sorted_seeds(*(grid._both[:, grid.complete] for grid in grids))
     ranked = [_ranked(numbers, _top(numbers.shape[1])) for numbers in arms]
     estimate = _weighted(weights, np.array([each.mean - each.optimism for each in ranked]))[:, 0]
     by_seed = _weighted(weights, np.array([each.by_seed[0] for each in ranked]))
@@ -358,7 +357,7 @@ def plateau(grid: RateGrid, delta: float) -> Plateau:
         AnalysisError: delta is not above 0.
     """
     _check_delta(delta)
-    (values,) = _sorted_seeds(grid.values)
+    (values,) = sorted_seeds(grid.values)
     complete, n, x = grid.complete, values.shape[-1], np.log2(grid.rates)
     optimism = best_value(grid).optimism
     known = np.where(complete[:, None], values, 0.0)
@@ -367,7 +366,7 @@ def plateau(grid: RateGrid, delta: float) -> Plateau:
     low = high = np.nan
     if n > 1:
         stretch = np.sqrt(n / (n - 1)) * stdtrit(n - 1, (1 + CONFIDENCE) / 2) / ndtri((1 + CONFIDENCE) / 2)
-        drawn = mean + stretch * (_resamples(n) @ known.T - mean)
+        drawn = mean + stretch * (bootstrap_weights(n) @ known.T - mean)
         tails = ((1 - CONFIDENCE) / 2, delta), ((1 + CONFIDENCE) / 2, delta + 2 * optimism)
         ranges = [(tail, _range_around_best(x, drawn, complete, below)) for tail, below in tails]
         low, high = (float(np.quantile(rights - lefts, tail)) for tail, (lefts, rights) in ranges)
@@ -528,145 +527,8 @@ def tuning_curve(grid: RateGrid) -> TuningCurve:
     without a score on all seeds are no trials, unless they have a floor. Source: Dodge et al. 2019, Tang et al. 2020,
     who take single runs as trials and do not take off the optimism.
     """
-    (values,) = _sorted_seeds(grid.values[grid.complete])
+    (values,) = sorted_seeds(grid.values[grid.complete])
     found = _ranked(values[None], _best_of(len(values)))
     expected = found.mean - found.optimism
     low, high, _ = _interval(expected, found.by_seed, found.draws)
     return TuningCurve(np.arange(1, len(values) + 1), expected, low, high)
-
-
-def normalize_scores(scores: Array) -> Array:
-    """Put scores `[arms, tasks, settings, seeds]` of all tasks on one scale: the 5th percentile is 0, the 95th is 1.
-
-    Percentiles are over all arms, settings and seeds of the task; NaN are left out. Source: Adkins, Bowling and White
-    2024 (arXiv 2412.07165). A score may leave [0, 1].
-
-    Raises:
-        AnalysisError: not four axes, or both percentiles of a task are the same.
-    """
-    scores = np.asarray(scores, dtype=float)
-    if scores.ndim != 4 or not scores.size:
-        raise AnalysisError(f"scores {scores.shape}: must be [arms, tasks, settings, seeds]")
-    low, high = np.nanpercentile(scores, [5, 95], axis=(0, 2, 3), keepdims=True)
-    if not (high > low).all():
-        task = int(np.flatnonzero(~(high > low).ravel())[0])
-        raise AnalysisError(f"task {task}: the 5th and 95th percentile of its scores are the same, so it has no scale")
-    return (scores - low) / (high - low)
-
-
-class Sensitivity(NamedTuple):
-    """Performance and sensitivity of an arm over several tasks, with 95 % intervals over seeds."""
-
-    performance: float
-    """Mean over tasks of the score at the task's own best setting."""
-    performance_low: float
-    performance_high: float
-    sensitivity: float
-    """Φ: performance less that of the one setting that is best over all tasks; at least 0."""
-    low: float
-    high: float
-    setting: int
-    """The one setting that is best over all tasks."""
-    task_settings: tuple[int, ...]
-    """The best setting of each task."""
-
-
-def sensitivity(scores: Array) -> Sensitivity:
-    """Performance tuned per task, and what tuning once for all tasks costs: Φ of an arm.
-
-    Φ = mean over tasks of max over settings − max over settings of mean over tasks. Source: Adkins, Bowling and White
-    2024 (arXiv 2412.07165), which takes means over seeds as the truth. Both maxima are chosen, and the first by more
-    luck than the second, so a plain Φ is above 0 where no setting matters: here the optimism of both is taken off, and
-    intervals are as in `best_value`, with draws of the seeds that are made anew for each task. Tasks are those that one
-    asks about, not a sample of tasks.
-
-    Args:
-        scores: normalized, `[tasks, settings, seeds]`. A setting without a score on all seeds of a task is not chosen
-            there, and cannot be the one for all tasks.
-
-    Raises:
-        AnalysisError: not three axes, fewer than two tasks, a task without any setting, or no setting for all tasks.
-    """
-    scores = np.asarray(scores, dtype=float)
-    if scores.ndim != 3 or len(scores) < 2 or not scores.size:
-        raise AnalysisError(f"scores {scores.shape}: must be [tasks, settings, seeds] of two tasks or more")
-    tasks, _, n = scores.shape
-    complete = ~np.isnan(scores).any(-1)
-    if not complete.any(-1).all() or not complete.all(0).any():
-        raise AnalysisError("a setting needs a score on all seeds in each task, and a task a setting: none is left")
-    scores = np.stack([_sorted_seeds(task)[0] for task in scores])
-    known = np.where(complete[..., None], scores, 0.0)
-    mean = np.where(complete, known.mean(-1), -np.inf)
-    draws = np.stack([_resamples(n, stream) @ known[stream].T for stream in range(tasks)], 1)
-    draws = np.where(complete, draws, -np.inf)  # [RESAMPLES, tasks, settings]
-    own, drawn_own = mean.argmax(-1), draws.argmax(-1)
-    one, drawn_one = int(mean.mean(0).argmax()), draws.mean(1).argmax(-1)
-    place = np.arange(tasks)
-    # Each with its optimism: the score of what a draw chooses, in the draw, less that by all seeds.
-    tuned_draws, one_draws = draws.max(-1).mean(-1), draws.mean(1).max(-1)
-    tuned_luck = (tuned_draws - mean[place, drawn_own].mean(-1)).mean()
-    one_luck = (one_draws - mean[:, drawn_one].mean(0)).mean()
-    performance = mean[place, own].mean() - tuned_luck
-    phi = mean[place, own].mean() - mean[:, one].mean() - tuned_luck + one_luck
-    low, high = _task_interval(performance, known[place, own], tuned_draws)
-    phi_low, phi_high = _task_interval(phi, known[place, own] - known[:, one], tuned_draws - one_draws)
-    ends = [max(float(each), 0.0) if not np.isnan(each) else np.nan for each in (phi, phi_low, phi_high)]
-    return Sensitivity(float(performance), low, high, *ends, one, tuple(own.tolist()))
-
-
-def _task_interval(estimate: float, by_seed: Array, draws: Array) -> tuple[float, float]:
-    """The t interval of a mean over tasks of `by_seed [tasks, seeds]`, by the larger of two errors; one seed: NaN."""
-    tasks, n = by_seed.shape
-    if n < 2:
-        return np.nan, np.nan
-    plain = np.sqrt((by_seed.var(-1, ddof=1) / n).sum()) / tasks
-    half = stdtrit(n - 1, (1 + CONFIDENCE) / 2) * max(plain, draws.std() * np.sqrt(n / (n - 1)))
-    return float(estimate - half), float(estimate + half)
-
-
-class Dimensionality(NamedTuple):
-    """How many hyperparameters must be tuned per task."""
-
-    needed: int
-    """Fewest whose tuning per task reaches the share of the score with all of them tuned."""
-    scores: Array
-    """The score with the best choice of 0, 1, … hyperparameters tuned per task, `[hyperparameters + 1]`."""
-    tuned: tuple[tuple[int, ...], ...]
-    """Which those are, by axis; of equal choices the first."""
-
-
-def effective_dimensionality(scores: Array, share: float = 0.95) -> Dimensionality:
-    """The fewest hyperparameters that must be tuned per task for 95 % of the score of tuning all of them per task.
-
-    The others are at the one setting that is best over all tasks. Source: Adkins, Bowling and White 2024
-    (arXiv 2412.07165), whose figure puts d between two whole numbers by interpolation; here it is the whole number.
-    Means over seeds count as the truth: the best of many settings is too good by luck.
-
-    Args:
-        scores: normalized means over seeds, `[tasks, first, second, …]`, an axis for each hyperparameter. A setting
-            with NaN on a task is not chosen there, and cannot be the one for all tasks.
-        share: of the score with all tuned.
-
-    Raises:
-        AnalysisError: no hyperparameter, no setting with all tasks, or a tuned score that is not above 0.
-    """
-    scores = np.asarray(scores, dtype=float)
-    count = scores.ndim - 1
-    if count < 1 or not scores.size:
-        raise AnalysisError(f"scores {scores.shape}: must be [tasks, first, second, …], an axis per hyperparameter")
-    if np.isnan(scores).any(0).all():
-        raise AnalysisError("no setting has a score on all tasks")
-    scores = np.where(np.isnan(scores), -np.inf, scores)
-    default = np.unravel_index(int(scores.mean(0).argmax()), scores.shape[1:])
-    best, which = [], []
-    for k in range(count + 1):
-        found = {}
-        for tuned in combinations(range(count), k):
-            part = scores[(slice(None), *(slice(None) if axis in tuned else default[axis] for axis in range(count)))]
-            found[tuned] = float(part.reshape(len(scores), -1).max(-1).mean())
-        which.append(max(found, key=found.__getitem__))
-        best.append(found[which[-1]])
-    if not best[-1] > 0:
-        raise AnalysisError(f"the tuned score is {best[-1]:.3g}: a share of it takes one above 0")
-    needed = int(np.argmax(np.array(best) >= share * best[-1]))
-    return Dimensionality(needed, np.array(best), tuple(which))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rlexp.ablation.parts import Part, check_parts, overrides_of, parse_parts, parts_between
 from rlexp.analysis.data.errors import AnalysisError
@@ -101,31 +102,55 @@ def ablate(
         "endpoint": endpoint,
         "smallest": smallest,
     }
-    place = Path(folder or new_folder("ablation"))
-
-    file = place / ABLATION_FILE
     hydra, for_all = ([each for each in shared if of_hydra(each) == of] for of in (True, False))
 
-    def points(arm: Arm) -> list[list[str]]:
+    def points(arm: Arm, values: Sequence[float]) -> list[list[str]]:
         own = overrides_of([found[part] for part in sorted(arm)], ())
         own = [*for_all, *own, *budget_overrides(budget, [*shared, *own])]
         return [[*own, f"{key}={format_value(value)}"] for value in values] if key else [own]
 
-    values = (read_before(file, declared) or {"values": rates})["values"]
+    def plan(values: Sequence[float]) -> dict[Arm, list[list[str]]]:
+        return {arm: points(arm, values) for arm in arms}
+
+    return train_until_inside(Path(folder or new_folder("ablation")), declared, hydra, plan, rates)
+
+
+def train_until_inside(
+    place: Path,
+    declared: Mapping[str, Any],
+    hydra: Sequence[str],
+    plan: Callable[[Sequence[float]], Mapping[Arm, list[list[str]]]],
+    values: Sequence[float],
+) -> Ablation:
+    """Train all arms at all values, at first those given, until no arm's best is at an end that can be left.
+
+    Args:
+        place: the folder, which may hold what an earlier call trained.
+        declared: what was asked, as it is written down.
+        hydra: overrides of Hydra's own, for all runs.
+        plan: the runs of each arm, as overrides, for these values of the tuned key.
+        values: of the tuned key; empty without one.
+
+    Raises:
+        ConfigError: an arm that cannot be trained.
+        RunFailed: runs that did not complete.
+    """
+    file = place / ABLATION_FILE
+    values = (read_before(file, declared) or {"values": values})["values"]
     trained: set[Run] = set()
     while True:
-        plan = {arm: points(arm) for arm in arms}
-        written = [{"parts": sorted(arm), "overrides": each} for arm, each in plan.items()]
+        arms = plan(values)
+        written = [{"parts": sorted(arm), "overrides": each} for arm, each in arms.items()]
         write_down(file, declared, {"values": values, "arms": written})
         try:  # what all arms share is in each of them: Hydra's sweeper would write True for true, and runs be named so
-            wanted = [(",".join(point) or "default", numbers) for each in plan.values() for point in each]
+            wanted = [(",".join(point) or "default", declared["seeds"]) for each in arms.values() for point in each]
             train_arms(file, hydra, wanted, trained, "the same command with --with resume=failed trains them again")
         except ConfigError as error:
             alone = any(problem.startswith("job ") for problem in error.problems)  # of some arms, not of all
             hint = "parts that need each other are joined with +, as --parts critic=ppo+norm=gae,agg=token"
             raise ConfigError([*error.problems, *[hint] * alone]) from None
         result = analyze(place)
-        grids = result.grids.values() if key else ()
+        grids = result.grids.values() if declared["tune"] else ()
         grown = {rate for grid in grids for rate in extend(grid, result.smallest).rates}
         if not grown - {*values}:
             return result

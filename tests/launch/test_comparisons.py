@@ -8,7 +8,7 @@ import pytest
 from small_runs import compose
 
 from rlexp.config.settings import Study
-from rlexp.launch.checks import comparison_notes, comparison_problems, metric_problem
+from rlexp.launch.comparison import comparison_notes, comparison_problems, metric_problem
 from rlexp.sweep.job import Job
 
 EQUAL = {"variant": "norm=b", "direction": "equal", "minimum_effect": 0.1}

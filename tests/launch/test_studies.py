@@ -17,7 +17,7 @@ from rlexp.config.checks import remarks
 from rlexp.config.choices import choices_of, claims, comment_of, studies, text_of
 from rlexp.config.compose import CONF
 from rlexp.config.compose import compose as composed_by_hydra
-from rlexp.launch.checks import comparison_problems
+from rlexp.launch.comparison import comparison_problems
 from rlexp.runfolder.variants import number, parse_override, split_commas
 from rlexp.sweep.job import Job
 

@@ -13,6 +13,7 @@ from rlexp.analysis.figures.rates import draw_response, draw_sensitivity, short_
 from rlexp.analysis.stats import rates
 from rlexp.analysis.stats.arms import ScaledRuns
 from rlexp.analysis.stats.scales import Scale
+from rlexp.analysis.stats.sensitivity import normalize_scores, sensitivity
 
 STEPS = 1e-4 * 2.0 ** np.arange(7)
 LABELS = ("learning rate", "eval/accuracy")
@@ -120,9 +121,7 @@ def test_a_rate_without_all_scores_is_crossed_out():
 def sensitivities(count):
     rng = np.random.default_rng(2)
     scores = 0.5 + 0.1 * rng.normal(size=(count, 4, 5, 1)) + 0.03 * rng.normal(size=(count, 4, 5, 6))
-    return {
-        f"norm=variant_{place}": rates.sensitivity(each) for place, each in enumerate(rates.normalize_scores(scores))
-    }
+    return {f"norm=variant_{place}": sensitivity(each) for place, each in enumerate(normalize_scores(scores))}
 
 
 @pytest.mark.parametrize("count", [1, 3, 8])
