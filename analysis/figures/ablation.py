@@ -27,17 +27,14 @@ ROW, MARK = 0.12, 0.13  # inches between rows, and of a mark
 LABEL = 26  # characters of a part's name in a line
 
 
-def ablation_figure(
-    effects: pd.DataFrame, kinds: Sequence[str], label: str, caption: str, margin: float | None
-) -> Figure:
-    """Draw the effects of parts with their intervals.
+def ablation_figure(effects: pd.DataFrame, kinds: Sequence[str], label: str, caption: str) -> Figure:
+    """Draw the effects of parts with their intervals, each on a band of the effects that do not count.
 
     Args:
-        effects: rows with ``kind``, ``parts``, ``difference``, ``low`` and ``high``.
+        effects: rows with ``kind``, ``parts``, ``difference``, ``low``, ``high``, ``margin_low`` and ``margin_high``.
         kinds: the kinds that are drawn, in the order of the legend.
         label: of the x axis.
         caption: below the figure.
-        margin: effects smaller than this do not count; shown as a band. None for none.
     """
     shown = effects[effects["kind"].isin(kinds)]
     parts = list(dict.fromkeys(shown["parts"]))
@@ -55,6 +52,8 @@ def ablation_figure(
             for place, kind in enumerate(kind for kind in kinds if kind in set(rows["kind"])):
                 row = rows[rows["kind"] == kind].iloc[0]
                 at = start + (place + 0.5) * MARK
+                margins = [(row["margin_low"], row["margin_high"] - row["margin_low"])]
+                axes.broken_barh(margins, (at - MARK / 2, MARK), color=BASELINE, alpha=0.15, linewidth=0, zorder=1)
                 axes.plot([row["low"], row["high"]], [at, at], color=colors[kind], linewidth=1.5, zorder=3)
                 axes.plot(row["difference"], at, "o", color=colors[kind], markersize=4.2, zorder=4)
             places[part] = y + height / 2
@@ -62,8 +61,6 @@ def ablation_figure(
             axes.axhline(y - ROW / 2, color="#EBEBEB", linewidth=0.6, zorder=0)
         set_frame(figure, (max(WIDTH, left + 2.6), y), left, 2 * GAP, top, caption)
         axes.axvline(0, color=BASELINE, linewidth=0.9, linestyle="--", zorder=2)
-        if margin:
-            axes.axvspan(-margin, margin, color=BASELINE, alpha=0.08, linewidth=0, zorder=0)
         axes.set(ylim=(y - ROW / 2, -ROW / 2), xlabel=wrap_label(label, 34, 2))
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
         axes.set_yticks([*places.values()], [names[part] for part in places])

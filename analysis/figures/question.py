@@ -1,6 +1,7 @@
 """One assertion over its conditions: a row a condition, then the pooled effect."""
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
@@ -28,12 +29,13 @@ LABEL = 22  # characters of a condition's name in a line
 
 
 class ForestRow(NamedTuple):
-    """An effect with its interval, in the units of the axis."""
+    """An effect with its interval, in the units of the axis; effects between the margins do not count there."""
 
     name: str
     effect: float
     low: float
     high: float
+    margins: tuple[float, float]
     valid: bool = True
 
 
@@ -43,18 +45,16 @@ def forest(
     predicted: tuple[float, float] | None,
     label: str,
     caption: str,
-    margins: tuple[float, float],
     none: float = 0.0,
 ) -> Figure:
     """Draw the effects of conditions, the pooled one as a diamond, and the prediction interval as a thin line.
 
     Args:
-        rows: a row a condition; those that are not valid are gray and open.
+        rows: a row a condition, each on a band of its margins; those that are not valid are gray and open.
         pooled: the mean effect; None where nothing was pooled.
         predicted: ends of the interval of one more condition; None for none.
         label: of the x axis, in lines.
         caption: below the figure.
-        margins: effects between them do not count; shown as a band.
         none: no effect: 0 of differences, or 1 of ratios, which are drawn on a log axis.
     """
     names = [wrap_label(row.name, LABEL, 2) for row in rows] + ["all conditions"] * (pooled is not None)
@@ -62,14 +62,13 @@ def forest(
         figure = Figure(figsize=(WIDTH, 3))
         axes = figure.add_subplot()
         left = max(text_size(figure, name, TICK)[0] for name in names) + 2 * GAP
-        places, y = [], 0.0
-        for name in names:
-            height = ROW * (1 + 0.6 * name.count("\n"))
-            places.append(y + height / 2)
-            y += height
+        edges = [0.0, *accumulate(ROW * (1 + 0.6 * name.count("\n")) for name in names)]
+        places, y = [(start + end) / 2 for start, end in pairwise(edges)], edges[-1]
         size, lines = (max(WIDTH, left + 2.2), y + 0.1), label.count("\n") + 1
         set_frame(figure, size, left, 2 * GAP, 0.1, caption, label_lines=lines)
-        axes.axvspan(*margins, color=BASELINE, alpha=0.08, linewidth=0, zorder=0)
+        for row, (start, end) in zip([*rows, *[pooled] * (pooled is not None)], pairwise(edges), strict=True):
+            band = [(row.margins[0], row.margins[1] - row.margins[0])]
+            axes.broken_barh(band, (start, end - start), color=BASELINE, alpha=0.1, linewidth=0, zorder=0)
         axes.axvline(none, color=BASELINE, linewidth=0.9, linestyle="--", zorder=2)
         for row, place in zip(rows, places, strict=False):
             color = COLORS[0] if row.valid else BASELINE

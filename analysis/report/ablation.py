@@ -82,6 +82,8 @@ def findings(ablation: Ablation) -> list[str]:
         lines.append(f"{kind.capitalize()}: {'; '.join(f'{word}: {parts}' for word, parts in by_word.items())}.")
     note, size = scale_note(ablation), float(np.abs(ablation.scale.change(ablation.smallest, level(ablation))))
     in_units = f"{note}, {size:,.3g} at the baseline's level" if note else ""
+    if note and (largest := float(ablation.effects["margin_high"].max())) > 1.1 * size:
+        in_units += f", up to {largest:,.3g} at that of others"
     lines.append(
         f"How sure: {noise(ablation)}The smallest effect that counts is {ablation.smallest:.3g}{in_units}. “Open” is "
         "not “no effect”: more seeds would tell."
@@ -191,11 +193,12 @@ def tuned_table(ablation: Ablation) -> TextTable:
 def figures(ablation: Ablation) -> dict[str, tuple[Figure, str, str]]:
     """Return the figures by name, each with its heading and its caption."""
     metric = f"difference in {ablation.metric.metric}{direction_note(ablation.metric.better)}"
-    margin = float(np.abs(ablation.scale.change(ablation.smallest, level(ablation))))
-    caption = f"95 % intervals; gray: smaller than counts (±{margin:.2g})."
+    caption = "95 % intervals; gray: smaller than counts."
+    if scale_note(ablation):
+        caption = f"{caption[:-1]}, {ablation.smallest:.3g}{scale_note(ablation)} at the level of the arm without it."
     found = {
         "parts": (
-            ablation_figure(ablation.effects, ablation.kinds, metric, caption, margin),
+            ablation_figure(ablation.effects, ablation.kinds, metric, caption),
             "What each part is worth",
             caption,
         )

@@ -71,6 +71,8 @@ EFFECT_COLUMNS = {
     ),
     "low": Column("number", "lower end of its 95 % interval"),
     "high": Column("number", "upper end of it"),
+    "margin_low": Column("number", "below this a difference counts, in the metric's units at the same level"),
+    "margin_high": Column("number", "above this a difference counts"),
     "speed_up": Column(
         "number", "completions of the arm without the part until its own end / of the arm with it until there"
     ),

@@ -193,6 +193,12 @@ def interval(answered: Answered, effect: Effect) -> tuple[float, float, float]:
     return tuple(natural(answered, each, effect.level) for each in (effect.found.value, low, high))
 
 
+def margins(answered: Answered, level: float) -> tuple[float, float]:
+    """Return between which effects do not count, in natural units at a level."""
+    low, high = (natural(answered, each, level) for each in (-answered.smallest, answered.smallest))
+    return low, high
+
+
 def tables(answer: Answer) -> dict[str, TextTable]:
     """Return a table an assertion, a row a condition, and one of all that is secondary."""
     found = {}
@@ -244,7 +250,10 @@ def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:
     found = {}
     for place, answered in enumerate(answer.assertions, 1):
         judgment = answered.judgment
-        rows = [ForestRow(each.condition, *interval(answered, each), not each.fails) for each in answered.effects]
+        rows = [
+            ForestRow(each.condition, *interval(answered, each), margins(answered, each.level), not each.fails)
+            for each in answered.effects
+        ]
         pooled = predicted = None
         if judgment.pooled is not None:
             low, high = judgment.pooled.interval()
@@ -252,21 +261,19 @@ def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:
                 answered.sign * float(each)
                 for each in (judgment.pooled.estimate, *sorted((low, high), key=lambda end: answered.sign * end))
             )
-            pooled = ForestRow("", *(natural(answered, each, answered.level) for each in ends))
+            shown = (natural(answered, each, answered.level) for each in ends)
+            pooled = ForestRow("", *shown, margins(answered, answered.level))
             if np.isfinite(judgment.predicted.low):
                 predicted = tuple(
                     natural(answered, answered.sign * each, answered.level) for each in judgment.predicted
                 )
-        margins = tuple(natural(answered, each, answered.level) for each in (-answered.smallest, answered.smallest))
-        caption = (
-            "95 % intervals. Diamond: pooled; thin line: one more condition (95 %). Gray band: smaller than counts."
-        )
+        caption = "95 % intervals. Diamond: pooled; thin line: one more condition (95 %). Gray: smaller than counts."
         caption += " Open and gray: dropped." if judgment.dropped else ""
         arm, versus = names(answered)
         label = f"{number(answered)} ({UNITS.get(answered.scale.name, 'difference')})"
         label = f"{label}\n{arm} {between(answered)} {versus}"
         found[f"assertion_{place}"] = (
-            forest(rows, pooled, predicted, label, caption, margins, none=1.0 if between(answered) == "/" else 0.0),
+            forest(rows, pooled, predicted, label, caption, none=1.0 if between(answered) == "/" else 0.0),
             f"{place}. {claim(answered)}",
             caption,
         )

@@ -52,7 +52,8 @@ class Ablation(NamedTuple):
     where some runs collapsed and others did not, the columns of ``collapses_of`` and ``collapse_q``."""
     effects: pd.DataFrame
     """A row a part, or two, and kind: ``kind, parts, difference, low, high`` in the metric's units (at the level of the
-    arm without the part; of means over arms at the baseline's), ``effect, error`` on the scale, ``p``, ``p_holm`` or
+    arm without the part; of means over arms at the baseline's), there too ``margin_low, margin_high`` between which
+    differences do not count, ``effect, error`` on the scale, ``p``, ``p_holm`` or
     ``q``, ``n, word``, ``speed_up`` and the ends of its interval."""
     notes: list[str]
     folders: dict[Arm, list[list[str]]]
@@ -214,11 +215,14 @@ def effects_of(ablation: Ablation) -> pd.DataFrame:
         "difference": table["effect"],
         "low": [found.interval()[0] for found in table["found"]],
         "high": [found.interval()[1] for found in table["found"]],
+        "margin_low": [-ablation.smallest] * len(table),
+        "margin_high": [ablation.smallest] * len(table),
     }.items():
         pairs = zip(numbers, table["level"], strict=True)
         table[name] = [float(ablation.scale.change(sign * number, level)) for number, level in pairs]
     if sign < 0:
-        table[["low", "high"]] = table[["high", "low"]].to_numpy()
+        for low, high in (("low", "high"), ("margin_low", "margin_high")):
+            table[[low, high]] = table[[high, low]].to_numpy()
     return table.drop(columns=["found", "level"])
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from figure_checks import check
 
 from rlexp.ablation.train import ablate
+from rlexp.analysis.figures.ablation import ablation_figure
 from rlexp.analysis.report.ablation import write_files
 from rlexp.analysis.report.ablation_files import NOTEBOOK, OTHERS, compared_curve, curve_table
 from rlexp.analysis.stats.ablation import ABLATION_FILE, analyze
@@ -111,6 +113,31 @@ def test_a_number_that_does_not_follow_is_found(tuned, tmp_path, file, old):
     table.to_csv(place / file, index=False)
     ran = run_notebook(place)
     assert ran.returncode == 1 and "AssertionError" in ran.stderr
+
+
+def test_each_effect_is_drawn_on_the_band_of_what_does_not_count_at_its_own_level(untuned):
+    """A share's smallest effect is wide in the middle and narrow near 1."""
+    effects, scale = untuned.effects, untuned.scale
+    inside = (effects["margin_low"] < effects["difference"]) & (effects["difference"] < effects["margin_high"])
+    assert (inside == (effects["effect"].abs() < untuned.smallest)).all()
+    added = effects[effects["kind"] == "added first"].iloc[0]
+    level = untuned.levels.loc["baseline", "mean"]
+    wide = [scale.inverse(scale.forward(level) + each) - level for each in (-untuned.smallest, untuned.smallest)]
+    assert [added["margin_low"], added["margin_high"]] == pytest.approx(
+        wide, rel=0.02
+    )  # a mean of log-odds or of shares
+    stored = pd.read_csv(STORED / "effects.csv")
+    figure = ablation_figure(stored, ["added first", "removed last"], "difference", "95 % intervals.")
+    check(figure)
+    (axes,) = figure.axes
+    bands = [path.get_extents() for bars in axes.collections for path in bars.get_paths()]
+    lines = [line for line in axes.lines if line.get_linewidth() == 1.5]
+    assert len(bands) == len(lines) == 8
+    for _, row in stored[stored["kind"] != "whole recipe"].iterrows():
+        (at,) = (line.get_ydata()[0] for line in lines if tuple(line.get_xdata()) == (row["low"], row["high"]))
+        (band,) = (each for each in bands if each.y0 < at < each.y1)
+        assert (band.x0, band.x1) == pytest.approx((row["margin_low"], row["margin_high"]))
+    assert len({round(each.x1, 6) for each in bands}) > 2
 
 
 def test_a_run_says_what_trained_it_and_where_it_stands(untuned, tuned):

@@ -15,7 +15,7 @@ from small_runs import SHORT, SMALL
 
 from rlexp.analysis.figures.question import ForestRow, forest
 from rlexp.analysis.report.ablation_files import NOTEBOOK as ABLATION_NOTEBOOK
-from rlexp.analysis.report.question import p_text, publish
+from rlexp.analysis.report.question import figures, p_text, publish
 from rlexp.analysis.report.question_files import NOTEBOOK, OTHERS
 from rlexp.analysis.stats.question import answer
 from rlexp.question.ask import ask
@@ -157,14 +157,38 @@ def test_a_small_p_is_below_what_is_shown():
 def test_the_label_of_a_forest_is_on_the_figure_and_above_the_caption():
     name = "task.hard_right=1,model.std=0.5"
     label = "completions to eval/exact/accuracy ≥ 0.5 (ratio)\nfilter=dynamic / filter=none"
-    check(forest([ForestRow(name, 1.1, 0.6, 2.0)], None, None, label, "95 % intervals.", (0.8, 1.25), 1.0))
+    check(forest([ForestRow(name, 1.1, 0.6, 2.0, (0.8, 1.25))], None, None, label, "95 % intervals.", 1.0))
+
+
+def test_each_condition_stands_on_the_band_of_what_does_not_count_there():
+    margins = (-5.0, 6.0), (-2.0, 1.5), (-4.0, 4.5)
+    rows = [ForestRow(f"a={n}", 1.0, -3.0, 4.0 + n, each) for n, each in enumerate(margins)]
+    (axes,) = forest(rows[:2], rows[2], None, "points", "").axes
+    bands = [path.get_extents() for bars in axes.collections for path in bars.get_paths()]
+    assert [(band.x0, band.x1) for band in bands] == [*margins]
+    assert all(band.y0 < place < band.y1 for band, place in zip(bands, axes.get_yticks(), strict=True))
+
+
+def test_a_band_is_that_of_the_level_of_its_condition(folder):
+    """A quarter of log-odds is 6 points in the middle and 2 at .9."""
+    found = answer(folder)
+    shares = found.assertions[1]
+    effects = [each._replace(level=level) for each, level in zip(shares.effects, (0.5, 0.9, 0.1), strict=True)]
+    drawn = figures(found._replace(assertions=[shares._replace(effects=effects, smallest=0.25)]))
+    (axes,) = drawn["assertion_1"][0].axes
+    bands = [path.get_extents() for bars in axes.collections for path in bars.get_paths()]
+    m = shares.scale.count  # half a completion is added on both sides
+    for level, band in zip((0.5, 0.9, 0.1), bands, strict=False):
+        odds = (level * m + 0.5) / ((1 - level) * m + 0.5) * np.exp([-0.25, 0.25])
+        ends = (odds / (1 + odds) * (m + 1) - 0.5) / m
+        assert (band.x0, band.x1) == pytest.approx(tuple(100 * (ends - level)))
 
 
 def test_ratios_are_drawn_on_a_log_axis_around_1():
     """An interval up to 14 times as much does not hide what happens near no effect."""
-    rows = [ForestRow("a=1", 1.1, 0.6, 2.0), ForestRow("a=2", 1.0, 0.08, 13.9)]
-    (axes,) = forest(rows, None, None, "ratio", "", (0.8, 1.25), 1.0).axes
+    rows = [ForestRow("a=1", 1.1, 0.6, 2.0, (0.8, 1.25)), ForestRow("a=2", 1.0, 0.08, 13.9, (0.8, 1.25))]
+    (axes,) = forest(rows, None, None, "ratio", "", 1.0).axes
     assert axes.get_xscale() == "log" and axes.get_xlim()[0] > 0
     assert {tuple(line.get_xdata()) for line in axes.lines} >= {(1.0, 1.0), (0.08, 13.9)}
-    (axes,) = forest(rows, None, None, "points", "", (-1.0, 1.0)).axes
+    (axes,) = forest(rows, None, None, "points", "").axes
     assert axes.get_xscale() == "linear"

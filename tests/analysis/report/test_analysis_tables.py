@@ -9,7 +9,7 @@ from analysis_fixtures import random_scores, write_sweep
 from rich.console import Console
 
 from rlexp.analysis import load
-from rlexp.analysis.report.tables import TextTable, fit_to_width, latex, markdown, print_answer
+from rlexp.analysis.report.tables import TextTable, fit_to_width, latex, markdown, print_answer, print_table
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.formatting import decimal_places, format_number
 
@@ -61,3 +61,12 @@ def test_fit_keeps_counts_that_are_not_zero():
     assert fit_to_width(grid, 48).headers == ["variant", "difference [95 %]", "collapsed", "failed"]
     idle = grid._replace(rows=[["a", "10", "+0.1", "0/10", "0/10"]])
     assert fit_to_width(idle, 48).headers == ["variant", "n", "difference [95 %]", "collapsed"]
+
+
+def test_a_name_stays_whole_where_a_word_beside_it_can_be_folded():
+    numbers, word = "−0.300 [−0.463, −0.168]", "no material effect"
+    table = TextTable(["part", "difference", ""], [["shaping=overlong", numbers, word]])
+    console = Console(file=StringIO(), width=60)
+    print_table(table, console)
+    first, second = console.file.getvalue().splitlines()[-2:]
+    assert "shaping=overlong" in first and numbers in first and second.strip() == "effect"
