@@ -273,12 +273,12 @@ class Terminal(Console):
 
 
 def print_table(table: TextTable, console: Console, title: str | None = None) -> None:
-    """Print numbers unbroken at the right; names, and words without a header, are folded. Nothing is read as markup."""
+    """Print numbers unbroken at the right; names and words are folded. Nothing is read as markup."""
     printed = Table(title=title and Text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
     printed.padding = (0, SPACE - 1, 0, 0)
     for place, header in enumerate(table.headers):
-        number = place > 0 and header != ""
-        printed.add_column(Text(header), justify="right" if place else "left", no_wrap=number, overflow="fold")
+        words = place == 0 or any(re.search("[a-z] [a-z]", row[place]) for row in table.rows)
+        printed.add_column(Text(header), justify="right" if place else "left", no_wrap=not words, overflow="fold")
     for row in table.rows:
         printed.add_row(*map(Text, row))
     console.print(printed)
