@@ -27,6 +27,7 @@ from rlexp.analysis.stats.rates import (
 )
 from rlexp.analysis.stats.sensitivity import Sensitivity
 
+MOST_SCORES, DIGITS = 5, 3  # ticks of a curved scale, about, and digits of their numbers
 TRACK = 0.13  # inches of height of a plateau's bar and of the gap to the next
 HEADING = 0.2  # inches of height of what stands above the bars
 BAR = 3.5  # points
@@ -35,17 +36,29 @@ MOST_BANDS = 3  # in a panel; more cannot be told apart
 DODGE = 0.012  # of the width of a panel, between the best rates of two arms
 
 
-class _ScoreLocator(MaxNLocator):
-    """Round scores, none of them below the curves, where the bars are."""
+def score_ticks(natural: Callable[[float], float], low: float, high: float) -> dict[float, str]:
+    """Round numbers between two scores, by the score at which each stands.
 
-    def __init__(self, least: float):
-        super().__init__(6, steps=[1, 2, 2.5, 5, 10])
-        self.least = least
-
-    def __call__(self) -> np.ndarray:
-        """Places of the ticks."""
-        places = np.asarray(super().__call__())
-        return places[places >= self.least]
+    Where the scale is curved a rounder number wins against its neighbors: .5, .8, .95 of log-odds.
+    """
+    scores = np.linspace(low, high, 513)
+    numbers = np.array([natural(score) for score in scores])
+    up = np.sign(numbers[-1] - numbers[0]) or 1.0
+    least, most = sorted((numbers[0], numbers[-1]))
+    steps = np.diff(numbers)
+    if np.ptp(steps) <= 1e-6 * np.abs(steps).max():
+        rounds = [MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]).tick_values(least, most)]
+    else:
+        digits = range(int(np.floor(np.log10(max(-least, most)))), -9, -1)
+        units = [each * 10.0**digit for digit in digits for each in (5, 2, 1)][: 3 * DIGITS]
+        rounds = [unit * np.arange(np.ceil(least / unit), np.floor(most / unit) + 1) for unit in units]
+    found: dict[float, str] = {}
+    for number in np.concatenate(rounds):
+        place = float(np.interp(up * number, up * numbers, scores))
+        apart = all(abs(place - other) >= (high - low) / MOST_SCORES for other in found)
+        if least <= number <= most and (apart or len(rounds) == 1):
+            found[place] = short_number(number)
+    return dict(sorted(found.items())) or {low: short_number(natural(low))}
 
 
 def response_figure(
@@ -104,14 +117,10 @@ def draw_response(
     """
     _check_arms(curves, best, plateaus, extensions)
     colors = layout.variant_colors(list(curves), baseline)
-    drawing = _Response(curves, best, plateaus, extensions, colors, baseline)
+    drawing = _Response(curves, best, plateaus, extensions, colors, baseline, natural)
     caption = _response_caption(drawing)
 
-    def show_natural(axes: Axes) -> None:
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda score, _: short_number(natural(score))))
-
     def draw_all(axes: Axes) -> dict[str, layout.Point]:
-        show_natural(axes)
         for place, arm in enumerate(curves):
             drawing.draw_arm(axes, arm, place - (len(curves) - 1) / 2 if len(curves) > MOST_BANDS else None)
         drawing.draw_bars(axes, list(curves), height, "rates near the best value")
@@ -119,7 +128,6 @@ def draw_response(
         return {arm: (curve.rates[last[arm]], curve.mean[last[arm]]) for arm, curve in curves.items()}
 
     def draw_one(axes: Axes, arm: str) -> None:
-        show_natural(axes)
         for other, curve in curves.items():
             if other not in (arm, baseline):
                 axes.plot(curve.rates, curve.mean, color=layout.OTHERS, linewidth=0.6)
@@ -149,6 +157,7 @@ class _Response(NamedTuple):
     extensions: Mapping[str, Extension]
     colors: layout.Colors
     baseline: str
+    natural: Callable[[float], float]
 
     def draw_arm(self, axes: Axes, arm: str, aside: float | None = None) -> None:
         """Draw line, mark of the best rate, and interval: a band, or a line at the best rate so many steps aside."""
@@ -186,7 +195,8 @@ class _Response(NamedTuple):
             place = {"transform": axes.get_yaxis_transform(), "va": "center"}
             axes.text(0.03, lowest - 0.6 * top * unit, heading, fontsize=layout.TICK, color="#666666", **place)
         axes.set_ylim(lowest - share * height * unit, highest + 0.05 * height * unit)
-        axes.yaxis.set_major_locator(_ScoreLocator(lowest))
+        ticks = score_ticks(self.natural, lowest, highest)
+        axes.set_yticks([*ticks], [*ticks.values()])
         rate_ticks(axes, [curve.rates for curve in self.curves.values()], MOST_TICKS)
 
 

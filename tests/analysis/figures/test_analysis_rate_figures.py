@@ -5,11 +5,12 @@ import pandas as pd
 import pytest
 from figure_checks import check, texts
 from matplotlib.colors import to_hex
+from scipy.special import expit, logit
 
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.run_values import RunValues
 from rlexp.analysis.figures import layout
-from rlexp.analysis.figures.rates import draw_response, draw_sensitivity, short_rate
+from rlexp.analysis.figures.rates import draw_response, draw_sensitivity, score_ticks, short_rate
 from rlexp.analysis.stats import rates
 from rlexp.analysis.stats.arms import ScaledRuns
 from rlexp.analysis.stats.scales import Scale
@@ -109,6 +110,30 @@ def test_ticks_of_scores_are_in_the_units_of_the_number():
     assert len(inside) > 2
     for y, text in inside:
         assert float(text.replace(",", "")) == pytest.approx(np.exp(-y), rel=0.005)  # three digits
+
+
+def log_odds(low, high):
+    return expit, logit(low), logit(high)
+
+
+@pytest.mark.parametrize(
+    ("scale", "shown"),
+    [
+        (log_odds(0.22, 0.75), ["0.3", "0.5", "0.7"]),
+        (log_odds(0.5, 0.986), ["0.5", "0.8", "0.95", "0.98"]),
+        ((lambda score: np.exp(-score), -np.log(6000), -np.log(80)), ["5,000", "2,000", "500", "200", "80"]),
+        ((float, 2.4, 4.1), ["2.5", "3", "3.5", "4"]),
+        ((lambda score: -score, -4.1, -2.4), ["4", "3.5", "3", "2.5"]),
+        ((np.exp, 0.0, 0.01), ["1", "1.01"]),
+        ((expit, 0.5, 0.5), ["0.622"]),
+    ],
+)
+def test_ticks_of_scores_are_round_in_their_units(scale, shown):
+    natural, low, high = scale
+    found = score_ticks(natural, low, high)
+    assert [*found.values()] == shown
+    for place, text in found.items():
+        assert low <= place <= high and float(text.replace(",", "")) == pytest.approx(natural(place), rel=1e-3)
 
 
 def test_a_rate_without_all_scores_is_crossed_out():
