@@ -42,6 +42,12 @@ def split_conditions(value: Any) -> Any:
     return [list(each) for each in product(*axes)]
 
 
+def said(value: Any) -> Any:
+    if isinstance(value, str) and not value.strip():
+        raise PydanticCustomError("question", "must say what is asked, in a sentence")
+    return value
+
+
 def listed_seeds(value: Any) -> Any:
     return list(range(value)) if type(value) is int else value
 
@@ -83,7 +89,7 @@ class Control(StrictModel):
 class Written(StrictModel):
     """The keys of a question's file; docs/ask.md explains them."""
 
-    question: str
+    question: Annotated[str, BeforeValidator(said)]
     source: str = ""
     assertions: Annotated[list[Assertion], Len(1, 2)]
     conditions: Annotated[list[Arm], BeforeValidator(split_conditions)] = [[]]

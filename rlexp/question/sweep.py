@@ -54,8 +54,8 @@ def check_number(metric: str | None, endpoint: str, smallest: float | None, conf
         at: what stands before the name of an option in an error.
 
     Raises:
-        ConfigError: no endpoint; a metric that is not evaluated; a budget that no run gets to; an unknown smallest
-            effect.
+        ConfigError: no endpoint; a metric that is not evaluated; a share above 1 as a target; a budget that no run gets
+            to; an unknown smallest effect.
     """
     asked = parsed_endpoint(endpoint, at)
     if smallest is not None and not smallest > 0:
@@ -67,6 +67,8 @@ def check_number(metric: str | None, endpoint: str, smallest: float | None, conf
         evaluated = named.startswith("eval/") or (option == "metric" and "/" not in named)
         if evaluated and not any(named in name for name in known):
             raise ConfigError([f"{at}{option} {named}: is not evaluated; there are {', '.join(known)}"])
+    if asked.value is not None and scale_name(asked.metric) == "log-odds" and not 0 < asked.value <= 1:
+        raise ConfigError([f"{at}endpoint {endpoint}: {asked.metric} is a share; its target is above 0, at most 1"])
     most = most_spent(config, asked.unit)
     if asked.budget is not None and most is not None and asked.budget > most:
         raise ConfigError(

@@ -59,6 +59,8 @@ def test_questions_that_come_with_the_program_can_be_asked(file):
     ("change", "said"),
     [
         ({"asertions": []}, "asertions=[]: no such key; did you mean assertions?"),
+        ({"question": " "}, "must say what is asked, in a sentence"),
+        ({"endpoint": "cost:eval/greedy_accuracy>=1.2"}, "eval/greedy_accuracy is a share; its target is above 0"),
         ({"assertions": []}, "assertions=[]: must have at least 1 of them"),
         ({"assertions": [HIGHER] * 3}, ": must have at most 2 of them"),
         ({"assertions": [HIGHER | {"kind": "better"}]}, "kind=better: must be 'superior', 'equivalent' or 'not inf"),
