@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.read import printable, read_config, read_yaml
 from rlexp.analysis.data.runs import Problem, RunRecord, find_jobs, read_run
+from rlexp.analysis.data.starts import merge_starts
 from rlexp.analysis.data.variants import equal_variants, in_order
 from rlexp.runfolder.files import MULTIRUN_FILE, SUMMARY_FILE
 from rlexp.runfolder.variants import IN_TURNS, parse_override, short_labels, varying_keys
@@ -61,6 +62,8 @@ class SweepData(NamedTuple):
     """Notes for the reader on how the runs were read."""
     aliases: Mapping[str, str] = {}
     """Other names of a variant: those of the same configuration."""
+    unit: str = "seed"
+    """What a row of ``runs`` is: ``"seed"``, or ``"start"`` where starts vary, whose number is then its seed."""
 
     def __repr__(self) -> str:
         """In a line: the frames are shown by their names."""
@@ -140,6 +143,7 @@ def _collect(folder: Path, config: dict[str, Any], runs: list[RunRecord], proble
     from rlexp.analysis.data.frames import metrics_frame, runs_frame
 
     runs, remarks, aliases = _merge_equal(runs)
+    runs, unit, of_starts = merge_starts(runs)
     first = {run.facts["variant"]: run.overrides for run in reversed(runs)}
     overrides = {variant: first[variant] for variant in in_order(run.facts["variant"] for run in runs)}
     axis, labels = short_labels(overrides)
@@ -175,8 +179,9 @@ def _collect(folder: Path, config: dict[str, Any], runs: list[RunRecord], proble
         config=config,
         problems=problems,
         axes=tuple(keys),
-        remarks=tuple(remarks),
+        remarks=(*of_starts, *remarks),
         aliases=aliases,
+        unit=unit,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -198,6 +198,7 @@ def read_run(folder: Path, job: dict[str, Any], metrics: set[str] | None, proble
     problems += [Problem(read.printable(path.resolve().name), complaint) for complaint in complaints if complaint]
     facts = dict.fromkeys(RUN_COLUMNS) | {key: _number(summary.get(key)) for key in NUMBERS}
     facts |= {"variant": _text(summary.get("variant") or job.get("variant")) or ",".join(overrides) or DEFAULT}
+    facts["start"] = start_of(job.get("overrides") or (), job["name"])
     facts |= {"seed": seed, "status": status, "reason": reason, "score": score, "score_metric": score_metric}
     facts |= {"name": read.printable(job["name"]), "folder": str(path), **code_facts(summary)}
     facts |= {"collapsed": collapsed if isinstance(collapsed, bool) else None}
@@ -237,3 +238,10 @@ def _overrides_and_seed(job: dict[str, Any], summary: dict[str, Any]) -> tuple[l
     seeds = (summary.get("seed"), job.get("seed"), int(named) if named.isdecimal() else None)
     seed = next((value for value in seeds if isinstance(value, int) and abs(value) < 2**63), None)
     return overrides, seed
+
+
+def start_of(overrides: Iterable[str], name: str) -> int | None:
+    """Return the start that a run's overrides, or its name, choose; None where they do not."""
+    named = dict(map(parse_override, (*overrides, *split_overrides(name))))
+    value = named.get("start.seed", "")
+    return int(value) if value.isdecimal() else None

@@ -13,6 +13,7 @@ from rlexp.analysis.data.read import read_config, read_text, read_yaml
 from rlexp.runfolder.files import CONFIG_FILE, MULTIRUN_FILE
 from rlexp.runfolder.variants import (
     DEFAULT,
+    SEEDS,
     WITHOUT_EFFECT,
     flatten,
     number,
@@ -107,7 +108,7 @@ def variant_in_stratum(arm: str, stratum: str) -> str:
     return ",".join(part for part in (arm, stratum) if part and (part != DEFAULT or not stratum))
 
 
-CHANGES_NO_RESULT = WITHOUT_EFFECT | {"seed", "study", "log_every"}
+CHANGES_NO_RESULT = WITHOUT_EFFECT | {"study", "log_every"}
 ABSENT = "–"
 MAX_NAMED = 3  # variants named one by one
 NOT_A_CHANGE = ("study", "logger", "resume", "threads", "checkpoint_every")  # a study stays what was written down
@@ -132,11 +133,14 @@ def variant_configs(runs: pd.DataFrame) -> dict[str, dict[str, Any]]:
     return {variant: dict(flatten(config)) for variant, config in first_of_variants(runs, read_config).items()}
 
 
+def changes_results(key: str) -> bool:
+    """Whether a key of a flat configuration can change a result of its variant."""
+    return key.partition(".")[0] not in CHANGES_NO_RESULT and key not in SEEDS
+
+
 def differing_settings(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     """Per key that differs between variants and can change a result, the value of each variant as text."""
-    keys = dict.fromkeys(
-        key for config in configs.values() for key in config if key.split(".")[0] not in CHANGES_NO_RESULT
-    )
+    keys = dict.fromkeys(key for config in configs.values() for key in config if changes_results(key))
     rows = {key: [as_text(config.get(key, ABSENT)) for config in configs.values()] for key in keys}
     return {key: row for key, row in rows.items() if len(set(row)) > 1}
 
@@ -145,7 +149,7 @@ def common_settings(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """The keys with the same value in all variants, but for the seed."""
     first = next(iter(configs.values()), {})
     different = differing_settings(configs)
-    return {key: as_text(value) for key, value in first.items() if key not in different and key != "seed"}
+    return {key: as_text(value) for key, value in first.items() if key not in different and key not in SEEDS}
 
 
 def run_settings(folder: str | Path) -> dict[str, str]:
@@ -164,7 +168,7 @@ def equal_variants(folders: Mapping[tuple[str, str], str]) -> tuple[dict[tuple[s
     but `default` only if there is no other. A configuration that is missing is equal to none.
     """
     settings = {
-        place: {key: value for key, value in run_settings(folder).items() if key.split(".")[0] not in CHANGES_NO_RESULT}
+        place: {key: value for key, value in run_settings(folder).items() if changes_results(key)}
         for place, folder in folders.items()
     }
     names: dict[tuple, list[str]] = {}

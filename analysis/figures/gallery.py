@@ -4,7 +4,10 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from matplotlib.text import Text
+
 from rlexp.analysis.data.kept import Gradient, Records
+from rlexp.analysis.data.starts import in_units
 from rlexp.analysis.figures.effects import draw_effects, draw_heat_map, draw_scores
 from rlexp.analysis.figures.formulas import draw_advantages, draw_clips, draw_overlong
 from rlexp.analysis.figures.frontier import draw_frontier, draw_proxies
@@ -67,13 +70,20 @@ def gallery(
             continue
         several = place is not None and not once
         try:
-            drawing = draw(inputs)
+            drawing = in_units_of(draw(inputs), inputs.data.unit)
         except NoData as reason:
             omitted.append(OmittedFigure(f"{title}, {stratum}" if place is not None else title, str(reason)))
         else:
             name, title = (f"{kind}-{place}", f"{title}, {stratum}") if several else (kind, title)
             rendered.append(RenderedFigure(name, title, *drawing, kind, section, stratum))
     return rendered, omitted
+
+
+def in_units_of(drawing: Drawing, unit: str) -> Drawing:
+    """Say what is counted in all texts of a drawing: seeds, or starts."""
+    for text in drawing.figure.findobj(Text):
+        text.set_text(in_units(text.get_text(), unit))
+    return drawing._replace(caption=in_units(drawing.caption, unit), alt_text=in_units(drawing.alt_text, unit))
 
 
 def draw_figures(

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from rlexp.analysis.data.metric_spec import direction_note, direction_sign
 from rlexp.analysis.data.read import inner, unlinked
+from rlexp.analysis.data.starts import in_units
 from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.ablation import ablation_figure
 from rlexp.analysis.figures.layout import caption_of
@@ -19,7 +20,7 @@ from rlexp.analysis.figures.rates import response_figure, short_rate
 from rlexp.analysis.report.ablation_files import write_ablation
 from rlexp.analysis.report.page import color_variables, inline_svg, template
 from rlexp.analysis.report.tables import Terminal, TextTable, markdown, plain, print_table
-from rlexp.analysis.stats.ablation import SECONDARY, Ablation
+from rlexp.analysis.stats.ablation import SECONDARY, Ablation, units_of
 from rlexp.analysis.stats.arms import ScaledRuns
 from rlexp.analysis.stats.formatting import (
     DASH,
@@ -63,13 +64,13 @@ def publish(ablation: Ablation, console: Console | None = None) -> list[Path]:
 
 def findings(ablation: Ablation) -> list[str]:
     """Say in sentences what was asked and which parts matter."""
-    seeds = len(ablation.declared["seeds"])
+    units = count(len(units_of(ablation.declared)), ablation.data.unit)
     against = " ".join(ablation.declared["against"]) or "the default run"
     tuned = ablation.declared["tune"]
     how = f", each arm at its best {tuned['key']}" if tuned else ""
     lines = [
         f"What was asked: what are {count(len(ablation.parts), 'part')} worth, added to {against}? "
-        f"{count(len(ablation.arms), 'arm')} of {count(seeds, 'seed')} each{how}, by {ablation.metric.metric}"
+        f"{count(len(ablation.arms), 'arm')} of {units} each{how}, by {ablation.metric.metric}"
         f"{direction_note(ablation.metric.better)}."
     ]
     digits = decimal_places(ablation.effects["difference"])
@@ -81,14 +82,14 @@ def findings(ablation: Ablation) -> list[str]:
         by_word = {word: ", ".join(of_word["parts"]) for word, of_word in rows.groupby("word", sort=False)}
         lines.append(f"{kind.capitalize()}: {'; '.join(f'{word}: {parts}' for word, parts in by_word.items())}.")
     note, size = scale_note(ablation), float(np.abs(ablation.scale.change(ablation.smallest, level(ablation))))
-    in_units = f"{note}, {size:,.3g} at the baseline's level" if note else ""
+    in_natural = f"{note}, {size:,.3g} at the baseline's level" if note else ""
     if note and (largest := float(ablation.effects["margin_high"].max())) > 1.1 * size:
-        in_units += f", up to {largest:,.3g} at that of others"
+        in_natural += f", up to {largest:,.3g} at that of others"
     lines.append(
-        f"How sure: {noise(ablation)}The smallest effect that counts is {ablation.smallest:.3g}{in_units}. “Open” is "
+        f"How sure: {noise(ablation)}The smallest effect that counts is {ablation.smallest:.3g}{in_natural}. “Open” is "
         "not “no effect”: more seeds would tell."
     )
-    return lines
+    return [in_units(line, ablation.data.unit) for line in lines]
 
 
 def noise(ablation: Ablation) -> str:
@@ -279,6 +280,7 @@ def command(ablation: Ablation) -> str:
             words.append(",".join(ablation.parts[part] for part in declared["order"]))
     if tuned := declared["tune"]:
         words += ["--tune", f"{tuned['key']}={','.join(f'{value:g}' for value in tuned['values'])}"]
+    words += ["--starts", str(len(declared["starts"]))] if declared.get("starts") else []
     seeds = declared["seeds"]
     words += ["--seeds", str(len(seeds)) if seeds == [*range(len(seeds))] else ",".join(map(str, seeds))]
     for name in ("budget", "metric", "smallest"):

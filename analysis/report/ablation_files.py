@@ -23,7 +23,7 @@ from rlexp.analysis.report.kept_files import (
     write_kept,
 )
 from rlexp.analysis.report.page import TEMPLATES
-from rlexp.analysis.stats.ablation import ABLATION_FILE, Ablation
+from rlexp.analysis.stats.ablation import ABLATION_FILE, Ablation, units_of
 from rlexp.analysis.stats.designs import factorial_design
 from rlexp.analysis.stats.endpoints import UNITS, parse_endpoint
 from rlexp.analysis.stats.rates import RESAMPLES
@@ -115,7 +115,7 @@ def run_table(ablation: Ablation) -> Table:
         for place, rate in enumerate(grid.rates):
             role = {"arm": ablation.label(arm)} | {name: part in arm for part, name in enumerate(ablation.parts)}
             role |= ({tuned["key"]: rate} if tuned else {}) | {"best": place == grid.best}
-            runs = zip(ablation.declared["seeds"], ablation.folders[arm][place], grid.values[place], strict=True)
+            runs = zip(units_of(ablation.declared), ablation.folders[arm][place], grid.values[place], strict=True)
             rows += [role | {"seed": seed, "folder": name, "on_scale": scaled} for seed, name, scaled in runs]
     on = {"arm": ARM_COLUMNS["arm"]}
     on |= {name: Column("boolean", f"whether the part {name} is on", required=True) for name in ablation.parts}

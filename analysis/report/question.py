@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rlexp.analysis.data.read import inner, unlinked
+from rlexp.analysis.data.starts import in_units
 from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.layout import caption_of
 from rlexp.analysis.figures.question import ForestRow, forest
@@ -134,7 +135,7 @@ def findings(answer: Answer) -> list[str]:
         f"How sure: {noise} The smallest effect that counts is {sizes(answer)}. “Open” is not “no effect”: more "
         "seeds or conditions would tell."
     )
-    return lines
+    return [in_units(line, answer.data.unit) for line in lines]
 
 
 def outcome(answered: Answered) -> str:

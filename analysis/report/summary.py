@@ -9,6 +9,7 @@ import pandas as pd
 
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.metric_spec import direction_sign
+from rlexp.analysis.data.starts import in_units
 from rlexp.analysis.stats.answer import Answer
 from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant
 from rlexp.analysis.stats.formatting import (
@@ -58,7 +59,9 @@ def summarize(data: SweepData, result: Answer) -> Summary:
     findings = list(filter(None, [*findings, verdicts, _lost_runs(result), *_collapses(result)]))
     noise = noise_statement(*[each for each in result.comparisons if not _nothing_learned(each)])
     confidence = _by_stratum(result.comparisons, _confidence)
-    return Summary(_question(data, result), findings, [*filter(None, [noise]), *confidence])
+    lists = [_question(data, result)], findings, [*filter(None, [noise]), *confidence]
+    (question,), *others = ([in_units(line, data.unit) for line in lines] for lines in lists)
+    return Summary(question, *others)
 
 
 def _by_stratum(comparisons: Sequence[Comparison], write: Callable[[Comparison], str]) -> list[str]:

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.read import printable, read_object, write_text, writing_to
+from rlexp.analysis.data.starts import in_units
 from rlexp.analysis.report.summary import summarize
 from rlexp.analysis.stats.answer import Answer
 from rlexp.analysis.stats.comparison import Comparison, can_be_significant
@@ -298,7 +299,7 @@ def print_answer(
         _print_fitted(console, comparison_table(comparison), f"{sweep}: {comparison.heading}", comparison.stratum)
     for kind, tables in secondary_tables(result).items():
         for stratum, table in tables.items():
-            _print_fitted(console, table, SECONDARY[kind], stratum)
+            _print_fitted(console, table, in_units(SECONDARY[kind], data.unit), stratum)
     for what in WIDE_CELLS if wide else ():
         _print_fitted(console, wide_text(result.comparisons, what, wide), what)
     if result.verdicts:

@@ -13,6 +13,7 @@ from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData, load
 from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.data.run_values import RunValues, rate_values
+from rlexp.analysis.data.starts import in_units, unit_remarks
 from rlexp.analysis.stats.arms import missing_note, scaled_runs
 from rlexp.analysis.stats.comparison import level_columns
 from rlexp.analysis.stats.designs import Arm, Contrast, contrasts_of, factorial_design
@@ -23,7 +24,7 @@ from rlexp.analysis.stats.significance import ALPHA, false_discovery_level, fals
 from rlexp.analysis.stats.speed_up import speed_ups
 from rlexp.analysis.stats.words import NEGLIGIBLE, holm_levels
 from rlexp.runfolder.files import read_json
-from rlexp.runfolder.variants import run_name, variant_name
+from rlexp.runfolder.variants import unit_name, variant_name
 
 Array = np.ndarray
 ABLATION_FILE = "ablation.json"
@@ -79,6 +80,11 @@ SECONDARY = ("interaction",)
 """Kinds whose p are corrected together with those of collapses, for false discoveries; the others by Holm."""
 
 
+def units_of(declared: Mapping[str, Any]) -> list[int]:
+    """Return the numbers of the starts of an ablation, or without any of its seeds: what an arm has one number for."""
+    return declared.get("starts") or declared["seeds"]
+
+
 def analyze(folder: str | Path) -> Ablation:
     """Read the runs of an ablation and estimate what its parts are worth.
 
@@ -98,6 +104,7 @@ def analyze(folder: str | Path) -> Ablation:
     declared, data = written["declared"], load(folder)
     runs = scaled_runs(data, parse_endpoint(declared["endpoint"]), declared["metric"])
     (metric, scale), present = runs, set(data.runs["name"])
+    units, starts = units_of(declared), bool(declared.get("starts"))
     arms, grids, levels = {}, {}, {}
     smallest = declared["smallest"] or scale.smallest
     if not np.isfinite(smallest):
@@ -108,7 +115,7 @@ def analyze(folder: str | Path) -> Ablation:
     notes = list(metric.remarks)
     for each in written["arms"]:
         arm = frozenset(each["parts"])
-        names = [[run_name([*point, f"seed={seed}"]) for seed in declared["seeds"]] for point in each["overrides"]]
+        names = [[unit_name(point, unit, starts) for unit in units] for point in each["overrides"]]
         if not present & {name for row in names for name in row}:
             raise AnalysisError(f"{folder}: no run of {result.label(arm)} is there, as {names[0][0]}")
         raw = runs.of(names)
@@ -131,7 +138,8 @@ def analyze(folder: str | Path) -> Ablation:
         p = [*effects.loc[effects["kind"].isin(SECONDARY), "p"], *result.levels["collapse_p"]]
         result.levels["collapse_q"] = false_discovery_q(p)[-len(result.levels) :]
     result = result._replace(effects=effects)
-    return result._replace(notes=[*notes, *notes_of(result)])
+    notes = [*unit_remarks(data), *(in_units(note, data.unit) for note in [*notes, *notes_of(result)])]
+    return result._replace(notes=notes)
 
 
 def collapses_of(ablation: Ablation) -> pd.DataFrame:

@@ -22,6 +22,7 @@ from rlexp.analysis.data.metric_spec import (
 )
 from rlexp.analysis.data.run_values import RunValues, values_per_run
 from rlexp.analysis.data.runs import UNFINISHED, unlisted_runs
+from rlexp.analysis.data.starts import in_units
 from rlexp.analysis.data.variants import TASK, changes, is_variant, resolve_variant, study_text, sweep_overrides
 from rlexp.analysis.stats.comparison import Comparison, apply_holm, compare
 from rlexp.analysis.stats.endpoints import Endpoint, endpoint_values
@@ -190,7 +191,8 @@ class Answer(NamedTuple):
             f"{stratum}: {note}" for stratum, notes in by_stratum.items() for note in notes if note not in everywhere
         ]
         pooled = self.pooled.remarks if self.pooled else ()
-        return [*filter(None, [self.no_verdict]), *everywhere, *specific, *pooled, *self._corrected(), *self.remarks]
+        notes = *filter(None, [self.no_verdict]), *everywhere, *specific, *pooled, *self._corrected(), *self.remarks
+        return [in_units(note, self.data.unit) for note in notes]
 
     def _corrected(self) -> Iterator[str]:
         pooled = {} if self.pooled is None else {"pooled": self.pooled.table}

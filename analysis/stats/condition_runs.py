@@ -13,7 +13,7 @@ from rlexp.analysis.data.read import read_config
 from rlexp.analysis.stats.arms import ScaledRuns, missing_note, scaled_runs
 from rlexp.analysis.stats.endpoints import Endpoint, parse_endpoint
 from rlexp.analysis.stats.rates import RateGrid, rate_grid
-from rlexp.runfolder.variants import run_name
+from rlexp.runfolder.variants import unit_name
 
 ArmKey = tuple[str, str | None]
 """An arm by its overrides, joined by `+` (`default` for none), and the budget that it was trained to."""
@@ -69,11 +69,9 @@ def read_condition(
     declared, name = written["declared"], condition["name"]
     cells = [cell for cell in written["cells"] if cell["condition"] == name]
     values = written["values"].get(name) or [1.0]
-    seeds = written["seeds"][name]
+    units, starts = written["seeds"][name], bool(declared.get("starts"))
     names = {
-        (cell["arm"], cell["budget"]): [
-            [run_name([*point, f"seed={seed}"]) for seed in seeds] for point in cell["points"]
-        ]
+        (cell["arm"], cell["budget"]): [[unit_name(point, unit, starts) for unit in units] for point in cell["points"]]
         for cell in cells
     }
     wanted = {run for points in names.values() for row in points for run in row}

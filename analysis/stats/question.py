@@ -11,6 +11,7 @@ import pandas as pd
 
 from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData, load
+from rlexp.analysis.data.starts import unit_remarks
 from rlexp.analysis.stats.arms import ScaledRuns
 from rlexp.analysis.stats.condition_runs import ConditionRuns, arm_keys, read_condition, read_number
 from rlexp.analysis.stats.endpoints import NEVER, endpoint_table, parse_endpoint
@@ -95,7 +96,8 @@ def answer(folder: str | Path) -> Answer:
     written = read_json(folder / QUESTION_FILE)
     if written is None:
         raise AnalysisError(f"{folder}: is no question ({QUESTION_FILE} is missing); rlexp ask makes one")
-    declared, data, notes = written["declared"], load(folder), []
+    declared, data = written["declared"], load(folder)
+    notes = [*unit_remarks(data)]
     conditions, lost = [], {}
     for condition in declared["conditions"]:
         try:

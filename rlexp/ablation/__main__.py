@@ -31,6 +31,7 @@ DESIGNS = {
 OPTIONS = {  # each with what stands for its value
     "tune": ("KEY", "judge each arm at its best value of a key: lr, or lr=3e-4,1e-3; the grid grows by itself"),
     "seeds": ("N", "how many seeds, the same for all arms, or which: 100,101,102; 10 unless given"),
+    "starts": ("N", "how many starts (start.seed), each with --seeds seeds: intervals then count starts"),
     "budget": ("B", "train each arm to it, with its own schedule: steps=200 or completions=20000"),
     "metric": ("METRIC", "another metric than the score"),
     "endpoint": ("E", "auc:completions, cost:METRIC>=VALUE:completions, … (docs/questions.md)"),
@@ -66,6 +67,13 @@ def seeds_of(text: str) -> int | list[int]:
     return [int(each) for each in text.split(",")] if "," in text else int(text)
 
 
+def number_of(option: str, text: str | None) -> int | None:
+    """Return a whole number; ConfigError for another text."""
+    if text is not None and not text.isdecimal():
+        raise ConfigError([f"{option} {text}: must be a whole number"])
+    return text and int(text)
+
+
 @safe_stdio()
 @signals_as_ctrl_c()
 @released_at_the_end()
@@ -86,6 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             order=ladder.split(",") if ladder else None,
             tune=options.tune,
             seeds=seeds_of(options.seeds or "10"),
+            starts=number_of("--starts", options.starts),
             budget=options.budget,
             metric=options.metric,
             endpoint=options.endpoint or "final",

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlexp.ablation.parts import Part, check_parts, overrides_of, parse_parts, parts_between
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.stats.ablation import ABLATION_FILE, Ablation, analyze
+from rlexp.analysis.stats.ablation import ABLATION_FILE, Ablation, analyze, units_of
 from rlexp.analysis.stats.designs import Arm, arms_of
 from rlexp.analysis.stats.rates import extend
 from rlexp.api import mistakes_as_config_errors
@@ -21,6 +21,7 @@ from rlexp.question.sweep import (
     check_number,
     of_hydra,
     read_before,
+    runs_of,
     train_arms,
     tuned_values,
     write_down,
@@ -39,6 +40,7 @@ def ablate(
     order: Sequence[str] | None = None,
     tune: str | None = None,
     seeds: int | Iterable[int] = 10,
+    starts: int | None = None,
     budget: str | None = None,
     metric: str | None = None,
     endpoint: str = "final",
@@ -57,6 +59,8 @@ def ablate(
         tune: a key of which each arm is judged at its best value: ``"lr"``, or ``"lr=1e-4,3e-4,1e-3"``. The grid is the
             same for all arms, and grows until the best value of each is inside, or its curve is flat at the end.
         seeds: how many, or which. All arms share them.
+        starts: how many starts (``start.seed``), with so many ``seeds`` each. An arm's number from a start is then the
+            mean over its seeds, and intervals count starts.
         budget: ``"steps=200"`` or ``"completions=20000"``: each arm is trained to it with its own schedule.
         metric: another one than the score.
         endpoint: the number of a run: ``"final"``, ``"auc:completions"``, ``"asymptote"``, ``"speed"``,
@@ -75,7 +79,9 @@ def ablate(
     against = [against] if isinstance(against, str) else list(against)
     shared = [*against, *overrides]
     numbers = list(range(seeds)) if isinstance(seeds, int) else [int(seed) for seed in seeds]
-    if len(numbers) < 2:
+    if starts is not None and starts < 2:
+        raise ConfigError([f"--starts {starts}: must be at least 2; a difference from one start has no interval"])
+    if len(numbers) < (1 if starts else 2):
         raise ConfigError([f"--seeds {len(numbers)}: must be at least 2; a difference of one seed has no interval"])
     if bool(recipe) == (parts is not None):
         raise ConfigError(["name a recipe, as preset=dapo --against preset=grpo, or its --parts; one of the two"])
@@ -97,6 +103,7 @@ def ablate(
         "order": ladder,
         "tune": {"key": key, "values": rates} if key else None,
         "seeds": numbers,
+        **({"starts": list(range(starts))} if starts else {}),
         "budget": budget,
         "metric": metric,
         "endpoint": endpoint,
@@ -143,7 +150,9 @@ def train_until_inside(
         written = [{"parts": sorted(arm), "overrides": each} for arm, each in arms.items()]
         write_down(file, declared, {"values": values, "arms": written})
         try:  # what all arms share is in each of them: Hydra's sweeper would write True for true, and runs be named so
-            wanted = [(",".join(point) or "default", declared["seeds"]) for each in arms.values() for point in each]
+            seeds = declared["seeds"] if declared.get("starts") else None
+            points = [point for each in arms.values() for point in each]
+            wanted = [run for point in points for run in runs_of(point, units_of(declared), seeds)]
             train_arms(file, hydra, wanted, trained, "the same command with --with resume=failed trains them again")
         except ConfigError as error:
             alone = any(problem.startswith("job ") for problem in error.problems)  # of some arms, not of all

@@ -27,7 +27,7 @@ from rlexp.axes import AXES, Axis
 from rlexp.config.settings import Settings
 from rlexp.core.errors import closest, no_such_key
 from rlexp.core.facts import Facts, facts_of
-from rlexp.core.numbers import FiniteNonNegative, PositiveInt
+from rlexp.core.numbers import FiniteNonNegative, PositiveInt, Seed
 from rlexp.core.registry import REGISTERED, StrictModel
 from rlexp.runfolder.variants import number
 
@@ -67,8 +67,9 @@ TABLES = {
     "logger": ("rlexp.record.loggers:LOGGERS",),
 }
 
-# Settings that every choice of an axis has beside its hyperparameters: type, and value for a registered function.
+# Settings that every choice of a group has beside its hyperparameters: type, and value for a registered function.
 SETTINGS = {
+    "start": {"seed": (Seed | None, None)},
     "filter.refill": {"rounds": (PositiveInt, 10)},
     "teacher": {"run": (str | None, None)},
     "kl": {"coef": (FiniteNonNegative, 0.04), "place": (Literal["loss", "reward"], "loss")},

@@ -97,10 +97,15 @@ class GroupSize(StrictModel):
     prompts: Size
 
 
+def settings_of(key: str) -> dict[str, object]:
+    """Return the types of the settings that every choice of a group has."""
+    return {name: kind for name, (kind, _) in SETTINGS.get(key, {}).items()}
+
+
 def axis_type(key: str) -> object:
     """Return the type of an axis; TypeError if one of its functions asks for what it is not offered."""
     axis = AXES[key]
-    settings = {name: kind for name, (kind, _) in SETTINGS.get(key, {}).items()}
+    settings = settings_of(key)
     settings |= {"model": schema(TRAININGS) | None} if key == "reward" else {}
     memories = memory.offers(key, axis.memories, REMEMBERED)
     return schema(axis.functions, axis.inputs, key, memories, **settings)
@@ -116,7 +121,7 @@ def group_type(group: str) -> object:
     if axes:
         places = {place: (axis_type(key), ...) for place, key in axes.items()}
         return create_model(group.title(), __base__=StrictModel, **places)
-    return schema(functions_of(group)[""])
+    return schema(functions_of(group)[""], **settings_of(group))
 
 
 load_plugins()
@@ -138,6 +143,12 @@ class Config(Settings, Groups):
     def reward_range(self) -> tuple[float, float]:
         """The smallest and the largest reward of the task, or of who judges in its place."""
         return chosen_facts(self, "reward").bounds or bind_choice(TASKS | TEXT_TASKS, self.task)().reward_range
+
+    @property
+    def start_seed(self) -> int:
+        """The seed that the weights before the first step belong to: the start's own, the model's, or the run's."""
+        own = (self.start.seed, getattr(self.model, "seed", None), self.seed)
+        return next(seed for seed in own if seed is not None)
 
     @model_validator(mode="wrap")
     @classmethod

@@ -54,7 +54,7 @@ def load(config: Any, task: TextTask, folder: Path | None) -> tuple[Any, Any]:
         raise ConfigError(found)
     chosen = language_model(config.model)
     if config.start.name == "random":
-        model, tokenizer = chosen.build(task.characters, seed_of(config), chosen.dtype)
+        model, tokenizer = chosen.build(task.characters, config.start_seed, chosen.dtype)
     elif kept := folder and keep(config, task, folder):
         try:
             with quiet():
@@ -76,30 +76,24 @@ def keep(config: Any, task: TextTask, folder: Path) -> Path | None:
         return None
 
 
-def seed_of(config: Any) -> int:
-    """Return the seed of weights and warm-up: the model's own, or the run's where it has none."""
-    own = getattr(config.model, "seed", None)
-    return config.seed if own is None else own
-
-
 def make(config: Any, task: TextTask) -> tuple[Any, Any, Reached]:
     """Return model and tokenizer after the warm-up, on the CPU and in float32, and what it reached.
 
     A Llama is trained on the CPU, whatever trains on it; one that was read on the run's device.
     """
     chosen = language_model(config.model)
-    model, tokenizer = chosen.build(task.characters, seed_of(config))
+    model, tokenizer = chosen.build(task.characters, config.start_seed)
     if isinstance(chosen, Pretrained):
         model.to(config.device)
     learner = Learner(
         model=model,
         tokenizer=tokenizer,
         task=task,
-        seed=seed_of(config),
+        seed=config.start_seed,
         length=config.backend.max_completion_length,
         ask=chosen.prompt_of,
     )
-    reached = STARTS[config.start.name](learner, **config.start.model_dump(exclude={"name"}))
+    reached = STARTS[config.start.name](learner, **config.start.model_dump(exclude={"name", "seed"}))
     return model.to("cpu"), tokenizer, reached
 
 
@@ -113,7 +107,7 @@ def write(config: Any, task: TextTask, folder: Path) -> None:
         "versions": {name: version(name) for name in MAKERS},
         **{part: getattr(config, part).model_dump(mode="json") for part in ("task", "model", "start")},
         "max_completion_length": config.backend.max_completion_length,
-        "seed": seed_of(config),
+        "seed": config.start_seed,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         **{name: getattr(reached, name) for name in ("accuracy", "formed", "updates")},
     }
@@ -122,7 +116,7 @@ def write(config: Any, task: TextTask, folder: Path) -> None:
 
 def key(config: Any, task: TextTask) -> str:
     """Return the name of a warmed-up model: a hash of all that it depends on, the code that makes it included."""
-    seed, code = seed_of(config), sha256()
+    seed, code = config.start_seed, sha256()
     for file in sorted(path for room in ROOMS for path in (PACKAGE / room).rglob("*.py")):
         code.update(file.read_bytes())
     # what a task says may stand in files beside its settings
@@ -131,7 +125,8 @@ def key(config: Any, task: TextTask) -> str:
     shown = [(*example, task.solution(example), task.wrong_solution(example)) for example in [*learned, *checked]]
     depends = {
         "model": config.model.model_dump(mode="json", exclude={"seed", "lora", "lora_alpha", "lora_target", "dtype"}),
-        **{part: getattr(config, part).model_dump(mode="json") for part in ("task", "start")},
+        "task": config.task.model_dump(mode="json"),
+        "start": config.start.model_dump(mode="json", exclude={"seed"}),
         "length": config.backend.max_completion_length,
         "seed": seed,
         "examples": [task.characters, *shown],

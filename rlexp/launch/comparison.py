@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from rlexp.analysis.data import metric_spec
 from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.starts import in_units
 from rlexp.analysis.data.variants import arms_and_strata, changes, is_variant, variant_in_stratum
 from rlexp.config.checks import evaluated_metrics
 from rlexp.config.schema import Config
@@ -68,6 +69,8 @@ def turn_problems(jobs: Sequence[Job], fused: bool) -> Iterator[str]:
         return
     asked, study, design = f"{rule.key}={format_value(rule.value)}", jobs[0].config.study, design_of(jobs)
     seeds, arms = len({job.config.seed for job in jobs}), len({job.variant for job in jobs})
+    if len({job.config.start.seed for job in jobs}) > 1:
+        yield f"{asked}: seeds come in turns, and here starts are counted; leave start.seed out"
     needed = first_turn(rule.key, arms)
     if not fused:
         yield f"{asked}: seeds come in turns only with this project's launchers: hydra/launcher=fused"
@@ -86,7 +89,9 @@ def comparison_notes(jobs: Sequence[Job], overrides: Sequence[str]) -> Iterator[
     """Say what is allowed, but leaves the sweep without an answer."""
     if not jobs:
         return
-    study, seeds = jobs[0].config.study, len({job.config.seed for job in jobs})
+    study, units = jobs[0].config.study, {job.config.start.seed for job in jobs}
+    unit = "start" if len(units) > 1 else "seed"
+    seeds = len(units if unit == "start" else {job.config.seed for job in jobs})
     changed = changes(overrides)
     if study is not None and changed:
         yield f"study {study.name} is changed by {' '.join(changed)}, so none of its claims is judged"
@@ -94,7 +99,7 @@ def comparison_notes(jobs: Sequence[Job], overrides: Sequence[str]) -> Iterator[
         return
     design, said = design_of(jobs), f"{seeds} seed{'s' * (seeds > 1)}"
     if design.differences and (problem := unreachable(seeds, design.differences)):
-        yield f"{said} cannot show a difference: {problem}"
+        yield in_units(f"{said} cannot show a difference: {problem}", unit)
     tuned, left = design_of(jobs, [TUNED]), seeds - seeds // 2
     if len(tuned.arms) < len(design.arms) and tuned.differences and unreachable(left, tuned.differences):
         yield (

@@ -35,7 +35,7 @@ from omegaconf import Container, DictConfig, Node, OmegaConf, open_dict, read_wr
 from rlexp.config.parse import MAX_RUNS, as_typed, check_size, quote_numbers
 from rlexp.core.errors import ConfigError
 from rlexp.runfolder.files import to_yaml
-from rlexp.runfolder.variants import split_overrides
+from rlexp.runfolder.variants import key_of, split_overrides
 
 __all__ = ["Callbacks", "Hydra", "JobRuntime", "env_override", "setup_globals"]
 
@@ -277,7 +277,7 @@ def job_overrides(config: DictConfig, most: int | None) -> list[list[str]]:
 def basic_sweeper(arms: Sequence[str] | None = None, **settings: Any) -> Sweeper:
     """Return Hydra's basic sweeper; with arms it trains each of them with each combination of the other overrides.
 
-    An arm is its overrides, joined by commas. ConfigError if there are no arms.
+    An arm is its overrides, joined by commas; what it names is not swept for it. ConfigError if there are no arms.
     """
     # Not earlier: Hydra runs the files of its plugins anew when it looks for them, and then this is another class.
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -291,7 +291,11 @@ def basic_sweeper(arms: Sequence[str] | None = None, **settings: Any) -> Sweeper
 
     def split_arguments(overrides: list[Override], max_batch_size: int | None) -> list[list[list[str]]]:
         (combinations,) = combine(overrides, None)
-        jobs = [[*combination, *split_overrides(arm)] for arm in arms for combination in combinations]
+        jobs = []
+        for arm in map(split_overrides, arms):
+            own = {key_of(override) for override in arm}  # of these keys the arm's values count
+            left = dict.fromkeys(tuple(each for each in one if key_of(each) not in own) for one in combinations)
+            jobs += [[*combination, *arm] for combination in left]
         return list(sweeper.split_overrides_to_chunks(jobs, max_batch_size))
 
     sweeper.split_arguments = split_arguments

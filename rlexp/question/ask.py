@@ -15,7 +15,7 @@ from rlexp.core.errors import ConfigError, format_value
 from rlexp.question import new_folder
 from rlexp.question.declare import APART, Question, declare
 from rlexp.question.spec import read_question
-from rlexp.question.sweep import Run, read_before, train_arms, write_down
+from rlexp.question.sweep import Run, read_before, runs_of, train_arms, write_down
 
 WIDTH = 1 / 3
 """Seeds are added, up to ``most_seeds``, until the standard error is at most this part of the smallest effect."""
@@ -66,12 +66,15 @@ def checked(question: str | Path | Mapping[str, Any], overrides: Sequence[str] =
 def plan_text(asked: Question) -> str:
     """Say what a question would train at first."""
     declared = asked.declared
-    runs = sum(max(len(asked.grids.get(cell.condition, ())), 1) for cell in asked.cells) * len(declared["seeds"])
+    starts, seeds = declared.get("starts") or (), len(declared["seeds"])
+    runs = sum(max(len(asked.grids.get(cell.condition, ())), 1) for cell in asked.cells) * seeds * (len(starts) or 1)
     arms = list(dict.fromkeys(cell.arm for cell in asked.cells))
     tuned = f", at {len(next(iter(asked.grids.values())))} values of {declared['tune']['key']}" if asked.grids else ""
+    over = f"{len(starts)} starts with {seeds} seeds each" if starts else f"{seeds} seeds"
+    more = " to begin with" if asked.grids or declared["most_seeds"] else ""
     return (
-        f"{len(declared['conditions'])} conditions, {len(arms)} arms ({', '.join(arms)}), {len(declared['seeds'])} "
-        f"seeds{tuned}: {runs} runs{' to begin with' if asked.grids or declared['most_seeds'] else ''}."
+        f"{len(declared['conditions'])} conditions, {len(arms)} arms ({', '.join(arms)}), {over}{tuned}: {runs} "
+        f"runs{more}."
     )
 
 
@@ -79,11 +82,12 @@ def started(file: Path, asked: Question) -> dict[str, Any]:
     """Return the grids and seeds that a question begins with; ConfigError where its runs would be older than it."""
     if next(file.parent.glob("*/config.yaml"), None):
         raise ConfigError([f"{file.parent}: has runs that are older than the question; name another --folder"])
+    units = asked.declared.get("starts") or asked.declared["seeds"]
     return {
         "declared_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "values": asked.grids,
         "seeds": {
-            condition["name"]: [APART * place + seed for seed in asked.declared["seeds"]]
+            condition["name"]: [APART * place + unit for unit in units]
             for place, condition in enumerate(asked.declared["conditions"])
         },
     }
@@ -99,8 +103,12 @@ def train(file: Path, asked: Question, state: Mapping[str, Any], trained: set[Ru
         cells.append({"condition": cell.condition, "arm": cell.arm, "budget": cell.budget, "points": points})
     rest = {name: state[name] for name in ("declared_at", "values", "seeds")}
     write_down(file, asked.declared, rest | {"cells": cells})
+    seeds = asked.declared["seeds"] if asked.declared.get("starts") else None
     wanted = [
-        (",".join(point) or "default", state["seeds"][cell["condition"]]) for cell in cells for point in cell["points"]
+        run
+        for cell in cells
+        for point in cell["points"]
+        for run in runs_of(point, state["seeds"][cell["condition"]], seeds)
     ]
     train_arms(file, asked.of_sweep, wanted, trained, "the same command with resume=failed trains them again")
 

@@ -20,7 +20,7 @@ from rlexp.question.sweep import (
     parsed_endpoint,
     tuned_values,
 )
-from rlexp.runfolder.variants import key_of, result_overrides
+from rlexp.runfolder.variants import SEEDS, key_of, result_overrides
 
 FORMAT = 1
 APART = 1000
@@ -63,14 +63,18 @@ def declare(written: Written, overrides: Sequence[str] = ()) -> Question:
     for_all = [*written.shared, *overrides]
     shared = [each for each in result_overrides(for_all) if not of_hydra(each)]
     conditions = named_conditions(written.conditions)
-    if written.most_seeds is not None and written.most_seeds < len(written.seeds):
-        raise ConfigError([f"most_seeds={written.most_seeds}: must be at least the {len(written.seeds)} seeds"])
-    if len(conditions) > 1 and (largest := max(*written.seeds, written.most_seeds or 0)) >= APART:
+    unit, units = ("seed", written.seeds) if written.starts is None else ("start", written.starts)
+    if len(units) < 2:
+        raise ConfigError([f"{unit}s={format_value(units)}: must be at least 2; one has no interval"])
+    if written.most_seeds is not None and written.most_seeds < len(units):
+        raise ConfigError([f"most_seeds={written.most_seeds}: must be at least the {len(units)} {unit}s"])
+    if len(conditions) > 1 and (largest := max(*units, written.most_seeds or 0)) >= APART:
         raise ConfigError(
-            [f"seeds: {largest} is too large; must be below {APART}, of which each condition has its own"]
+            [f"{unit}s: {largest} is too large; must be below {APART}, of which each condition has its own"]
         )
-    if len(set(written.seeds)) < len(written.seeds):
-        raise ConfigError([f"seeds={format_value(written.seeds)}: a seed is there twice"])
+    for name, listed in (("start", written.starts or []), ("seed", written.seeds)):
+        if len(set(listed)) < len(listed):
+            raise ConfigError([f"{name}s={format_value(listed)}: a {name} is there twice"])
     key, _, values = (written.tune or "").partition("=")
     declared = written.model_dump(exclude={"shared"}) | {
         "format": FORMAT,
@@ -80,8 +84,11 @@ def declare(written: Written, overrides: Sequence[str] = ()) -> Question:
         "tune": {"key": key, "values": values or None} if key else None,
     }
     del declared["moderators"]
-    if (seed := next((each for each in shared if key_of(each) == "seed"), None)) is not None:
-        raise ConfigError([f"{seed}: seeds says which are trained; leave it out of with"])
+    if written.starts is None:
+        del declared["starts"]
+    if (seed := next((each for each in shared if key_of(each) in SEEDS), None)) is not None:
+        key = "starts" if key_of(seed) == SEEDS[0] else "seeds"
+        raise ConfigError([f"{seed}: {key} says which are trained; leave it out of with"])
     if len(declared["assertions"]) == 2 and declared["assertions"][0] == declared["assertions"][1]:
         raise ConfigError(["assertion 2: is the same as assertion 1"])
     for place, assertion in enumerate(declared["assertions"], 1):

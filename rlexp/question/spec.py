@@ -96,7 +96,8 @@ class Written(StrictModel):
     moderators: Annotated[list[str], Len(0, 2)] = []
     shared: Arm = Field(default=[], alias="with")
     tune: str | None = None
-    seeds: Annotated[list[Seed], BeforeValidator(listed_seeds), Len(2)] = list(range(10))
+    starts: Annotated[list[Seed], BeforeValidator(listed_seeds), Len(2)] | None = None
+    seeds: Annotated[list[Seed], BeforeValidator(listed_seeds), Len(1)] = list(range(10))
     most_seeds: PositiveInt | None = None
     budget: str | None = None
     metric: str | None = None

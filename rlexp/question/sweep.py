@@ -166,15 +166,24 @@ def write_down(file: Path, declared: Mapping[str, Any], rest: Mapping[str, Any])
     replace(file, json_with_checksum(json.dumps(content, indent=2) + "\n"))
 
 
-def train_arms(
-    file: Path, of_sweep: Sequence[str], wanted: Iterable[tuple[str, Sequence[int]]], trained: set[Run], again: str
-) -> None:
-    """Train arms over seeds, those with the same seeds as one sweep; what ``trained`` holds is not planned again.
+def runs_of(point: Sequence[str], units: Sequence[int], seeds: Sequence[int] | None) -> list[Run]:
+    """Return the runs of an arm: over ``units`` as seeds, or as starts where ``seeds`` says how many each start has.
+
+    No seed is that of two starts: runs that share a seed have their prompts and their luck in common.
+    """
+    if seeds is None:
+        return [(",".join(point) or "default", unit) for unit in units]
+    apart = max(seeds) + 1
+    return [(",".join([*point, f"start.seed={unit}"]), apart * unit + seed) for unit in units for seed in seeds]
+
+
+def train_arms(file: Path, of_sweep: Sequence[str], wanted: Iterable[Run], trained: set[Run], again: str) -> None:
+    """Train arms over their seeds as one sweep; what ``trained`` holds is not planned again.
 
     Args:
         file: of the question, in the sweep's folder, which is as it was before where an arm cannot be trained.
         of_sweep: overrides that change no number.
-        wanted: arms, each as overrides joined by commas, and their seeds.
+        wanted: arms, each as overrides joined by commas, with a seed.
         trained: what was trained before; what is trained now is added.
         again: how to train runs again that failed.
 
@@ -184,26 +193,23 @@ def train_arms(
     """
     folder = file.parent
     fresh = {path.name for path in folder.iterdir()} == {file.name}
-    by_seeds: dict[tuple[int, ...], list[str]] = {}
-    for arm, seeds in wanted:
-        if left := tuple(seed for seed in seeds if (arm, seed) not in trained):
-            by_seeds.setdefault(left, []).append(arm)
-    for seeds, arms in by_seeds.items():
-        listed = f"hydra.sweeper.arms={json.dumps(arms)}"
-        numbers = f"seed={','.join(map(str, seeds))}"
-        try:
-            run_sweep(
-                [*of_sweep, "hydra/sweeper=arms", listed, numbers, f"hydra.sweep.dir={folder}"],
-                hydra_main,
-            )
-        except ConfigError:
-            if fresh:
-                file.unlink()
-                folder.rmdir()
-            raise
-        lost = [row for row in unfinished(folder) if row["status"] != "diverged"]
-        if lost:
-            reason = f"{lost[0]['name']}: {lost[0]['reason']}"
-            raise RunFailed(f"{len(lost)} runs in {folder} did not complete ({reason}); {again}")
-        trained |= {(arm, seed) for arm in arms for seed in seeds}
-        fresh = False
+    left = [run for run in dict.fromkeys(wanted) if run not in trained]
+    if not left:
+        return
+    arms, seeds = (list(dict.fromkeys(each)) for each in zip(*left, strict=True))
+    if len(arms) * len(seeds) > len(left):  # not every arm has every seed, so each names its own
+        arms, seeds = [f"{arm},seed={seed}" for arm, seed in left], [0]
+    listed, numbers = f"hydra.sweeper.arms={json.dumps(arms)}", f"seed={','.join(map(str, seeds))}"
+    try:
+        overrides = [*of_sweep, "hydra/sweeper=arms", listed, numbers, f"hydra.sweep.dir={folder}"]
+        run_sweep(overrides, hydra_main)
+    except ConfigError:
+        if fresh:
+            file.unlink()
+            folder.rmdir()
+        raise
+    lost = [row for row in unfinished(folder) if row["status"] != "diverged"]
+    if lost:
+        reason = f"{lost[0]['name']}: {lost[0]['reason']}"
+        raise RunFailed(f"{len(lost)} runs in {folder} did not complete ({reason}); {again}")
+    trained.update(left)

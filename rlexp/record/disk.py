@@ -233,7 +233,8 @@ def saved_config(path: Path) -> dict[str, Any]:
         raise ConfigError([str(error)]) from None
     if values is None:
         raise ConfigError([f"{path.parent} is not the folder of a run: it has no {path.name}"])
-    return MEANT | values
+    start = values.get("start")
+    return MEANT | values | ({"start": {"seed": None} | start} if isinstance(start, dict) else {})
 
 
 def rewrite(path: Path, wanted: bytes) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 DEFAULT = "default"
 LONGEST = 80  # name of a folder
+SEEDS = ("start.seed", "seed")  # keys that say whose luck a run has, and make no variant
 NOT_IN_NAMES = re.compile(r"[^\w=.,+~@\[\]{}-]+")
 COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[\]{}()]*[\]})])")
 # Keys that change nothing that a run computes: a sweep can be continued with other threads or another logger, and with
@@ -44,20 +45,25 @@ def result_overrides(overrides: Iterable[str]) -> list[str]:
 
 
 def without_seed(overrides: Iterable[str]) -> list[str]:
-    """The overrides that make the variant: all but the seed."""
-    return [override for override in overrides if key_of(override) != "seed"]
+    """The overrides that make the variant: all but the seeds of the start and of the run."""
+    return [override for override in overrides if key_of(override) not in SEEDS]
 
 
 def variant_name(overrides: Iterable[str]) -> str:
-    """The overrides that results depend on, without the seed, joined by commas; `default` if there are none."""
+    """The overrides that results depend on, without seeds, joined by commas; `default` if there are none."""
     return ",".join(without_seed(result_overrides(overrides))) or DEFAULT
 
 
 def run_name(overrides: Sequence[str]) -> str:
-    """A folder's name for the run with these overrides, the seed last: `norm=local,seed=3`."""
-    seed = [override for override in overrides if key_of(override) == "seed"]
+    """A folder's name for the run with these overrides, seeds last: `norm=local,start.seed=1,seed=3`."""
+    seed = sorted((each for each in overrides if key_of(each) in SEEDS), key=lambda each: SEEDS.index(key_of(each)))
     parts = (without_seed(result_overrides(overrides)), seed)
     return ",".join(folder_name(",".join(part)) for part in parts if part) or DEFAULT
+
+
+def unit_name(point: Sequence[str], unit: int, starts: bool) -> str:
+    """The name of a point's run with a seed; where starts are the units, that of all its runs from one start."""
+    return run_name([*point, f"{SEEDS[0] if starts else SEEDS[1]}={unit}"])
 
 
 def folder_name(text: str) -> str:

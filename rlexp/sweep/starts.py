@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -77,7 +77,7 @@ def trained_starts(configs: Sequence[Config], folder: Path | None) -> tuple[dict
             problems[key] = str(error)
             continue
         if found is None:
-            missing.setdefault(start_settings(config, DEPENDS_ON), []).append(key)
+            missing.setdefault(start_settings(config), []).append(key)
         else:
             weights[key] = found
     for keys in missing.values():
@@ -98,7 +98,7 @@ def copy_weights(network: nn.Module, replica: int, weights: Weights) -> None:
 @torch.enable_grad()
 def train_starts(configs: Sequence[Config]) -> tuple[list[Weights], list[str]]:
     """Make the starts of configs that differ in their seeds only, as one stack; on the CPU, whatever trains on them."""
-    seeds, first = [config.seed for config in configs], configs[0]
+    seeds, first = [config.start_seed for config in configs], configs[0]
     task = bind_choice(TASKS, first.task)()
     policy = bind_choice(MODELS, first.model)(Init(seeds), task)
     problems = call_with(bind_choice(STARTS, first.start), {"policy": policy, "task": task, "seeds": seeds})
@@ -106,14 +106,16 @@ def train_starts(configs: Sequence[Config]) -> tuple[list[Weights], list[str]]:
     return [{name: values[i].clone() for name, values in stack.items()} for i in range(len(seeds))], problems
 
 
-def start_settings(config: Config, keys: Iterable[str]) -> str:
-    return json.dumps(config.model_dump(mode="json", include=set(keys)), sort_keys=True)
+def start_settings(config: Config) -> str:
+    """Return what a start depends on, but for the seed that it belongs to."""
+    seeds = {"start": {"seed"}, "model": {"seed"}}
+    return json.dumps(config.model_dump(mode="json", include={*DEPENDS_ON}, exclude=seeds), sort_keys=True)
 
 
 def start_key(config: Config) -> str:
     """Return the name of a start: a hash of everything that it depends on, the code that makes it included."""
-    settings = start_settings(config, (*DEPENDS_ON, "seed"))
-    return sha256(f"{settings} {code_hash(PACKAGE)}".encode()).hexdigest()[:16]
+    settings = start_settings(config)
+    return sha256(f"{settings} {config.start_seed} {code_hash(PACKAGE)}".encode()).hexdigest()[:16]
 
 
 @cache

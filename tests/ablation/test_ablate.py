@@ -152,7 +152,7 @@ def test_a_grid_grows_where_the_best_is_at_its_end(folder, tmp_path, monkeypatch
     trained, real = [], analyze(folder)
 
     def scored(file, hydra, wanted, *rest):
-        trained.append([arm for arm, _ in wanted])
+        trained.append(list(dict.fromkeys(arm for arm, _ in wanted)))
 
     def found(folder):
         written = json.loads((folder / ABLATION_FILE).read_text())
@@ -175,6 +175,7 @@ def test_a_grid_grows_where_the_best_is_at_its_end(folder, tmp_path, monkeypatch
     ("asked", "said"),
     [
         ({"parts": "clip=higer"}, "clip=higer: no such choice; did you mean higher?"),
+        ({"parts": PARTS, "starts": 1}, "--starts 1: must be at least 2; a difference from one start has no interval"),
         ({"parts": PARTS, "seeds": 1}, "--seeds 1: must be at least 2; a difference of one seed has no interval"),
         (
             {"parts": PARTS, "tune": "norm"},

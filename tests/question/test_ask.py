@@ -3,6 +3,8 @@
 import json
 import shlex
 import shutil
+from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -152,7 +154,7 @@ def test_a_grid_grows_by_condition_and_seeds_are_added_where_the_interval_is_wid
     written["with"] = TINY[:-1]
 
     def scored(file, of_sweep, wanted, *rest):
-        trained.append([len(seeds) for _, seeds in wanted])
+        trained.append([*Counter(arm for arm, _ in wanted).values()])
 
     def found(place):
         """The first condition is best at any rate, the second at 2; errors of the second are wide."""
@@ -241,15 +243,17 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, capsys, monkeypatch):
 
 
 def test_what_was_trained_is_not_planned_again(tmp_path, monkeypatch):
-    """Arms with the same seeds left are one sweep."""
+    """All that is left is one sweep; where not every arm has every seed, arms name their own."""
     swept, trained = [], set()
     monkeypatch.setattr(sweep, "run_sweep", lambda overrides, _: swept.append(overrides[1:3]))
     monkeypatch.setattr(sweep, "unfinished", lambda folder: [])
     file = tmp_path / QUESTION_FILE
-    sweep.train_arms(file, [], [("lr=1", [0, 1]), ("lr=2", [0, 1])], trained, "")
-    sweep.train_arms(file, [], [("lr=1", [0, 1, 2]), ("lr=2", [0, 1, 2]), ("lr=4", [0, 1, 2])], trained, "")
-    arms = ['hydra.sweeper.arms=["lr=1", "lr=2"]', 'hydra.sweeper.arms=["lr=4"]']
-    assert swept == [[arms[0], "seed=0,1"], [arms[0], "seed=2"], [arms[1], "seed=0,1,2"]]
+    for wanted in (product(["lr=1", "lr=2"], [0, 1]), product(["lr=1"], [0, 1, 2]), product(["lr=1", "lr=4"], [2, 3])):
+        sweep.train_arms(file, [], wanted, trained, "")
+    sweep.train_arms(file, [], product(["lr=1"], [0, 1, 2]), trained, "")
+    arms = ('["lr=1", "lr=2"]', '["lr=1"]', '["lr=1,seed=3", "lr=4,seed=2", "lr=4,seed=3"]')
+    seeds = ("0,1", "2", "0")
+    assert swept == [[f"hydra.sweeper.arms={a}", f"seed={s}"] for a, s in zip(arms, seeds, strict=True)]
 
 
 def test_a_condition_in_which_no_run_has_the_number_is_dropped(folder, tmp_path):

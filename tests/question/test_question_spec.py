@@ -99,7 +99,10 @@ def test_questions_that_come_with_the_program_can_be_asked(file):
         ),
         ({"conditions": ["lr=0.1"], "tune": "lr"}, "tune lr: lr=0.1 fixes it"),
         ({"tune": "lr=1"}, "tune lr=1: must be at least two numbers above 0"),
-        ({"seeds": 1}, "seeds=1: must have at least 2 of them"),
+        ({"seeds": 1}, "seeds=[0]: must be at least 2; one has no interval"),
+        ({"starts": 1, "seeds": 4}, "starts=1: must have at least 2 of them"),
+        ({"starts": [3, 3], "seeds": 4}, "starts=[3,3]: a start is there twice"),
+        ({"starts": 4, "seeds": 2, "with": ["start.seed=3"]}, "start.seed=3: starts says which are trained; leave it"),
         ({"seeds": [1, 1]}, "seeds=[1,1]: a seed is there twice"),
         (
             {"seeds": [1, 1000], "conditions": {"lr": [0.1, 0.2]}},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+from rlexp.config.schema import Config
 from rlexp.core.registry import schema
 from rlexp.core.streams import generator
 from rlexp.language import LANGUAGE_MODELS
@@ -48,11 +49,11 @@ class CopyDigits:
         return f"{(example.entry[0] + 1) % LARGEST}" + "".join(map(str, example.entry[1:])) if self.wrong else None
 
 
-def node(choices, **values):
+def node(choices, extra=(), **values):
     """Settings of one choice, as a config has them."""
     from pydantic import TypeAdapter
 
-    return TypeAdapter(schema(choices)).validate_python(values)
+    return TypeAdapter(schema(choices, **dict(extra))).validate_python(values)
 
 
 def tiny_llama():
@@ -68,13 +69,24 @@ MIXTURE = dict(
 )
 
 
-def config(start=None, seed=0, length=8, **model):
+RANDOM = {"name": "random"}
+
+
+class Read(SimpleNamespace):
+    """A config without what made.load does not read."""
+
+    start_seed = Config.start_seed
+
+
+def config(start=RANDOM, seed=0, length=8, **model):
     """What made.load reads of a config."""
     named = PRETRAINED if model.get("name") == "pretrained" or "path" in model else LLAMA
-    return SimpleNamespace(
+    return Read(
         task=node({"copy": CopySettings}, name="copy"),
         model=node(LANGUAGE_MODELS, **{**named, **model}),
-        start=node(STARTS | {"scaled": scaled}, **(start or {"name": "random"})),
+        start=node(
+            STARTS | {"scaled": scaled}, {"seed": int | None}, **{"seed": None, **(start or {"name": "random"})}
+        ),
         backend=SimpleNamespace(max_completion_length=length),
         seed=seed,
         device="cpu",

@@ -8,6 +8,8 @@ import pytest
 import torch
 from small_runs import SHORT, SMALL, compose, rows
 
+from rlexp.config.schema import load
+from rlexp.runfolder.files import to_yaml
 from rlexp.sweep import starts as begin
 from rlexp.sweep import training
 from rlexp.sweep.build import build
@@ -51,7 +53,7 @@ def trained(monkeypatch):
     seen, real = [], begin.train_starts
 
     def spy(configs):
-        seen.append([each.seed for each in configs])
+        seen.append([each.start_seed for each in configs])
         return real(configs)
 
     monkeypatch.setattr(begin, "train_starts", spy)
@@ -90,6 +92,27 @@ def test_whatever_a_start_depends_on_makes_another(tmp_path, trained, change):
     begun([config("sft")], tmp_path)
     begun([config("sft", change)], tmp_path)
     assert len(trained) == 2 and len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_start_of_its_own_seed_is_that_of_a_run_with_this_seed(tmp_path, trained):
+    """The critic's body too; and what a run samples stays that of its own seed."""
+    others = ["critic=value", "norm=gae"]
+    for name in ("random", "sft"):
+        both = [config(name, *others, seed=5), config(name, *others, "start.seed=5", seed=9)]
+        state = begun(both, tmp_path)
+        for network in ("policy", "critic", "reference"):
+            parameters = [*state.networks[network].module.parameters()]
+            assert all(torch.equal(each[0], each[1]) for each in parameters)
+        assert state.seeds == [5, 9]
+    assert trained == [[5]] and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_folder_from_before_starts_had_seeds_is_read(tmp_path):
+    path = tmp_path / "config.yaml"
+    values = config("sft").model_dump(mode="json")
+    del values["start"]["seed"]
+    path.write_text(to_yaml(values))
+    assert load(path) == config("sft")
 
 
 def test_other_code_makes_another(tmp_path, trained, monkeypatch):
