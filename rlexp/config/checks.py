@@ -207,6 +207,8 @@ def network_problems(config: Any) -> Iterator[str]:
     heads = getattr(config.model, "heads", 1)
     if config.model.name in MODELS and getattr(config.model, "width", heads) % heads:
         yield f"model.heads={heads}: must divide model.width={config.model.width}"
+    elif config.model.name == "llama" and config.model.width // heads % 2:
+        yield f"model.heads={heads}: each needs an even share of model.width={config.model.width}"
     if config.critic.name != "none":
         if config.norm.name not in TARGETS:
             chosen, asking = f"critic={config.critic.name}: norm={config.norm.name}", ", ".join(sorted(TARGETS))

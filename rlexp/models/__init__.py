@@ -1,6 +1,7 @@
 """Policies: R independent networks as one stack; ``policy`` says what the rest of the package asks of them."""
 
 from rlexp.models.gru import GRU
+from rlexp.models.llama import Llama
 from rlexp.models.positional import Positional
 from rlexp.models.tabular import Tabular
 from rlexp.models.transformer import Transformer
@@ -10,6 +11,7 @@ MODELS = {
     "gru": GRU,
     "transformer": Transformer,
     "transformer_plain": PlainTransformer,
+    "llama": Llama,
     "positional": Positional,
     "tabular": Tabular,
 }

@@ -28,11 +28,14 @@ AttentionWeights = Float[Tensor, "replica prompts heads group time keys"]
 
 Weight = Float[Tensor, "replica inputs outputs"]
 UpWeight = Float[Tensor, "replica width hidden"]
+GateAndUpWeight = Float[Tensor, "replica width gate_and_up"]  # side by side
 DownWeight = Float[Tensor, "replica hidden width"]
 PromptRows = Float[Tensor, "replica prompts length width"]
 PlaceRows = Float[Tensor, "replica prompts places width"]
 PromptRow = Float[Tensor, "replica prompts width"]
 PositionRows = Float[Tensor, "replica prompts 1 width"]
+
+Angles = Float[Tensor, "replica prompts *places half_size"]  # of rotary positions: their cosine or sine
 
 # Added to scores: 0, or a number that no score outweighs where a key is masked.
 PromptBias = Float[Tensor, "replica prompts 1 length length"]

@@ -168,11 +168,40 @@ def attend(
     return group_product(prompt_weights, prompt_value).add_(matmul(own_weights, value)), weights
 
 
+class Rotation(NamedTuple):
+    """By which angle each pair of numbers of a query or key is turned at its place: rotary positions.
+
+    Source: RoFormer (arXiv 2104.09864); the pairs are those of Transformers' Llama (``rotate_half``): a number of the
+    first half of a head with its neighbour in the second.
+    """
+
+    cosine: s.Angles
+    sine: s.Angles
+
+    def turn_(self, halves: Tensor, back: bool = False) -> None:
+        """Turn queries or keys ``[..., D]`` in place, or ``back`` again."""
+        first, second = halves.chunk(2, -1)
+        sine = -self.sine if back else self.sine
+        turned = first * self.cosine - second * sine
+        second.mul_(self.cosine).add_(first * sine)
+        first.copy_(turned)
+
+    def at(self, place: int) -> Rotation:
+        """Return the rotation at one completion token."""
+        return Rotation(self.cosine[..., place, :], self.sine[..., place, :])
+
+
 class DecodingAttention:
     """Attention of a block that decodes: keys and values of its prompts, and room for those of its completions."""
 
-    def __init__(self, prompts: KeyValue, padding_bias: s.PaddingBias, cache: AttentionCache):
-        self.cache, self.shape = cache, cache.key.shape[:4]
+    def __init__(
+        self,
+        prompts: KeyValue,
+        padding_bias: s.PaddingBias,
+        cache: AttentionCache,
+        rotation: Rotation | None,
+    ):
+        self.cache, self.shape, self.rotation = cache, cache.key.shape[:4], rotation
         self.prompt_key, self.prompt_value = prompts.key.flatten(0, 2).transpose(1, 2), prompts.value.flatten(0, 2)
         bias = padding_bias.to(prompts.key).squeeze(3)
         self.bias = bias.expand(-1, -1, self.shape[2], -1, -1).flatten(0, 2)
@@ -184,6 +213,9 @@ class DecodingAttention:
         """
         cache, (replicas, prompts, heads, group) = self.cache, self.shape
         query, key, value = qkv.view(replicas, prompts, group, 3, heads, -1).permute(3, 0, 1, 4, 2, 5).unbind(0)
+        if self.rotation is not None:
+            for turned in (query, key):
+                self.rotation.at(t).turn_(turned)
         cache.key[..., t, :], cache.value[..., t, :] = key, value
         query = cache.query[..., t, :].copy_(query).flatten(0, 2)
         prompt_scores = baddbmm(self.bias, query, self.prompt_key)
@@ -210,6 +242,7 @@ class Attention(torch.autograd.Function):
         padding_bias: s.PaddingBias,
         causal_bias: s.CausalBias,
         shape: Sequence[int],
+        rotation: Rotation | None,
         cache: BlockCache | None,
     ) -> s.Rows:
         """Return what completions read.
@@ -220,12 +253,15 @@ class Attention(torch.autograd.Function):
         if cache is None:
             qkv = split_heads(bmm(x, weight), shape, prompt_key.shape[2]).contiguous()
             query, key, value = qkv.unbind(0)
+            if rotation is not None:
+                rotation.turn_(qkv[:2])
             attended, weights = attend(query, key, value, prompt_key, prompt_value, padding_bias, causal_bias)
             attended = attended.permute(0, 4, 1, 3, 2, 5).flatten(4).flatten(1, 3)  # [R, T·P·G, H·D]
         else:
             query, key, value, weights = cache.attention
             attended = cache.activations.attended
         ctx.save_for_backward(x, weight, query, key, value, prompt_key, prompt_value, weights)
+        ctx.rotation = rotation
         return attended
 
     @staticmethod
@@ -243,13 +279,33 @@ class Attention(torch.autograd.Function):
         for_query.copy_(group_product(for_prompt_scores, prompt_key).add_(matmul(for_own_scores, key)))
         for_key.copy_(matmul(for_own_scores.transpose(-1, -2), query))
         for_value.copy_(matmul(own_weights.transpose(-1, -2), upstream))
+        if ctx.rotation is not None:
+            for turned in (for_query, for_key):
+                ctx.rotation.turn_(turned, back=True)
         return (
             bmm(rows, weight.transpose(1, 2)),
             bmm(x.transpose(1, 2), rows),
             group_outer(for_prompt_scores, query),
             group_outer(prompt_weights, upstream),
-            *[None] * 4,
+            *[None] * 5,
         )
+
+
+class Turn(torch.autograd.Function):
+    """Queries or keys of prompts, turned."""
+
+    @staticmethod
+    def forward(ctx, halves: s.PromptByHead, rotation: Rotation) -> s.PromptByHead:
+        ctx.rotation = rotation
+        turned = halves.clone()
+        rotation.turn_(turned)
+        return turned
+
+    @staticmethod
+    def backward(ctx, upstream: s.PromptByHead) -> tuple[Tensor | None, ...]:
+        upstream = upstream.clone()
+        ctx.rotation.turn_(upstream, back=True)
+        return upstream, None
 
 
 class BlockWeights(NamedTuple):
@@ -257,7 +313,7 @@ class BlockWeights(NamedTuple):
 
     qkv: s.Weight
     out: s.Weight
-    up: s.UpWeight
+    up: s.Weight
     down: s.DownWeight
 
 
@@ -290,17 +346,27 @@ class Block(PlainBlock):
     """A block that reads the prompts once for their groups, and completions after them."""
 
     layer = Projection
+    norm = staticmethod(layer_norm)
+    activate = staticmethod(torch.relu_)
+    feed_forward = FeedForward
 
     def qkv_weight(self) -> s.Weight:
         """Return what makes queries, keys and values ``[R, W, 3W]``, the queries with the scale of their products."""
         query, rest = self.qkv.weight.tensor_split((self.out.weight.shape[1],), -1)
         return torch.cat([query * (query.shape[-1] / self.heads) ** -0.5, rest], -1)
 
-    def read_prompts(self, x: s.PromptRows, bias: s.PromptBias, places: slice) -> tuple[s.PlaceRows, KeyValue]:
+    def up_weight(self) -> s.UpWeight:
+        return self.up.weight
+
+    def read_prompts(
+        self, x: s.PromptRows, bias: s.PromptBias, places: slice, rotation: Rotation | None
+    ) -> tuple[s.PlaceRows, KeyValue]:
         """Let prompts attend to themselves; return the outputs at ``places``, and all keys and values."""
-        qkv = Product.apply(layer_norm(x).flatten(1, 2), self.qkv_weight(), None, None)
+        qkv = Product.apply(self.norm(x).flatten(1, 2), self.qkv_weight(), None, None)
         by_head = qkv.view(*x.shape[:-1], 3, self.heads, -1).movedim((-3, -2), (0, 3))
         query, key, value = by_head.contiguous().unbind(0)
+        if rotation is not None:
+            query, key = Turn.apply(query, rotation), Turn.apply(key, rotation)
         weights = Softmax.apply(matmul(query[..., places, :], key.transpose(-1, -2)), bias[..., places, :])
         x = x[..., places, :]
         attended = matmul(weights, value).movedim(2, -2).flatten(1, 2).flatten(2)
@@ -313,28 +379,28 @@ class Block(PlainBlock):
         padding_bias: s.PaddingBias,
         causal_bias: s.CausalBias,
         shape: Sequence[int],
+        rotation: Rotation | None,
         cache: BlockCache | None,
     ) -> s.Rows:
         """Return the outputs at completion tokens, rows of ``shape`` T, P, G; ``cache`` is what decoding has left."""
-        biases = padding_bias, causal_bias
-        attended = Attention.apply(layer_norm(x), self.qkv_weight(), prompts.key, prompts.value, *biases, shape, cache)
+        others = padding_bias, causal_bias, shape, rotation, cache
+        attended = Attention.apply(self.norm(x), self.qkv_weight(), *prompts, *others)
         return self.add_parts(x, attended, cache and cache.activations)
 
     def add_parts(self, x: s.Rows, attended: s.Rows, cache: TokenActivations | None) -> s.Rows:
         """Add the attended values, then the feed-forward part to ``x``."""
         x = self.out(attended, addend=x, result=cache and cache.middle)
-        return FeedForward.apply(x, layer_norm(x), self.up.weight, self.down.weight, cache)
+        return self.feed_forward.apply(x, self.norm(x), self.up_weight(), self.down.weight, cache)
 
     def weights(self) -> BlockWeights:
-        return BlockWeights(self.qkv_weight(), self.out.weight, self.up.weight, self.down.weight)
+        return BlockWeights(self.qkv_weight(), self.out.weight, self.up_weight(), self.down.weight)
 
-
-def decode_block(x: s.Rows, weights: BlockWeights, attention: DecodingAttention, t: int) -> TokenActivations:
-    """Return what a block computes at the t-th completion token from rows ``[R, P·G, W]``, without gradients."""
-    attended = attention.attend(bmm(layer_norm(x), weights.qkv), t).reshape(x.shape)
-    middle = baddbmm(x, attended, weights.out)
-    hidden = bmm(layer_norm(middle), weights.up).relu_()
-    return TokenActivations(attended, middle, hidden, baddbmm(middle, hidden, weights.down))
+    def decode(self, x: s.Rows, weights: BlockWeights, attention: DecodingAttention, t: int) -> TokenActivations:
+        """Return what the block computes at the t-th completion token from rows ``[R, P·G, W]``, without gradients."""
+        attended = attention.attend(bmm(self.norm(x), weights.qkv), t).reshape(x.shape)
+        middle = baddbmm(x, attended, weights.out)
+        hidden = bmm(self.norm(middle), weights.up)
+        return TokenActivations(attended, middle, hidden, baddbmm(middle, self.activate(hidden), weights.down))
 
 
 class DecodingState(NamedTuple):
@@ -345,8 +411,9 @@ class DecodingState(NamedTuple):
     """
 
     weights: list[BlockWeights]
+    head: s.Weight
     attention: list[DecodingAttention]
-    positions: Sequence[s.PositionRows]
+    positions: Sequence[s.PositionRows] | None
     count: int
     tokens: list[DecodedToken] | None
 
@@ -359,14 +426,29 @@ class Transformer(PlainTransformer):
 
     block = Block
 
+    def head_weight(self) -> s.Weight:
+        return self.head.weight
+
+    def embedded(self, positions: Tensor) -> Tensor | None:
+        """Return what is added to tokens at these positions ``[R, ...]``: ``[R, ..., W]``; None for nothing."""
+        return self.positions(positions)
+
+    def rotation(self, positions: Tensor) -> Rotation | None:
+        """Return the rotations at positions ``[R, P, T]``, to be applied to ``[R, P, ·, T, D]``; None for none."""
+
+    def read_out(self, x: Tensor, result: Tensor | None = None) -> Tensor:
+        """Return logits ``[R, ·, V]`` of outputs ``[R, ·, W]``."""
+        return Product.apply(self.block.norm(x), self.head_weight(), None, result)
+
     def read_prompts(self, prompts: Prompts) -> PromptCache:
         present = prompts != self.pad
         order = present.cumsum(-1)
-        x = self.tokens(prompts) + self.positions((order - 1).clamp(min=0))
+        places = (order - 1).clamp(min=0)
+        x, rotation = add(self.tokens(prompts), self.embedded(places)), self.rotation(places)
         bias = attention_bias((later_than(prompts) | ~present[..., None, :]).unsqueeze(2))
         blocks = []
         for block in self.blocks:  # of the last block only the last place is needed
-            x, key_value = block.read_prompts(x, bias, slice(-1 if block is self.blocks[-1] else 0, None))
+            x, key_value = block.read_prompts(x, bias, slice(-1 if block is self.blocks[-1] else 0, None), rotation)
             blocks.append(key_value)
         padding_bias = attention_bias(~present[:, :, None, None, None, :])
         return PromptCache(x[..., -1, :], blocks, padding_bias, order[..., -1])
@@ -389,7 +471,7 @@ class Transformer(PlainTransformer):
             activations = TokenActivations(**{name: empty(*tokens, size) for name, size in sizes.items()})
             weights = attention.key.new_zeros(*attention.key.shape[:-1], length + self.cap - 1)
             blocks.append(BlockCache(attention._replace(weights=weights), activations))
-        logits = empty(*tokens, self.head.weight.shape[-1])
+        logits = empty(*tokens, self.head_weight().shape[-1])
         return RecordedTransformer(self, TransformerCache(self.read_prompts(prompts), blocks, logits))
 
     def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, DecodingState]:
@@ -399,28 +481,27 @@ class Transformer(PlainTransformer):
         self, prompts: PromptCache, group: int, caches: Sequence[AttentionCache], tokens: list[DecodedToken] | None
     ) -> tuple[NextToken, DecodingState]:
         """``prefill`` of prompts that were read; decoding from the state writes attention to ``caches``."""
-        pairs = zip(prompts.blocks, caches, strict=True)
+        places, pairs = places_after(prompts.lengths, self.cap - 1), zip(prompts.blocks, caches, strict=True)
+        rotation, padding_bias = of_completions(self.rotation(places)), prompts.padding_bias
+        embedded = self.embedded(places.transpose(1, 2).unsqueeze(3))
         state = DecodingState(
             weights=[block.weights() for block in self.blocks],
-            attention=[DecodingAttention(key_value, prompts.padding_bias, cache) for key_value, cache in pairs],
-            positions=self.positions_after(prompts.lengths, self.cap - 1).unsqueeze(3).unbind(1),
+            head=self.head_weight(),
+            attention=[DecodingAttention(key_value, padding_bias, cache, rotation) for key_value, cache in pairs],
+            positions=None if embedded is None else embedded.unbind(1),
             count=0,
             tokens=tokens,
         )
-        return self.head(layer_norm(prompts.outputs)).unsqueeze(2).expand(-1, -1, group, -1), state
-
-    def positions_after(self, lengths: s.PromptLengths, count: int) -> Tensor:
-        """Return the embedded positions of the first tokens after prompts, ``[R, P] -> [R, T, P, W]``."""
-        return self.positions(lengths.unsqueeze(1) + torch.arange(count, device=lengths.device).unsqueeze(-1))
+        return self.read_out(prompts.outputs).unsqueeze(2).expand(-1, -1, group, -1), state
 
     def decode(self, tokens: NextTokens, state: DecodingState) -> tuple[NextToken, DecodingState]:
         """Return the logits after ``tokens`` and the new state, which shares its caches with the old."""
         blocks = []
-        x = (self.tokens(tokens) + state.positions[state.count]).flatten(1, 2)
-        for weights, attention in zip(state.weights, state.attention, strict=True):
-            blocks.append(decode_block(x, weights, attention, state.count))
+        x = add(self.tokens(tokens), None if state.positions is None else state.positions[state.count]).flatten(1, 2)
+        for block, weights, attention in zip(self.blocks, state.weights, state.attention, strict=True):
+            blocks.append(block.decode(x, weights, attention, state.count))
             x = blocks[-1].output
-        logits = bmm(layer_norm(x), self.head.weight)
+        logits = bmm(self.block.norm(x), state.head)
         decoded = None if state.tokens is None else [*state.tokens, DecodedToken(blocks, logits)]
         return logits.view(*tokens.shape, -1), state._replace(count=state.count + 1, tokens=decoded)
 
@@ -431,7 +512,7 @@ class Transformer(PlainTransformer):
         self, prompts: PromptCache, completions: Completions, cache: TransformerCache | None = None
     ) -> PerVocabulary:
         """``logits`` after prompts that were read; ``cache`` is what sampling has left, with these weights."""
-        first = self.head(layer_norm(prompts.outputs))[:, None, :, None].expand(-1, -1, -1, completions.shape[2], -1)
+        first = self.read_out(prompts.outputs)[:, None, :, None].expand(-1, -1, -1, completions.shape[2], -1)
         tokens = completions[..., :-1].movedim(-1, 1)
         if not tokens.shape[1]:
             return first.movedim(1, 3)
@@ -439,13 +520,29 @@ class Transformer(PlainTransformer):
             return torch.cat([first, cache.logits], 1).movedim(1, 3)
         flat = cache and cache.flatten_tokens()
         shape = tokens.shape[1:]
-        x = (self.tokens(tokens) + self.positions_after(prompts.lengths, shape[0]).unsqueeze(3)).flatten(1, 3)
+        places = places_after(prompts.lengths, shape[0])
+        rotation = of_completions(self.rotation(places))
+        x = add(self.tokens(tokens), self.embedded(places.transpose(1, 2).unsqueeze(3))).flatten(1, 3)
         causal_bias = attention_bias(later_than(tokens[0, :, 0, 0]))
         block_caches = flat.blocks if flat else [None] * len(self.blocks)
         for block, key_value, block_cache in zip(self.blocks, prompts.blocks, block_caches, strict=True):
-            x = block.read_completions(x, key_value, prompts.padding_bias, causal_bias, shape, block_cache)
-        rest = self.head(layer_norm(x), result=flat and flat.logits).view(*tokens.shape, -1)
+            x = block.read_completions(x, key_value, prompts.padding_bias, causal_bias, shape, rotation, block_cache)
+        rest = self.read_out(x, flat and flat.logits).view(*tokens.shape, -1)
         return torch.cat([first, rest], 1).movedim(1, 3)
+
+
+def add(x: Tensor, addend: Tensor | None) -> Tensor:
+    return x if addend is None else x + addend
+
+
+def places_after(lengths: s.PromptLengths, count: int) -> Tensor:
+    """Return the positions of the first ``count`` tokens after prompts: ``[R, P] -> [R, P, T]``."""
+    return lengths.unsqueeze(-1) + torch.arange(count, device=lengths.device)
+
+
+def of_completions(rotation: Rotation | None) -> Rotation | None:
+    """Return the rotation of all completions of a prompt, ``[R, P, 1, 1, T, D / 2]``."""
+    return rotation and Rotation(*(each.unsqueeze(2) for each in rotation))
 
 
 class RecordedTransformer(RolloutPolicy):

@@ -26,7 +26,7 @@ from rlexp.models.layers import Embedding, Init, Linear, Projection
 
 TASKS = {"padded": sort_task(), "fixed": preference_task()}
 every_model = pytest.mark.parametrize("name", OF_ANY_TASK)
-causal_model = pytest.mark.parametrize("name", ["gru", "transformer", "transformer_plain"])
+causal_model = pytest.mark.parametrize("name", ["gru", "transformer", "transformer_plain", "llama"])
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
 
 
@@ -195,6 +195,7 @@ def test_replicas_start_by_their_seed_alone(name):
 # Wide enough for a stack to be spread over threads where a replica alone is not: 2^15 numbers in PyTorch.
 WIDE = {
     "gru": dict(hidden=45, layers=1),
+    "llama": dict(width=42, layers=1, heads=3),
     "transformer": dict(width=42, layers=1, heads=3, feedforward=75),
     "transformer_plain": dict(width=42, layers=1, heads=3, feedforward=75),
     "positional": dict(width=33),

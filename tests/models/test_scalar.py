@@ -42,7 +42,8 @@ def plain_values(name, network, task, prompts, completions):
     plain = [reference_models.TorchGRU(network, r, task.pad) for r in range(len(SEEDS))] if name == "gru" else []
 
     def of_one(r, *sequence):
-        return plain[r](*sequence) if plain else reference_models.transformer(network, r, task.pad, *sequence)
+        by_name = reference_models.llama if name == "llama" else reference_models.transformer
+        return plain[r](*sequence) if plain else by_name(network, r, task.pad, *sequence)
 
     return reference_models.logits(of_one, prompts, longer).squeeze(-1), plain
 
@@ -107,6 +108,7 @@ def test_the_body_is_drawn_as_that_of_the_policy_unless_it_has_draws_of_its_own(
 # Wide enough for a stack to be spread over threads where a replica alone is not: 2^15 numbers in PyTorch.
 WIDE = {
     "gru": dict(hidden=45, layers=1),
+    "llama": dict(width=42, layers=2, heads=3),
     "transformer": dict(width=42, layers=2, heads=3, feedforward=75),
     "transformer_plain": dict(width=42, layers=1, heads=3, feedforward=75),
 }
@@ -140,5 +142,5 @@ def test_a_model_that_reads_no_completions_is_refused_in_one_line():
     assert all(cannot_judge(name, "a critic") == [] for name in JUDGES)
     assert cannot_judge("positional", "a critic") == [
         "model=positional reads no completions and cannot be a critic; choose one that does: "
-        "gru, transformer, transformer_plain"
+        "gru, llama, transformer, transformer_plain"
     ]

@@ -82,3 +82,34 @@ def positional(embedding: Tensor, encode: Tensor, decode: Tensor, prompt: Tensor
     """Σ over prompt positions of embedding · encode; one decode a answer position; embedding read backwards (S2.8)."""
     encoded = torch.einsum("ld,lde->e", embedding[prompt], encode)
     return torch.einsum("e,tef,vf->tv", encoded, decode, embedding)
+
+
+def llama(stacked: nn.Module, replica: int, pad: int, prompt: Tensor, completion: Tensor) -> Tensor:
+    """Blocks of Llama over the whole sequence, pairs of numbers turned as complex numbers."""
+    weights = {name: p[replica] for name, p in stacked.named_parameters()}
+
+    def linear(x: Tensor, name: str) -> Tensor:
+        return F.linear(x, weights[f"{name}.weight"].t())
+
+    def norm(x: Tensor, gain: str) -> Tensor:
+        return F.rms_norm(x, x.shape[-1:], weights[gain].squeeze(0), 1e-6)
+
+    def turned(x: Tensor) -> Tensor:
+        """``[H, T, D]``: number i and number i + D / 2 by T · 10,000^(−2 i / D)."""
+        half = x.shape[-1] // 2
+        angles = torch.arange(x.shape[1]).unsqueeze(-1) * 10_000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+        pairs = torch.complex(x[..., :half], x[..., half:]) * torch.polar(torch.ones_like(angles), angles)
+        return torch.cat([pairs.real, pairs.imag], -1).to(x.dtype)
+
+    sequence = torch.cat([prompt[prompt != pad], completion])[:-1]
+    x = weights["tokens.weight"][sequence]
+    for layer, block in enumerate(stacked.blocks):
+        name = f"blocks.{layer}"
+        heads = linear(norm(x, f"{name}.attention_gain"), f"{name}.qkv").view(len(sequence), 3, block.heads, -1)
+        query, key, value = heads.permute(1, 2, 0, 3)
+        attended = F.scaled_dot_product_attention(turned(query), turned(key), value, is_causal=True)
+        x = x + linear(attended.transpose(0, 1).flatten(1), f"{name}.out")
+        gate, up = linear(norm(x, f"{name}.feedforward_gain"), f"{name}.up").chunk(2, -1)
+        x = x + linear(F.silu(gate) * up, f"{name}.down")
+    head = weights["head.weight"].t() if "head.weight" in weights else weights["tokens.weight"]
+    return F.linear(norm(x, "gain"), head)[-len(completion) :]

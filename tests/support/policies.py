@@ -18,6 +18,7 @@ SMALL = {
     "gru": dict(hidden=7, layers=2),
     "transformer": dict(width=6, layers=2, heads=3, feedforward=11),
     "transformer_plain": dict(width=6, layers=2, heads=3, feedforward=11),
+    "llama": dict(width=18, layers=2, heads=3),
     "positional": dict(width=5),
     "tabular": dict(std=1.0),
 }
