@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,13 +23,17 @@ HELP = """\
 A language model made for a task and put at a start, in a folder that model=pretrained reads.
 
 usage: python -m rlexp.make_model FOLDER [axis=choice ...] [key=value ...]
+       python -m rlexp.make_model FOLDER run=RUN
 
 The choices and numbers are those of python -m rlexp.train: task, model, start and their keys count, and seed where
-model.seed=null. What is not given is the default, with backend=trl model=llama.
+model.seed=null. What is not given is the default, with backend=trl model=llama. With run=RUN it is the policy that a
+run of backend=replicas with model=llama, or one of its sizes, has left in its folder.
 
-example:
+examples:
   python -m rlexp.make_model models/sort task=sort start=mixture start.accuracy=0.2
-  python -m rlexp.train backend=trl task=sort model=pretrained model.path=models/sort"""
+  python -m rlexp.train backend=trl task=sort model=pretrained model.path=models/sort
+  python -m rlexp.make_model models/trained run=runs/<sweep>/<run>
+  python -m rlexp.train task=sort model=llama_300k start=pretrained start.path=models/trained"""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -41,11 +45,14 @@ def main(arguments: Sequence[str]) -> None:
 
     folder, overrides = next(iter(arguments), ""), list(arguments[1:])
     try:
-        config, task = read_settings(folder, overrides)
         began = time.monotonic()
+        if overrides and overrides[0].startswith("run="):
+            write_it = writer_of_run(folder, overrides)
+        else:
+            write_it = partial(write, *read_settings(folder, overrides))
         logging.basicConfig(format="%(message)s")
         logging.getLogger("rlexp.language").setLevel(logging.INFO)
-        made_once(Path(folder), partial(write, config, task))
+        made_once(Path(folder), write_it)
         note = json.loads((Path(folder) / NOTE).read_text(encoding="utf-8"))
     except KeyboardInterrupt:
         exit_with("interrupted", INTERRUPTED)
@@ -53,12 +60,36 @@ def main(arguments: Sequence[str]) -> None:
         exit_with(describe_error(error), FAILED, error)
     except Exception as error:
         exit_with(explain(error, overrides), BAD_INPUT, error)
-    reached = "as they were at its beginning"
-    if note["accuracy"] is not None:
+    reached = f"as {note['run']} left them" if "run" in note else "as they were at its beginning"
+    if note.get("accuracy") is not None:
         reached = f"sampled accuracy {note['accuracy']:.3f} after {note['updates']} updates"
     millions, seconds = note["parameters"] / 1e6, time.monotonic() - began
     print(f"{folder}: {millions:.2f} million parameters, {reached}, {seconds:.0f} s")
     print(f"take it with: model=pretrained model.path={folder}")
+
+
+def check_place(folder: str) -> None:
+    """Raise ConfigError for what is no new folder."""
+    from rlexp.language.made import filled
+
+    if not folder or "=" in folder or folder.startswith("-"):
+        raise ConfigError(["the first argument is the folder to make, as models/sort; --help says the rest"])
+    place = Path(folder)
+    if filled(place):
+        raise ConfigError([f"{folder}: is there already; name another folder, or remove it"])
+    if place.exists() and not place.is_dir():
+        raise ConfigError([f"{folder}: is there already, and is no folder"])
+
+
+def writer_of_run(folder: str, overrides: Sequence[str]) -> Callable[[Path], None]:
+    """Return what writes the policy of a run to a folder; ConfigError where it has none that can be written."""
+    from rlexp.language.folders import read_run, write_policy
+
+    check_place(folder)
+    if len(overrides) > 1:
+        raise ConfigError([f"{overrides[1]}: a run is written as it is; leave it out"])
+    run = overrides[0].partition("=")[2]
+    return partial(write_policy, read_run(run), run)
 
 
 def read_settings(folder: str, overrides: Sequence[str]) -> tuple[Config, TextTask]:
@@ -68,15 +99,9 @@ def read_settings(folder: str, overrides: Sequence[str]) -> tuple[Config, TextTa
     from rlexp.config.trust import split_option
     from rlexp.language import LANGUAGE_MODELS, text_task
     from rlexp.language.backend import CAPABILITIES
-    from rlexp.language.made import filled, problems
+    from rlexp.language.made import problems
 
-    if not folder or "=" in folder or folder.startswith("-"):
-        raise ConfigError(["the first argument is the folder to make, as models/sort; --help says the rest"])
-    place = Path(folder)
-    if filled(place):
-        raise ConfigError([f"{folder}: is there already; name another folder, or remove it"])
-    if place.exists() and not place.is_dir():
-        raise ConfigError([f"{folder}: is there already, and is no folder"])
+    check_place(folder)
     overrides, trusted = split_option(overrides)
     if wrong := [override for override in overrides if "=" not in override]:
         raise ConfigError([f"{wrong[0]}: is no override, as task=sort"])

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import resolve_name
 from string import Formatter
 from typing import Any
@@ -24,7 +25,7 @@ from rlexp.core.errors import format_value
 from rlexp.core.registry import bind_choice, required_inputs
 from rlexp.language import LANGUAGE_MODELS, TEXT_TASKS, text_task
 from rlexp.language.backend import CAPABILITIES, Limit, NoOp
-from rlexp.language.models import language_model
+from rlexp.language.models import language_model, missing
 from rlexp.loop.data import DATA
 from rlexp.loop.start import STARTS
 from rlexp.models import MODELS
@@ -224,6 +225,15 @@ def start_problems(config: Any) -> Iterator[str]:
         yield f"start={start.name}: task={task} has no right answers to learn from; take start=random"
     if hasattr(start, "formed") and not hasattr((TASKS | TEXT_TASKS)[task], wrong):
         yield f"start={start.name}: task={task} has no wrong answers to learn from; take start=sft"
+    if start.name == "pretrained":
+        folder = Path(start.path or "")
+        if config.model.name != "llama":
+            yield f"start=pretrained: model={config.model.name} is no Llama; take model=llama or one of its sizes"
+        elif not start.path or not (folder / "model.safetensors").is_file():
+            there = "model.safetensors, as rlexp.make_model writes one of a run"
+            yield f"start.path={format_value(start.path)}: must be a folder with {there}"
+        elif line := missing("start=pretrained", "safetensors"):
+            yield line
     if config.reference.begin == "halfway" and not hasattr(start, "accuracy"):
         yield f"reference.begin=halfway: start={start.name} is not trained; take start=sft"
     if hasattr(start, "entropy") and not list(task_problems(config)):

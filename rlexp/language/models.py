@@ -18,7 +18,7 @@ from rlexp.core.streams import Purpose
 from rlexp.core.types import Depth, Positive, PositiveInt, Seed, Size
 from rlexp.language.generation import Prompt, forked, stream_seed
 
-EXTRAS = {"transformers": "trl", "tokenizers": "trl", "peft": "lora"}  # which extra has a package
+EXTRAS = {"transformers": "trl", "tokenizers": "trl", "safetensors": "trl", "peft": "lora"}  # which extra has a package
 PAD, EOS = "<pad>", "<eos>"
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 POSITIONS = 4096  # tokens of a prompt and its completion; rotary embeddings have no parameters for them

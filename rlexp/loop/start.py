@@ -9,6 +9,7 @@ an empty text where nothing did. The reference policy begins as a copy of the po
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,7 @@ from rlexp.core.types import Positive, PositiveInt, Probability, Share, Size
 from rlexp.loop.optimizer import Adam, Schedule, per_replica
 from rlexp.loop.rewards import score_with
 from rlexp.loop.rollout import Rollout, sample
+from rlexp.models.llama import stacked_of
 from rlexp.models.policy import Policy, gather_log_probs
 from rlexp.models.policy import entropy as entropy_of
 from rlexp.tasks import Task
@@ -32,6 +34,31 @@ TOLERANCE = 1e-3  # of the entropy that is wanted, in nats
 
 def random(seeds: Sequence[int]) -> list[str]:
     """Keep the random initial weights, which are a function of the run's seed alone."""
+    return [""] * len(seeds)
+
+
+def pretrained(policy: Policy, seeds: Sequence[int], *, path: str | None) -> list[str]:
+    """Take the weights of a Hugging Face folder, all replicas the same: ``LlamaForCausalLM`` of this size.
+
+    Source: ``from_pretrained`` of Transformers, of which only the weights are read.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    file = Path(path or "") / "model.safetensors"
+    try:
+        weights = stacked_of(load_file(file))
+    except (OSError, SafetensorError, KeyError) as error:
+        return [f"start.path={path}: {file.name} cannot be read ({type(error).__name__}: {error})"] * len(seeds)
+    shapes = {name: parameter.shape[1:] for name, parameter in policy.named_parameters()}
+    for name in shapes | weights:
+        here, there = shapes.get(name), weights[name].shape if name in weights else None
+        if here != there:
+            sizes = f"{name} is {list(there or ())} there and {list(here or ())} here"
+            return [f"start.path={path}: is another model ({sizes}); take its size and its task"] * len(seeds)
+    with torch.no_grad():
+        for name, parameter in policy.named_parameters():
+            parameter.copy_(weights[name])
     return [""] * len(seeds)
 
 
@@ -211,4 +238,4 @@ def scale_to(entropy: float, logits: Tensor, mask: Tensor) -> tuple[Tensor, Tens
     return scale, mean_entropy(scale)
 
 
-STARTS = {"random": random, "sft": sft, "mixture": mixture, "scaled": scaled}
+STARTS = {"random": random, "pretrained": pretrained, "sft": sft, "mixture": mixture, "scaled": scaled}

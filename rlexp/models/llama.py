@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rlexp.core.exact import baddbmm, bmm, sigmoid
-from rlexp.core.types import Depth, Size
+from rlexp.core.types import Depth, Seed, Size
 from rlexp.models import shapes as s
 from rlexp.models.layers import Embedding, Init, Projection
 from rlexp.models.policy import Policy
@@ -125,7 +125,17 @@ class Llama(Transformer):
 
     block = LlamaBlock
 
-    def __init__(self, init: Init, task: Task, outputs: int | None = None, *, width: Size, layers: Depth, heads: Size):
+    def __init__(
+        self,
+        init: Init,
+        task: Task,
+        outputs: int | None = None,
+        *,
+        width: Size,
+        layers: Depth,
+        heads: Size,
+        seed: Seed | None = None,  # of a config: whose ``init`` it is; all there is to it here
+    ):
         Policy.__init__(self)
         self.pad, self.cap, self.half = task.pad, task.cap, width // heads // 2
         self.tokens = Embedding(init, task.vocabulary, width, std=STD)

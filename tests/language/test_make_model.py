@@ -1,6 +1,7 @@
 """rlexp.make_model writes a folder that model=pretrained reads, and ends in a line where it cannot."""
 
 import json
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from rlexp import make_model  # noqa: E402
 from rlexp.language import made  # noqa: E402
 
 TINY = ["model.layers=1", "model.width=32", "model.heads=2", "start.prompts=16", "start.checked=64", "start.every=1"]
+
+TINY_RUN = ["task=sort", "steps=2", "eval.every=2", "eval.prompts=8", "eval.samples=2", "eval.ks=[1]", "logger=none"]
+TINY_RUN += ["group_size=2", "group_size.prompts=4"]
 
 
 def ended(arguments, capsys):
@@ -40,6 +44,55 @@ def test_what_it_makes_is_read_by_the_line_that_it_prints(tmp_path, capsys):
     assert model.config.num_hidden_layers == 1 and tokenizer.decode(tokenizer("3 1 →")["input_ids"]) == "3 1 →"
 
 
+def test_a_run_goes_to_a_folder_and_on_under_trl_and_back(tmp_path, capsys):
+    """Logits of the folder are those of the run; TRL trains it further; a run here begins where that ended."""
+    import torch
+    from torch.testing import assert_close
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from rlexp.api import load, train
+    from rlexp.core.errors import ConfigError
+    from rlexp.core.exits import RunFailed
+    from rlexp.record.policies import load_policy
+
+    def trained(name, *overrides):
+        return train(*TINY_RUN, *overrides, folder=tmp_path / name)
+
+    run, folder = trained("run", "model=llama_10k", "lr=1e-2"), tmp_path / "models" / "a"
+    make_model.main([str(folder), f"run={run}"])
+    first, second = capsys.readouterr().out.splitlines()[-2:]
+    assert first.startswith(f"{folder}: 0.01 million parameters, as {run} left them")
+    policy, tokenizer = load_policy(run), AutoTokenizer.from_pretrained(folder, padding_side="left")
+    prompts = policy.held_out_prompts(5)
+    texts = [policy.task.render([t for t in row.tolist() if t != policy.task.pad]) for row in prompts]
+    given = tokenizer(texts, padding=True, return_tensors="pt")
+    assert torch.equal(given["input_ids"], prompts[:, -given["input_ids"].shape[1] :])
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    theirs = model(**given).logits[:, -1]
+    ours = policy.network.prefill(prompts.unsqueeze(0), 1)[0][0, :, 0]
+    assert_close(ours, theirs, rtol=1e-4, atol=1e-4)  # float32 of another order, as in tests/models/test_llama.py
+
+    further = trained("trl", "backend=trl", "backend.max_completion_length=6", *second.partition(": ")[2].split())
+    assert load(further).runs["status"].tolist() == ["completed"]
+    back = trained("back", "model=llama_10k", "start=pretrained", f"start.path={folder}", "steps=1", "lr=1e-9")
+    for name, parameter in load_policy(back).network.named_parameters():
+        assert_close(parameter, dict(policy.network.named_parameters())[name], rtol=1e-3, atol=1e-6)
+    of_folder = ["start=pretrained", f"start.path={folder}"]
+    for wrong, error, line in (
+        (["model=gru", *of_folder], ConfigError, "start=pretrained: model=gru is no Llama; take model=llama or one of"),
+        (["model=llama_10k", *of_folder, "start.path=x"], ConfigError, "start.path=x: must be a folder with model.saf"),
+        (
+            ["model=llama_70k", *of_folder],
+            RunFailed,
+            "another model (gain is [1, 16] there and [1, 48] here",
+        ),
+    ):
+        with pytest.raises(error, match=re.escape(line)):
+            trained("wrong", *wrong)
+    code, line = ended([str(tmp_path / "b"), f"run={trained('gru', 'model=gru', 'steps=1')}"], capsys)
+    assert code == 2 and "its model is no Llama" in line
+
+
 @pytest.mark.parametrize(
     "arguments, line",
     [
@@ -51,7 +104,7 @@ def test_what_it_makes_is_read_by_the_line_that_it_prints(tmp_path, capsys):
         (["{}", "start=sharpened"], "start=scaled is of backend=replicas; take start=random, sft or mixture"),
         (["{}", "model=gru"], "backend=trl: trains language models; take model=llama or model=pretrained"),
         (["{}", "model=pretrained"], "model.path=null: needs a folder"),
-        (["{}", "backend=replicas"], "model=llama: needs backend=trl"),
+        (["{}", "backend=replicas"], "backend=replicas model=llama: only language models are made here"),
         pytest.param(
             ["{}", "model=pretrained", "model.path=a/b", "model.lora=4"],
             "model.lora=4: adapters are made with each run",
