@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -21,8 +22,11 @@ OVERRIDES += ["backend.max_completion_length=16"]
 LEFT_OUT = 3  # first steps, in which things are set up
 
 
-def trainer(steps: int, ours: bool) -> Any:
-    """Return a trainer that is ready for so many steps; both judge by the same task."""
+def trainer(steps: int, ours: bool, overrides: Sequence[str] = OVERRIDES, full: bool = True) -> Any:
+    """Return a trainer that is ready for so many steps; both judge by the same task.
+
+    ``full`` completions have all the tokens that they may have.
+    """
     from datasets import Dataset
     from transformers.trainer_callback import PrinterCallback
     from trl import GRPOTrainer
@@ -36,7 +40,7 @@ def trainer(steps: int, ours: bool) -> Any:
     from rlexp.language.made import load
     from rlexp.sweep.build import variant
 
-    config = compose(*OVERRIDES, f"steps={steps}")
+    config = compose(*overrides, f"steps={steps}")
     task, weights = text_task(config.task), dict(config.task.weights)
     model, tokenizer = load(config, task, None)
     prompts = partial(task.examples, config.seed, Purpose.PROMPTS, count=config.group_size.prompts, held_out=False)
@@ -53,7 +57,8 @@ def trainer(steps: int, ours: bool) -> Any:
         "train_dataset": Dataset.from_list([{"prompt": e.prompt, "number": i} for i, e in enumerate(examples)]),
         "args": settings.grpo_config(config, folder, 1, [*weights.values()] if ours else [1.0], False),
     }
-    shared["args"].generation_kwargs = {"min_new_tokens": config.backend.max_completion_length}
+    if full:
+        shared["args"].generation_kwargs = {"min_new_tokens": config.backend.max_completion_length}
     if not ours:
         shared["args"].loss_type, shared["args"].scale_rewards = "dapo", "group"
         made = GRPOTrainer(reward_funcs=[judged], **shared)
@@ -69,7 +74,7 @@ def trainer(steps: int, ours: bool) -> Any:
     return made
 
 
-def seconds_a_step(steps: int, ours: bool) -> float:
+def seconds_a_step(steps: int, ours: bool, *choices: Any) -> float:
     """Train; return the median seconds of a step of two updates, without the first ones."""
     from transformers import TrainerCallback
 
@@ -84,7 +89,7 @@ def seconds_a_step(steps: int, ours: bool) -> float:
             if state.global_step % 2 == 0:
                 self.ends.append(time.perf_counter())
 
-    clock, made = Clock(), trainer(steps, ours)
+    clock, made = Clock(), trainer(steps, ours, *choices)
     made.add_callback(clock)
     made.train()
     spans = [end - start for start, end in zip(clock.ends, clock.ends[1:], strict=False)]

@@ -6,12 +6,12 @@ multiplied into the weights behind them, which costs nothing a token.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
 
-from rlexp.core.exact import baddbmm, bmm, sigmoid
+from rlexp.core.exact import baddbmm, bmm
 from rlexp.core.types import Depth, Seed, Size
 from rlexp.models import shapes as s
 from rlexp.models.layers import Embedding, Init, Projection
@@ -40,21 +40,37 @@ class Normal(Projection):
         self.weight = init.normal(inputs, outputs, std=STD)
 
 
+def in_cache(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Yield tensors ``[R, ...]`` replica by replica, so that what is done to them one after another stays in the cache.
+
+    Where there is none to stay in, they come as they are.
+    """
+    if tensors[0].is_cpu and not torch.compiler.is_compiling():
+        yield from zip(*(tensor.unbind(0) for tensor in tensors), strict=True)
+    else:
+        yield tensors
+
+
 class RMSNorm(torch.autograd.Function):
     """x / √(mean x² + ε) over the last axis (arXiv 1910.07467), without a gain."""
 
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
-        inverse = (x.square().mean(-1, keepdim=True) + EPS).sqrt_().reciprocal_()
-        y = x * inverse
+        y, inverse = torch.empty_like(x), torch.empty_like(x[..., :1])
+        for one, result, scale in in_cache(x, y, inverse):
+            torch.mul(one, one, out=result)
+            torch.mean(result, -1, keepdim=True, out=scale).add_(EPS).sqrt_().reciprocal_()
+            torch.mul(one, scale, out=result)
         ctx.save_for_backward(y, inverse)
         return y
 
     @staticmethod
     def backward(ctx, upstream: Tensor) -> Tensor:
-        y, inverse = ctx.saved_tensors
-        along = (upstream * y).mean(-1, keepdim=True)
-        return torch.addcmul(upstream, y, along, value=-1).mul_(inverse)
+        for_x = torch.empty_like(upstream)
+        for given, y, inverse, result in in_cache(upstream, *ctx.saved_tensors, for_x):
+            along = torch.mul(given, y, out=result).mean(-1, keepdim=True)
+            torch.addcmul(given, y, along, value=-1, out=result).mul_(inverse)
+        return for_x
 
 
 class SwiGLU(torch.autograd.Function):
@@ -76,24 +92,28 @@ class SwiGLU(torch.autograd.Function):
     @staticmethod
     def backward(ctx, upstream: s.Rows) -> tuple[Tensor | None, ...]:
         y, up, down, hidden = ctx.saved_tensors
-        gate, linear = hidden.chunk(2, -1)
-        open_ = sigmoid(gate)
-        silu = gate * open_
         for_product = bmm(upstream, down.transpose(1, 2))
-        for_down = bmm((silu * linear).transpose(1, 2), upstream)
-        for_hidden = torch.empty_like(hidden)
-        for_gate, for_linear = for_hidden.chunk(2, -1)
-        torch.mul(for_product, silu, out=for_linear)
-        slope = silu.neg_().add_(1).mul_(open_).addcmul_(gate, open_)  # σ (1 − g σ) + g σ = σ (1 + g (1 − σ))
-        torch.mul(for_product.mul_(linear), slope, out=for_gate)
-        for_y = bmm(for_hidden, up.transpose(1, 2))
+        product, for_hidden = torch.empty_like(for_product), torch.empty_like(hidden)
+        for given, both, result, for_both in in_cache(for_product, hidden, product, for_hidden):
+            (gate, linear), (for_gate, for_linear) = both.chunk(2, -1), for_both.chunk(2, -1)
+            open_ = torch.neg(gate).exp_().add_(1).reciprocal_()
+            silu = gate * open_
+            torch.mul(silu, linear, out=result)
+            torch.mul(given, silu, out=for_linear)
+            slope = silu.neg_().add_(gate).add_(1).mul_(open_)  # σ (1 + g − g σ), the derivative of g σ
+            torch.mul(given.mul_(linear), slope, out=for_gate)
+        for_y, for_down = bmm(for_hidden, up.transpose(1, 2)), bmm(product.transpose(1, 2), upstream)
         return upstream, for_y, bmm(y.transpose(1, 2), for_hidden), for_down, None
 
 
 def gated(hidden: Tensor) -> Tensor:
-    """silu(gate) · linear of the two halves, ``[..., 2F] -> [..., F]``."""
-    gate, linear = hidden.chunk(2, -1)
-    return sigmoid(gate).mul_(gate).mul_(linear)
+    """silu(gate) · linear of the two halves, ``[R, ..., 2F] -> [R, ..., F]``; silu(g) = g / (1 + exp(−g))."""
+    product = hidden.new_empty(*hidden.shape[:-1], hidden.shape[-1] // 2)
+    for both, result in in_cache(hidden, product):
+        gate, linear = both.chunk(2, -1)
+        torch.neg(gate, out=result).exp_().add_(1)
+        torch.div(gate, result, out=result).mul_(linear)
+    return product
 
 
 class LlamaBlock(Block):
