@@ -29,7 +29,7 @@ MAKE = "make one with `python -m rlexp.make_model models/sort task=sort`, or tak
 
 @dataclass(frozen=True, kw_only=True)
 class Llama:
-    """Hugging Face's ``LlamaForCausalLM`` over single characters; inner width 4 · ``width``, input and output tied.
+    """``LlamaForCausalLM``, inner width 4 · ``width``, input and output tied; under backend=trl of single characters.
 
     Its weights before training, and those that the group ``start`` makes of them, belong to ``seed``: all runs share
     them, as they would share a model that was downloaded. null takes the seed of the run.

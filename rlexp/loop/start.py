@@ -33,7 +33,7 @@ TOLERANCE = 1e-3  # of the entropy that is wanted, in nats
 
 
 def random(seeds: Sequence[int]) -> list[str]:
-    """Keep the random initial weights, which are a function of the run's seed alone."""
+    """Keep the random initial weights, which are a function of the seed alone."""
     return [""] * len(seeds)
 
 
