@@ -22,7 +22,7 @@ CAP = 6  # tokens of an answer
 def folder_of(model: str, folder: Path) -> Path:
     """Write the network of a run to a folder as backend=trl reads it."""
     from rlexp.api import train
-    from rlexp.language.folders import read_run, write_policy
+    from rlexp.export.hugging_face import read_run, write_policy
 
     run = train(*SHARED, f"model={model}", "steps=1", "logger=none", "eval.prompts=2", folder=folder / "run")
     place = folder / "model"

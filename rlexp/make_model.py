@@ -83,7 +83,7 @@ def check_place(folder: str) -> None:
 
 def writer_of_run(folder: str, overrides: Sequence[str]) -> Callable[[Path], None]:
     """Return what writes the policy of a run to a folder; ConfigError where it has none that can be written."""
-    from rlexp.language.folders import read_run, write_policy
+    from rlexp.export.hugging_face import read_run, write_policy
 
     check_place(folder)
     if len(overrides) > 1:

@@ -77,6 +77,11 @@ class SweepData(NamedTuple):
         return next((variant for variant in named if variant in self.labels), self.variants[0])
 
     @property
+    def unit_remarks(self) -> Sequence[str]:
+        """What there is to say of starts as units; nothing where seeds are."""
+        return self.remarks[:1] if self.unit == "start" else ()
+
+    @property
     def study(self) -> dict[str, Any]:
         """The study's configuration with its expectations; empty if the sweep is not a study."""
         return config_section(self.config, "study")

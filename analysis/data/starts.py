@@ -16,8 +16,6 @@ from rlexp.analysis.data.runs import RunRecord
 if TYPE_CHECKING:
     import numpy as np
 
-    from rlexp.analysis.data.load import SweepData
-
 SEED_AT_END = re.compile(r",seed=[^,]*$")
 SUMS = ("completions", "tokens", "wall_time_s")
 
@@ -42,11 +40,6 @@ def merge_starts(runs: list[RunRecord]) -> tuple[list[RunRecord], str, list[str]
     mean = "" if sizes == "1" else f"Each number is the mean of {sizes} runs that share a start. "
     remark = f"{mean}n, p and intervals count the {len(starts)} starts: they say what other starts could have given."
     return [_merged(group) for group in groups.values()], "start", [remark]
-
-
-def unit_remarks(data: SweepData) -> Sequence[str]:
-    """Return what there is to say of starts as units; nothing where seeds are."""
-    return data.remarks[:1] if data.unit == "start" else ()
 
 
 def in_units(text: str, unit: str) -> str:

@@ -13,7 +13,7 @@ from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData, load
 from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.data.run_values import RunValues, rate_values
-from rlexp.analysis.data.starts import in_units, unit_remarks
+from rlexp.analysis.data.starts import in_units
 from rlexp.analysis.stats.arms import missing_note, scaled_runs
 from rlexp.analysis.stats.comparison import level_columns
 from rlexp.analysis.stats.designs import Arm, Contrast, contrasts_of, factorial_design
@@ -138,7 +138,7 @@ def analyze(folder: str | Path) -> Ablation:
         p = [*effects.loc[effects["kind"].isin(SECONDARY), "p"], *result.levels["collapse_p"]]
         result.levels["collapse_q"] = false_discovery_q(p)[-len(result.levels) :]
     result = result._replace(effects=effects)
-    notes = [*unit_remarks(data), *(in_units(note, data.unit) for note in [*notes, *notes_of(result)])]
+    notes = [*data.unit_remarks, *(in_units(note, data.unit) for note in [*notes, *notes_of(result)])]
     return result._replace(notes=notes)
 
 

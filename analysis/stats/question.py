@@ -11,7 +11,6 @@ import pandas as pd
 
 from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData, load
-from rlexp.analysis.data.starts import unit_remarks
 from rlexp.analysis.stats.arms import ScaledRuns
 from rlexp.analysis.stats.condition_runs import ConditionRuns, arm_keys, read_condition, read_number
 from rlexp.analysis.stats.endpoints import NEVER, endpoint_table, parse_endpoint
@@ -97,7 +96,7 @@ def answer(folder: str | Path) -> Answer:
     if written is None:
         raise AnalysisError(f"{folder}: is no question ({QUESTION_FILE} is missing); rlexp ask makes one")
     declared, data = written["declared"], load(folder)
-    notes = [*unit_remarks(data)]
+    notes = [*data.unit_remarks]
     conditions, lost = [], {}
     for condition in declared["conditions"]:
         try:

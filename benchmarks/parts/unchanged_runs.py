@@ -76,8 +76,8 @@ ELSEWHERE = (
     "model=",
 )
 
-# Of language models, whose bits are TRL's affair.
-OF_LANGUAGE = {"backend=trl", "model=llama", "model=pretrained", "task=jsonl", "task=reasoning_gym"}
+# Of language models, whose bits are TRL's affair, and what needs the folder of one.
+OF_LANGUAGE = {"backend=trl", "model=pretrained", "start=pretrained", "task=jsonl", "task=reasoning_gym"}
 
 NEEDS_PACKAGE = {"logger=trackio": "trackio"}  # an extra: left out where it is not installed
 
@@ -89,6 +89,7 @@ MORE = {
     "untied": "task=token_preference filter=top_entropy filter.loss.share=0.19,0.21 agg=dr_grpo norm=optimal_token",
     "seeds": "seed=0,1 norm=local,running shaping=noise_persistent hydra.launcher.max_replicas=3",
     "schedules": "lr_final=0.5 warmup_steps=3 grad_clip=null,0.1 clip=scheduled temperature=0.7,1.3 entropy_coef=0.1",
+    "sizes": "model=llama,llama_10k,llama_70k,llama_300k,llama_5m",
     "updates": "inner_steps=1,3 minibatches=1,4",
     "penalised": f"{KL} kl.place=reward,loss kl_control=adaptive reference=polyak reference.every=1 norm=local,rloo",
     "everything": f"{KL} shaping=overlong filter=overlong norm=hybrid clip=higher sampler=noisy mismatch=token_mask",

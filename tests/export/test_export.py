@@ -41,7 +41,7 @@ def configuration(choice):
         config = compose("kl=k3")
         return config.model_copy(update={axis: config.reference.model_copy(update={"begin": name})})
     if choice in TAUGHT:
-        return compose().model_copy(update={"teacher": SimpleNamespace(name=name)})
+        return compose().model_copy(update={axis: SimpleNamespace(name=name, seed=None)})
     return configured(choice, *(["kl=k3"] if axis in OF_THE_PENALTY else []))
 
 

@@ -232,7 +232,7 @@ def test_a_run_with_a_critic_goes_on_where_it_stopped(tmp_path, stop_at):  # noq
         (
             ["critic=value", "norm=gae", "task=sort_lecture", "model=positional"],
             "model=positional reads no completions and cannot be a critic; choose one that does: "
-            "gru, transformer, transformer_plain",
+            "gru, llama, transformer, transformer_plain",
         ),
     ],
 )

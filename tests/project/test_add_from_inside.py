@@ -66,7 +66,7 @@ def rows(copy: Copy, backend: str) -> list[dict]:
 def test_a_backend_trains_and_has_a_help_text(copy):
     assert rows(copy, "one_by_one") == rows(copy, "replicas")
     assert "Our own loop, a run at a time." in copy.run("rlexp", "explain", "backend").stdout
-    refused = copy.run("rlexp.train", "backend=one_by_one", "model=llama")
+    refused = copy.run("rlexp.train", "backend=one_by_one", "model=pretrained")
     assert refused.returncode == 2 and "backend=one_by_one has" in refused.stderr
 
 

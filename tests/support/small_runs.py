@@ -39,9 +39,9 @@ BESIDE = {
     "preset=prorl_v2": ["minibatches=4"],
 }
 # They need the folder of a run, or a start: test_teacher and test_reference_begins train and refuse them.
-TAUGHT = {"teacher=added", "teacher=alone", "reference=run", "reference=halfway"}
+TAUGHT = {"start=pretrained", "teacher=added", "teacher=alone", "reference=run", "reference=halfway"}
 # They need a package that may not be here, or a language model: tests/language and tests/backends have them.
-ABSENT = {"reference=run", "backend=trl", "model=llama", "model=pretrained", "task=jsonl", "task=reasoning_gym"} | {
+ABSENT = {"reference=run", "backend=trl", "model=pretrained", "task=jsonl", "task=reasoning_gym"} | {
     choice for choice, package in {"logger=trackio": "trackio"}.items() if find_spec(package) is None
 }
 SMALL = ["group_size.completions=4", "group_size.prompts=4"]
