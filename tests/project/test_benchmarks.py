@@ -72,6 +72,12 @@ def test_the_comparison_with_trl_prints_its_table(tmp_path, monkeypatch, capsys)
     assert parameters[0] >= parameters[1] > 130_000
 
 
+@pytest.mark.skipif(not importlib.util.find_spec("trl"), reason="TRL is not installed: pip install '.[bench]'")
+def test_thirty_llamas_beside_one_under_trl_print_their_table(tmp_path, monkeypatch):
+    document = run("llama", "--repetitions 1 --steps 6 --runs 2 --sizes 70k", tmp_path, monkeypatch)
+    assert [row["parameters"] for row in document["rows"]] == [74_496]
+
+
 def test_numbers_are_shown_with_their_spread():
     assert [number(value) for value in (0.01234, 1.234, 12.34, 12345.6)] == ["0.012", "1.23", "12.3", "12,346"]
     assert shown([3.0, 1.0, 2.0]) == "2.00 [1.00, 3.00]" and shown([2.0]) == "2.00"
