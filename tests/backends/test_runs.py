@@ -166,8 +166,8 @@ def test_pass_at_k_of_texts_is_the_function_of_the_replicas():
 
 
 def test_a_language_model_is_refused_by_the_replicas():
-    with pytest.raises(ConfigError, match="model=llama: needs backend=trl"):
-        compose("model=llama")
+    with pytest.raises(ConfigError, match="model=pretrained: needs backend=trl"):
+        compose("model=pretrained", "model.path=x/y")
 
 
 def test_an_export_is_of_the_choices_alone(capsys):
