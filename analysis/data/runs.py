@@ -89,6 +89,8 @@ class RunRecord(NamedTuple):
     overrides: list[str]
     version: str | None
     columns: dict[str, np.ndarray]
+    start: int | None = None
+    """`start.seed`, where it was named."""
 
 
 def find_jobs(folder: Path, problems: list[Problem]) -> list[dict[str, Any]]:
@@ -198,15 +200,15 @@ def read_run(folder: Path, job: dict[str, Any], metrics: set[str] | None, proble
     problems += [Problem(read.printable(path.resolve().name), complaint) for complaint in complaints if complaint]
     facts = dict.fromkeys(RUN_COLUMNS) | {key: _number(summary.get(key)) for key in NUMBERS}
     facts |= {"variant": _text(summary.get("variant") or job.get("variant")) or ",".join(overrides) or DEFAULT}
-    facts["start"] = start_of(job.get("overrides") or (), job["name"])
     facts |= {"seed": seed, "status": status, "reason": reason, "score": score, "score_metric": score_metric}
     facts |= {"name": read.printable(job["name"]), "folder": str(path), **code_facts(summary)}
     facts |= {"collapsed": collapsed if isinstance(collapsed, bool) else None}
     identity = summary.get("identity")
     facts["config"] = _text(identity.get("config")) if isinstance(identity, dict) else None
     versions = summary.get("versions")
+    start = start_of(job.get("overrides") or (), job["name"])
     known = [key for key in ("rlexp", "torch") if key in versions] if isinstance(versions, dict) else []
-    return RunRecord(facts, overrides, " ".join(f"{key} {versions[key]}" for key in known) or None, columns)
+    return RunRecord(facts, overrides, " ".join(f"{key} {versions[key]}" for key in known) or None, columns, start)
 
 
 def _text(value: Any) -> str | None:

@@ -27,14 +27,14 @@ def merge_starts(runs: list[RunRecord]) -> tuple[list[RunRecord], str, list[str]
     rows at the steps that all have, the mean of their scores, the number of its start as its seed, and the first run's
     folder. It is completed where all its runs are.
     """
-    starts = {run.facts["start"] for run in runs}
+    starts = {run.start for run in runs}
     if len(starts) < 2:
         return runs, "seed", [_one_start(starts)] if starts != {None} else []
     if None in starts:
         return runs, "seed", ["Some runs name their start and others do not, so seeds are counted, not starts."]
     groups: dict[tuple[Any, ...], list[RunRecord]] = {}
     for run in runs:
-        key = (run.facts["sweep"], run.facts["variant"], run.facts["start"])
+        key = (run.facts["sweep"], run.facts["variant"], run.start)
         groups.setdefault(key, []).append(run)
     sizes = " or ".join(map(str, sorted({len(group) for group in groups.values()})))
     mean = "" if sizes == "1" else f"Each number is the mean of {sizes} runs that share a start. "
@@ -62,7 +62,7 @@ def _merged(runs: Sequence[RunRecord]) -> RunRecord:
     merged = {
         **first.facts,
         "name": SEED_AT_END.sub("", first.facts["name"]),
-        "seed": first.facts["start"],
+        "seed": first.start,
         "status": missing["status"] if missing else "completed",
         "reason": missing["reason"] if missing else None,
         "score": None if missing or None in scores else sum(scores) / len(scores),

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from rlexp.core.exact import baddbmm, bmm
 from rlexp.core.types import Depth, Seed, Size
 from rlexp.models import shapes as s
+from rlexp.models.forward_cache import TokenActivations
 from rlexp.models.layers import Embedding, Init, Projection
 from rlexp.models.policy import Policy
-from rlexp.models.transformer import Block, Rotation, TokenActivations, Transformer
+from rlexp.models.transformer import Block, Rotation, Transformer
 from rlexp.tasks.task import Task
 
 EPS, BASE, STD = 1e-6, 10_000.0, 0.02  # LlamaConfig: rms_norm_eps, rope_theta, initializer_range

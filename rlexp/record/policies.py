@@ -28,7 +28,7 @@ from rlexp.record.provenance import foreign
 from rlexp.runfolder.files import CONFIG_FILE, read_yaml
 from rlexp.tasks import TASKS, Task
 
-REWARDED = {"weights", "metric", "floor"}  # what the task of a teacher can have had otherwise
+REWARDED = {"weights", "metric", "floor", "seed"}  # what task and model of a teacher can have had otherwise
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,12 @@ def test_all_that_is_said_counts_starts(sweep):
     assert "over paired starts" in page.replace("\n", " ") and "seeds" not in said.replace("seeds that", "")
 
 
+def test_how_runs_start_stays_an_axis(tmp_path):
+    """`start=random,sft` is a column of its own, whatever the seeds of starts are."""
+    scores = {f"start={start}": [0.4, 0.5] for start in ("random", "sft")}
+    assert load(write_sweep(tmp_path, scores)).runs["start"].tolist() == ["random"] * 2 + ["sft"] * 2
+
+
 def test_a_start_of_which_a_run_is_missing_is_not_completed(sweep):
     folder, _ = sweep
     summary = folder / "norm=global,start.seed=2,seed=1" / "summary.json"
@@ -71,9 +77,9 @@ def test_a_start_of_which_a_run_is_missing_is_not_completed(sweep):
 
 
 def record(start, score, variant="a"):
-    facts = {"sweep": "s", "variant": variant, "start": start, "name": f"{variant},seed=0", "status": "completed"}
+    facts = {"sweep": "s", "variant": variant, "name": f"{variant},seed=0", "status": "completed"}
     facts |= dict.fromkeys(("reason", "collapsed", "code", "commit", "machine", "tokens", "completions", "wall_time_s"))
-    return RunRecord(facts | {"score": score, "seed": 0}, [], None, {"step": np.array([0])})
+    return RunRecord(facts | {"score": score, "seed": 0}, [], None, {"step": np.array([0])}, start)
 
 
 @pytest.mark.parametrize(
