@@ -17,7 +17,7 @@ from rlexp.ablation import train
 from rlexp.ablation.__main__ import main, read, seeds_of
 from rlexp.ablation.train import ablate
 from rlexp.analysis.data.errors import AnalysisError
-from rlexp.analysis.report.ablation import write_files
+from rlexp.analysis.report.ablation import command, write_files
 from rlexp.analysis.stats.ablation import ABLATION_FILE, analyze
 from rlexp.analysis.stats.rates import rate_grid
 from rlexp.core.errors import ConfigError
@@ -47,6 +47,25 @@ def test_all_arms_are_trained_once_each_and_every_design_is_answered(folder):
     each = dict.fromkeys(["main effect", "added first", "removed last", "step", "Shapley value"], 2)
     assert kinds == {"whole recipe": 1, "interaction": 1} | each
     assert json.loads((folder / ABLATION_FILE).read_text())["hash"]
+
+
+def test_starts_are_counted_and_share_no_seed(tmp_path):
+    """An arm's number from a start is the mean score of its runs; the command that goes on says how many there were."""
+    found = ablate(parts="agg=sequence", designs=["add-one"], starts=3, seeds=2, overrides=TINY, folder=tmp_path / "x")
+    runs = [json.loads(path.read_text()) for path in (tmp_path / "x").glob("*/summary.json")]
+    assert len(runs) == 2 * 3 * 2 and {run["variant"] for run in runs} == set(found.data.variants)
+    by_arm = [sorted(run["seed"] for run in runs if run["variant"] == variant) for variant in found.data.variants]
+    assert by_arm == [[0, 1, 2, 3, 4, 5]] * 2
+    assert {*found.effects["n"]} == {3} and found.data.unit == "start"
+    for arm, names in found.folders.items():
+        for start, name in enumerate(names[0]):
+            scores = [
+                json.loads((path / "summary.json").read_text())["score"] for path in found.folder.glob(f"{name},*")
+            ]
+            row = found.data.runs.set_index("name").loc[name]
+            assert len(scores) == 2 and row["score"] == pytest.approx(np.mean(scores)) and row["seed"] == start, arm
+    assert "--starts 3 --seeds 2" in command(found) and "the 3 starts" in found.notes[0]
+    assert {path.suffix for path in write_files(found)} >= {".html", ".csv", ".svg"}
 
 
 def test_interactions_and_collapses_share_one_false_discovery_rate(folder, tmp_path):

@@ -242,6 +242,19 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, capsys, monkeypatch):
     assert end.value.code == 130 and said == ["clip_higher", "--folder", f"runs/{folder.name}"]
 
 
+def test_a_question_counts_starts_and_conditions_share_none(tmp_path):
+    written = WRITTEN | {"conditions": {"inner_steps": [1, 2]}, "starts": 2, "seeds": 2, "secondary": []}
+    written |= {"with": TINY, "moderators": []}
+    found = ask(written, folder=tmp_path / "x")
+    assert {effect.found.n for each in found.assertions for effect in each.effects} == {2}
+    starts = {
+        name.rpartition("=")[2] for each in found.conditions for points in each.names.values() for name in points[0]
+    }
+    assert starts == {"0", "1", "1000", "1001"} and "2 paired starts" in findings(found)[0]
+    jobs = [json.loads(line) for line in (tmp_path / "x" / "jobs.jsonl").read_text().splitlines()]
+    assert len({job["name"] for job in jobs}) == len(list((tmp_path / "x").glob("*/summary.json")))
+
+
 def test_what_was_trained_is_not_planned_again(tmp_path, monkeypatch):
     """All that is left is one sweep; where not every arm has every seed, arms name their own."""
     swept, trained = [], set()
