@@ -52,7 +52,8 @@ def test_all_arms_are_trained_once_each_and_every_design_is_answered(folder):
 def test_starts_are_counted_and_share_no_seed(tmp_path):
     """An arm's number from a start is the mean score of its runs; the command that goes on says how many there were."""
     found = ablate(parts="agg=sequence", designs=["add-one"], starts=3, seeds=2, overrides=TINY, folder=tmp_path / "x")
-    runs = [json.loads(path.read_text()) for path in (tmp_path / "x").glob("*/summary.json")]
+    read = {path.parent.name: json.loads(path.read_text()) for path in (tmp_path / "x").glob("*/summary.json")}
+    runs = [*read.values()]
     assert len(runs) == 2 * 3 * 2 and {run["variant"] for run in runs} == set(found.data.variants)
     by_arm = [sorted(run["seed"] for run in runs if run["variant"] == variant) for variant in found.data.variants]
     assert by_arm == [[0, 1, 2, 3, 4, 5]] * 2
