@@ -60,9 +60,7 @@ def test_starts_are_counted_and_share_no_seed(tmp_path):
     assert {*found.effects["n"]} == {3} and found.data.unit == "start"
     for arm, names in found.folders.items():
         for start, name in enumerate(names[0]):
-            scores = [
-                json.loads((path / "summary.json").read_text())["score"] for path in found.folder.glob(f"{name},*")
-            ]
+            scores = [run["score"] for place, run in read.items() if place.startswith(f"{name},")]
             row = found.data.runs.set_index("name").loc[name]
             assert len(scores) == 2 and row["score"] == pytest.approx(np.mean(scores)) and row["seed"] == start, arm
     assert "--starts 3 --seeds 2" in command(found) and "the 3 starts" in found.notes[0]
