@@ -124,6 +124,39 @@ def parity(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
     return {"right": float(right), "chain": float(finished and tokens == sums), "correct": right}
 
 
+def column(a: str, b: str, carry: int, full: bool) -> tuple[str, int]:
+    """Write one step of an addition on paper, and say the next carry."""
+    total = int(a) + int(b) + carry
+    digits = " ".join(f"{total:02}")
+    return (f"{a} + {b} + {carry} = {digits} , " if full else f"{digits} , "), total // 10
+
+
+def on_paper(first: str, second: str, full: bool) -> str:
+    """Add two numbers of as many digits, from the last digit on."""
+    text, carry = "", 0
+    for a, b in zip(reversed(first), reversed(second), strict=True):
+        step, carry = column(a, b, carry, full)
+        text += step
+    return f"{text}→ {' '.join(str(int(first) + int(second)))}"
+
+
+def addition(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    """Judge the text of a completion; a pad in it is a word like another, and wrong."""
+    words = "0 1 2 3 4 5 6 7 8 9 + = , → pad".split()
+    tokens, finished = until_end(completion, task.end)
+    first, second = "".join(words[x] for x in prompt if x != task.pad).strip("=").split("+")
+    text, total = " ".join(words[x] for x in tokens), str(int(first) + int(second))
+    behind = text.split("→")[-1].split() if "→" in text else None
+    exact = finished and behind == list(total)
+    return {
+        "exact": float(exact),
+        "digits": sum(map(str.__eq__, behind or "", total)) / max(len(behind or ""), len(total)),
+        "format": float(finished and bool(behind) and all(word.isdigit() for word in behind)),
+        "scratchpad": float(finished and text in [on_paper(first, second, full) for full in (True, False)]),
+        "correct": exact,
+    }
+
+
 def applied(name: str, string: list[int], alphabet: int) -> list[int]:
     made = {
         "reverse": string[::-1],
@@ -150,6 +183,7 @@ def functions(task, prompt: list[int], completion: list[int]) -> dict[str, float
 SCORES = {
     "parity": parity,
     "functions": functions,
+    "addition": addition,
     "difficulty_mix": difficulty_mix,
     "multi_solution": multi_solution,
     "sort": sort,

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from rlexp.core.registry import bind_choice, schema
 from rlexp.tasks import TASKS, TabularTask
+from rlexp.tasks.addition import Addition
 from rlexp.tasks.puzzles import Functions, MultiSolution, Parity
 from rlexp.tasks.sort import DifficultyMix, SortLecture
 from rlexp.tasks.tabular import Bandit, Categorical, Enumerable, LengthWorld
@@ -79,6 +80,12 @@ def functions(**changes) -> Functions:
     return Functions(**(sizes | changes))
 
 
+def addition(**changes) -> Addition:
+    weights = dict(exact=1.0, digits=0.5, format=0.25, scratchpad=0.125)
+    sizes = dict(shortest=1, longest=2, cap=25, mistakes=0.5, prompt_set=None, weights=weights, metric="x", floor=0.0)
+    return Addition(**(sizes | dict(procedures=dict(full=1.0, carries=2.0, direct=1.0)) | changes))
+
+
 CHOICES = {
     "filler": ("sort", sort_task()),
     "no_filler": ("sort", sort_task(filler=0, alphabet=3, cap=5)),
@@ -92,6 +99,8 @@ CHOICES = {
     "chains": ("parity", parity()),
     "composed": ("functions", functions()),
     "all_shown": ("functions", functions(shown=2, alphabet=3, cap=10)),
+    "sums": ("addition", addition()),
+    "short_sums": ("addition", addition(cap=15, longest=3, procedures=dict(full=0.0, carries=1.0, direct=1.0))),
     "lengths": ("length_world", length_world()),
     "strings": ("enumerable", enumerable()),
     "gold": ("enumerable", enumerable(features=3, symbols=2, cap=6, weights=dict(gold=1.0, proxy=0.0))),

@@ -11,6 +11,7 @@ from policies import preference_task, prompts_of, sort_task
 from small_runs import compose
 from task_choices import (
     SEEDS,
+    addition,
     bandit,
     categorical,
     difficulty_mix,
@@ -27,6 +28,7 @@ from toy_state import Toy
 from rlexp.config.compose import CONF
 from rlexp.core.errors import ConfigError
 from rlexp.tasks import Scores, Task
+from rlexp.tasks.addition import PROCEDURES
 from rlexp.tasks.sort import DifficultyMix, SortLecture
 from rlexp.tasks.tabular import Categorical
 
@@ -58,6 +60,10 @@ def test_rewards_of_tokens_are_none_unless_a_task_gives_them():
 
 NOT_SHOWN = {"functions"}  # tasks whose oracle knows more than it shows by its mask
 WORTH = {"enumerable": "gold", "categorical": "worth"}  # components that are no shares of something
+CHAINS = {  # components that only the answers with a chain of steps have
+    "parity": lambda task, prompts: {"chain": task.has_chain(prompts)},
+    "addition": lambda task, prompts: {"scratchpad": (task.shown(prompts) < PROCEDURES.index("direct")).unsqueeze(-1)},
+}
 
 
 def task_best(task) -> float:
@@ -81,13 +87,12 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
     if name in WORTH:
         assert torch.equal(scores.components[WORTH[name]].unique(), torch.tensor([task_best(task)]))
         return
-    if name == "parity":
-        assert torch.equal(scores.components["chain"].bool(), task.has_chain(prompts))
-        return
+    with_chain = CHAINS[name](task, prompts) if name in CHAINS else {}
     best = {"ternary": 1, "distance": 3, "inclusion_ordering": 5, "multiset_ordering": 5}
     for component, values in scores.components.items():
         applies = possible & ~values.isnan()
-        assert (values == best.get(component, 1))[applies].all(), component
+        expected = with_chain.get(component, torch.tensor(best.get(component, 1)))
+        assert (values == expected)[applies].all(), component
 
 
 @pytest.mark.parametrize(
@@ -113,6 +118,11 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
         (multi_solution, dict(solutions=9), "solutions=9 leaves 0 prompts; at least 4 are needed"),
         (parity, dict(cap=6), "cap=6 leaves no room for a chain of 6 bits and an end: at least 7"),
         (parity, dict(weights={"right": 1.0}), "weights must name right, chain"),
+        (addition, dict(shortest=3), "shortest=3 must not exceed longest=2"),
+        (addition, dict(cap=22), "cap=22 leaves no room for procedures.full with 2 digits: at least 23"),
+        (addition, dict(procedures=dict(full=1.0)), "procedures must name full, carries, direct"),
+        (addition, dict(procedures=dict(full=0.0, carries=0.0, direct=0.0)), "at least one of them above 0"),
+        (addition, dict(weights={"exact": 1.0}), "weights must name exact, digits, format, scratchpad"),
         (functions, dict(weights={"atom": 1.0}), "weights must name atom, composed, steps"),
         (functions, dict(cap=7), "cap=7 must be even"),
         (enumerable, dict(cap=8), "cap=8 makes 6561 strings of 3 symbols; at most 4096"),
