@@ -82,13 +82,40 @@ def sft(
     reinforcement learning, the first step of InstructGPT (arXiv 2203.02155).
     """
 
-    def check(update: int) -> tuple[Tensor, Tensor]:
-        found = score_with(task, answers(policy, task, seeds, checked, update)).correct.float().mean(-1).mean(-1)
-        return found, found < accuracy
+    return imitate_until(
+        accuracy,
+        policy,
+        task,
+        seeds,
+        (lr, prompts, every, updates),
+        lambda questions, _: task.oracle(questions),
+        checked,
+    )
 
-    short = f"wanted {accuracy:g}; take more start.updates, another start.lr or a lower start.accuracy"
-    settings = lr, prompts, every, updates
-    return imitate(policy, task, seeds, settings, lambda questions, _: task.oracle(questions), check, short)
+
+def pretrained_mixture(
+    policy: Policy,
+    task: Task,
+    seeds: Sequence[int],
+    *,
+    accuracy: Share,
+    lr: Positive,
+    prompts: Size,
+    every: PositiveInt,
+    checked: Size,
+    updates: PositiveInt,
+) -> list[str]:
+    """``sft`` on the task's ``corpus``: several procedures, mistakes and rare skills, each in its share.
+
+    Where it stops is as in ``sft``. What it has learned of the corpus is ``eval/corpus_loss`` at step 0, and what a run
+    forgets of it is how that loss rises. Source: next-token training on a mixture whose shares are known, as in
+    "Physics of Language Models" (arXiv 2407.20311, section 2), of which the summary was read.
+    """
+
+    def answers_of(questions: Tensor, update: int) -> tuple[Tensor, Tensor]:
+        return task.corpus(questions, uniforms(seeds, Purpose.START_CORPUS, update, (prompts,)))
+
+    return imitate_until(accuracy, policy, task, seeds, (lr, prompts, every, updates), answers_of, checked)
 
 
 def mixture(
@@ -166,6 +193,25 @@ def scaled(
     ]
 
 
+def imitate_until(
+    accuracy: float,
+    policy: Policy,
+    task: Task,
+    seeds: Sequence[int],
+    settings: tuple,
+    answers_of: Callable,
+    checked: int,
+) -> list[str]:
+    """``imitate`` until samples on ``checked`` held-out prompts are right as often as ``accuracy``."""
+
+    def check(update: int) -> tuple[Tensor, Tensor]:
+        found = score_with(task, answers(policy, task, seeds, checked, update)).correct.float().mean(-1).mean(-1)
+        return found, found < accuracy
+
+    short = f"wanted {accuracy:g}; take more start.updates, another start.lr or a lower start.accuracy"
+    return imitate(policy, task, seeds, settings, answers_of, check, short)
+
+
 def imitate(
     policy: Policy, task: Task, seeds: Sequence[int], settings: tuple, answers_of: Callable, check: Callable, short: str
 ) -> list[str]:
@@ -238,4 +284,11 @@ def scale_to(entropy: float, logits: Tensor, mask: Tensor) -> tuple[Tensor, Tens
     return scale, mean_entropy(scale)
 
 
-STARTS = {"random": random, "pretrained": pretrained, "sft": sft, "mixture": mixture, "scaled": scaled}
+STARTS = {
+    "random": random,
+    "pretrained": pretrained,
+    "pretrained_mixture": pretrained_mixture,
+    "sft": sft,
+    "mixture": mixture,
+    "scaled": scaled,
+}

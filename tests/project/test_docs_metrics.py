@@ -24,6 +24,7 @@ KS = [1, 3]
 COMPONENTS = {
     "task=sort": ("exact", "graded", "lecture", "multiset", "format"),
     "task=token_preference": ("ternary", "share"),
+    "task=addition": ("exact", "digits", "format", "scratchpad"),
     "task=bandit": ("easy", "hard", "impossible"),
 }
 CRITIC = "critic=value norm=gae_whitened"
@@ -79,6 +80,7 @@ def keys_are_those_documented(chosen, rows):
     components = COMPONENTS.get(chosen, COMPONENTS["task=sort"])
     run, rollout, updates, evaluation = (keys(s, components) for s in ("Run", "Rollout", "Updates", "Evaluation"))
     updates |= keys("Critic") if chosen == CRITIC else set()
+    evaluation -= {"eval/corpus_loss"} if chosen != "task=addition" else set()
     evaluation |= keys("Worlds", components) if components in WORLDS else set()
     expected = {
         0: run | evaluation,
