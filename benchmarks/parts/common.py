@@ -75,6 +75,15 @@ def publish(name: str, rows: Sequence[Mapping[str, object]], arguments: argparse
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def between(page: str, command: str, text: str) -> str:
+    """Return a page with the part that a command writes replaced; ValueError where the page has none."""
+    begin, end = f"<!-- written by {command} -->", "<!-- until here -->"
+    before, _, rest = page.partition(begin)
+    if end not in rest:
+        raise ValueError(f"the page has no {begin} and {end} behind it")
+    return f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}"
+
+
 def machine() -> dict[str, object]:
     """What the numbers depend on."""
     import torch
