@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rlexp.analysis.stats.comparison import MIN_SEEDS
-from rlexp.analysis.stats.decision import Pairs, pair_places
+from rlexp.analysis.stats.decision import Pairs, arm_ranks, pair_places
 from rlexp.analysis.stats.estimates import TAILS
 
 Array = np.ndarray
@@ -86,16 +86,12 @@ def correlation(found: Moments, noise: tuple[float, float] = (0.0, 0.0)) -> Arra
 
 
 def rank_differences(differences: Array, sizes: Array) -> Array:
-    """Differences of pairs `[..., pairs]` as differences of the ranks of their arms within their stratum.
-
-    An arm's rank, up to a constant, is half of the sum of the signs of its differences to the others: ties share one.
-    """
+    """Differences of pairs `[..., pairs]` as differences of the ranks of their arms within their stratum."""
     parts, start = [], 0
     while start < sizes.size:
         arms = int(sizes[start])
         first, second = pair_places(arms)
-        signs = np.sign(differences[..., start : start + first.size])
-        ranks = signs @ (np.eye(arms)[first] - np.eye(arms)[second]) / 2
+        ranks = arm_ranks(differences[..., start : start + first.size], arms)
         parts.append(ranks[..., first] - ranks[..., second])
         start += first.size
     return np.concatenate(parts, axis=-1)

@@ -3,10 +3,10 @@
 Source: DataDecide (Magnusson et al., arXiv 2504.11393), whose decision accuracy is the share of all pairs of recipes
 that small models rank as the largest does. Two arms in random order agree half of the time.
 
-A pair counts 1 where both sweeps have its order, or both say that the arms are equal, ½ where one of them says so, and 0
-where the orders differ. The sign of the mean paired difference is the order. A sweep that does not tell two arms apart
-has p ≥ ALPHA, by the paired t test and without Holm's correction: what is said is a share, not that one pair differs,
-and arms that are equal in both sweeps are told apart in both only once in 400 times.
+The order of two arms is the sign of their mean paired difference. A pair counts 1 where both sweeps have the same one
+(or both no difference at all), 0 where they differ, and ½ where one of them has no difference. A sweep that does not
+tell two arms apart has p ≥ ALPHA, by the paired t test and without Holm's correction: what is said is a share, not that
+one pair differs, and arms that are equal in both sweeps are told apart in both only once in 400 times.
 
 Intervals are quantiles over bootstrap draws, which draw the units of each sweep anew, independently of the other sweep
 and all arms of a unit together. They are of the accuracy that other units would give, as many as there are: noise puts
@@ -74,6 +74,15 @@ def all_pairs(strata: Sequence[Sequence[RateGrid]], stream: int = 0) -> Pairs:
 def pair_places(arms: int) -> tuple[Array, Array]:
     """Return the places of the first and of the second arm of each pair, `[pairs]` each."""
     return np.triu_indices(arms, 1)
+
+
+def arm_ranks(differences: Array, arms: int) -> Array:
+    """Rank arms, the best highest, by the differences of their pairs `[..., pairs]`, `[..., arms]`; the mean rank is 0.
+
+    A rank is half of the sum of the signs of the differences to the others, so equal arms share theirs.
+    """
+    first, second = pair_places(arms)
+    return np.sign(differences) @ (np.eye(arms)[first] - np.eye(arms)[second]) / 2
 
 
 def agreement_of_orders(first: Array, second: Array) -> Array:
