@@ -260,10 +260,10 @@ def _interval(middle: float, low: float | None, high: float | None, digits: int)
     return format_interval(middle, *ends, digits, signed=True)
 
 
-def score_table(found: ScoredForecast) -> TextTable:
-    """Return a row per forecast."""
+def score_table(found: ScoredForecast, last: str) -> TextTable:
+    """Return a row per forecast; ``last`` is the largest smaller sweep."""
     rows = [
-        [each.forecast]
+        [f"copy of {last}" if each.forecast == COPY else each.forecast]
         + [format_number(number, 2) for number in (each.accuracy, each.decided_accuracy)]
         + [format_number(each.brier, 3), format_fraction(each.covered, each.intervals), format_number(each.error, 3)]
         for each in found.scores
@@ -285,7 +285,7 @@ def print_score(content: Mapping[str, Any], found: ScoredForecast, name: str, co
         ]
         print_table(TextTable(["difference", "forecast [95 %]", "shown"], rows), console, str(stratum) or None)
         console.print()
-    print_table(score_table(found), console)
+    print_table(score_table(found, content["read"][-1]["sweep"]), console)
     console.print(Text(f"{found.pairs} pairs, {found.decided} of them told apart by {name} (p < 0.05)"))
     for note in filter(None, [content["note"], *found.notes]):
         console.print(Text(f"- {note}", style="dim"))

@@ -24,7 +24,8 @@ from rlexp.analysis.stats.decision import Pairs, agreement_of_orders
 from rlexp.analysis.stats.estimates import TAILS
 
 Array = np.ndarray
-FORECAST, COPY, NOTHING = "forecast", "copy of the largest smaller sweep", "no effect"
+FORECAST, COPY, NOTHING = "forecast", "copy", "no effect"
+"""Names of a forecast and of the two naive ones: the largest smaller sweep alone, and that nothing differs."""
 
 
 class Prediction(NamedTuple):
