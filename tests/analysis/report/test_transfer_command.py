@@ -85,7 +85,9 @@ def test_a_sweep_beside_its_copy_decides_all(place, capsys):
     shutil.copytree("tiny", "again")
     assert transfer.main(["tiny", "again", "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)["decisions"]
-    assert one["accuracy"] == 1 and one["effects"]["slope"]["value"] == pytest.approx(1)
+    slope = one["effects"]["slope"]
+    assert one["accuracy"] == 1 and slope["value"] == pytest.approx(1)
+    assert slope["low"] < 0.99 and slope["high"] > 1.01  # the units of both are drawn, each for itself
 
 
 def test_runs_say_how_many_weights_there_are(place, capsys):
@@ -230,6 +232,9 @@ def test_a_forecast_is_written_and_scored(place, capsys):
         if pair["first"] == "norm=local"
     ]
     assert forecast["error"] == pytest.approx(np.mean(errors))
+    for row, pair in zip(found["effects"], stratum["pairs"], strict=False):  # the other way around
+        assert row["arm"] == pair["second"] and row["shown"] == pytest.approx(means[row["arm"]] - means["norm=local"])
+        assert (row["forecast"], row["low"], row["high"]) == (-pair["difference"], -pair["high"], -pair["low"])
     assert (place / "large/analysis/transfer/score.csv").exists()
     assert transfer.main(["large", "--score", "f.json"]) == 0  # the smaller ones need not be there
     assert "copy of small" in capsys.readouterr().out

@@ -58,6 +58,21 @@ def test_draws_are_computed_as_the_numbers_are():
         assert (measured.low, measured.high) == pytest.approx(tuple(np.quantile(numbers, [0.025, 0.975])))
 
 
+def test_draws_without_noise_have_it_twice():
+    """Once as the effects have it, and once more as they are drawn."""
+    rng = np.random.default_rng(3)
+    effects = 2 * rng.normal(size=5)
+    (small, _, first), (large, _, second) = sweep(effects, 6, rng), sweep(effects[::-1] + effects, 6, rng, stream=1)
+    found = effect_agreement(small, large, [5]).disattenuated
+    noise, numbers = [squared_error(grids) for grids in (first, second)], []
+    for one, other in zip(small.draws, large.draws, strict=True):
+        x, y = (np.array([0, *-each[:4]]) for each in (one, other))  # values of the arms, up to a constant
+        left = (x.var(ddof=1) - 2 * noise[0]) * (y.var(ddof=1) - 2 * noise[1])
+        numbers.append(np.clip(np.cov(x, y)[0, 1] / np.sqrt(left), -1, 1))
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(numbers, [0.025, 0.975])))
+    assert -1 < found.low < found.high
+
+
 def test_nothing_hangs_on_the_order_of_the_arms():
     rng = np.random.default_rng(1)
     grids = [grids_of(rng.normal(size=5), 8, rng) for _ in range(2)]

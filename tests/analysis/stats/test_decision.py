@@ -70,7 +70,8 @@ def test_draws_of_tuned_arms_choose_the_rate_anew():
 
 def test_a_pair_in_draws_is_told_apart_by_the_errors_of_all_units():
     rng = np.random.default_rng(5)
-    small, large = (all_pairs([grids_of([0, 1, 1.5, 4], 8, rng)], stream) for stream in (1, 2))
+    effects = ([0, 1, 0.5, 2, 1.5], [0, 2, -0.5, 1, 1])
+    small, large = (all_pairs([grids_of(each, 8, rng)], stream) for stream, each in enumerate(effects))
     found = decision_accuracy(small, large)
     shares = []
     for one, other in zip(small.draws, large.draws, strict=True):
@@ -81,6 +82,7 @@ def test_a_pair_in_draws_is_told_apart_by_the_errors_of_all_units():
         ]
         shares += [np.mean(counted)] if counted else []
     assert (found.decided_low, found.decided_high) == pytest.approx(tuple(np.quantile(shares, [0.025, 0.975])))
+    assert found.decided_low < found.decided_high
 
 
 def test_a_sweep_agrees_with_itself():
