@@ -99,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     best_of = tuple(options.best_of.split(",")) if options.best_of else ()
     question = Question(metric=options.metric, baseline=options.baseline, best_of=best_of)
     sources = [read_sweep(folder, question) for folder in options.folders]
+    if options.margin is not None and any(isinstance(source, Ablation) for source in sources):
+        raise AnalysisError("--margin: an ablation has declared its smallest effect that counts; leave it out")
     if options.forecast:
         return forecast(options, sources, names, question, shlex.join(["rlexp", "transfer", *arguments]))
     weights = [size or model_weights(source.data) for size, source in zip(sizes, sources, strict=True)]

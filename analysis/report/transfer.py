@@ -33,6 +33,8 @@ def print_transfer(found: Transfer, console: Console) -> None:
             console.print(Text(order_text(orders[stratum], found)))
         console.print()
     small = f", {SIGNS['equal']} smaller than {found.margin:g}" if found.margin else ""
+    if not small and any(each.says == "equal" for row in found.differences for each in row.found):
+        small = f", {SIGNS['equal']} no material effect"  # of ablations, which have their own smallest one
     console.print(Text(f"{SIGNS['higher']} {SIGNS['lower']} p (Holm) < {ALPHA:g}{small}, {SIGNS['unclear']} unclear"))
     if short:
         console.print(Text("intervals: transfer.csv"))

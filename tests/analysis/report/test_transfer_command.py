@@ -181,6 +181,10 @@ def test_the_figure_has_the_accuracies_above_and_a_mark_for_each_effect(place):
             ["ablation", "tiny", "--metric", "reward"],
             "ablation: is an ablation, which has declared its metric and its grid; leave out --metric",
         ),
+        (
+            ["ablation", "tiny", "--margin", "0.1"],
+            "--margin: an ablation has declared its smallest effect that counts; leave it out",
+        ),
         (["tiny", "small", "--units", "5"], "--units: goes with --forecast"),
         (["tiny", "small", "--target-name", "x"], "--target-name: goes with --forecast"),
         (["tiny", "--forecast", "f", "--units", "0"], "--units 0: must be at least 1"),
