@@ -10,18 +10,8 @@ from rlexp.analysis.compare import relative_path
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, printable
 from rlexp.analysis.data.model_size import model_weights
 from rlexp.analysis.data.read import inner
-from rlexp.analysis.report.forecast import (
-    check_read,
-    check_time,
-    make_forecast,
-    print_forecast,
-    print_score,
-    read_forecast,
-    score_forecast,
-    score_json,
-    write_forecast,
-    write_score,
-)
+from rlexp.analysis.report.forecast import print_forecast, print_score, score_forecast, score_json, write_score
+from rlexp.analysis.report.forecast_file import check_read, check_time, make_forecast, read_forecast, write_forecast
 from rlexp.analysis.report.tables import Terminal, print_files
 from rlexp.analysis.report.transfer import as_json, print_transfer, write_files
 from rlexp.analysis.stats.ablation import Ablation

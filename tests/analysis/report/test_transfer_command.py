@@ -16,7 +16,7 @@ from ladders import write_ablation
 from rlexp.analysis import transfer
 from rlexp.analysis.data.sweep_files import content_hash, first_start
 from rlexp.analysis.figures.transfer import transfer_figure
-from rlexp.analysis.report.forecast import hash_of
+from rlexp.analysis.report.forecast_file import hash_of
 from rlexp.analysis.stats.ablation import analyze
 from rlexp.analysis.stats.answer import Question
 from rlexp.analysis.stats.rates import best_difference, best_value
