@@ -5,6 +5,7 @@ from rlexp.tasks.sort import DifficultyMix, Sort, SortLecture
 from rlexp.tasks.tabular import Bandit, Categorical, Enumerable, LengthWorld, TabularTask
 from rlexp.tasks.task import BaseTask, Scores, Task, total_reward
 from rlexp.tasks.token_preference import TokenPreference, TokenPreferenceDense
+from rlexp.tasks.tool import Tool
 
 TASKS = {
     "sort": Sort,
@@ -15,6 +16,7 @@ TASKS = {
     "multi_solution": MultiSolution,
     "parity": Parity,
     "functions": Functions,
+    "tool": Tool,
     "bandit": Bandit,
     "length_world": LengthWorld,
     "enumerable": Enumerable,
