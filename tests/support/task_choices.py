@@ -13,6 +13,7 @@ from rlexp.tasks import TASKS, TabularTask
 from rlexp.tasks.puzzles import Functions, MultiSolution, Parity
 from rlexp.tasks.sort import DifficultyMix, SortLecture
 from rlexp.tasks.tabular import Bandit, Categorical, Enumerable, LengthWorld
+from rlexp.tasks.tool import Tool
 
 SEEDS = (0, 1, 2)
 FILES = {path.stem: OmegaConf.to_container(OmegaConf.load(path)) for path in sorted((CONF / "task").glob("*.yaml"))}
@@ -79,6 +80,12 @@ def functions(**changes) -> Functions:
     return Functions(**(sizes | changes))
 
 
+def tool(**changes) -> Tool:
+    weights = dict(exact=1.0, called=0.5, format=0.25)
+    sizes = dict(symbols=3, table=3, keys=2, value=2, operations=4, cap=10, train_on_environment=False)
+    return Tool(**(sizes | dict(weights=weights, metric="x", floor=0.0) | changes))
+
+
 CHOICES = {
     "filler": ("sort", sort_task()),
     "no_filler": ("sort", sort_task(filler=0, alphabet=3, cap=5)),
@@ -92,6 +99,8 @@ CHOICES = {
     "chains": ("parity", parity()),
     "composed": ("functions", functions()),
     "all_shown": ("functions", functions(shown=2, alphabet=3, cap=10)),
+    "asks": ("tool", tool()),
+    "asks_alone": ("tool", tool(symbols=2, table=1, keys=1, value=1, operations=1, cap=6)),
     "lengths": ("length_world", length_world()),
     "strings": ("enumerable", enumerable()),
     "gold": ("enumerable", enumerable(features=3, symbols=2, cap=6, weights=dict(gold=1.0, proxy=0.0))),
