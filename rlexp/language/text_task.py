@@ -74,6 +74,8 @@ def is_held_out(prompt: str, share: float) -> bool:
 
 def as_text(task: Task) -> TextTask:
     """Return a task of tokens as one of text; ValueError, in one line, where its tokens cannot be had as text."""
+    if hasattr(task, "environment"):
+        raise ValueError("cannot be text: its environment writes into completions; take backend=replicas")
     text = TokensAsText(task)
     for shorter, longer in pairwise(sorted(text.words)):
         if longer[: len(shorter)] == shorter:

@@ -20,7 +20,7 @@ from rlexp.core.streams import Purpose, uniforms
 from rlexp.core.types import Positive, PositiveInt, Probability, Share, Size
 from rlexp.loop.optimizer import Adam, Schedule, per_replica
 from rlexp.loop.rewards import score_with
-from rlexp.loop.rollout import Rollout, sample
+from rlexp.loop.rollout import Rollout, response_mask, sample
 from rlexp.models.llama import stacked_of
 from rlexp.models.policy import Policy, gather_log_probs
 from rlexp.models.policy import entropy as entropy_of
@@ -182,7 +182,8 @@ def scaled(
     problems = sft(policy, task, seeds, **hyperparameters)
     with torch.no_grad():
         visited = answers(policy, task, seeds, checked, updates + 1)
-        scale, reached = scale_to(entropy, policy(visited.prompts, visited.completions), visited.mask)
+        own = response_mask(task, visited.prompts, visited.completions, visited.mask)
+        scale, reached = scale_to(entropy, policy(visited.prompts, visited.completions), own)
         for parameter in policy.head_parameters():
             parameter.mul_(per_replica(scale, parameter))
     missed = ((reached - entropy).abs() > TOLERANCE).tolist()
@@ -217,8 +218,8 @@ def imitate(
 ) -> list[str]:
     """Adam on −log π of the answers to fresh prompts; a replica stands still from the first check that it passes.
 
-    ``answers_of(questions, update)`` are completions and masks; ``check(update)`` says how accurate the replicas are
-    and which miss what is wanted.
+    ``answers_of(questions, update)`` are completions and masks, of which only what the policy itself would write is
+    learned; ``check(update)`` says how accurate the replicas are and which miss what is wanted.
     """
     lr, prompts, every, updates = settings
     one = torch.ones(len(seeds))
@@ -232,7 +233,9 @@ def imitate(
         if update == updates or not away.any():
             break
         questions = task.prompts(uniforms(seeds, Purpose.START_PROMPTS, update, (prompts, task.draws)), held_out=False)
-        imitation_loss(policy, questions, *answers_of(questions, update)).sum().backward()
+        completions, mask = answers_of(questions, update)
+        learned = response_mask(task, questions, completions.unsqueeze(2), mask.unsqueeze(2)).squeeze(2)
+        imitation_loss(policy, questions, completions, learned).sum().backward()
         adam.step()
     return [
         f"start: sampled accuracy {accuracy:.3f} after {updates} updates, {short}" if still else ""

@@ -23,11 +23,17 @@ def prompts_of(task: Task) -> Tensor:
 
 
 def answered(task: Task) -> Answered:
-    """Return prompts, and completions of random tokens beside the oracle's, ``[R, P, G, T]``, as a rollout has them."""
+    """Return prompts, and completions of random tokens beside the oracle's, ``[R, P, G, T]``, as a rollout has them.
+
+    What an environment writes is among them.
+    """
     prompts, generator = prompts_of(task), torch.Generator().manual_seed(2)
     completions = torch.randint(task.vocabulary, (R, P, G, task.cap), generator=generator)
     answers, _ = task.oracle(prompts)
     completions[:, :, 0] = answers.clamp(0, task.vocabulary - 1)
+    for place in range(task.cap if hasattr(task, "environment") else 0):
+        written = task.environment(prompts, completions[..., : place + 1])[..., -1]
+        completions[..., place] = completions[..., place].where(written < 0, written)
     ends = completions == task.end
     mask = ends.cumsum(-1) - ends.long() == 0
     finished = ends.any(-1) if task.end >= 0 else torch.ones(R, P, G, dtype=torch.bool)
@@ -121,6 +127,33 @@ def oracle(task: Task) -> Iterator[str]:
         yield f"{int((~verdicts[shown]).sum())} of {int(shown.sum())} of its own answers are not right"
 
 
+def environment(task: Task) -> Iterator[str]:
+    """Where a task has an environment, it writes tokens but no end, by what stands before them; its oracle has them."""
+    if not hasattr(task, "environment"):
+        return
+    questions, completions, _, _ = answered(task)
+    written = task.environment(questions, completions)
+    if written.shape != completions.shape or written.dtype != torch.long:
+        yield f"writes {written.dtype} {list(written.shape)} instead of int64 {list(completions.shape)}"
+        return
+    if not ((written >= -1) & (written < task.vocabulary)).all() or (task.end >= 0 and (written == task.end).any()):
+        yield f"writes something else than tokens below {task.vocabulary}, of which {task.end} is none, and -1"
+    for place in range(task.cap):
+        before = completions[..., : place + 1].clone()
+        before[..., place] = (before[..., place] + 1) % task.vocabulary
+        if not torch.equal(task.environment(questions, before)[..., place], written[..., place]):
+            yield f"what it writes at place {place} depends on the token there or on those behind it"
+            return
+    if not torch.equal(task.environment(questions[1:, 3:5], completions[1:, 3:5, :2]), written[1:, 3:5, :2]):
+        yield "what it writes in a completion depends on what else is completed with it"
+    if not isinstance(getattr(task, "train_on_environment", None), bool):
+        yield "has no train_on_environment, which says whether losses see what it writes"
+    answers, mask = (each.unsqueeze(2) for each in task.oracle(questions))
+    written = task.environment(questions, answers)
+    if (mask & (written >= 0) & (written != answers)).any():
+        yield "the oracle has other tokens where the environment writes"
+
+
 def render(task: Task) -> Iterator[str]:
     """Prompts and completions are one line of text each."""
     questions, completions, _, _ = answered(task)
@@ -132,5 +165,5 @@ def render(task: Task) -> Iterator[str]:
 
 PROPERTIES: dict[str, Callable[[Task], Iterator[str]]] = {
     check.__name__.replace("_", " "): check
-    for check in (protocol, prompts, scores, behind_the_end, reward_range, oracle, render)
+    for check in (protocol, prompts, scores, behind_the_end, reward_range, oracle, environment, render)
 }

@@ -21,7 +21,8 @@ from rlexp.tasks import TASKS
 
 pytestmark = pytest.mark.slow  # every task
 
-AS_TEXT = {key: task for key, (name, task) in CHOICES.items() if name != "token_preference_dense"}
+NO_TEXT = {"token_preference_dense", "tool"}
+AS_TEXT = {key: task for key, (name, task) in CHOICES.items() if name not in NO_TEXT}
 every_task = pytest.mark.parametrize("task", AS_TEXT.values(), ids=AS_TEXT.keys())
 # Tasks of which nothing is held out, or other streams only.
 NOT_HELD_OUT = {"sort_lecture", "token_preference", "bandit", "length_world", "enumerable", "categorical"}
@@ -134,7 +135,7 @@ def test_training_and_held_out_share_no_prompt(key):
 
 @pytest.mark.parametrize(
     "overrides",
-    [*([f"task={name}"] for name in TASKS if name != "token_preference_dense"), ["task=sort", "task.prompt_set=5"]],
+    [*([f"task={name}"] for name in TASKS if name not in NO_TEXT), ["task=sort", "task.prompt_set=5"]],
     ids=" ".join,
 )
 def test_step_s_has_the_prompts_of_step_s_of_the_replicas(overrides):
@@ -201,6 +202,7 @@ class Crowded(Toy):
         (Crowded(["a", "b", "", "c"]), "cannot be text: '' is a token and no word"),
         (functions(alphabet=31), r"cannot be text: '\\x7f' is a token and no word"),
         (CHOICES["conf/token_preference_dense"][1], "cannot be text: pays each token when it is written"),
+        (CHOICES["asks"][1], "cannot be text: its environment writes into completions; take backend=replicas"),
     ],
 )
 def test_tasks_that_cannot_be_text_are_refused_in_a_line(task, message):

@@ -180,7 +180,58 @@ def functions(task, prompt: list[int], completion: list[int]) -> dict[str, float
     return parts | {"steps": float(completion[: len(thought)] == thought), "correct": correct}
 
 
+MASK64 = 2**64 - 1
+
+
+def splitmix64(number: int) -> int:
+    """Sebastiano Vigna's SplitMix64 as a signed number."""
+    number = (number + 0x9E3779B97F4A7C15) & MASK64
+    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & MASK64
+    number = (number ^ number >> 27) * 0x94D049BB133111EB & MASK64
+    number ^= number >> 31
+    return number - 2**64 if number >= 2**63 else number
+
+
+def row_of(task, prompt: list[int], key: int) -> list[int]:
+    """The row of a key, numbered from 0, in the table of a prompt."""
+    number = 0
+    for symbol in prompt[: task.table]:
+        number = number * task.symbols + symbol
+    return [splitmix64((number * task.keys + key) * task.value + place) % task.symbols for place in range(task.value)]
+
+
+def tool_writes(task, prompt: list[int], tokens: list[int]) -> list[int]:
+    """Everything that the tool says to a call among the tokens so far, from behind its key on; nothing without one."""
+    call, *_, end = range(task.symbols + task.keys + task.operations, task.vocabulary - 2)
+    tokens = until_end(tokens, end)[0]
+    if call not in tokens[:-1]:
+        return []
+    key = tokens[tokens.index(call) + 1] - task.symbols
+    row = row_of(task, prompt, key) if 0 <= key < task.keys else [call + 2] * task.value
+    return [call + 1, *row]
+
+
+def tool(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    """What stands behind the environment's tokens is the answer; those are where a call is, whatever they are."""
+    end = task.vocabulary - 3
+    tokens, finished = until_end(completion, end)
+    asked, operation = prompt[task.table] - task.symbols, prompt[task.table + 1] - task.symbols - task.keys
+    row = row_of(task, prompt, asked)
+    right = applied(["same", "next", "mirror", "reverse"][operation], row, task.symbols)
+    said, begin, number, key = tool_writes(task, prompt, completion), 0, 0, None
+    if said:
+        call = tokens.index(task.vocabulary - 6)
+        key = tokens[call + 1] - task.symbols
+        number = max(0, min(len(said), len(tokens) + finished - call - 2))
+        begin = call + 2 + number if number else 0
+    answer, whole = tokens[begin:], finished and len(tokens) == begin + task.value
+    form = whole and begin == 2 + number and number and 0 <= key < task.keys and max(answer) < task.symbols
+    parts = {"called": float(bool(number) and key == asked), "format": float(bool(form))}
+    return parts | {"exact": float(whole and answer == right), "correct": whole and answer == right}
+
+
 SCORES = {
+    "tool": tool,
     "parity": parity,
     "functions": functions,
     "addition": addition,

@@ -14,6 +14,7 @@ from rlexp.tasks.addition import Addition
 from rlexp.tasks.puzzles import Functions, MultiSolution, Parity
 from rlexp.tasks.sort import DifficultyMix, SortLecture
 from rlexp.tasks.tabular import Bandit, Categorical, Enumerable, LengthWorld
+from rlexp.tasks.tool import Tool
 
 SEEDS = (0, 1, 2)
 FILES = {path.stem: OmegaConf.to_container(OmegaConf.load(path)) for path in sorted((CONF / "task").glob("*.yaml"))}
@@ -84,6 +85,10 @@ def addition(**changes) -> Addition:
     weights = dict(exact=1.0, digits=0.5, format=0.25, scratchpad=0.125)
     sizes = dict(shortest=1, longest=2, cap=25, mistakes=0.5, prompt_set=None, weights=weights, metric="x", floor=0.0)
     return Addition(**(sizes | dict(procedures=dict(full=1.0, carries=2.0, direct=1.0)) | changes))
+def tool(**changes) -> Tool:
+    weights = dict(exact=1.0, called=0.5, format=0.25)
+    sizes = dict(symbols=3, table=3, keys=2, value=2, operations=4, cap=10, train_on_environment=False)
+    return Tool(**(sizes | dict(weights=weights, metric="x", floor=0.0) | changes))
 
 
 CHOICES = {
@@ -101,6 +106,8 @@ CHOICES = {
     "all_shown": ("functions", functions(shown=2, alphabet=3, cap=10)),
     "sums": ("addition", addition()),
     "short_sums": ("addition", addition(cap=15, longest=3, procedures=dict(full=0.0, carries=1.0, direct=1.0))),
+    "asks": ("tool", tool()),
+    "asks_alone": ("tool", tool(symbols=2, table=1, keys=1, value=1, operations=1, cap=6)),
     "lengths": ("length_world", length_world()),
     "strings": ("enumerable", enumerable()),
     "gold": ("enumerable", enumerable(features=3, symbols=2, cap=6, weights=dict(gold=1.0, proxy=0.0))),

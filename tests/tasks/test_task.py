@@ -22,6 +22,7 @@ from task_choices import (
     length_world,
     multi_solution,
     parity,
+    tool,
 )
 from toy_state import Toy
 
@@ -125,6 +126,9 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
         (addition, dict(weights={"exact": 1.0}), "weights must name exact, digits, format, scratchpad"),
         (functions, dict(weights={"atom": 1.0}), "weights must name atom, composed, steps"),
         (functions, dict(cap=7), "cap=7 must be even"),
+        (tool, dict(cap=7), "cap=7 leaves no room for a call, a result and an answer of value=2 .* at least 8"),
+        (tool, dict(table=40), "table=40 makes too many tables of symbols=3: at most 2.62 symbols"),
+        (tool, dict(weights={"exact": 1.0}), "weights must name exact, called, format"),
         (enumerable, dict(cap=8), "cap=8 makes 6561 strings of 3 symbols; at most 4096"),
         (enumerable, dict(good=9.0), "good=9.0 is more than any string of world=2 has; at most"),
         (enumerable, dict(weights={"gold": 1.0}), "weights must name gold, proxy"),
