@@ -1,5 +1,6 @@
 """Synthetic tasks: prompts, verifiers, reward components; ``task`` says what the rest of the package asks of them."""
 
+from rlexp.tasks.countdown import Countdown
 from rlexp.tasks.puzzles import Functions, MultiSolution, Parity
 from rlexp.tasks.sort import DifficultyMix, Sort, SortLecture
 from rlexp.tasks.tabular import Bandit, Categorical, Enumerable, LengthWorld, TabularTask
@@ -15,6 +16,7 @@ TASKS = {
     "multi_solution": MultiSolution,
     "parity": Parity,
     "functions": Functions,
+    "countdown": Countdown,
     "bandit": Bandit,
     "length_world": LengthWorld,
     "enumerable": Enumerable,
