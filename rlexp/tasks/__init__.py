@@ -6,6 +6,7 @@ from rlexp.tasks.sort import DifficultyMix, Sort, SortLecture
 from rlexp.tasks.tabular import Bandit, Categorical, Enumerable, LengthWorld, TabularTask
 from rlexp.tasks.task import BaseTask, Scores, Task, total_reward
 from rlexp.tasks.token_preference import TokenPreference, TokenPreferenceDense
+from rlexp.tasks.two_habits import TwoHabits
 
 TASKS = {
     "sort": Sort,
@@ -17,6 +18,7 @@ TASKS = {
     "parity": Parity,
     "functions": Functions,
     "countdown": Countdown,
+    "two_habits": TwoHabits,
     "bandit": Bandit,
     "length_world": LengthWorld,
     "enumerable": Enumerable,

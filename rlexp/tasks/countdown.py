@@ -24,7 +24,7 @@ BOUND = 3  # precedence of a number: it needs no brackets
 HELD_OUT_EVERY = 8  # of the pairs of numbers and a target, one of so many is held out
 MOST_VALUES = 2**23  # expressions over all sets of numbers: a table of their values is kept
 AT_ONCE = 2**18  # expressions that are evaluated together, which bounds the memory
-NO_VALUE = -(2**31)  # of an expression that divides where that is not exact
+NO_VALUE = -(2**31)  # of an expression that has none, or is not tidy
 TINY = 1e-9  # in place of a share of 0 that is divided by
 
 
@@ -32,16 +32,17 @@ TINY = 1e-9  # in place of a share of 0 that is divided by
 class Countdown(BaseTask):
     """Prompt: ``numbers`` numbers of 1 to ``largest``, a separator, a target. Completion: an expression and an end.
 
-    The expression uses each given number at most once. Its tokens are in postfix order, `3 4 + 2 ×`; it is rendered as
-    `(3 + 4) × 2`. ÷ must be exact; values on the way may be negative. The target is the value of an expression that is
-    drawn among those of all the given numbers, so that every prompt has a right answer; it is at least 1, at most
-    ``target``, and none of the given numbers. One pair of eight, of numbers in any order and a target, is held out.
+    The given numbers come the largest first. An expression uses each at most once. Its tokens are in postfix order,
+    `3 4 + 2 ×`, and it is rendered as `(3 + 4) × 2`. ÷ must be exact; values on the way may be negative. A *tidy*
+    expression has the larger operand first and is at least 1 on the way, as in the game. The target is the value of one
+    that is drawn among the tidy ones of all given numbers, so that every prompt has a right answer; it is 1 to
+    ``target`` and none of the given numbers. Of the pairs of numbers and a target, a hash holds out one of eight.
 
     Components: ``exact`` 1 if the value is the target, else 0; ``format`` 1 for an expression of the given numbers;
-    ``close`` 1 / (1 + |value − target|) for such a one, else 0. The oracle answers by one of the right expressions of
-    all numbers, which a hash of the prompt chooses. In ``corpus`` a share ``mistakes`` of the answers are expressions
-    with another value, and × is a rare skill: of the prompts that × solves, a share ``times`` are solved by it. The
-    mask is empty for the others of those that × alone solves.
+    ``close`` 1 / (1 + |value − target|) for such a one, else 0. The oracle answers by a right expression, tidy and of
+    all numbers, which a hash of the prompt chooses. In ``corpus`` a share ``mistakes`` of the answers are of that kind
+    with another value. × is a rare skill there: it solves a share ``times`` of the prompts that it solves at all, and
+    the mask is empty for the others of those that nothing else solves.
     Source: the game of "Stream of Search" (arXiv 2404.03683), of which summaries were read; there the search is text.
     """
 
@@ -73,28 +74,27 @@ class Countdown(BaseTask):
         if sets * each > MOST_VALUES:
             made = f"numbers={self.numbers} largest={self.largest} make {sets} sets of {each} expressions"
             raise ValueError(f"{made}; at most {MOST_VALUES} in all")
-        if not all(len(part.numbers) for part in self.games().parts):
+        if not all(len(part.rows) for part in self.games().parts):
             raise ValueError(
                 f"target={self.target} leaves nothing to train on or nothing to evaluate; take a larger one"
             )
 
     def games(self, device: torch.device | str = "cpu") -> Games:
-        """Return the tables of all games of these sizes."""
         return games(self.numbers, self.largest, self.target, str(device))
 
     def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
         known = self.games(uniforms.device)
         part = known.parts[held_out]
-        numbers = part.numbers[below(len(part.numbers), uniforms[..., 0])]
-        row = known.row(numbers)
+        row = part.rows[below(len(part.rows), uniforms[..., 0])]
         chosen = part.order[row, below(part.counts[row], uniforms[..., 1])].long()
         ending = torch.full_like(row, self.separator), known.values[row, chosen].long()
-        return torch.cat([numbers, torch.stack(ending, -1)], -1)
+        return torch.cat([known.sets[row], torch.stack(ending, -1)], -1)
 
     def values(self, prompts: t.Prompts) -> tuple[Tensor, Tensor]:
         """Return the values of all expressions of all numbers, and where they are the target: ``[R, P, E]`` each."""
         known = self.games(prompts.device)
-        values = known.values[known.row(prompts[..., : self.numbers])]
+        keys = as_one_number(prompts[..., : self.numbers], self.largest)
+        values = known.values[torch.searchsorted(known.keys, keys)]
         return values, values == prompts[..., -1:]
 
     def write(self, prompts: t.Prompts, which: Tensor, uniforms: Tensor) -> tuple[t.Answers, t.AnswerMask]:
@@ -104,18 +104,18 @@ class Countdown(BaseTask):
         """
         wanted = below(which.sum(-1), uniforms) + 1
         chosen = (which & (which.cumsum(-1) == wanted.unsqueeze(-1))).to(torch.int8).argmax(-1)
-        numbers = prompts[..., : self.numbers].sort(-1).values
         operators = (torch.arange(len(OPERATORS), device=prompts.device) + self.top + 1).expand(*chosen.shape, -1)
-        tokens = torch.cat([numbers, operators], -1).gather(-1, self.games(prompts.device).expressions[chosen])
+        words = torch.cat([prompts[..., : self.numbers], operators], -1)
+        expression = words.gather(-1, self.games(prompts.device).expressions[chosen])
         place = torch.arange(self.cap, device=prompts.device)
         mask = (place <= self.longest) & which.any(-1, keepdim=True)
-        answers = padded(tokens, (0, self.cap - self.longest)).masked_fill(place == self.longest, self.end)
+        answers = padded(expression, (0, self.cap - self.longest)).masked_fill(place == self.longest, self.end)
         return answers.where(mask, self.pad), mask
 
     def hashed(self, prompts: t.Prompts) -> Tensor:
-        """Return numbers in [0, 1) that belong to the numbers, in any order, and the target: ``[R, P]``."""
-        key = number_of(prompts[..., : self.numbers], self.largest) * (self.top + 1) + prompts[..., -1]
-        return fractions(splitmix64(splitmix64(key)))  # once, it says what is held out
+        """Return numbers in [0, 1) that belong to prompts: ``[R, P]``."""
+        key = as_one_number(prompts[..., : self.numbers], self.largest) * (self.target + 1) + prompts[..., -1]
+        return fractions(splitmix64(splitmix64(key)))  # hashed once, it says what is held out
 
     def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Answer by one of the right expressions of all numbers."""
@@ -168,14 +168,17 @@ class Countdown(BaseTask):
         return Scores({"exact": exact.float(), "format": formed.float(), "close": close}, exact)
 
 
-def evaluate(tokens: Tensor, counted: Tensor, fair: Tensor, top: int, depth: int) -> tuple[Tensor, Tensor]:
+def evaluate(
+    tokens: Tensor, counted: Tensor, fair: Tensor, top: int, depth: int, tidy: bool = False
+) -> tuple[Tensor, Tensor]:
     """Evaluate postfix expressions on a stack, all of them a token at a time.
 
     Tokens to ``top`` are numbers, the four above it operators; those that are not ``counted`` are passed over.
 
     Args: tokens and counted ``[..., T]``; fair ``[...]``, False where nothing is to be found; depth, that of the stack.
     Returns: int64 values, 0 where there is none, and whether there is one, ``[...]`` each. There is none if a number
-    does not fit on the stack, an operator lacks an operand, ÷ is not exact, or not exactly one number is left.
+    does not fit on the stack, an operator lacks an operand, ÷ is not exact, or not exactly one number is left; if they
+    are to be ``tidy``, also if an operator has the smaller operand first or makes less than 1.
     """
     stack = tokens.new_zeros(*fair.shape, max(depth, 2))  # its top is the first
     height = tokens.new_zeros(fair.shape)
@@ -186,9 +189,11 @@ def evaluate(tokens: Tensor, counted: Tensor, fair: Tensor, top: int, depth: int
         divisor = right.where(right != 0, 1)
         exact = (right != 0) & (left % divisor == 0)
         able = applied & (height >= 2) & (exact | (operator != OVER))
-        fair = fair & (~here | able | (pushed & (height < depth)))
         results = torch.stack([left + right, left - right, left * right, left // divisor], -1)
         result = results.gather(-1, operator.clamp(0, OVER).unsqueeze(-1))
+        if tidy:
+            able &= (left >= right) & (result.squeeze(-1) >= 1)
+        fair = fair & (~here | able | (pushed & (height < depth)))
         after_push = torch.cat([token.unsqueeze(-1), stack[..., :-1]], -1)
         after_operator = torch.cat([result, padded(stack[..., 2:], (0, 1))], -1)
         stack = after_push.where(pushed.unsqueeze(-1), after_operator.where(applied.unsqueeze(-1), stack))
@@ -221,52 +226,43 @@ def infix(words: Sequence[str]) -> str:
 
 
 class Part(NamedTuple):
-    """Games for training, or those held out: numbers in all orders that have any; and for each set of numbers, S in
-    all, the places of its expressions, those with a target of this part first, and how many of them there are."""
+    """Games for training, or those held out; of a set they are the first ``counts`` expressions of its ``order``."""
 
-    numbers: Tensor  # [N, numbers]
-    order: Tensor  # [S, E]
+    rows: Tensor  # [N]: sets of numbers that have any
+    order: Tensor  # [S, E]: places of expressions
     counts: Tensor  # [S]
 
 
 class Games(NamedTuple):
-    """All expressions E of all numbers and their values for each ascending set of numbers, S in all."""
+    """All expressions E of all numbers and their values for each set of numbers, S in all."""
 
-    expressions: Tensor  # [E, T]: places among the numbers, ascending, then among the operators
-    sets: Tensor  # [S]: each as one number, ascending
-    largest: int
+    expressions: Tensor  # [E, T]: places among the numbers, then among the operators, counted on behind them
+    sets: Tensor  # [S, numbers]: each with the largest first
+    keys: Tensor  # [S]: each as one number, ascending
     values: Tensor  # [S, E]
     parts: tuple[Part, Part]
-
-    def row(self, numbers: Tensor) -> Tensor:
-        """Return the place of the set that the numbers make, in any order: ``[..., numbers] -> [...]``."""
-        return torch.searchsorted(self.sets, number_of(numbers, self.largest))
 
 
 @cache
 def games(numbers: int, largest: int, target: int, device: str) -> Games:
     """Make the tables of all games of these sizes."""
-    sets = torch.tensor(list(combinations_with_replacement(range(1, largest + 1), numbers)))
-    known = torch.tensor(expressions(numbers))
-    operators = torch.arange(len(OPERATORS)) + largest + 1
+    sets = torch.tensor(list(combinations_with_replacement(range(largest, 0, -1), numbers))).flip(0)
+    known, operators = torch.tensor(expressions(numbers)), torch.arange(len(OPERATORS)) + largest + 1
     found = []
     for some in sets.split(max(1, AT_ONCE // len(known))):
         tokens = torch.cat([some, operators.expand(len(some), -1)], -1)[:, known]
         every = torch.ones_like(tokens, dtype=torch.bool)
-        values, sound = evaluate(tokens, every, every[..., 0], largest, numbers)
+        values, sound = evaluate(tokens, every, every[..., 0], largest, numbers, tidy=True)
         found.append(values.where(sound, NO_VALUE).int())
-    values = torch.cat(found)
+    values, keys = torch.cat(found), as_one_number(sets, largest)
     asked = (values >= 1) & (values <= target) & (values.unsqueeze(-1) != sets.unsqueeze(-2)).all(-1)
-    keys = number_of(sets, largest)
-    held_out = splitmix64(keys.unsqueeze(-1) * (max(largest, target) + 1) + values) % HELD_OUT_EVERY == 0
-    orders = torch.cartesian_prod(*[torch.arange(1, largest + 1)] * numbers)
-    rows = torch.searchsorted(keys, number_of(orders, largest))
+    held_out = splitmix64(keys.unsqueeze(-1) * (target + 1) + values) % HELD_OUT_EVERY == 0
     parts = []
     for of_part in (asked & ~held_out, asked & held_out):
-        places = (~of_part).to(torch.int8).argsort(dim=-1, stable=True).short()
-        counts = of_part.sum(-1)
-        parts.append(Part(*(each.to(device) for each in (orders[counts[rows] > 0], places, counts))))
-    return Games(known.to(device), keys.to(device), largest, values.to(device), (parts[0], parts[1]))
+        order, counts = (~of_part).to(torch.int8).argsort(dim=-1, stable=True).short(), of_part.sum(-1)
+        parts.append(Part(*(each.to(device) for each in (counts.nonzero().squeeze(-1), order, counts))))
+    tables = (each.to(device) for each in (known, sets, keys, values))
+    return Games(*tables, (parts[0], parts[1]))
 
 
 @cache
@@ -283,10 +279,9 @@ def expressions(numbers: int) -> list[tuple[int, ...]]:
     return [each for items in permutations(range(numbers)) for each in of(items)]
 
 
-def number_of(numbers: Tensor, largest: int) -> Tensor:
-    """Return one number for each set of numbers, whatever their order: ``[..., numbers] -> [...]``."""
-    digits = numbers.sort(-1).values
-    return (digits * (largest + 1) ** torch.arange(digits.shape[-1] - 1, -1, -1, device=numbers.device)).sum(-1)
+def as_one_number(numbers: Tensor, largest: int) -> Tensor:
+    """Return one number for each row of numbers of 1 to ``largest``: ``[..., numbers] -> [...]``."""
+    return (numbers * (largest + 1) ** torch.arange(numbers.shape[-1] - 1, -1, -1, device=numbers.device)).sum(-1)
 
 
 def below(count: Tensor | int, uniforms: Tensor) -> Tensor:
