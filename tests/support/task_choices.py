@@ -10,9 +10,11 @@ from pydantic import TypeAdapter
 
 from rlexp.core.registry import bind_choice, schema
 from rlexp.tasks import TASKS, TabularTask
+from rlexp.tasks.countdown import Countdown
 from rlexp.tasks.puzzles import Functions, MultiSolution, Parity
 from rlexp.tasks.sort import DifficultyMix, SortLecture
 from rlexp.tasks.tabular import Bandit, Categorical, Enumerable, LengthWorld
+from rlexp.tasks.two_habits import TwoHabits
 
 SEEDS = (0, 1, 2)
 FILES = {path.stem: OmegaConf.to_container(OmegaConf.load(path)) for path in sorted((CONF / "task").glob("*.yaml"))}
@@ -79,6 +81,19 @@ def functions(**changes) -> Functions:
     return Functions(**(sizes | changes))
 
 
+def countdown(**changes) -> Countdown:
+    weights = dict(exact=1.0, format=0.25, close=0.5)
+    sizes = dict(numbers=3, largest=5, target=12, cap=7, mistakes=0.3, times=0.4, prompt_set=None, weights=weights)
+    return Countdown(**(sizes | dict(metric="x", floor=0.0) | changes))
+
+
+def two_habits(**changes) -> TwoHabits:
+    weights = dict(right=1.0, format=0.25, habit_a=0.5)
+    shares = dict(right_a=0.7, right_b=0.4, share_a=0.6)
+    sizes = dict(items=4, alphabet=5, cap=7, prompt_set=None, weights=weights, metric="x", floor=0.0)
+    return TwoHabits(**(sizes | shares | changes))
+
+
 CHOICES = {
     "filler": ("sort", sort_task()),
     "no_filler": ("sort", sort_task(filler=0, alphabet=3, cap=5)),
@@ -92,6 +107,9 @@ CHOICES = {
     "chains": ("parity", parity()),
     "composed": ("functions", functions()),
     "all_shown": ("functions", functions(shown=2, alphabet=3, cap=10)),
+    "expressions": ("countdown", countdown()),
+    "two_numbers": ("countdown", countdown(numbers=2, largest=9, target=6, cap=4)),
+    "habits": ("two_habits", two_habits()),
     "lengths": ("length_world", length_world()),
     "strings": ("enumerable", enumerable()),
     "gold": ("enumerable", enumerable(features=3, symbols=2, cap=6, weights=dict(gold=1.0, proxy=0.0))),

@@ -13,6 +13,7 @@ from task_choices import (
     SEEDS,
     bandit,
     categorical,
+    countdown,
     difficulty_mix,
     enumerable,
     every_task,
@@ -21,6 +22,7 @@ from task_choices import (
     length_world,
     multi_solution,
     parity,
+    two_habits,
 )
 from toy_state import Toy
 
@@ -84,6 +86,9 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
     if name == "parity":
         assert torch.equal(scores.components["chain"].bool(), task.has_chain(prompts))
         return
+    if name == "two_habits":
+        assert torch.equal(scores.components["habit_a"][..., 0].bool(), task.a_is_right(prompts))
+        del scores.components["habit_a"]
     best = {"ternary": 1, "distance": 3, "inclusion_ordering": 5, "multiset_ordering": 5}
     for component, values in scores.components.items():
         applies = possible & ~values.isnan()
@@ -115,6 +120,13 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
         (parity, dict(weights={"right": 1.0}), "weights must name right, chain"),
         (functions, dict(weights={"atom": 1.0}), "weights must name atom, composed, steps"),
         (functions, dict(cap=7), "cap=7 must be even"),
+        (countdown, dict(cap=5), "cap=5 leaves no room for an expression of 3 numbers and an end: at least 6"),
+        (countdown, dict(numbers=4, cap=8, largest=12), "make 1365 sets of 7680 expressions; at most 8388608 in all"),
+        (countdown, dict(numbers=2, largest=2, target=2), "target=2 leaves nothing to"),
+        (countdown, dict(weights={"exact": 1.0}), "weights must name exact, format, close"),
+        (two_habits, dict(right_b=0.8), "right_b=0.8 must not exceed right_a=0.7"),
+        (two_habits, dict(cap=5), "cap=5 leaves no room for a name, 4 numbers and an end: at least 6"),
+        (two_habits, dict(weights={"right": 1.0}), "weights must name right, format, habit_a"),
         (enumerable, dict(cap=8), "cap=8 makes 6561 strings of 3 symbols; at most 4096"),
         (enumerable, dict(good=9.0), "good=9.0 is more than any string of world=2 has; at most"),
         (enumerable, dict(weights={"gold": 1.0}), "weights must name gold, proxy"),
