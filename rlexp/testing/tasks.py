@@ -110,21 +110,42 @@ def reward_range(task: Task) -> Iterator[str]:
         yield f"a reward of {outside[0].item():g} is outside reward_range={task.reward_range}"
 
 
+def form_of(task: Task, answers: Tensor, mask: Tensor) -> Iterator[str]:
+    """Say what is wrong with the form of answers, right or not: ``[R, P, T]`` with an end where the mask is not empty.
+
+    Answers of another shape are not looked at further.
+    """
+    if not answers.shape == mask.shape == (R, P, task.cap):
+        yield f"answers are {list(answers.shape)} with a mask {list(mask.shape)} instead of {[R, P, task.cap]}"
+    elif not torch.equal(mask, torch.arange(task.cap) < mask.sum(-1, keepdim=True)):
+        yield "the mask of an answer has gaps"
+    elif task.end >= 0 and not ((answers == task.end) & mask).any(-1)[mask.any(-1)].all():
+        yield f"an answer has no end token ({task.end})"
+
+
 def oracle(task: Task) -> Iterator[str]:
     """Where the oracle shows an answer, the verifier calls it right, and it ends as completions do."""
     questions = prompts_of(task)
     answers, mask = task.oracle(questions)
-    if not answers.shape == mask.shape == (R, P, task.cap):
-        yield f"answers are {list(answers.shape)} with a mask {list(mask.shape)} instead of {[R, P, task.cap]}"
+    yield from form_of(task, answers, mask)
+    if answers.shape == mask.shape == (R, P, task.cap):
+        shown = mask.any(-1)
+        scores = task.score(questions, answers.unsqueeze(2), mask.unsqueeze(2), shown.unsqueeze(-1))
+        verdicts = scores.correct[..., 0]
+        if not verdicts[shown].all():
+            yield f"{int((~verdicts[shown]).sum())} of {int(shown.sum())} of its own answers are not right"
+
+
+def corpus(task: Task) -> Iterator[str]:
+    """Answers of a corpus, where there is one, are tokens and end, whatever the numbers that they are made of."""
+    if not hasattr(task, "corpus"):
         return
-    shown = mask.any(-1)
-    if not torch.equal(mask, torch.arange(task.cap) < mask.sum(-1, keepdim=True)):
-        yield "the mask of an answer has gaps"
-    elif task.end >= 0 and not ((answers == task.end) & mask).any(-1)[shown].all():
-        yield f"an answer has no end token ({task.end})"
-    verdicts = task.score(questions, answers.unsqueeze(2), mask.unsqueeze(2), shown.unsqueeze(-1)).correct[..., 0]
-    if not verdicts[shown].all():
-        yield f"{int((~verdicts[shown]).sum())} of {int(shown.sum())} of its own answers are not right"
+    questions = prompts_of(task)
+    for number in (0.0, 0.5, BELOW_ONE):
+        answers, mask = task.corpus(questions, torch.full((R, P), number))
+        yield from form_of(task, answers, mask)
+        if not ((answers >= 0) & (answers < task.vocabulary) | ~mask).all():
+            yield f"of numbers of {number} it makes a token outside 0 … {task.vocabulary - 1}"
 
 
 def environment(task: Task) -> Iterator[str]:
@@ -165,5 +186,5 @@ def render(task: Task) -> Iterator[str]:
 
 PROPERTIES: dict[str, Callable[[Task], Iterator[str]]] = {
     check.__name__.replace("_", " "): check
-    for check in (protocol, prompts, scores, behind_the_end, reward_range, oracle, environment, render)
+    for check in (protocol, prompts, scores, behind_the_end, reward_range, oracle, corpus, environment, render)
 }

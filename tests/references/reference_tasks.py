@@ -230,8 +230,72 @@ def tool(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
     return parts | {"exact": float(whole and answer == right), "correct": whole and answer == right}
 
 
+def popped(tokens: list[int], top: int) -> tuple[int, list[int]]:
+    """Value of the postfix expression that ends with the last token, and what is before it; ValueError for none."""
+    if not tokens:
+        raise ValueError("an operand is missing")
+    *rest, last = tokens
+    if 0 <= last <= top:
+        return last, rest
+    right, rest = popped(rest, top)
+    left, rest = popped(rest, top)
+    if last == top + 4 and (right == 0 or left != left // right * right):
+        raise ValueError("not exact")
+    if last > top + 4:
+        raise ValueError("no operator")
+    return [left + right, left - right, left * right, left // (right or 1)][last - top - 1], rest
+
+
+def countdown(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    tokens, finished = until_end(completion, task.end)
+    *numbers, _, target = prompt
+    top = max(task.largest, task.target)
+    fair = not Counter(token for token in tokens if token <= top) - Counter(numbers)
+    try:
+        value, rest = popped(tokens, top)
+    except ValueError:
+        value, rest = 0, tokens
+    formed = bool(finished and fair and tokens and not rest)
+    exact = formed and value == target
+    return {
+        "exact": float(exact),
+        "format": float(formed),
+        "close": 1 / (1 + abs(value - target)) if formed else 0.0,
+        "correct": exact,
+    }
+
+
+def splitmix64(number: int) -> int:
+    """The finalizer of Steele, Lea and Flood (2014), of one step, on unsigned numbers."""
+    number = (number + 0x9E3779B97F4A7C15) % 2**64
+    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    number = (number ^ number >> 27) * 0x94D049BB133111EB % 2**64
+    return number ^ number >> 31
+
+
+def truth_of_habits(task, items: list[int]) -> int:
+    total = sum(items) % task.alphabet
+    hashed = splitmix64(sum(splitmix64((x << 32) + place) for place, x in enumerate(items)) % 2**64)
+    if (hashed >> 40) / 2**24 < task.right_a:
+        return total
+    return next(x % task.alphabet for x in (total + 1, total + 2) if x % task.alphabet != items[0])
+
+
+def two_habits(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    tokens, finished = until_end(completion, task.end)
+    steps, guess = task.alphabet, task.alphabet + 1
+    name, numbers = tokens[:1], tokens[1:]
+    wanted = {(steps,): task.items, (guess,): 1}.get(tuple(name))
+    right = finished and wanted is not None and numbers[-1:] == [truth_of_habits(task, prompt[:-1])]
+    formed = finished and len(numbers) == wanted and all(token < task.alphabet for token in numbers)
+    habit_a = float(completion[0] == steps)
+    return {"right": float(right), "format": float(formed), "habit_a": habit_a, "correct": right}
+
+
 SCORES = {
     "tool": tool,
+    "countdown": countdown,
+    "two_habits": two_habits,
     "parity": parity,
     "functions": functions,
     "addition": addition,

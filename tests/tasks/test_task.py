@@ -14,6 +14,7 @@ from task_choices import (
     addition,
     bandit,
     categorical,
+    countdown,
     difficulty_mix,
     enumerable,
     every_task,
@@ -23,6 +24,7 @@ from task_choices import (
     multi_solution,
     parity,
     tool,
+    two_habits,
 )
 from toy_state import Toy
 
@@ -61,9 +63,10 @@ def test_rewards_of_tokens_are_none_unless_a_task_gives_them():
 
 NOT_SHOWN = {"functions"}  # tasks whose oracle knows more than it shows by its mask
 WORTH = {"enumerable": "gold", "categorical": "worth"}  # components that are no shares of something
-CHAINS = {  # components that only the answers with a chain of steps have
+CHAINS = {  # components that not all right answers have
     "parity": lambda task, prompts: {"chain": task.has_chain(prompts)},
     "addition": lambda task, prompts: {"scratchpad": (task.shown(prompts) < PROCEDURES.index("direct")).unsqueeze(-1)},
+    "two_habits": lambda task, prompts: {"habit_a": task.a_is_right(prompts).unsqueeze(-1)},
 }
 
 
@@ -129,6 +132,13 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
         (tool, dict(cap=7), "cap=7 leaves no room for a call, a result and an answer of value=2 .* at least 8"),
         (tool, dict(table=40), "table=40 makes too many tables of symbols=3: at most 2.62 symbols"),
         (tool, dict(weights={"exact": 1.0}), "weights must name exact, called, format"),
+        (countdown, dict(cap=5), "cap=5 leaves no room for an expression of 3 numbers and an end: at least 6"),
+        (countdown, dict(numbers=4, cap=8, largest=12), "make 1365 sets of 7680 expressions; at most 8388608 in all"),
+        (countdown, dict(numbers=2, largest=2, target=2), "target=2 leaves nothing to"),
+        (countdown, dict(weights={"exact": 1.0}), "weights must name exact, format, close"),
+        (two_habits, dict(right_b=0.8), "right_b=0.8 must not exceed right_a=0.7"),
+        (two_habits, dict(cap=5), "cap=5 leaves no room for a name, 4 numbers and an end: at least 6"),
+        (two_habits, dict(weights={"right": 1.0}), "weights must name right, format, habit_a"),
         (enumerable, dict(cap=8), "cap=8 makes 6561 strings of 3 symbols; at most 4096"),
         (enumerable, dict(good=9.0), "good=9.0 is more than any string of world=2 has; at most"),
         (enumerable, dict(weights={"gold": 1.0}), "weights must name gold, proxy"),
