@@ -180,15 +180,16 @@ def functions(task, prompt: list[int], completion: list[int]) -> dict[str, float
     return parts | {"steps": float(completion[: len(thought)] == thought), "correct": correct}
 
 
-MASK64 = 2**64 - 1
-
-
 def splitmix64(number: int) -> int:
-    """Sebastiano Vigna's SplitMix64 as a signed number."""
-    number = (number + 0x9E3779B97F4A7C15) & MASK64
-    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & MASK64
-    number = (number ^ number >> 27) * 0x94D049BB133111EB & MASK64
-    number ^= number >> 31
+    """The finalizer of Steele, Lea and Flood (2014), of one step, on unsigned numbers."""
+    number = (number + 0x9E3779B97F4A7C15) % 2**64
+    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    number = (number ^ number >> 27) * 0x94D049BB133111EB % 2**64
+    return number ^ number >> 31
+
+
+def signed(number: int) -> int:
+    """What 64 bits are as an int64."""
     return number - 2**64 if number >= 2**63 else number
 
 
@@ -197,7 +198,8 @@ def row_of(task, prompt: list[int], key: int) -> list[int]:
     number = 0
     for symbol in prompt[: task.table]:
         number = number * task.symbols + symbol
-    return [splitmix64((number * task.keys + key) * task.value + place) % task.symbols for place in range(task.value)]
+    first = (number * task.keys + key) * task.value
+    return [signed(splitmix64(first + place)) % task.symbols for place in range(task.value)]
 
 
 def tool_writes(task, prompt: list[int], tokens: list[int]) -> list[int]:
@@ -263,14 +265,6 @@ def countdown(task, prompt: list[int], completion: list[int]) -> dict[str, float
         "close": 1 / (1 + abs(value - target)) if formed else 0.0,
         "correct": exact,
     }
-
-
-def splitmix64(number: int) -> int:
-    """The finalizer of Steele, Lea and Flood (2014), of one step, on unsigned numbers."""
-    number = (number + 0x9E3779B97F4A7C15) % 2**64
-    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-    number = (number ^ number >> 27) * 0x94D049BB133111EB % 2**64
-    return number ^ number >> 31
 
 
 def truth_of_habits(task, items: list[int]) -> int:
