@@ -204,9 +204,9 @@ def evaluate(
 
 
 def infix(words: Sequence[str]) -> str:
-    """Return a postfix expression as it is read, with the brackets it needs; nothing if it is none or one word only.
+    """Return a postfix expression as it is read, with brackets; nothing if it is none or one word only.
 
-    Two expressions are never read alike: an operand on the right in brackets is one that was made before.
+    Two expressions are never read alike: a right operand keeps its brackets unless its operator binds more strongly.
     """
     stack: list[tuple[str, int]] = []
     for word in words:

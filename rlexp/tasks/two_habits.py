@@ -127,8 +127,9 @@ class TwoHabits(BaseTask):
         """Judge completions ``[R, P, G, T]``; one that was cut off is neither right nor of the form of a habit."""
         first, length = completions[..., 0], mask.sum(-1)
         by_a, by_b = first == self.name_a, first == self.name_b
+        # before the end, or its own name where there is no number
         last = completions.gather(-1, (length - 2).clamp(min=0).unsqueeze(-1)).squeeze(-1)
-        right = finished & (by_a | by_b) & (last == self.truth(prompts).unsqueeze(-1)) & (length > 2)
+        right = finished & (by_a | by_b) & (last == self.truth(prompts).unsqueeze(-1))
         place = torch.arange(self.cap, device=prompts.device)
         numbers = (
             ((completions >= 0) & (completions < self.alphabet)) | (place == 0) | (place >= length.unsqueeze(-1) - 1)

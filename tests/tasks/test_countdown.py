@@ -11,7 +11,7 @@ import pytest
 import torch
 from policies import policy_of, prompts_of, shaken
 from reference_tasks import popped, splitmix64
-from task_choices import FILES, countdown, shipped
+from task_choices import FILES, countdown, first_answers, shipped
 
 from rlexp.loop.rollout import sample
 
@@ -167,6 +167,22 @@ def test_a_corpus_has_its_shares_of_mistakes_and_of_times(changes):
     assert not kinds["by times", False] and (task.mistakes == 1 or max(map(len, distinct.values())) > 2)
 
 
+def test_the_numbers_of_a_corpus_choose_each_answer_of_a_kind_equally_often():
+    task, count = countdown(), 24000
+    prompts = torch.tensor([5, 3, 1, task.separator, 2]).expand(1, count, -1)
+    answers, mask = task.corpus(prompts, ((torch.arange(count) + 0.5) / count).unsqueeze(0))
+    found = Counter(tuple(row[: there.sum()][:-1].tolist()) for row, there in zip(answers[0], mask[0], strict=True))
+    kinds = {"mistakes": Counter(), "by times": Counter(), "plain": Counter()}
+    for tokens, value in written((5, 3, 1), task.top, tidy=True).items():
+        kind = "mistakes" if value != 2 else "by times" if task.top + 3 in tokens else "plain"
+        kinds[kind][tokens] = found.pop(tokens, 0)
+    assert not found and min(map(len, kinds.values())) > 0
+    shares = dict(zip(kinds, (task.mistakes, 0.7 * task.times, 0.7 * (1 - task.times)), strict=True))
+    for kind, counts in kinds.items():
+        each = shares[kind] * count / len(counts)
+        assert all(abs(times - each) <= 3 for times in counts.values()), kind
+
+
 @pytest.mark.parametrize("sizes", [dict(), dict(numbers=2, largest=30, target=60, cap=4)], ids=str)
 def test_wrong_answers_are_expressions_and_never_right(sizes):
     task = countdown(**sizes)
@@ -208,3 +224,8 @@ def test_two_expressions_are_never_read_alike():
     assert len({task.render(list(tokens)) for tokens in every}) == len(every)
     for tokens, value in every.items():
         assert eval(task.render(list(tokens)).translate(str.maketrans("−×÷", "-*/"))) == value
+
+
+def test_the_page_shows_prompts_and_answers_as_they_are():
+    page = PAGE.read_text(encoding="utf-8")
+    assert all(f"\n| {prompt} | {answer} | " in page for prompt, answer in first_answers("countdown"))
