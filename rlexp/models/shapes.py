@@ -47,3 +47,13 @@ PromptLengths = Int[Tensor, "replica prompts"]
 OfTokens = Float[Tensor, "replica *tokens width"]
 HiddenOfTokens = Float[Tensor, "replica *tokens hidden"]
 LogitsOfTokens = Float[Tensor, "replica *tokens vocabulary"]
+
+# Of completions that were laid into tiles (``packing``).
+CompletionLengths = Int[Tensor, "replica prompts group"]
+OfTiles = Int[Tensor, "tiles"]
+OfSlots = Int[Tensor, "slots"]
+OfTileTokens = Int[Tensor, "tiles size"]
+ResultPlaces = Int[Tensor, "completions time"]
+Tiles = Float[Tensor, "tiles size width"]
+FlatPromptByHead = Float[Tensor, "all_prompts heads length head_size"]
+FlatPaddingBias = Float[Tensor, "all_prompts 1 1 length"]
