@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rlexp.core.exact import as_before
 from rlexp.core.types import CompletionMask, Completions, PerReplica, PerToken, Prompts, TokenMask
+from rlexp.models.packed_decoding import PackedDecoding
 from rlexp.models.policy import RolloutPolicy, gather_log_probs
 from rlexp.tasks import Task
 
@@ -64,6 +65,8 @@ def sample(
     """
     # inference mode makes small operations cheaper; compiled code has none, and cannot write to a cache in it
     with torch.no_grad() if torch.compiler.is_compiling() else torch.inference_mode():
+        if getattr(policy.network, "packs", False) and not torch.compiler.is_compiling():
+            return as_rollout(task, prompts, *decode_packed(policy, task, prompts, uniforms, temperature, pick))
         tokens, log_probs, decoding = decode(policy, task, prompts, uniforms, temperature, pick)
         policy.record(decoding)
     after = (0, uniforms.shape[-1] - len(tokens))
@@ -102,3 +105,47 @@ def decode(
             if ended.all():
                 break
     return tokens, log_probs, decoding
+
+
+def decode_packed(
+    policy: RolloutPolicy, task: Task, prompts: Prompts, uniforms: PerToken, temperature: PerReplica, pick: Callable
+) -> tuple[Completions, PerToken]:
+    """``decode`` by a policy that packs: completions that have ended cost nothing from some token on.
+
+    Return tokens and log-probabilities ``[R, P, G, T]``; behind an end they mean nothing.
+    """
+    shape, noise = uniforms.shape, uniforms.flatten(0, 2).T.contiguous()
+    logits, decoding = policy.packed_decoding(prompts, shape[2])
+    logits, scale = logits.flatten(0, 2), temperature.repeat_interleave(noise.shape[1] // len(temperature)).unsqueeze(-1)
+    tokens = prompts.new_zeros(shape[-1], noise.shape[1] + 1)  # one more for rows that fill a tile
+    log_probs, ended = noise.new_zeros(tokens.shape), torch.zeros_like(tokens[0], dtype=torch.bool)
+    ended[-1] = True
+    for t, numbers in enumerate(noise):
+        distribution = F.log_softmax(logits / scale[decoding.ids], -1)
+        drawn = pick_rows(pick, distribution, numbers, decoding, shape[:-1])
+        tokens[t].index_copy_(0, decoding.kept, drawn)
+        log_probs[t].index_copy_(0, decoding.kept, gather_log_probs(distribution, drawn))
+        ended[decoding.kept] |= drawn == task.end
+        if t == len(tokens) - 1:
+            break
+        if decoding.full:
+            sources = decoding.keep(~ended[decoding.kept])
+            if sources is None:
+                break
+            drawn = drawn[sources]
+        logits = decoding.decode(drawn)
+    return tuple(each[:, :-1].T.reshape(shape) for each in (tokens, log_probs))
+
+
+def pick_rows(
+    pick: Callable, distribution: Tensor, numbers: Tensor, decoding: PackedDecoding, shape: torch.Size
+) -> Tensor:
+    """Return the tokens of the rows that are left, ``[N, V] -> [N]``.
+
+    Unless a pick looks at every row for itself, it sees all completions where they are, ended ones with anything.
+    """
+    if pick in (inverse_cdf, most_likely):
+        return pick(distribution, numbers[decoding.ids])
+    whole = distribution.new_zeros(len(numbers) + 1, distribution.shape[-1])
+    whole.index_copy_(0, decoding.kept, distribution)
+    return pick(whole[:-1].view(*shape, -1), numbers.view(shape)).flatten()[decoding.ids]

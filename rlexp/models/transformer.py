@@ -33,6 +33,7 @@ from rlexp.models.forward_cache import (
 )
 from rlexp.models.layers import Projection, layer_norm
 from rlexp.models.packed import PackedAttention, PackedProduct
+from rlexp.models.packed_decoding import PackedDecoding
 from rlexp.models.packing import Packing, completion_lengths, pack, unpack, widths
 from rlexp.models.policy import RolloutPolicy, TokenLogProbs, entropy, gather_log_probs
 from rlexp.models.rotation import Rotation
@@ -393,6 +394,11 @@ class Transformer(PlainTransformer):
 
     def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, DecodingState]:
         return self.begin(self.read_prompts(prompts), group, self.allocate_attention(prompts.shape[1], group), None)
+
+    def packed_decoding(self, prompts: Prompts, group: int) -> tuple[NextToken, PackedDecoding]:
+        """``prefill`` for completions that are to be dropped where they end."""
+        cache = self.read_prompts(prompts)
+        return self.read_out(cache.outputs).unsqueeze(2).expand(-1, -1, group, -1), PackedDecoding(self, cache, group)
 
     def begin(
         self, prompts: PromptCache, group: int, caches: Sequence[AttentionCache], tokens: list[DecodedToken] | None
