@@ -65,12 +65,13 @@ def sample(
     """
     # inference mode makes small operations cheaper; compiled code has none, and cannot write to a cache in it
     with torch.no_grad() if torch.compiler.is_compiling() else torch.inference_mode():
-        if getattr(policy.network, "packs", False) and not torch.compiler.is_compiling():
-            return as_rollout(task, prompts, *decode_packed(policy, task, prompts, uniforms, temperature, pick))
-        tokens, log_probs, decoding = decode(policy, task, prompts, uniforms, temperature, pick)
-        policy.record(decoding)
-    after = (0, uniforms.shape[-1] - len(tokens))
-    tokens, log_probs = (F.pad(torch.stack(each, -1), after) for each in (tokens, log_probs))
+        if policy.network.packs and not torch.compiler.is_compiling():
+            drawn = decode_packed(policy, task, prompts, uniforms, temperature, pick)
+        else:
+            *drawn, decoding = decode(policy, task, prompts, uniforms, temperature, pick)
+            policy.record(decoding)
+    after = (0, uniforms.shape[-1] - len(drawn[0]))
+    tokens, log_probs = (F.pad(torch.stack(list(each), -1), after) for each in drawn)
     return as_rollout(task, prompts, tokens, log_probs)
 
 
@@ -109,11 +110,8 @@ def decode(
 
 def decode_packed(
     policy: RolloutPolicy, task: Task, prompts: Prompts, uniforms: PerToken, temperature: PerReplica, pick: Callable
-) -> tuple[Completions, PerToken]:
-    """``decode`` by a policy that packs: completions that have ended cost nothing from some token on.
-
-    Return tokens and log-probabilities ``[R, P, G, T]``; behind an end they mean nothing.
-    """
+) -> tuple[list[Tensor], list[Tensor]]:
+    """``decode`` by a policy that packs: completions that have ended cost nothing from some token on."""
     shape, noise = uniforms.shape, uniforms.flatten(0, 2).T.contiguous()
     logits, decoding = policy.packed_decoding(prompts, shape[2])
     logits, scale = logits.flatten(0, 2), temperature.repeat_interleave(noise.shape[1] // len(temperature)).unsqueeze(-1)
@@ -134,7 +132,7 @@ def decode_packed(
                 break
             drawn = drawn[sources]
         logits = decoding.decode(drawn)
-    return tuple(each[:, :-1].T.reshape(shape) for each in (tokens, log_probs))
+    return tuple([*each[:, :-1].view(-1, *shape[:-1])] for each in (tokens, log_probs))
 
 
 def pick_rows(

@@ -22,6 +22,7 @@ from rlexp.models.transformer import Block, Transformer
 from rlexp.tasks.task import Task
 
 EPS, BASE, STD = 1e-6, 10_000.0, 0.02  # LlamaConfig: rms_norm_eps, rope_theta, initializer_range
+PART = 4096  # rows
 INNER = 4  # the width of the feed-forward part over that of the model, as model=llama has it under TRL
 
 # The layers of a block as Transformers names them, and what holds them here.
@@ -45,10 +46,11 @@ class Normal(Projection):
 def in_cache(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Yield tensors ``[R, ...]`` replica by replica, so that what is done to them one after another stays in the cache.
 
-    Where there is none to stay in, they come as they are.
+    Many rows ``[R, N, ·]`` come in parts. Where there is no cache to stay in, tensors come as they are.
     """
     if tensors[0].is_cpu and not torch.compiler.is_compiling():
-        yield from zip(*(tensor.unbind(0) for tensor in tensors), strict=True)
+        for parts in zip(*(tensor.unbind(0) for tensor in tensors), strict=True):
+            yield from zip(*(part.split(PART) for part in parts), strict=True)
     else:
         yield tensors
 
@@ -142,8 +144,11 @@ class LlamaBlock(Block):
     layer = Normal
     norm = RMSNorm.apply
     activate = staticmethod(gated)
-    activated = Gated.apply
     feed_forward = SwiGLU
+
+    @staticmethod
+    def activated(hidden: s.PackedRows) -> s.PackedRows:
+        return Gated.apply(hidden.unsqueeze(0)).squeeze(0)
 
     def __init__(self, init: Init, width: int, heads: int, feedforward: int):
         super().__init__(init, width, heads, feedforward)

@@ -16,27 +16,29 @@ from rlexp.models.rotation import Rotation
 
 
 class PackedProduct(torch.autograd.Function):
-    """x W + ``addend`` for rows in tiles, or x W where that is None; W is that of the replica that owns the tile."""
+    """x W + ``addend`` of rows in tiles, or x W where that is None; W is that of the replica that owns the tile."""
 
     @staticmethod
-    def forward(ctx, x: s.Tiles, weight: s.Weight, addend: s.Tiles | None, packing: Packing) -> s.Tiles:
-        """``[N, B, in], [R, in, out] -> [N, B, out]``."""
+    def forward(
+        ctx, x: s.PackedRows, weight: s.Weight, addend: s.PackedRows | None, packing: Packing
+    ) -> s.PackedRows:
+        """``[N, in], [R, in, out] -> [N, out]``."""
         ctx.save_for_backward(x, weight)
         ctx.packing = packing
-        result = x.new_empty(*x.shape[:-1], weight.shape[-1])
-        for tiles, _, owners, _ in packing.stacks:
-            theirs = weight[owners]
-            result[tiles] = bmm(x[tiles], theirs) if addend is None else baddbmm(addend[tiles], x[tiles], theirs)
+        result = x.new_empty(len(x), weight.shape[-1])
+        for stack in packing.stacks:
+            here, theirs = tiles(x, stack), weight[stack.owners]
+            tiles(result, stack)[:] = bmm(here, theirs) if addend is None else baddbmm(tiles(addend, stack), here, theirs)
         return result
 
     @staticmethod
-    def backward(ctx, upstream: s.Tiles) -> tuple[Tensor | None, ...]:
+    def backward(ctx, upstream: s.PackedRows) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        for_x, for_weight = torch.empty_like(x), torch.zeros_like(weight)
-        upstream = upstream.contiguous()
-        for tiles, _, owners, _ in ctx.packing.stacks:
-            for_x[tiles] = bmm(upstream[tiles], weight[owners].mT)
-            for_weight.index_add_(0, owners, bmm(x[tiles].mT, upstream[tiles]))
+        for_x, for_weight, upstream = torch.empty_like(x), torch.zeros_like(weight), upstream.contiguous()
+        for stack in ctx.packing.stacks:
+            given = tiles(upstream, stack)
+            tiles(for_x, stack)[:] = bmm(given, weight[stack.owners].mT)
+            for_weight.index_add_(0, stack.owners, bmm(tiles(x, stack).mT, given))
         return for_x, for_weight, upstream if ctx.needs_input_grad[2] else None, None
 
 
@@ -46,7 +48,7 @@ class PackedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx,
-        x: s.Tiles,
+        x: s.PackedRows,
         weight: s.Weight,
         prompt_key: s.FlatPromptByHead,
         prompt_value: s.FlatPromptByHead,
@@ -54,11 +56,11 @@ class PackedAttention(torch.autograd.Function):
         causal_bias: s.CausalBias,
         rotation: Rotation | None,
         packing: Packing,
-    ) -> s.Tiles:
-        """Return what completions read, ``[N, B, W]``; ``weight`` ``[R, W, 3W]`` makes queries, keys and values."""
+    ) -> s.PackedRows:
+        """Return what completions read, ``[N, W]``; ``weight`` ``[R, W, 3W]`` makes queries, keys and values."""
         heads, saved, attended = prompt_key.shape[1], [], torch.empty_like(x)
         for stack in packing.stacks:
-            qkv = split_heads(bmm(x[stack.tiles], weight[stack.owners]), stack.width, heads).contiguous()
+            qkv = split_heads(bmm(tiles(x, stack), weight[stack.owners]), stack.width, heads).contiguous()
             if rotation is not None:
                 turned(rotation, stack).turn_(qkv[:2])
             query, key, value = qkv.unbind(0)
@@ -68,14 +70,14 @@ class PackedAttention(torch.autograd.Function):
             weights = softmax_(torch.cat([prompt_scores, own_scores], -1))
             prompt_weights, own_weights = parts(weights, keys.shape[-2])
             read = matmul(prompt_weights, values).add_(matmul(own_weights, value))
-            attended[stack.tiles] = read.transpose(1, 2).reshape_as(attended[stack.tiles])
+            attended[stack.rows].view(len(read), stack.width, heads, -1).copy_(read.transpose(1, 2))
             saved += [qkv, weights]
         ctx.save_for_backward(x, weight, prompt_key, prompt_value, *saved)
         ctx.rotation, ctx.packing = rotation, packing
         return attended
 
     @staticmethod
-    def backward(ctx, upstream: s.Tiles) -> tuple[Tensor | None, ...]:
+    def backward(ctx, upstream: s.PackedRows) -> tuple[Tensor | None, ...]:
         x, weight, prompt_key, prompt_value, *saved = ctx.saved_tensors
         heads = prompt_key.shape[1]
         for_x, for_weight = torch.empty_like(x), torch.zeros_like(weight)
@@ -84,7 +86,7 @@ class PackedAttention(torch.autograd.Function):
             query, key, value = qkv.unbind(0)
             keys, values = (each[stack.prompts] for each in (prompt_key, prompt_value))
             prompt_weights, own_weights = parts(weights, keys.shape[-2])
-            given = upstream[stack.tiles].reshape(len(query), stack.width, heads, -1).transpose(1, 2).contiguous()
+            given = upstream[stack.rows].reshape(len(query), stack.width, heads, -1).transpose(1, 2).contiguous()
             for_weights = torch.cat([matmul(given, values.mT), matmul(given, value.mT)], -1)
             for_prompt_scores, for_own_scores = parts(softmax_backward_(for_weights, weights), keys.shape[-2])
             for_qkv = torch.empty_like(qkv)
@@ -93,16 +95,21 @@ class PackedAttention(torch.autograd.Function):
             for_qkv[2] = matmul(own_weights.mT, given)
             if ctx.rotation is not None:
                 turned(ctx.rotation, stack).turn_(for_qkv[:2], back=True)
-            rows = for_qkv.permute(1, 3, 0, 2, 4).reshape(*upstream[stack.tiles].shape[:2], -1)
-            for_x[stack.tiles] = bmm(rows, weight[stack.owners].mT)
-            for_weight.index_add_(0, stack.owners, bmm(x[stack.tiles].mT, rows))
+            rows = for_qkv.permute(1, 3, 0, 2, 4).reshape(len(stack.owners), -1, weight.shape[-1])
+            tiles(for_x, stack)[:] = bmm(rows, weight[stack.owners].mT)
+            for_weight.index_add_(0, stack.owners, bmm(tiles(x, stack).mT, rows))
             for_prompt_key.index_add_(0, stack.prompts, matmul(for_prompt_scores.mT, query))
             for_prompt_value.index_add_(0, stack.prompts, matmul(prompt_weights.mT, given))
         return for_x, for_weight, for_prompt_key, for_prompt_value, *[None] * 4
 
 
-def split_heads(rows: s.Tiles, width: int, heads: int) -> Tensor:
-    """Queries, keys and values of slots of one width: ``[N, B, 3·H·D] -> [3, C, H, T, D]``."""
+def tiles(rows: s.PackedRows, stack: Stack) -> Tensor:
+    """Return the rows of a stack as its tiles: ``[N, ·] -> [tiles, size, ·]``."""
+    return rows[stack.rows].view(len(stack.owners), -1, rows.shape[-1])
+
+
+def split_heads(rows: Tensor, width: int, heads: int) -> Tensor:
+    """Queries, keys and values of slots of one width: ``[tiles, size, 3·H·D] -> [3, slots, H, T, D]``."""
     return rows.view(-1, width, 3, heads, rows.shape[-1] // (3 * heads)).permute(2, 0, 3, 1, 4)
 
 

@@ -48,13 +48,12 @@ OfTokens = Float[Tensor, "replica *tokens width"]
 HiddenOfTokens = Float[Tensor, "replica *tokens hidden"]
 LogitsOfTokens = Float[Tensor, "replica *tokens vocabulary"]
 
-# Of completions that were laid into tiles (``packing``).
+# Of completions that were packed (``packing``): rows are their tokens, tiles are of rows.
 CompletionLengths = Int[Tensor, "replica prompts group"]
 OfTiles = Int[Tensor, "tiles"]
 OfSlots = Int[Tensor, "slots"]
-OfTileTokens = Int[Tensor, "tiles size"]
+OfRows = Int[Tensor, "rows"]
 ResultPlaces = Int[Tensor, "completions time"]
-Tiles = Float[Tensor, "tiles size width"]
+PackedRows = Float[Tensor, "rows width"]
 FlatPromptByHead = Float[Tensor, "all_prompts heads length head_size"]
 FlatPaddingBias = Float[Tensor, "all_prompts 1 1 length"]
-OfRows = Float[Tensor, "rows width"]

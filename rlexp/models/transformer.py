@@ -283,20 +283,25 @@ class Block(PlainBlock):
 
     def read_packed(
         self,
-        x: s.Tiles,
+        x: s.PackedRows,
         prompts: KeyValue,
         padding_bias: s.FlatPaddingBias,
         causal_bias: s.CausalBias,
         rotation: Rotation | None,
         packing: Packing,
-    ) -> s.Tiles:
+    ) -> s.PackedRows:
         """``read_completions`` of packed ones."""
         others = padding_bias, causal_bias, rotation, packing
         key, value = (each.flatten(0, 1) for each in prompts)
-        attended = PackedAttention.apply(self.norm(x), self.qkv_weight(), key, value, *others)
+        attended = PackedAttention.apply(self.normed(x), self.qkv_weight(), key, value, *others)
         x = PackedProduct.apply(attended, self.out.weight, x, packing)
-        hidden = PackedProduct.apply(self.norm(x), self.up_weight(), None, packing)
+        hidden = PackedProduct.apply(self.normed(x), self.up_weight(), None, packing)
         return PackedProduct.apply(self.activated(hidden), self.down.weight, x, packing)
+
+    @classmethod
+    def normed(cls, x: s.PackedRows) -> s.PackedRows:
+        """``norm`` of rows that are not apart by replica."""
+        return cls.norm(x.unsqueeze(0)).squeeze(0)
 
     def weights(self) -> BlockWeights:
         return BlockWeights(self.qkv_weight(), self.out.weight, self.up_weight(), self.down.weight)
@@ -441,7 +446,7 @@ class Transformer(PlainTransformer):
             return super().log_probs(prompts, completions, temperature, entropies=entropies)
         first, rest, packing = self.packed_logits(prompts, completions)
         first = F.log_softmax(first / temperature.view(-1, 1, 1), -1)
-        rest = F.log_softmax(rest / temperature[packing.owners].view(-1, 1, 1), -1)
+        rest = F.log_softmax(rest / temperature[packing.owners].unsqueeze(-1), -1)
         of_first = gather_log_probs(repeated(first, completions), completions[..., 0])
         of_rest = gather_log_probs(rest, completions.flatten()[packing.tokens + 1])  # of the token after that read
         log_probs = unpack(of_first, of_rest, packing)
@@ -449,7 +454,7 @@ class Transformer(PlainTransformer):
             return TokenLogProbs(log_probs, None)
         return TokenLogProbs(log_probs, unpack(repeated(entropy(first), completions), entropy(rest), packing))
 
-    def packed_logits(self, prompts: Prompts, completions: Completions) -> tuple[s.PromptRow, s.Tiles, Packing]:
+    def packed_logits(self, prompts: Prompts, completions: Completions) -> tuple[s.PromptRow, s.PackedRows, Packing]:
         """Return the logits of first tokens ``[R, P, V]``, those after tokens that count, and where these are."""
         cache, time = self.read_prompts(prompts), completions.shape[-1] - 1
         read = completion_lengths(completions, self.end) - 1 + self.reads_end
@@ -462,7 +467,7 @@ class Transformer(PlainTransformer):
         padding_bias, causal_bias = cache.padding_bias.flatten(0, 1).squeeze(1), attention_bias(later_than(places))
         for block, key_value in zip(self.blocks, cache.blocks, strict=True):
             x = block.read_packed(x, key_value, padding_bias, causal_bias, rotation, packing)
-        logits = PackedProduct.apply(self.block.norm(x), self.head_weight(), None, packing)
+        logits = PackedProduct.apply(self.block.normed(x), self.head_weight(), None, packing)
         return self.read_out(cache.outputs), logits, packing
 
     def logits_after(
