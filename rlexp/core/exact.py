@@ -128,8 +128,8 @@ def as_before(network: nn.Module, *shapes: object, packed: object = None) -> Abs
     """Within, take torch's products as they are if all held when ``network`` last did the same with these ``shapes``.
 
     Looking each up costs a single run a twentieth of its time. ``shapes`` must be all that those of the products within
-    depend on. Those of a network that ``packs`` depend on what it reads, too: if nothing says how it is ``packed``, each
-    of its products is looked up.
+    depend on. Those of a network that ``packs`` depend on what it reads, too: if nothing says how that is ``packed``,
+    each of its products is looked up.
     """
     if torch.compiler.is_compiling() or (packed is None and getattr(network, "packs", False)):
         return nullcontext()

@@ -114,12 +114,12 @@ def decode_packed(
     """``decode`` by a policy that packs: completions that have ended cost nothing from some token on."""
     shape, noise = uniforms.shape, uniforms.flatten(0, 2).T.contiguous()
     logits, decoding = policy.packed_decoding(prompts, shape[2])
-    logits, scale = logits.flatten(0, 2), temperature.repeat_interleave(noise.shape[1] // len(temperature)).unsqueeze(-1)
+    logits, scale = logits.flatten(0, 2), temperature.repeat_interleave(noise.shape[1] // len(temperature))
     tokens = prompts.new_zeros(shape[-1], noise.shape[1] + 1)  # one more for rows that fill a tile
     log_probs, ended = noise.new_zeros(tokens.shape), torch.zeros_like(tokens[0], dtype=torch.bool)
     ended[-1] = True
     for t, numbers in enumerate(noise):
-        distribution = F.log_softmax(logits / scale[decoding.ids], -1)
+        distribution = F.log_softmax(logits / scale[decoding.ids].unsqueeze(-1), -1)
         drawn = pick_rows(pick, distribution, numbers, decoding, shape[:-1])
         tokens[t].index_copy_(0, decoding.kept, drawn)
         log_probs[t].index_copy_(0, decoding.kept, gather_log_probs(distribution, drawn))

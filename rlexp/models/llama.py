@@ -147,7 +147,7 @@ class LlamaBlock(Block):
     feed_forward = SwiGLU
 
     @staticmethod
-    def activated(hidden: s.PackedRows) -> s.PackedRows:
+    def activated(hidden: Tensor) -> Tensor:
         return Gated.apply(hidden.unsqueeze(0)).squeeze(0)
 
     def __init__(self, init: Init, width: int, heads: int, feedforward: int):

@@ -19,16 +19,15 @@ class PackedProduct(torch.autograd.Function):
     """x W + ``addend`` of rows in tiles, or x W where that is None; W is that of the replica that owns the tile."""
 
     @staticmethod
-    def forward(
-        ctx, x: s.PackedRows, weight: s.Weight, addend: s.PackedRows | None, packing: Packing
-    ) -> s.PackedRows:
+    def forward(ctx, x: Tensor, weight: s.Weight, addend: Tensor | None, packing: Packing) -> Tensor:
         """``[N, in], [R, in, out] -> [N, out]``."""
         ctx.save_for_backward(x, weight)
         ctx.packing = packing
         result = x.new_empty(len(x), weight.shape[-1])
         for stack in packing.stacks:
             here, theirs = tiles(x, stack), weight[stack.owners]
-            tiles(result, stack)[:] = bmm(here, theirs) if addend is None else baddbmm(tiles(addend, stack), here, theirs)
+            more = None if addend is None else tiles(addend, stack)
+            tiles(result, stack)[:] = bmm(here, theirs) if more is None else baddbmm(more, here, theirs)
         return result
 
     @staticmethod

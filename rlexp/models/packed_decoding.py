@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from rlexp.core.exact import as_before, baddbmm, bmm, softmax_
-from rlexp.models import shapes as s
 from rlexp.models.forward_cache import PromptCache
 from rlexp.models.packing import stack_sizes
 from rlexp.models.rotation import Rotation
@@ -59,7 +58,7 @@ def lay_out(replicas_of_rows: Tensor, replicas: int) -> Rows:
             first += tiles[-1][-1]
     tiles.sort(key=lambda tile: -tile[0])
     sources, real, stacks, row = [], [], [], 0
-    for height, replica, start, filled in tiles:
+    for height, _, start, filled in tiles:
         sources += [*range(start, start + filled), *[start] * (height - filled)]
         real += [True] * filled + [False] * (height - filled)
     for height, alike in groupby(tiles, key=lambda tile: tile[0]):

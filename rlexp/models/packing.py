@@ -25,7 +25,7 @@ LARGEST = 2048  # tokens of a stack at most: what a few products need then stays
 
 
 class Stack(NamedTuple):
-    """Tiles with slots of one ``width`` that are computed as one: their rows, whose tiles, and slots of which prompts."""
+    """Tiles with slots of one ``width`` that are computed as one: their rows, whose they are, and which prompts'."""
 
     rows: slice
     width: int
@@ -57,15 +57,15 @@ def widths(longest: int) -> list[int]:
 
 
 def completion_lengths(completions: Completions, end: int) -> s.CompletionLengths:
-    """Return how many tokens each completion has, up to its first ``end``, which counts: ``[R, P, G, T] -> [R, P, G]``."""
+    """Count the tokens of each completion up to its first ``end``, which counts: ``[R, P, G, T] -> [R, P, G]``."""
     ends = completions == end
     return torch.where(ends.any(-1), ends.byte().argmax(-1) + 1, completions.shape[-1])
 
 
 def pack(read: s.CompletionLengths, time: int) -> Packing:
-    """Lay completions of ``time`` + 1 tokens into tiles, the first tokens of each that are to be ``read``, 0 to ``time``.
+    """Lay the first tokens of completions into tiles, of each as many as are to be ``read``, 0 to ``time``.
 
-    The last token is never read: no other follows it.
+    Completions have ``time`` + 1 tokens, of which the last is never read: no other follows it.
     """
     (replicas, prompts, group), device, lengths = read.shape, read.device, read.flatten().cpu()
     steps, results = torch.arange(time), torch.full((read.numel(), time), -1)
