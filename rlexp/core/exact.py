@@ -124,15 +124,16 @@ def holds(x: Tensor, weight: Tensor, addend: Tensor | None = None) -> bool:
     return known
 
 
-def as_before(network: nn.Module, *shapes: object) -> AbstractContextManager:
+def as_before(network: nn.Module, *shapes: object, packed: object = None) -> AbstractContextManager:
     """Within, take torch's products as they are if all held when ``network`` last did the same with these ``shapes``.
 
     Looking each up costs a single run a twentieth of its time. ``shapes`` must be all that those of the products within
-    depend on.
+    depend on. Those of a network that ``packs`` depend on what it reads, too: if nothing says how that is ``packed``,
+    each of its products is looked up.
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or (packed is None and getattr(network, "packs", False)):
         return nullcontext()
-    return _as_before(HELD.setdefault(network, set()), (*shapes, torch.get_num_threads()))
+    return _as_before(HELD.setdefault(network, set()), (*shapes, packed, torch.get_num_threads()))
 
 
 @contextmanager

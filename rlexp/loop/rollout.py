@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rlexp.core.exact import as_before
 from rlexp.core.types import CompletionMask, Completions, PerReplica, PerToken, Prompts, TokenMask
+from rlexp.models.packed_decoding import PackedDecoding
 from rlexp.models.policy import RolloutPolicy, gather_log_probs
 from rlexp.tasks import Task
 
@@ -65,10 +66,13 @@ def sample(
     """
     # inference mode makes small operations cheaper; compiled code has none, and cannot write to a cache in it
     with torch.no_grad() if torch.compiler.is_compiling() else torch.inference_mode():
-        tokens, log_probs, decoding = decode(policy, task, prompts, uniforms, temperature, pick)
-        policy.record(decoding)
-    after = (0, uniforms.shape[-1] - len(tokens))
-    tokens, log_probs = (F.pad(torch.stack(each, -1), after) for each in (tokens, log_probs))
+        if policy.network.packs and not torch.compiler.is_compiling():
+            drawn = decode_packed(policy, task, prompts, uniforms, temperature, pick)
+        else:
+            *drawn, decoding = decode(policy, task, prompts, uniforms, temperature, pick)
+            policy.record(decoding)
+    after = (0, uniforms.shape[-1] - len(drawn[0]))
+    tokens, log_probs = (F.pad(torch.stack(list(each), -1), after) for each in drawn)
     return as_rollout(task, prompts, tokens, log_probs)
 
 
@@ -125,3 +129,44 @@ def decode(
             if ended.all():
                 break
     return tokens, log_probs, decoding
+
+
+def decode_packed(
+    policy: RolloutPolicy, task: Task, prompts: Prompts, uniforms: PerToken, temperature: PerReplica, pick: Callable
+) -> tuple[list[Tensor], list[Tensor]]:
+    """``decode`` by a policy that packs: completions that have ended cost nothing from some token on."""
+    shape, noise = uniforms.shape, uniforms.flatten(0, 2).T.contiguous()
+    logits, decoding = policy.packed_decoding(prompts, shape[2])
+    logits, scale = logits.flatten(0, 2), temperature.repeat_interleave(noise.shape[1] // len(temperature))
+    tokens = prompts.new_zeros(shape[-1], noise.shape[1] + 1)  # one more for rows that fill a tile
+    log_probs, ended = noise.new_zeros(tokens.shape), torch.zeros_like(tokens[0], dtype=torch.bool)
+    ended[-1] = True
+    for t, numbers in enumerate(noise):
+        distribution = F.log_softmax(logits / scale[decoding.ids].unsqueeze(-1), -1)
+        drawn = pick_rows(pick, distribution, numbers, decoding, shape[:-1])
+        tokens[t].index_copy_(0, decoding.kept, drawn)
+        log_probs[t].index_copy_(0, decoding.kept, gather_log_probs(distribution, drawn))
+        ended[decoding.kept] |= drawn == task.end
+        if t == len(tokens) - 1:
+            break
+        if decoding.full:
+            sources = decoding.keep(~ended[decoding.kept])
+            if sources is None:
+                break
+            drawn = drawn[sources]
+        logits = decoding.decode(drawn)
+    return tuple([*each[:, :-1].view(-1, *shape[:-1])] for each in (tokens, log_probs))
+
+
+def pick_rows(
+    pick: Callable, distribution: Tensor, numbers: Tensor, decoding: PackedDecoding, shape: torch.Size
+) -> Tensor:
+    """Return the tokens of the rows that are left, ``[N, V] -> [N]``.
+
+    Unless a pick looks at every row for itself, it sees all completions where they are, ended ones with anything.
+    """
+    if pick in (inverse_cdf, most_likely):
+        return pick(distribution, numbers[decoding.ids])
+    whole = distribution.new_zeros(len(numbers) + 1, distribution.shape[-1])
+    whole.index_copy_(0, decoding.kept, distribution)
+    return pick(whole[:-1].view(*shape, -1), numbers.view(shape)).flatten()[decoding.ids]

@@ -82,10 +82,11 @@ class Embedding(nn.Module):
         super().__init__()
         self.weight = init.normal(tokens, width, std=std)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """``[R, ...] -> [R, ..., width]``."""
+    def forward(self, tokens: Tensor, owners: Tensor | None = None) -> Tensor:
+        """``[R, ...] -> [R, ..., width]``; ``owners`` are the replicas of the tokens if they are not all in order."""
         replicas, rows, width = self.weight.shape
-        offset = torch.arange(replicas, device=tokens.device).view(-1, *[1] * (tokens.dim() - 1)) * rows
+        whose = torch.arange(replicas, device=tokens.device) if owners is None else owners
+        offset = whose.view(-1, *[1] * (tokens.dim() - 1)) * rows
         return F.embedding(tokens + offset, self.weight.view(replicas * rows, width))
 
 

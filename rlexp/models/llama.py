@@ -17,10 +17,12 @@ from rlexp.models import shapes as s
 from rlexp.models.forward_cache import TokenActivations
 from rlexp.models.layers import Embedding, Init, Projection
 from rlexp.models.policy import Policy
-from rlexp.models.transformer import Block, Rotation, Transformer
+from rlexp.models.rotation import Rotation
+from rlexp.models.transformer import Block, Transformer
 from rlexp.tasks.task import Task
 
 EPS, BASE, STD = 1e-6, 10_000.0, 0.02  # LlamaConfig: rms_norm_eps, rope_theta, initializer_range
+PART = 4096  # rows
 INNER = 4  # the width of the feed-forward part over that of the model, as model=llama has it under TRL
 
 # The layers of a block as Transformers names them, and what holds them here.
@@ -44,10 +46,11 @@ class Normal(Projection):
 def in_cache(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Yield tensors ``[R, ...]`` replica by replica, so that what is done to them one after another stays in the cache.
 
-    Where there is none to stay in, they come as they are.
+    Many rows ``[R, N, ·]`` come in parts. Where there is no cache to stay in, tensors come as they are.
     """
     if tensors[0].is_cpu and not torch.compiler.is_compiling():
-        yield from zip(*(tensor.unbind(0) for tensor in tensors), strict=True)
+        for parts in zip(*(tensor.unbind(0) for tensor in tensors), strict=True):
+            yield from zip(*(part.split(PART) for part in parts), strict=True)
     else:
         yield tensors
 
@@ -93,16 +96,7 @@ class SwiGLU(torch.autograd.Function):
     @staticmethod
     def backward(ctx, upstream: s.Rows) -> tuple[Tensor | None, ...]:
         y, up, down, hidden = ctx.saved_tensors
-        for_product = bmm(upstream, down.transpose(1, 2))
-        product, for_hidden = torch.empty_like(for_product), torch.empty_like(hidden)
-        for given, both, result, for_both in in_cache(for_product, hidden, product, for_hidden):
-            (gate, linear), (for_gate, for_linear) = both.chunk(2, -1), for_both.chunk(2, -1)
-            open_ = torch.neg(gate).exp_().add_(1).reciprocal_()
-            silu = gate * open_
-            torch.mul(silu, linear, out=result)
-            torch.mul(given, silu, out=for_linear)
-            slope = silu.neg_().add_(gate).add_(1).mul_(open_)  # σ (1 + g − g σ), the derivative of g σ
-            torch.mul(given.mul_(linear), slope, out=for_gate)
+        for_hidden, product = gated_backward(bmm(upstream, down.transpose(1, 2)), hidden)
         for_y, for_down = bmm(for_hidden, up.transpose(1, 2)), bmm(product.transpose(1, 2), upstream)
         return upstream, for_y, bmm(y.transpose(1, 2), for_hidden), for_down, None
 
@@ -117,6 +111,33 @@ def gated(hidden: Tensor) -> Tensor:
     return product
 
 
+def gated_backward(upstream: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradient of ``gated`` in ``hidden``, and once more its result; it overwrites ``upstream``."""
+    product, for_hidden = torch.empty_like(upstream), torch.empty_like(hidden)
+    for given, both, result, for_both in in_cache(upstream, hidden, product, for_hidden):
+        (gate, linear), (for_gate, for_linear) = both.chunk(2, -1), for_both.chunk(2, -1)
+        open_ = torch.neg(gate).exp_().add_(1).reciprocal_()
+        silu = gate * open_
+        torch.mul(silu, linear, out=result)
+        torch.mul(given, silu, out=for_linear)
+        slope = silu.neg_().add_(gate).add_(1).mul_(open_)  # σ (1 + g − g σ), the derivative of g σ
+        torch.mul(given.mul_(linear), slope, out=for_gate)
+    return for_hidden, product
+
+
+class Gated(torch.autograd.Function):
+    """``gated`` with its gradient."""
+
+    @staticmethod
+    def forward(ctx, hidden: Tensor) -> Tensor:
+        ctx.save_for_backward(hidden)
+        return gated(hidden)
+
+    @staticmethod
+    def backward(ctx, upstream: Tensor) -> Tensor:
+        return gated_backward(upstream.clone(), *ctx.saved_tensors)[0]
+
+
 class LlamaBlock(Block):
     """x + attention(norm(x)), then x + SwiGLU(norm(x)), each norm with a gain."""
 
@@ -124,6 +145,10 @@ class LlamaBlock(Block):
     norm = RMSNorm.apply
     activate = staticmethod(gated)
     feed_forward = SwiGLU
+
+    @staticmethod
+    def activated(hidden: Tensor) -> Tensor:
+        return Gated.apply(hidden.unsqueeze(0)).squeeze(0)
 
     def __init__(self, init: Init, width: int, heads: int, feedforward: int):
         super().__init__(init, width, heads, feedforward)
@@ -158,7 +183,8 @@ class Llama(Transformer):
         seed: Seed | None = None,  # of a config: whose ``init`` it is; all there is to it here
     ):
         Policy.__init__(self)
-        self.pad, self.cap, self.half = task.pad, task.cap, width // heads // 2
+        self.take_sizes(task, outputs)
+        self.half = width // heads // 2
         self.tokens = Embedding(init, task.vocabulary, width, std=STD)
         self.blocks = nn.ModuleList(self.block(init, width, heads, INNER * width) for _ in range(layers))
         self.gain = ones(self.tokens.weight, width)
@@ -172,7 +198,7 @@ class Llama(Transformer):
     def head_parameters(self) -> list[nn.Parameter]:
         return [self.gain]
 
-    def embedded(self, positions: Tensor) -> None:
+    def embedded(self, positions: Tensor, owners: Tensor | None = None) -> None:
         """Add nothing: positions are in the attention."""
 
     def rotation(self, positions: Tensor) -> Rotation:

@@ -75,6 +75,8 @@ class Policy(RolloutPolicy, nn.Module):
     """
 
     reads_completions = True
+    packs = False
+    """Whether its shapes depend on how long completions are, see ``packing``."""
 
     def forward(self, prompts: t.Prompts, completions: t.Completions) -> t.PerVocabulary:
         return self.logits(prompts, completions)

@@ -47,3 +47,13 @@ PromptLengths = Int[Tensor, "replica prompts"]
 OfTokens = Float[Tensor, "replica *tokens width"]
 HiddenOfTokens = Float[Tensor, "replica *tokens hidden"]
 LogitsOfTokens = Float[Tensor, "replica *tokens vocabulary"]
+
+# Of completions that were packed (``packing``): rows are their tokens, tiles are of rows.
+CompletionLengths = Int[Tensor, "replica prompts group"]
+OfTiles = Int[Tensor, "tiles"]
+OfSlots = Int[Tensor, "slots"]
+OfRows = Int[Tensor, "rows"]
+ResultPlaces = Int[Tensor, "completions time"]
+PackedRows = Float[Tensor, "rows width"]
+FlatPromptByHead = Float[Tensor, "all_prompts heads length head_size"]
+FlatPaddingBias = Float[Tensor, "all_prompts 1 1 length"]

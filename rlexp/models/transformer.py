@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from rlexp.core.exact import Product, Softmax, baddbmm, bmm, matmul, softmax_, softmax_backward_
-from rlexp.core.types import Completions, NextToken, NextTokens, PerVocabulary, Prompts, ReplicaIndices
+from rlexp.core.types import Completions, NextToken, NextTokens, PerReplica, PerVocabulary, Prompts, ReplicaIndices
 from rlexp.models import shapes as s
 from rlexp.models.forward_cache import (
     AttentionCache,
@@ -31,8 +32,16 @@ from rlexp.models.forward_cache import (
     TransformerCache,
 )
 from rlexp.models.layers import Projection, layer_norm
-from rlexp.models.policy import RolloutPolicy
+from rlexp.models.packed import PackedAttention, PackedProduct
+from rlexp.models.packed_decoding import PackedDecoding
+from rlexp.models.packing import Packing, completion_lengths, pack, unpack, widths
+from rlexp.models.policy import RolloutPolicy, TokenLogProbs, entropy, gather_log_probs
+from rlexp.models.rotation import Rotation
 from rlexp.models.transformer_plain import PlainBlock, PlainTransformer, attention_bias, later_than
+from rlexp.tasks.task import Task
+
+SHORT = 16
+"""The largest cap of a task whose completions are read and decoded at their full width: padding costs little there."""
 
 
 def split_heads(rows: s.Rows, shape: Sequence[int], heads: int) -> Tensor:
@@ -67,29 +76,6 @@ def attend(
     weights = softmax_(torch.cat([prompt_scores, matmul(query, key.transpose(-1, -2)).add_(causal_bias)], -1))
     prompt_weights, own_weights = weights.tensor_split((prompt_key.shape[-2],), -1)
     return group_product(prompt_weights, prompt_value).add_(matmul(own_weights, value)), weights
-
-
-class Rotation(NamedTuple):
-    """By which angle each pair of numbers of a query or key is turned at its place: rotary positions.
-
-    Source: RoFormer (arXiv 2104.09864); the pairs are those of Transformers' Llama (``rotate_half``): a number of the
-    first half of a head with its neighbour in the second.
-    """
-
-    cosine: s.Angles
-    sine: s.Angles
-
-    def turn_(self, halves: Tensor, back: bool = False) -> None:
-        """Turn queries or keys ``[..., D]`` in place, or ``back`` again."""
-        first, second = halves.chunk(2, -1)
-        sine = -self.sine if back else self.sine
-        turned = first * self.cosine - second * sine
-        second.mul_(self.cosine).add_(first * sine)
-        first.copy_(turned)
-
-    def at(self, place: int) -> Rotation:
-        """Return the rotation at one completion token."""
-        return Rotation(self.cosine[..., place, :], self.sine[..., place, :])
 
 
 class DecodingAttention:
@@ -248,7 +234,8 @@ class Block(PlainBlock):
 
     layer = Projection
     norm = staticmethod(layer_norm)
-    activate = staticmethod(torch.relu_)
+    activate = staticmethod(torch.relu_)  # without gradients
+    activated = staticmethod(torch.relu)
     feed_forward = FeedForward
 
     def qkv_weight(self) -> s.Weight:
@@ -293,6 +280,28 @@ class Block(PlainBlock):
         x = self.out(attended, addend=x, result=cache and cache.middle)
         return self.feed_forward.apply(x, self.norm(x), self.up_weight(), self.down.weight, cache)
 
+    def read_packed(
+        self,
+        x: s.PackedRows,
+        prompts: KeyValue,
+        padding_bias: s.FlatPaddingBias,
+        causal_bias: s.CausalBias,
+        rotation: Rotation | None,
+        packing: Packing,
+    ) -> s.PackedRows:
+        """``read_completions`` of packed ones."""
+        others = padding_bias, causal_bias, rotation, packing
+        key, value = (each.flatten(0, 1) for each in prompts)
+        attended = PackedAttention.apply(self.normed(x), self.qkv_weight(), key, value, *others)
+        x = PackedProduct.apply(attended, self.out.weight, x, packing)
+        hidden = PackedProduct.apply(self.normed(x), self.up_weight(), None, packing)
+        return PackedProduct.apply(self.activated(hidden), self.down.weight, x, packing)
+
+    @classmethod
+    def normed(cls, x: s.PackedRows) -> s.PackedRows:
+        """``norm`` of rows that are not apart by replica."""
+        return cls.norm(x.unsqueeze(0)).squeeze(0)
+
     def weights(self) -> BlockWeights:
         return BlockWeights(self.qkv_weight(), self.out.weight, self.up_weight(), self.down.weight)
 
@@ -327,12 +336,19 @@ class Transformer(PlainTransformer):
 
     block = Block
 
+    def take_sizes(self, task: Task, outputs: int | None) -> None:
+        super().take_sizes(task, outputs)
+        self.end, self.packs, self.reads_end = task.end, task.end >= 0 and task.cap > SHORT, int(outputs is not None)
+
     def head_weight(self) -> s.Weight:
         return self.head.weight
 
-    def embedded(self, positions: Tensor) -> Tensor | None:
-        """Return what is added to tokens at these positions ``[R, ...]``: ``[R, ..., W]``; None for nothing."""
-        return self.positions(positions)
+    def embedded(self, positions: Tensor, owners: Tensor | None = None) -> Tensor | None:
+        """Return what is added to tokens at these positions ``[R, ...]``: ``[R, ..., W]``; None for nothing.
+
+        ``owners`` are the replicas of the positions if they are not all in order.
+        """
+        return self.positions(positions, owners)
 
     def rotation(self, positions: Tensor) -> Rotation | None:
         """Return the rotations at positions ``[R, P, T]``, to be applied to ``[R, P, ·, T, D]``; None for none."""
@@ -361,8 +377,13 @@ class Transformer(PlainTransformer):
         return [AttentionCache(*(like.new_empty(shape) for _ in range(3))) for shape in shapes]
 
     @torch.enable_grad()
-    def recorded(self, prompts: Prompts, group: int) -> RecordedTransformer:
-        """Read prompts; return the policy with room for what is computed while they are completed."""
+    def recorded(self, prompts: Prompts, group: int) -> RolloutPolicy:
+        """Read prompts; return the policy with room for what is computed while they are completed.
+
+        One that packs keeps nothing: what it decodes lies otherwise than what it reads.
+        """
+        if self.packs:
+            return self
         replicas, count, length = prompts.shape
         tokens, empty = (replicas, self.cap - 1, count, group), self.tokens.weight.new_empty
         blocks = []
@@ -377,6 +398,11 @@ class Transformer(PlainTransformer):
 
     def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, DecodingState]:
         return self.begin(self.read_prompts(prompts), group, self.allocate_attention(prompts.shape[1], group), None)
+
+    def packed_decoding(self, prompts: Prompts, group: int) -> tuple[NextToken, PackedDecoding]:
+        """``prefill`` for completions that are to be dropped where they end."""
+        cache = self.read_prompts(prompts)
+        return self.read_out(cache.outputs).unsqueeze(2).expand(-1, -1, group, -1), PackedDecoding(self, cache, group)
 
     def begin(
         self, prompts: PromptCache, group: int, caches: Sequence[AttentionCache], tokens: list[DecodedToken] | None
@@ -407,7 +433,41 @@ class Transformer(PlainTransformer):
         return logits.view(*tokens.shape, -1), state._replace(count=state.count + 1, tokens=decoded)
 
     def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
-        return self.logits_after(self.read_prompts(prompts), completions)
+        if not self.packs or torch.compiler.is_compiling():
+            return self.logits_after(self.read_prompts(prompts), completions)
+        first, rest, packing = self.packed_logits(prompts, completions)
+        return unpack(repeated(first, completions), rest, packing)
+
+    def log_probs(
+        self, prompts: Prompts, completions: Completions, temperature: PerReplica, *, entropies: bool = False
+    ) -> TokenLogProbs:
+        if not self.packs or torch.compiler.is_compiling():
+            return super().log_probs(prompts, completions, temperature, entropies=entropies)
+        first, rest, packing = self.packed_logits(prompts, completions)
+        first = F.log_softmax(first / temperature.view(-1, 1, 1), -1)
+        rest = F.log_softmax(rest / temperature[packing.owners].unsqueeze(-1), -1)
+        of_first = gather_log_probs(repeated(first, completions), completions[..., 0])
+        of_rest = gather_log_probs(rest, completions.flatten()[packing.tokens + 1])  # of the token after that read
+        log_probs = unpack(of_first, of_rest, packing)
+        if not entropies:
+            return TokenLogProbs(log_probs, None)
+        return TokenLogProbs(log_probs, unpack(repeated(entropy(first), completions), entropy(rest), packing))
+
+    def packed_logits(self, prompts: Prompts, completions: Completions) -> tuple[s.PromptRow, s.PackedRows, Packing]:
+        """Return the logits of first tokens ``[R, P, V]``, those after tokens that count, and where these are."""
+        cache, time = self.read_prompts(prompts), completions.shape[-1] - 1
+        read = completion_lengths(completions, self.end) - 1 + self.reads_end
+        packing, places = pack(read.clamp(max=time), time), torch.arange(widths(time)[-1], device=prompts.device)
+        positions = cache.lengths.flatten()[packing.prompts] + packing.positions
+        x = self.tokens(completions.flatten()[packing.tokens], packing.owners)
+        x = add(x, self.embedded(positions, packing.owners))
+        rotation = self.rotation(cache.lengths.unsqueeze(-1) + places)
+        rotation = rotation and Rotation(*(each.flatten(0, 1) for each in rotation))
+        padding_bias, causal_bias = cache.padding_bias.flatten(0, 1).squeeze(1), attention_bias(later_than(places))
+        for block, key_value in zip(self.blocks, cache.blocks, strict=True):
+            x = block.read_packed(x, key_value, padding_bias, causal_bias, rotation, packing)
+        logits = PackedProduct.apply(self.block.normed(x), self.head_weight(), None, packing)
+        return self.read_out(cache.outputs), logits, packing
 
     def logits_after(
         self, prompts: PromptCache, completions: Completions, cache: TransformerCache | None = None
@@ -430,6 +490,11 @@ class Transformer(PlainTransformer):
             x = block.read_completions(x, key_value, prompts.padding_bias, causal_bias, shape, rotation, block_cache)
         rest = self.read_out(x, flat and flat.logits).view(*tokens.shape, -1)
         return torch.cat([first, rest], 1).movedim(1, 3)
+
+
+def repeated(of_prompts: Tensor, completions: Completions) -> Tensor:
+    """Return what a prompt has once for each of its completions, ``[R, P, ·] -> [R, P, G, ·]``."""
+    return of_prompts.unsqueeze(2).expand(*completions.shape[:3], *of_prompts.shape[2:])
 
 
 def add(x: Tensor, addend: Tensor | None) -> Tensor:

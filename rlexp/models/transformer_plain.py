@@ -82,11 +82,15 @@ class PlainTransformer(Policy):
         feedforward: Size,
     ):
         super().__init__()
-        self.pad, self.cap = task.pad, task.cap
+        self.take_sizes(task, outputs)
         self.tokens = Embedding(init, task.vocabulary, width, std=0.5)
         self.positions = Embedding(init, task.prompt_length + task.cap, width, std=0.5)
         self.blocks = nn.ModuleList(self.block(init, width, heads, feedforward) for _ in range(layers))
         self.head = self.block.layer(init, width, outputs or task.vocabulary)
+
+    def take_sizes(self, task: Task, outputs: int | None) -> None:
+        """Note what of the task it works with."""
+        self.pad, self.cap = task.pad, task.cap
 
     def next_token_logits(self, prefix: Prefix) -> PerVocabulary:
         tokens, present = prefix.tokens.flatten(1, 2), prefix.present.flatten(1, 2)  # [R, N, T]
