@@ -572,7 +572,7 @@ def value_baseline(
     Source: REINFORCE with a learned baseline (Williams, 1992; Sutton and Barto, 2018, §13.4). It is ``gae`` with lam =
     1 where every completion has ended. A moving average as baseline is ``ema``.
     """
-    return returns_to_go(token_rewards, mask, gamma) - values[..., :-1]
+    return rewards_to_go(token_rewards, mask, gamma=gamma) - values[..., :-1]
 
 
 def gae_returns(
@@ -597,7 +597,7 @@ def rewards_to_go(token_rewards: PerToken, mask: TokenMask, *, gamma: Discount) 
 
     Source: the return of REINFORCE with a learned baseline (Sutton and Barto, 2018, §13.4).
     """
-    return returns_to_go(token_rewards, mask, gamma)
+    return returns_to_go(token_rewards.where(mask, 0.0), mask, gamma)
 
 
 @NormFacts(laws=("scale",))

@@ -107,14 +107,12 @@ def norm_gae_whitened(token_rewards, values, mask, finished, keep, *, gamma, lam
 
 def norm_value_baseline(token_rewards, values, mask, *, gamma):
     """Sutton and Barto (2018), §13.4: return minus value."""
-    length = token_rewards.shape[2]
 
     def one(p, g, t):
-        before = [sum(t <= step < k for step in tokens_of(mask, p, g)) for k in range(length)]
-        total = sum(gamma ** before[k] * token_rewards[p][g][k] for k in range(t, length))
-        return total - values[p][g][t]
+        later = [k for k in tokens_of(mask, p, g) if k >= t]
+        return sum(gamma**n * token_rewards[p][g][k] for n, k in enumerate(later)) - values[p][g][t]
 
-    return per_completion(token_rewards.shape, one)
+    return per_completion(mask.shape, one)
 
 
 FUNCTIONS = {
