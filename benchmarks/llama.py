@@ -31,9 +31,10 @@ def folder_of(model: str, folder: Path) -> Path:
     return place
 
 
-def trl_seconds(place: Path, steps: int) -> float:
+def trl_seconds(place: Path, steps: int, *overrides: str) -> float:
     """Return the median seconds of a step under backend=trl."""
     given = ["backend=trl", "model=pretrained", f"model.path={place}", f"backend.max_completion_length={CAP}", *SHARED]
+    given += overrides
     return backend.seconds_a_step(steps, True, given, False)
 
 

@@ -19,7 +19,7 @@ import hydra
 from omegaconf import DictConfig
 
 from rlexp import __version__
-from rlexp.config import explain_choice, parse, trust  # the first registers a resolver of the help
+from rlexp.config import compose, explain_choice, parse, trust  # noqa: F401 (the first two register with Hydra)
 from rlexp.config.choices import CONF
 from rlexp.core.callable_module import CallableModule
 from rlexp.core.errors import ConfigError

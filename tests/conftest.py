@@ -41,11 +41,13 @@ NEED_MORE = {"browser", "ray", "slurm"}  # marks of what needs more than the tes
 
 
 def pytest_itemcollected(item):
-    """Let what is rare be slow, too: whoever leaves out the slow tests means these as well."""
+    """Let what is rare be slow, too: whoever leaves out the slow tests means these as well. Skip what lacks a GPU."""
     if NEED_MORE & {mark.name for mark in item.iter_markers()}:
         item.add_marker("rare")
     if item.get_closest_marker("rare"):
         item.add_marker("slow")
+    if item.get_closest_marker("cuda") and not torch.cuda.is_available():
+        item.add_marker(pytest.mark.skip(reason="PyTorch sees no CUDA device"))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,7 +10,7 @@ Direction = Literal["higher", "lower"] | None
 
 HIGHER = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/pass@", "eval/reward", "reward/mean", "reward/shaped")
 HIGHER += ("eval/exact/accuracy", "eval/exact/pass@", "eval/exact/reward", "eval/exact/gold")
-LOWER = ("kl/ref_", "mismatch/kl", "time/")
+LOWER = ("kl/ref_", "mismatch/kl", "eval/corpus_loss", "time/")
 
 
 def better_direction(metric: str, score_metric: str | None = None) -> Direction:

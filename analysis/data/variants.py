@@ -111,7 +111,8 @@ def variant_in_stratum(arm: str, stratum: str) -> str:
 CHANGES_NO_RESULT = WITHOUT_EFFECT | {"study", "log_every"}
 ABSENT = "–"
 MAX_NAMED = 3  # variants named one by one
-NOT_A_CHANGE = ("study", "logger", "resume", "threads", "checkpoint_every")  # a study stays what was written down
+# a study stays what was written down, on whatever device
+NOT_A_CHANGE = ("study", "logger", "resume", "threads", "checkpoint_every", "device")
 
 
 def as_text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Figures of estimates: a row per variant with its interval and seeds, two sweeps, and two axes as a heat map."""
+"""Figures of estimates: a row per variant with its interval and seeds, and two axes as a heat map."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,7 +8,6 @@ import pandas as pd
 import seaborn
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
@@ -16,7 +15,6 @@ from rlexp.analysis.data.metric_spec import direction_note
 from rlexp.analysis.figures.inputs import Drawing, FigureInputs, NoData, require_different_scores
 from rlexp.analysis.figures.layout import (
     BASELINE,
-    COLORS,
     FONT,
     GAP,
     INK,
@@ -40,11 +38,9 @@ from rlexp.analysis.stats.comparison import Comparison
 from rlexp.analysis.stats.formatting import DASH, decimal_places, format_corrected_p, format_interval, format_number
 from rlexp.analysis.stats.secondary import axis_grid, pivot_axes
 from rlexp.analysis.stats.significance import ALPHA
-from rlexp.analysis.stats.transfer import EffectPair, Transfer
 
 ESTIMATE, SEEDS, ROW_END = 0.1, 0.25, 0.36  # inches below a row's text: the estimate, its seeds, the next row
 BOX = 0.16  # inches of height of a box
-PAIR, HEADING, APART = 0.3, 0.24, 0.18  # inches of a row of two sweeps, of a stratum's name; rows between the two
 NAME_WIDTH = 26  # characters
 BOX_SEEDS = 5  # fewer have no quartiles to speak of
 
@@ -140,24 +136,26 @@ def forest_plot(
         set_frame(figure, (width, unit * len(rows)), 2 * GAP, GAP, 0.25 + 2 * LINE, caption, title)
         _draw_seeds(axes, rows, boxes, (text_height + SEEDS) / unit, BOX / unit)
         for place, row in enumerate(rows):
-            _draw_mark(axes, place + (text_height + ESTIMATE) / unit, row.estimate, row.color, row.filled, 1.8, 5)
+            draw_mark(axes, place + (text_height + ESTIMATE) / unit, row.estimate, row.color, row.filled, 1.8, 5)
             if zero:
                 ends = [place + text_height / unit, place + 1]
                 axes.plot([0, 0], ends, "--", color=BASELINE, linewidth=0.8, zorder=1)
-        _finish(axes, len(rows), label)
+        finish_forest(axes, len(rows), label)
         _write_rows(axes, rows, columns, widths, unit)
     return figure
 
 
-def _draw_mark(
+def draw_mark(
     axes: Axes, y: float, estimate: Interval, color: str, filled: bool, linewidth: float, size: float
 ) -> None:
+    """Draw an estimate and the line of its interval."""
     middle, low, high = estimate
     axes.plot([low, high], [y, y], color=color, linewidth=linewidth, zorder=4)
     axes.plot(middle, y, "o", color=color, markerfacecolor=color if filled else "white", markersize=size, zorder=5)
 
 
-def _finish(axes: Axes, bottom: float, label: str) -> None:
+def finish_forest(axes: Axes, bottom: float, label: str) -> None:
+    """Set the limits, the ticks and the label of rows that are drawn from 0 down to the bottom."""
     axes.set(ylim=(bottom, 0), yticks=[], xlabel=label, ylabel="")
     axes.spines["left"].set_visible(False)
     axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -197,46 +195,6 @@ def _write_rows(
         for place, text in enumerate(texts):
             axes.text(right / across, place + middle, text, fontsize=NOTE, ha="right", **look)
         right -= width
-
-
-def transfer_figure(found: Transfer) -> Figure:
-    """Draw a row per arm below the name of its stratum, in it the differences of both sweeps; y is in inches."""
-    strata = list(dict.fromkeys(each.stratum for each in found.differences))
-    lines: list[str | EffectPair] = []
-    for stratum in strata:
-        lines += [stratum] if stratum else []
-        lines += [each for each in found.differences if each.stratum == stratum]
-    margin = f" Grey: differences below {found.margin:g}, which count as none." if found.margin else ""
-    caption = (
-        f"Mean difference to {found.baseline} over paired seeds with its 95 % paired t interval, in {found.names[0]} "
-        f"and in {found.names[1]}. Filled: p < {ALPHA:g} by sign flips, corrected by Holm.{margin}"
-    )
-    with theme():
-        figure = Figure(figsize=(WIDTH, 3))
-        axes = figure.add_subplot()
-        names = {each.label: wrap_label(each.label, NAME_WIDTH, 1) for each in found.differences}
-        left = max(text_size(figure, name, TICK)[0] for name in [*names.values(), *strata]) + 2 * GAP
-        edges = np.cumsum([0.0, *(HEADING if isinstance(line, str) else PAIR for line in lines)])
-        title = f"Difference to {found.baseline}"
-        set_frame(figure, (WIDTH + 0.8, edges[-1]), left, GAP, 0.55, caption, title)
-        if found.margin:
-            axes.axvspan(-found.margin, found.margin, color="#F0F0F0", linewidth=0, zorder=0)
-        axes.axvline(0, linestyle="--", color=BASELINE, linewidth=0.8, zorder=1)
-        look = {"transform": axes.get_yaxis_transform(), "va": "center", "ha": "left", "fontsize": TICK}
-        x = (GAP - left) / (axes.get_position().width * figure.get_figwidth())
-        for line, top, end in zip(lines, edges, edges[1:], strict=False):
-            middle = (top + end) / 2
-            if isinstance(line, str):
-                axes.text(x, middle + 0.03, line, weight="bold", **look)
-                continue
-            axes.text(x, middle, names[line.label], **look)
-            for place, (one, color) in enumerate(zip(line.found, COLORS, strict=False)):
-                y, ends = middle + (place - 0.5) * APART * PAIR * 2, (one.difference, one.low, one.high)
-                _draw_mark(axes, y, ends, color, one.p_holm < ALPHA, 1.6, 4.5)
-        _finish(axes, edges[-1], f"paired difference in {found.metrics[0]}")
-        marks = [Line2D([], [], color=color, marker="o", markersize=5) for color in COLORS[:2]]
-        figure.legend(marks, found.names, loc="upper right", ncols=2, frameon=False, fontsize=TICK)
-    return figure
 
 
 CELL_WIDTH, CELL_HEIGHT = 0.5, 0.3

@@ -314,6 +314,26 @@ def best_contrasts(grids: Sequence[RateGrid], weights: Array) -> list[BestContra
     ]
 
 
+def best_draws(grids: Sequence[RateGrid], stream: int = 0) -> Array:
+    """Values of arms at their best rates in bootstrap draws of the seeds, all arms of a seed together.
+
+    Each draw chooses the rates anew. Draws lie around the values of `best_contrasts`, and are √(n/(n − 1)) times as
+    far from them as drawn: as far as values scatter, where the means of a bootstrap scatter too little.
+
+    Args:
+        grids: the arms, all on the same seeds in the same order.
+        stream: of random numbers. The same one draws the same places of seeds, another one independent ones.
+
+    Returns:
+        `[RESAMPLES, arms]`; fewer than two seeds: NaN.
+    """
+    n = grids[0].values.shape[-1]
+    ranked = [_ranked(grid._both[:, grid.complete], _top(int(grid.complete.sum())), stream) for grid in grids]
+    values = np.array([each.mean[0] - each.optimism[0] for each in ranked])
+    drawn = np.stack([each.draws[:, 0] for each in ranked], -1)
+    return values + (drawn - drawn.mean(0)) * (np.sqrt(n / (n - 1)) if n > 1 else np.nan)
+
+
 def _weighted(weights: Array, values: Array) -> Array:
     """Weighted sums of `values [arms, n]`, `[sums, n]`; one that is only rounding error is 0, as of equal arms."""
     sums = weights @ values

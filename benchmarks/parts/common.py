@@ -60,19 +60,39 @@ def number(value: float, digits: int = 3) -> str:
 
 def publish(name: str, rows: Sequence[Mapping[str, object]], arguments: argparse.Namespace, **data: object) -> None:
     """Print the rows as a Markdown table; write them, the raw ``data`` and the machine to ``<results>/<name>.json``."""
+    settings = {key: value for key, value in vars(arguments).items() if key != "results"}
+    said = " ".join(f"--{key} {value}" for key, value in settings.items() if value is not False)
+    print(f"\npython -m benchmarks.{name} {said}: median [range]")
+    print(table(rows), flush=True)
+    store(name, arguments, rows=list(rows), data=data)
+
+
+def table(rows: Sequence[Mapping[str, object]]) -> str:
+    """Return rows with the same keys as a Markdown table whose columns are aligned."""
     cells = [list(rows[0])] + [[str(value) for value in row.values()] for row in rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     padded = [[text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in cells]
     lines = [f"| {' | '.join(row)} |" for row in padded]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    settings = {key: value for key, value in vars(arguments).items() if key != "results"}
-    said = " ".join(f"--{key} {value}" for key, value in settings.items() if value is not False)
-    print(f"\npython -m benchmarks.{name} {said}: median [range]")
-    print("\n".join(lines), flush=True)
+    return "\n".join(lines)
+
+
+def store(name: str, arguments: argparse.Namespace, **found: object) -> None:
+    """Write what was found, with the settings and the machine, to ``<results>/<name>.json``."""
     arguments.results.mkdir(parents=True, exist_ok=True)
-    document = {"settings": settings, "machine": machine(), "rows": list(rows), "data": data}
+    settings = {key: value for key, value in vars(arguments).items() if key != "results"}
+    document = {"settings": settings, "machine": machine()} | found
     path = arguments.results / f"{name}.json"
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def between(page: str, command: str, text: str) -> str:
+    """Return a page with the part that a command writes replaced; ValueError where the page has none."""
+    begin, end = f"<!-- written by {command} -->", "<!-- until here -->"
+    before, _, rest = page.partition(begin)
+    if end not in rest:
+        raise ValueError(f"the page has no {begin} and {end} behind it")
+    return f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}"
 
 
 def machine() -> dict[str, object]:

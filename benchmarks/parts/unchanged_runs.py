@@ -54,6 +54,7 @@ NEEDS = {
     "shaping": SFT,
     "shaping=clip": "shaping.low=0.1 shaping.high=0.4",  # its own bounds are those of the rewards
     "start": "start.accuracy=choice(0.3)",
+    "start=pretrained_mixture": "task=addition task.shortest=1 task.longest=1 task.cap=16 start.accuracy=0.01",
     "start=mixture": "start.accuracy=0.0 start.formed=0.0",
     # one that chooses rates first trains nothing on a seed alone
     "study": "-task -model -group_size -inner_steps -minibatches ++study.choose_first=false",
@@ -89,6 +90,8 @@ MORE = {
     "untied": "task=token_preference filter=top_entropy filter.loss.share=0.19,0.21 agg=dr_grpo norm=optimal_token",
     "seeds": "seed=0,1 norm=local,running shaping=noise_persistent hydra.launcher.max_replicas=3",
     "schedules": "lr_final=0.5 warmup_steps=3 grad_clip=null,0.1 clip=scheduled temperature=0.7,1.3 entropy_coef=0.1",
+    "conversation": "task=tool task.train_on_environment=false,true critic=value norm=gae,value_baseline kl=k1 "
+    "kl.coef=0.3 kl.place=reward sampler=noisy sampler.std=1.0 mismatch=sequence_truncate",
     "sizes": "model=llama,llama_10k,llama_70k,llama_300k,llama_5m",
     "updates": "inner_steps=1,3 minibatches=1,4",
     "penalised": f"{KL} kl.place=reward,loss kl_control=adaptive reference=polyak reference.every=1 norm=local,rloo",

@@ -23,7 +23,10 @@ imitate all that is correct is ``norm=psr``.
 **Norms of tokens** give every token an advantage of its own, from the reward that is still to come. Those without a
 critic take the reward in its two parts: ``outcomes`` ``[*R P G]``, given at the last token, and ``token_penalties``
 ``[*R P G T]``, KL in the reward where it is due (0 without it). Advantages outside ``mask`` are not used. What a task
-pays for single tokens reaches the norms with a critic; in the others the outcome is due as a whole.
+pays for single tokens reaches the norms with a critic; in the others the outcome is due as a whole. Time is counted in
+tokens of ``mask``: where others stand between them, as an environment's do, no reward is discounted by these, and what
+follows a token is the next one that counts. Source: verl ``compute_gae_advantage_return``, which skips values and
+errors of such tokens; its ``reinforce_plus_plus`` forgets there what is still to come.
 
 **With a critic** the baseline is learned: what ``critic=value`` expects before each token, and after the last. With the
 policy that samples, γ and the reward r_t of each token, CS336 lecture 17 and Sutton and Barto (2018, ch. 3)
@@ -43,7 +46,7 @@ from __future__ import annotations
 from math import inf
 
 from pydantic import FiniteFloat
-from torch import Tensor, eye, full_like, ones_like, stack
+from torch import Tensor, arange, eye, full_like, ones_like, stack
 from torch.nn.functional import one_hot, pad
 
 from rlexp.axes.offered import KEEP, KNOWN, SAMPLED, SHAPED, VALUES
@@ -57,6 +60,7 @@ from rlexp.core.masked import (
     centered,
     count,
     is_constant,
+    last_token,
     masked_extreme,
     masked_mean,
     masked_std,
@@ -412,7 +416,7 @@ def reinforce(outcomes: PerCompletion, token_penalties: PerToken, mask: TokenMas
     Source: REINFORCE (Williams, 1992) with reward to go; ROLL ``reinforce``. OpenRLHF's ``reinforce`` whitens it, which
     is ``reinforce_pp``. With gamma = 1 and no penalty it is ``norm=none``.
     """
-    return returns_to_go(token_rewards(outcomes, token_penalties, mask), gamma)
+    return returns_to_go(token_rewards(outcomes, token_penalties, mask), mask, gamma)
 
 
 @NormFacts(compares="tokens", laws=("scale", "zero token sum"))
@@ -433,7 +437,7 @@ def reinforce_pp(
     statistics.
     """
     counted = mask & keep.unsqueeze(-1)
-    returns = returns_to_go(token_rewards(outcomes, token_penalties, mask), gamma)
+    returns = returns_to_go(token_rewards(outcomes, token_penalties, mask), mask, gamma)
     return centered(returns, counted, ALL) / (masked_std(returns, counted, ALL, ddof) + eps)
 
 
@@ -473,7 +477,7 @@ def optimal_token(
     Σ_g W_t and can leave out the baseline where only one completion is left (``handle_zero_tail``); here such tokens
     have A = 0.
     """
-    returns = returns_to_go(token_rewards(outcomes, token_penalties, mask), 1.0)
+    returns = returns_to_go(token_rewards(outcomes, token_penalties, mask), mask, 1.0)
     counted = mask & keep.unsqueeze(-1)
     energy = gradient_energy(old_log_probs, sum_pi_squared, mask).cumsum(-1)
     baseline = masked_sum(energy * returns, counted, SAME_STEP) / masked_sum(energy, counted, SAME_STEP)
@@ -485,11 +489,12 @@ def token_rewards(outcomes: Tensor, token_penalties: Tensor, mask: Tensor) -> Te
     return at_last_token(outcomes, mask) - token_penalties
 
 
-def returns_to_go(rewards: Tensor, gamma: float) -> Tensor:
-    """Σ_{k ≥ t} gamma^(k − t) · r_k along time."""
+def returns_to_go(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
+    """Σ_{k ≥ t} gamma^n · r_k along time, n the tokens from t to before k that count."""
     total, sums = 0.0, []
-    for reward in reversed(rewards.unbind(-1)):
-        total = reward + gamma * total
+    factors = full_like(rewards, gamma).where(mask, 1.0)
+    for reward, factor in zip(reversed(rewards.unbind(-1)), reversed(factors.unbind(-1)), strict=True):
+        total = reward + factor * total
         sums.append(total)
     return stack(sums[::-1], -1)
 
@@ -519,10 +524,18 @@ def gae(
     Source: generalized advantage estimation (arXiv 1506.02438, eq. 16). With lam = 1 it is the return minus V_t, with
     lam = 0 the error of one step. What verl, OpenRLHF, TRL's PPO and ROLL use is whitened: ``gae_whitened``.
     """
-    last, following = mask & ~pad(mask[..., 1:], (0, 1)), values[..., 1:]
+    last, following = last_token(mask), values.gather(-1, next_places(mask))
     following = (bootstrap * following.where(~finished.unsqueeze(-1), 0.0)).where(last, following)
     errors = (token_rewards + gamma * following - values[..., :-1]).where(mask, 0.0)
-    return returns_to_go(errors, gamma * lam)
+    return returns_to_go(errors, mask, gamma * lam)
+
+
+def next_places(mask: Tensor) -> Tensor:
+    """Return the place of the next token that counts, behind each token; the next place of all where none does."""
+    places, end = arange(mask.shape[-1], device=mask.device), mask.shape[-1]
+    counted = pad(places.where(mask, end)[..., 1:], (0, 1), value=end)
+    following = counted.flip(-1).cummin(-1).values.flip(-1)
+    return following.where(following < end, places + 1)
 
 
 @NormFacts(laws=("scale", "zero token sum"))
@@ -551,13 +564,15 @@ def gae_whitened(
 
 
 @NormFacts(laws=("linear",))
-def value_baseline(token_rewards: PerToken, values: PerPlaceOfCompletion, *, gamma: Discount) -> PerToken:
+def value_baseline(
+    token_rewards: PerToken, values: PerPlaceOfCompletion, mask: TokenMask, *, gamma: Discount
+) -> PerToken:
     """A_t = G_t − V_t, G_t = Σ_{k ≥ t} gamma^(k − t) · r_k the reward to go.
 
     Source: REINFORCE with a learned baseline (Williams, 1992; Sutton and Barto, 2018, §13.4). It is ``gae`` with lam =
     1 where every completion has ended. A moving average as baseline is ``ema``.
     """
-    return returns_to_go(token_rewards, gamma) - values[..., :-1]
+    return returns_to_go(token_rewards, mask, gamma) - values[..., :-1]
 
 
 def gae_returns(
@@ -577,12 +592,12 @@ def gae_returns(
     return gae(token_rewards, values, mask, finished, gamma=gamma, lam=lam, bootstrap=bootstrap) + values[..., :-1]
 
 
-def rewards_to_go(token_rewards: PerToken, *, gamma: Discount) -> PerToken:
+def rewards_to_go(token_rewards: PerToken, mask: TokenMask, *, gamma: Discount) -> PerToken:
     """Return G_t = Σ_{k ≥ t} gamma^(k − t) · r_k, the reward to go.
 
     Source: the return of REINFORCE with a learned baseline (Sutton and Barto, 2018, §13.4).
     """
-    return returns_to_go(token_rewards, gamma)
+    return returns_to_go(token_rewards, mask, gamma)
 
 
 @NormFacts(laws=("scale",))

@@ -30,7 +30,11 @@ TOKENS = {
     "completions": Offer(Completions, "token ids of the completions"),
     "old_log_probs": Offer(PerToken, "log π of the tokens, by the policy that sampled, fixed through the inner steps"),
     "sampler_log_probs": Offer(PerToken, "log-probs that the tokens were drawn from: old_log_probs, but for `sampler`"),
-    "mask": Offer(TokenMask, "tokens that count: up to the end token, which does; in a loss those that `filter` keeps"),
+    "mask": Offer(
+        TokenMask,
+        "tokens that count: up to the end token, which does, without those that the task's environment writes; in a "
+        "loss those that `filter` keeps",
+    ),
 }
 FINISHED = {"finished": Offer(CompletionMask, "completions that ended by themselves, not at the cap")}
 
@@ -41,7 +45,7 @@ SCORES = {
     "weights": Offer(Weights, "weights of these components"),
     "correct": Offer(PerCompletion, "1 where the task's verifier says so, else 0"),
     "greedy_rewards": Offer(PerPrompt, "the task's reward of the greedy completion; costs a completion a prompt"),
-    "lengths": Offer(PerCompletion, "tokens of the completion, the end token included"),
+    "lengths": Offer(PerCompletion, "tokens of the completion, the end token and those of an environment included"),
     "entropies": Offer(PerToken, "entropy of the policy that sampled at each token, in nats"),
     "sum_pi_squared": Offer(PerToken, "Σ_v π(v)² of the policy that sampled at each token"),
     "drawn": Offer(PerCompletion, "uniform in [0, 1), drawn anew at every step"),

@@ -135,9 +135,11 @@ def step_problems(config: Any) -> Iterator[str]:
 def evaluated_metrics(config: Any) -> list[str]:
     """Return the names of the metrics of an evaluation, which may list every completion."""
     passes = [f"pass@{k}" for k in config.eval.ks]
-    listed = CAPABILITIES[config.backend.name].batched and hasattr(TASKS[config.task.name], "every_completion")
+    batched = CAPABILITIES[config.backend.name].batched
+    listed = batched and hasattr(TASKS[config.task.name], "every_completion")
     exact = [*EXACT, *config.task.weights, *passes] if listed else []
-    return [*EVALUATED, *(f"eval/{name}" for name in passes), *(f"eval/exact/{name}" for name in exact)]
+    corpus = ["corpus_loss"] if batched and hasattr(TASKS[config.task.name], "corpus") else []
+    return [*EVALUATED, *(f"eval/{name}" for name in [*corpus, *passes]), *(f"eval/exact/{name}" for name in exact)]
 
 
 def choice_lines(kind: str, rules: Mapping[str, list[tuple[Condition, str]]], config: Any) -> Iterator[str]:
@@ -225,6 +227,9 @@ def start_problems(config: Any) -> Iterator[str]:
         yield f"start={start.name}: task={task} has no right answers to learn from; take start=random"
     if hasattr(start, "formed") and not hasattr((TASKS | TEXT_TASKS)[task], wrong):
         yield f"start={start.name}: task={task} has no wrong answers to learn from; take start=sft"
+    if start.name == "pretrained_mixture" and not hasattr((TASKS | TEXT_TASKS)[task], "corpus"):
+        there = ", ".join(name for name in TASKS if hasattr(TASKS[name], "corpus"))
+        yield f"start=pretrained_mixture: task={task} has no corpus; take start=sft, or a task with one: {there}"
     if start.name == "pretrained":
         folder = Path(start.path or "")
         if config.model.name != "llama":

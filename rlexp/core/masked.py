@@ -8,7 +8,6 @@ Entries that do not count are replaced with ``where``, never multiplied by zero:
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn.functional import pad
 
 from rlexp.core.exact import sum_keepdim
 
@@ -49,10 +48,14 @@ def masked_extreme(values: Tensor, mask: Tensor, dims: Dims, sign: int) -> Tenso
     return sign * extreme
 
 
+def last_token(mask: Tensor) -> Tensor:
+    """Return where the last token that counts is; between those that count may stand others, ``[G T] -> [G T]``."""
+    return mask & (mask.cumsum(-1) == mask.sum(-1, keepdim=True))
+
+
 def at_last_token(values: Tensor, mask: Tensor) -> Tensor:
     """Give values of completions to their last token that counts, 0 to the others: ``[G], [G T] -> [G T]``."""
-    last = mask & ~pad(mask[..., 1:], (0, 1))
-    return values.unsqueeze(-1).where(last, 0.0)
+    return values.unsqueeze(-1).where(last_token(mask), 0.0)
 
 
 def is_constant(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:

@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     START_CHECKS = 21
     START_SAMPLING = 22
     START_MIXTURE = 23
+    START_CORPUS = 24
     LOSS = 30
     SAMPLER = 31
     REPLAY = 32
@@ -47,6 +48,7 @@ class Purpose(IntEnum):
     GREEDY_VOTES = 52
     EVALUATION_VOTES = 53
     EVALUATION_REFERENCE = 54
+    EVALUATION_CORPUS = 55
 
 
 def generator(seed: int, purpose: Purpose, step: int = 0, round: int = 0) -> np.random.Generator:

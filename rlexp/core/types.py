@@ -53,6 +53,7 @@ PerPair = Bool[Tensor, "*replica pairs"]
 PromptDraws = Float[Tensor, "*replica prompts draws"]
 Answers = Int[Tensor, "*replica prompts time"]
 AnswerMask = Bool[Tensor, "*replica prompts time"]
+CorpusDraws = Float[Tensor, "*replica prompts"]
 
 # What worlds take and give (``tasks/tabular.py``): a table has a row of logits for each question and state.
 States = Int[Tensor, "*replica prompts group"]

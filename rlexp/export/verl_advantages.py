@@ -84,7 +84,7 @@ def gpg(rewards: Tensor, keep: Tensor) -> Tensor:
 
 def optimal_token(token_rewards: Tensor, mask: Tensor, old_log_probs: Tensor, sum_pi_squared: Tensor) -> Tensor:
     """Returns minus their mean weighted by energy, without it where one completion is left."""
-    returns = returns_to_go(token_rewards, 1.0)
+    returns = returns_to_go(token_rewards, mask, 1.0)
     energy = gradient_energy(old_log_probs, sum_pi_squared, mask).cumsum(-1)
     baseline = masked_sum(energy * returns, mask, (-2,)) / (masked_sum(energy, mask, (-2,)) + 1e-8)
     return returns - baseline.where(mask.sum(-2, keepdim=True) > 1, 0.0)
@@ -94,11 +94,11 @@ def optimal_token(token_rewards: Tensor, mask: Tensor, old_log_probs: Tensor, su
 THERE: Mapping[str, Callable[[Tensors, Any], Tensor]] = {
     "local": lambda t, node: local(t["rewards"], t["keep"], eps=1e-6, ddof=1),
     "grpo_passk": lambda t, node: grpo_passk(t["rewards"], t["keep"], eps=1e-6, ddof=1),
-    "remax": lambda t, node: returns_to_go(t["token_rewards"], 1.0) - t["greedy_rewards"].unsqueeze(-1),
+    "remax": lambda t, node: returns_to_go(t["token_rewards"], t["mask"], 1.0) - t["greedy_rewards"].unsqueeze(-1),
     "gpg": lambda t, node: call_with(gpg, t),
     "gdpo": lambda t, node: call_with(gdpo, t),
     "optimal_token": lambda t, node: call_with(optimal_token, t),
-    "reinforce_pp": lambda t, node: whitened(returns_to_go(t["token_rewards"], node.gamma), t["mask"]),
+    "reinforce_pp": lambda t, node: whitened(returns_to_go(t["token_rewards"], t["mask"], node.gamma), t["mask"]),
     "reinforce_pp_baseline": lambda t, node: whitened(
         centered(t["rewards"], t["keep"], GROUP).unsqueeze(-1).expand(t["mask"].shape), t["mask"]
     ),

@@ -1,7 +1,7 @@
 """Tasks of text: what a backend that trains language models asks of them, and this project's own tasks as such.
 
-Those are in the words of their ``render``, read back word by word. A run on text has the prompts of the same step of a
-run on tokens, and the judge is the task itself.
+Those are in the words that ``render`` has for their tokens, read back word by word. A run on text has the prompts of
+the same step of a run on tokens, and the judge is the task itself.
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ def is_held_out(prompt: str, share: float) -> bool:
 
 def as_text(task: Task) -> TextTask:
     """Return a task of tokens as one of text; ValueError, in one line, where its tokens cannot be had as text."""
+    if hasattr(task, "environment"):
+        raise ValueError("cannot be text: its environment writes into completions; take backend=replicas")
     text = TokensAsText(task)
     for shorter, longer in pairwise(sorted(text.words)):
         if longer[: len(shorter)] == shorter:
@@ -132,10 +134,14 @@ class TokensAsText:
         else:
             known = task.prompts(uniforms([seed], Purpose.PROMPT_SET, 0, (size, task.draws)), held_out=False)[0]
             prompts = known[(numbers[0, :, 0] * size).long()]
-        return [Example(task.render(list(dropwhile(task.pad.__eq__, row))), row) for row in prompts.tolist()]
+        return [Example(self.write(list(dropwhile(task.pad.__eq__, row))), row) for row in prompts.tolist()]
+
+    def write(self, tokens: Sequence[int]) -> str:
+        """Return the words of tokens in their order, where ``render`` may say the same as it is better read."""
+        return " ".join(self.task.render([token]) for token in tokens)
 
     def read(self, text: str) -> list[int] | None:
-        """Return the tokens of a text, the inverse of ``render``; None if it has something that is no word."""
+        """Return the tokens of a text, the inverse of ``write``; None if it has something that is no word."""
         tokens, word, longest = [], (), max(map(len, self.words))
         for piece in text.split():
             word += (piece,)
@@ -182,14 +188,14 @@ class TokensAsText:
 
     def solution(self, example: Example) -> str | None:
         """Write the answer of the task's ``oracle``; None where it shows none."""
-        return self.write(self.task.oracle(torch.tensor([[example.entry]])))
+        return self.write_answer(self.task.oracle(torch.tensor([[example.entry]])))
 
     def wrong_solution(self, example: Example) -> str | None:
         """Write the answer of the task's ``wrong_answers``; None where it has none."""
         wrong_answers = getattr(self.task, "wrong_answers", None)
-        return wrong_answers and self.write(wrong_answers(torch.tensor([[example.entry]])))
+        return wrong_answers and self.write_answer(wrong_answers(torch.tensor([[example.entry]])))
 
-    def write(self, answer: tuple[Tensor, Tensor]) -> str | None:
+    def write_answer(self, answer: tuple[Tensor, Tensor]) -> str | None:
         """Write an answer ``[1, 1, T]`` without its end; None where its mask is empty."""
         tokens, mask = (part.flatten() for part in answer)
-        return self.task.render([t for t in tokens[mask].tolist() if self.is_word(t)]) if mask.any() else None
+        return self.write([t for t in tokens[mask].tolist() if self.is_word(t)]) if mask.any() else None

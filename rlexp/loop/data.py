@@ -25,7 +25,7 @@ from rlexp.core.blocks import gather_rows
 from rlexp.core.streams import Purpose
 from rlexp.core.types import NonNegativeInt, Size
 from rlexp.loop.rewards import score
-from rlexp.loop.rollout import Rollout
+from rlexp.loop.rollout import Rollout, loss_mask
 from rlexp.loop.sampling import Groups, sample_groups
 from rlexp.loop.state import Source, TrainState
 
@@ -175,7 +175,8 @@ def with_right_answers(state: TrainState, rollout: Rollout, number: int) -> Roll
     answers, mask = (each.unsqueeze(2) for each in state.task.oracle(rollout.prompts))
     answers, right = answers.where(mask, max(state.task.pad, 0)), torch.arange(state.group) < number
     right = right.to(answers.device)
-    log_probs = state.policy.log_probs(rollout.prompts, answers, state.temperature).log_probs.where(mask, 0.0)
+    log_probs = state.policy.log_probs(rollout.prompts, answers, state.temperature).log_probs
+    log_probs = log_probs.where(loss_mask(state.task, rollout.prompts, answers, mask), 0.0)
     tokens = right.unsqueeze(-1)
     return Rollout(
         prompts=rollout.prompts,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from rlexp.core.masked import ALL, masked_mean
 from rlexp.core.pass_at_k import pass_at_k
 from rlexp.core.streams import Purpose
 from rlexp.loop.metrics import agreement, of_judged, win_rate
@@ -22,7 +23,7 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
     ``eval/greedy_accuracy`` takes the most likely token at every step; the others use ``samples`` completions a prompt
     at the sampling temperature. ``eval/reward`` is the weighted sum of the task's components before any shaping,
     whoever judges in training; what that judge says of the same completions, and how it orders them, is logged beside
-    it.
+    it. Of a task with a ``corpus`` its held-out loss is logged too.
     """
     task = state.task
     uniforms = state.uniforms(Purpose.EVALUATION_PROMPTS, 0, prompts, task.draws)
@@ -38,12 +39,26 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
         "eval/reward": rewards.gold.nanmean(-1).nanmean(-1),
         "eval/length": sampled.mask.float().sum(-1).mean(-1).mean(-1),
     }
+    if hasattr(task, "corpus"):
+        row["eval/corpus_loss"] = corpus_loss(state, questions)
     row |= {f"eval/pass@{k}": pass_at(k, hits, samples).mean(-1) for k in ks}
     if state.judged_at_all:
         proxy, right = rewards.total.nanmean(-1).nanmean(-1), agreement(rewards.total, rewards.gold)
         wins = win_rate(state, questions, rewards.gold)
         row |= of_judged(state, {"eval/proxy": proxy, "eval/agreement": right, "eval/win_rate": wins})
     return row | exact(state, ks) if isinstance(task, TabularTask) else row
+
+
+@torch.no_grad()
+def corpus_loss(state: TrainState, questions: Tensor) -> Tensor:
+    """Return the mean of −log π over the tokens of the corpus' answers to held-out prompts, one each, ``[R]``.
+
+    At temperature 1, whatever that of the run. The answers stay the same through a run.
+    """
+    numbers = state.uniforms(Purpose.EVALUATION_CORPUS, 0, questions.shape[1])
+    answers, mask = (each.unsqueeze(2) for each in state.task.corpus(questions, numbers))
+    log_probs = state.policy.log_probs(questions, answers, torch.ones_like(state.temperature)).log_probs
+    return -masked_mean(log_probs, mask, ALL).squeeze(ALL)
 
 
 def pass_at(k: int, hits: Tensor, samples: int) -> Tensor:

@@ -29,7 +29,7 @@ from rlexp.core.types import (
     TokenMask,
 )
 from rlexp.loop.rewards import Rewards, score_with
-from rlexp.loop.rollout import Rollout, sample
+from rlexp.loop.rollout import Rollout, response_mask, sample
 from rlexp.loop.sampling import Groups
 from rlexp.loop.state import Experience, TrainState, take_replicas
 from rlexp.loop.variant import Variant
@@ -51,7 +51,7 @@ def metrics_of_rollout(
     """Return the tokens, completions and verdicts of a step and, with a ``reference``, the metrics of its rollout.
 
     They are those of the policy before it learns from it. ``reference`` are the log-probabilities of the whole
-    vocabulary.
+    vocabulary. Entropy, KL and advantages are of the tokens that the policy has written itself.
     """
     rollout, rewards, completions = groups.rollout, groups.rewards, groups.sampled * state.group
     verdicts = groups.judged * state.group * state.verdicts
@@ -59,6 +59,7 @@ def metrics_of_rollout(
     if reference is None:
         return row
     policy = groups.policy.distributions(rollout.prompts, rollout.completions, state.temperature)
+    own = rollout._replace(mask=response_mask(state.task, rollout.prompts, rollout.completions, rollout.mask))
     if groups.age is not None:
         row["data/age"] = groups.age * state.inner_steps * state.minibatches
     return (
@@ -66,11 +67,11 @@ def metrics_of_rollout(
         | reward_metrics(rewards, experience.rewards)
         | group_metrics(rewards.total, state.bounds)
         | filter_metrics(groups, experience.mask)
-        | advantage_metrics(experience.advantages, rollout.mask)
+        | advantage_metrics(experience.advantages, own.mask)
         | length_metrics(rollout.mask, rollout.finished, rewards.correct)
-        | policy_metrics(policy, reference, rollout)
+        | policy_metrics(policy, reference, own)
         | map_variants(penalty_metrics, state.blocks, state.memory)
-        | judged_metrics(state, groups, reference)
+        | judged_metrics(state, groups, reference, own.mask)
     )
 
 
@@ -262,8 +263,10 @@ def written(row: Mapping[str, float | None]) -> dict[str, float]:
 
 
 @torch.no_grad()
-def judged_metrics(state: TrainState, groups: Groups, reference: PerVocabulary) -> Row:
+def judged_metrics(state: TrainState, groups: Groups, reference: PerVocabulary, own: TokenMask) -> Row:
     """Return what is logged of a rollout beside the rest; nothing if the task judges all runs.
+
+    ``own`` are the tokens that the policy has written.
 
     ``kl/quarter_…`` is ``kl/ref_k3`` over the tokens of each quarter of the places that a completion can have, NaN
     where none is. Source: the divergence of aligned models is that of their first tokens (arXiv 2406.05946, §2.2).
@@ -278,7 +281,7 @@ def judged_metrics(state: TrainState, groups: Groups, reference: PerVocabulary) 
     estimates = (-difference).exp() - 1 + difference
     places = torch.arange(estimates.shape[-1], device=estimates.device) * QUARTERS // estimates.shape[-1]
     for number in range(QUARTERS):
-        row[f"kl/quarter_{number + 1}"] = mean(estimates, rollout.mask & (places == number), ALL)
+        row[f"kl/quarter_{number + 1}"] = mean(estimates, own & (places == number), ALL)
     bigrams, there = repeated_bigrams(rollout.completions, rollout.mask)
     row["repetition/bigrams"] = mean(bigrams, there, BATCH)
     if len(state.judges) > 1:

@@ -16,7 +16,7 @@ from rlexp.core.streams import Purpose, hashed_uniforms
 from rlexp.core.types import PerVocabulary
 from rlexp.loop import kl_stop
 from rlexp.loop.rewards import score
-from rlexp.loop.rollout import Rollout, most_likely, sample
+from rlexp.loop.rollout import Rollout, loss_mask, most_likely, sample
 from rlexp.loop.sampling import Groups, prompt_numbers
 from rlexp.loop.state import Experience, Tensors, TrainState, subset, take_replicas
 from rlexp.models import scalar
@@ -30,7 +30,8 @@ def tensors_of_rollout(
     """Return the state's memory and each requested tensor by its name in ``INPUTS``.
 
     ``reference`` are the reference's log-probabilities of the whole vocabulary, if they are known already. What it
-    returns is 0 for the runs that do not ask, where a network has to read or sample.
+    returns is 0 for the runs that do not ask, where a network has to read or sample. A task with an environment has a
+    ``loss_mask``.
     """
     rollout, rewards, like = groups.rollout, groups.rewards, groups.rollout.old_log_probs
     weights = {name: weight for name, weight in state.task.weights.items() if weight}
@@ -80,7 +81,9 @@ def tensors_of_rollout(
         made["token_rewards"] = lambda: rewards.per_token
     if reference is not None:
         made["ref_log_probs"] = lambda: gather_log_probs(reference, rollout.completions)
-    names = state.requested | {"ref_log_probs", "prompt_numbers"}
+    if hasattr(state.task, "environment"):
+        made["loss_mask"] = lambda: loss_mask(state.task, rollout.prompts, rollout.completions, rollout.mask)
+    names = state.requested | {"ref_log_probs", "prompt_numbers", "loss_mask"}
     return state.memory | {name: make() for name, make in made.items() if name in names}
 
 

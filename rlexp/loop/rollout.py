@@ -20,7 +20,8 @@ class Rollout(NamedTuple):
     """Prompts and their completions, as they were sampled.
 
     The mask covers the tokens up to the end token, which counts; elsewhere old_log_probs are 0. ``sampler_log_probs``
-    are those that the tokens were drawn from: the same tensor, unless ``sampler`` has changed them.
+    are those that the tokens were drawn from: the same tensor, unless ``sampler`` has changed them. What the task's
+    environment has written is in the mask; its old_log_probs are 0 where no loss sees it (``loss_mask``).
     """
 
     prompts: Prompts
@@ -80,8 +81,26 @@ def as_rollout(task: Task, prompts: Prompts, tokens: Completions, log_probs: Per
     ends = (tokens == task.end).long()
     mask = ends.cumsum(-1) == ends
     finished = ends.any(-1) if task.end >= 0 else torch.ones_like(mask[..., 0])
-    old = log_probs.where(mask, 0.0)
-    return Rollout(prompts, tokens.where(mask, max(task.pad, 0)), old, mask, finished, old)
+    completions = tokens.where(mask, max(task.pad, 0))
+    old = log_probs.where(loss_mask(task, prompts, completions, mask), 0.0)
+    return Rollout(prompts, completions, old, mask, finished, old)
+
+
+def response_mask(task: Task, prompts: Prompts, completions: Completions, mask: TokenMask) -> TokenMask:
+    """Return the tokens of ``mask`` that the policy has written: not those of the task's environment, if it has one.
+
+    Source: verl ``response_mask``, TRL ``tool_mask`` and ``env_mask``, SkyRL ``loss_masks``.
+    """
+    if not hasattr(task, "environment"):
+        return mask
+    return mask & (task.environment(prompts, completions) < 0)
+
+
+def loss_mask(task: Task, prompts: Prompts, completions: Completions, mask: TokenMask) -> TokenMask:
+    """Return the tokens of ``mask`` that a loss sees: ``response_mask``, or all with ``train_on_environment``."""
+    if getattr(task, "train_on_environment", False):
+        return mask
+    return response_mask(task, prompts, completions, mask)
 
 
 def decode(
@@ -93,6 +112,7 @@ def decode(
     with as_before(policy.network, "prefill", *shapes):
         logits, decoding = policy.prefill(prompts, uniforms.shape[2])
     ended = torch.zeros_like(uniforms[..., 0], dtype=torch.bool)
+    environment = getattr(task, "environment", None)
     tokens, log_probs = [], []
     for noise in uniforms.unbind(-1):
         if tokens:
@@ -100,6 +120,9 @@ def decode(
                 logits, decoding = policy.decode(tokens[-1], decoding)
         distribution = F.log_softmax(logits / scale, -1)
         tokens.append(pick(distribution, noise))
+        if environment is not None:
+            written = environment(prompts, torch.stack(tokens, -1))[..., -1]
+            tokens[-1] = tokens[-1].where(written < 0, written)
         log_probs.append(gather_log_probs(distribution, tokens[-1]))
         if task.end >= 0:
             ended = ended | (tokens[-1] == task.end)

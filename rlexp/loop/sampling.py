@@ -23,7 +23,7 @@ from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose, normals
 from rlexp.core.types import Counts, PerCompletion, PerReplica, PromptMask, PromptNumbers, Prompts
 from rlexp.loop.rewards import Rewards, score
-from rlexp.loop.rollout import Rollout, inverse_cdf, sample
+from rlexp.loop.rollout import Rollout, inverse_cdf, loss_mask, response_mask, sample
 from rlexp.loop.state import TrainState, subset
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import RolloutPolicy, gather_log_probs
@@ -130,7 +130,8 @@ def sample_round(state: TrainState, policy: RolloutPolicy, prompts: Prompts, ste
     rewards = score(state, rollout, step, round=number)
     if all(variant.refill_rounds == 1 for variant, _ in state.blocks):
         return Round(rollout, rewards, torch.ones_like(rollout.finished[..., 0]))
-    return Round(rollout, rewards, map_variants(refill_keeps, state.blocks, rollout, rewards.total)["keep"])
+    seen = rollout._replace(mask=loss_mask(state.task, prompts, rollout.completions, rollout.mask))
+    return Round(rollout, rewards, map_variants(refill_keeps, state.blocks, seen, rewards.total)["keep"])
 
 
 def refill_keeps(variant: Variant, rollout: Rollout, rewards: PerCompletion) -> dict[str, PromptMask]:
@@ -198,7 +199,7 @@ def sample_distorted(distort: Callable[[Tensor, int], Tensor], *inputs: object) 
     """Sample from ``distort(log_probs, t)`` instead of the policy; ``inputs`` are those of ``sample``.
 
     The rollout's ``old_log_probs`` are the trainer's, its ``sampler_log_probs`` are those that the tokens were drawn
-    from.
+    from; of what the environment has written, which nobody has drawn, they are the trainer's too.
     """
     drawn_from = []
 
@@ -210,4 +211,5 @@ def sample_distorted(distort: Callable[[Tensor, int], Tensor], *inputs: object) 
 
     rollout = sample(*inputs, pick)
     padded = F.pad(torch.stack(drawn_from, -1), (0, rollout.mask.shape[-1] - len(drawn_from)))
-    return rollout._replace(sampler_log_probs=padded.where(rollout.mask, 0.0))
+    drawn = response_mask(inputs[1], rollout.prompts, rollout.completions, rollout.mask)
+    return rollout._replace(sampler_log_probs=padded.where(drawn, rollout.old_log_probs))

@@ -20,7 +20,7 @@ from rlexp.core.streams import Purpose, uniforms
 from rlexp.core.types import Positive, PositiveInt, Probability, Share, Size
 from rlexp.loop.optimizer import Adam, Schedule, per_replica
 from rlexp.loop.rewards import score_with
-from rlexp.loop.rollout import Rollout, sample
+from rlexp.loop.rollout import Rollout, response_mask, sample
 from rlexp.models.llama import stacked_of
 from rlexp.models.policy import Policy, gather_log_probs
 from rlexp.models.policy import entropy as entropy_of
@@ -82,13 +82,40 @@ def sft(
     reinforcement learning, the first step of InstructGPT (arXiv 2203.02155).
     """
 
-    def check(update: int) -> tuple[Tensor, Tensor]:
-        found = score_with(task, answers(policy, task, seeds, checked, update)).correct.float().mean(-1).mean(-1)
-        return found, found < accuracy
+    return imitate_until(
+        accuracy,
+        policy,
+        task,
+        seeds,
+        (lr, prompts, every, updates),
+        lambda questions, _: task.oracle(questions),
+        checked,
+    )
 
-    short = f"wanted {accuracy:g}; take more start.updates, another start.lr or a lower start.accuracy"
-    settings = lr, prompts, every, updates
-    return imitate(policy, task, seeds, settings, lambda questions, _: task.oracle(questions), check, short)
+
+def pretrained_mixture(
+    policy: Policy,
+    task: Task,
+    seeds: Sequence[int],
+    *,
+    accuracy: Share,
+    lr: Positive,
+    prompts: Size,
+    every: PositiveInt,
+    checked: Size,
+    updates: PositiveInt,
+) -> list[str]:
+    """``sft`` on the task's ``corpus``: several procedures, mistakes and rare skills, each in its share.
+
+    Where it stops is as in ``sft``. What it has learned of the corpus is ``eval/corpus_loss`` at step 0, and what a run
+    forgets of it is how that loss rises. Source: next-token training on a mixture whose shares are known, as in
+    "Physics of Language Models" (arXiv 2407.20311, section 2), of which the summary was read.
+    """
+
+    def answers_of(questions: Tensor, update: int) -> tuple[Tensor, Tensor]:
+        return task.corpus(questions, uniforms(seeds, Purpose.START_CORPUS, update, (prompts,)))
+
+    return imitate_until(accuracy, policy, task, seeds, (lr, prompts, every, updates), answers_of, checked)
 
 
 def mixture(
@@ -155,7 +182,8 @@ def scaled(
     problems = sft(policy, task, seeds, **hyperparameters)
     with torch.no_grad():
         visited = answers(policy, task, seeds, checked, updates + 1)
-        scale, reached = scale_to(entropy, policy(visited.prompts, visited.completions), visited.mask)
+        own = response_mask(task, visited.prompts, visited.completions, visited.mask)
+        scale, reached = scale_to(entropy, policy(visited.prompts, visited.completions), own)
         for parameter in policy.head_parameters():
             parameter.mul_(per_replica(scale, parameter))
     missed = ((reached - entropy).abs() > TOLERANCE).tolist()
@@ -166,13 +194,32 @@ def scaled(
     ]
 
 
+def imitate_until(
+    accuracy: float,
+    policy: Policy,
+    task: Task,
+    seeds: Sequence[int],
+    settings: tuple,
+    answers_of: Callable,
+    checked: int,
+) -> list[str]:
+    """``imitate`` until samples on ``checked`` held-out prompts are right as often as ``accuracy``."""
+
+    def check(update: int) -> tuple[Tensor, Tensor]:
+        found = score_with(task, answers(policy, task, seeds, checked, update)).correct.float().mean(-1).mean(-1)
+        return found, found < accuracy
+
+    short = f"wanted {accuracy:g}; take more start.updates, another start.lr or a lower start.accuracy"
+    return imitate(policy, task, seeds, settings, answers_of, check, short)
+
+
 def imitate(
     policy: Policy, task: Task, seeds: Sequence[int], settings: tuple, answers_of: Callable, check: Callable, short: str
 ) -> list[str]:
     """Adam on −log π of the answers to fresh prompts; a replica stands still from the first check that it passes.
 
-    ``answers_of(questions, update)`` are completions and masks; ``check(update)`` says how accurate the replicas are
-    and which miss what is wanted.
+    ``answers_of(questions, update)`` are completions and masks, of which only what the policy itself would write is
+    learned; ``check(update)`` says how accurate the replicas are and which miss what is wanted.
     """
     lr, prompts, every, updates = settings
     one = torch.ones(len(seeds))
@@ -186,7 +233,9 @@ def imitate(
         if update == updates or not away.any():
             break
         questions = task.prompts(uniforms(seeds, Purpose.START_PROMPTS, update, (prompts, task.draws)), held_out=False)
-        imitation_loss(policy, questions, *answers_of(questions, update)).sum().backward()
+        completions, mask = answers_of(questions, update)
+        learned = response_mask(task, questions, completions.unsqueeze(2), mask.unsqueeze(2)).squeeze(2)
+        imitation_loss(policy, questions, completions, learned).sum().backward()
         adam.step()
     return [
         f"start: sampled accuracy {accuracy:.3f} after {updates} updates, {short}" if still else ""
@@ -238,4 +287,11 @@ def scale_to(entropy: float, logits: Tensor, mask: Tensor) -> tuple[Tensor, Tens
     return scale, mean_entropy(scale)
 
 
-STARTS = {"random": random, "pretrained": pretrained, "sft": sft, "mixture": mixture, "scaled": scaled}
+STARTS = {
+    "random": random,
+    "pretrained": pretrained,
+    "pretrained_mixture": pretrained_mixture,
+    "sft": sft,
+    "mixture": mixture,
+    "scaled": scaled,
+}

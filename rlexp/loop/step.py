@@ -46,8 +46,11 @@ def compute_advantages(variant: Variant, rollout: Rollout, rewards: PerCompletio
     """Rewards ``[R P G]`` to advantages ``[R P G T]``: shape, penalize, filter, normalize, bound, ask the teacher.
 
     A completion outside the statistics, because of the filter or because it has no reward (NaN), has advantage 0.
+    Lengths are those of whole completions; beyond that nobody sees tokens that no loss sees.
     """
-    offered = {**rollout._asdict(), **tensors, "rewards": rewards, "lengths": rollout.mask.to(rewards.dtype).sum(-1)}
+    lengths = rollout.mask.to(rewards.dtype).sum(-1)
+    rollout = rollout._replace(mask=tensors.get("loss_mask", rollout.mask))
+    offered = {**rollout._asdict(), **tensors, "rewards": rewards, "lengths": lengths}
     outcomes = call_with(variant.shaping, offered)
     penalties = kl_penalties(variant, rollout, tensors)
     final = outcomes - penalties.sum(-1)

@@ -10,6 +10,7 @@ from rlexp.core.blocks import map_variants
 from rlexp.core.masked import masked_mean
 from rlexp.loop.data import gather_groups
 from rlexp.loop.requested import tensors_of_rollout
+from rlexp.loop.rollout import response_mask
 from rlexp.loop.state import TrainState
 from rlexp.loop.step import compute_advantages
 
@@ -23,15 +24,16 @@ def samples(state: TrainState, step: int) -> list[list[Sample]]:
     """For each run, the first completions of the rollout that step ``step + 1`` draws, or would draw.
 
     Judged as a whole rollout, since advantages compare a completion with others. ``reward`` is before shaping,
-    ``gold`` what the task says where another judges, ``advantage`` the mean over tokens of what the variant makes of
-    it. Changes nothing: the same random numbers give the next step the same rollout.
+    ``gold`` what the task says where another judges, ``advantage`` the mean over the policy's tokens of what the
+    variant makes of it. Changes nothing: the same random numbers give the next step the same rollout.
     """
     groups = gather_groups(state, step + 1)
     tensors = tensors_of_rollout(state, step + 1, groups)
     experience = map_variants(compute_advantages, state.blocks, groups.rollout, groups.rewards.total, tensors)
     rewards, judged = groups.rewards, state.judged.tolist()
     render, rollout, mask = state.task.render, groups.rollout, groups.rollout.mask
-    advantages = masked_mean(experience.advantages, mask, (-1,)).squeeze(-1)
+    own = response_mask(state.task, rollout.prompts, rollout.completions, mask)
+    advantages = masked_mean(experience.advantages, own, (-1,)).squeeze(-1)
     return [
         [
             {

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlexp.axes import AXES, norm, optimizer
 from rlexp.config.choices import axis_nodes, chosen_facts
@@ -63,24 +63,32 @@ def variant_key(config: Config) -> str:
     return json.dumps(config.model_dump(mode="json", include=set(VARIANT)), sort_keys=True)
 
 
+def policy_shape(config: Config) -> nn.Module:
+    """Make the policy of one run without its numbers."""
+    init = Init([config.seed]) if config.model.name == "tabular" else Shapes()  # a table starts from the task's numbers
+    return bind_choice(MODELS, config.model)(init, bind_choice(TASKS, config.task)())
+
+
+def weights_of(policy: nn.Module) -> int:
+    """Count the weights that a run has."""
+    return sum(parameter[0].numel() for parameter in policy.parameters())
+
+
 def bytes_of(config: Config) -> float:
     """Estimate from above what one more run of a batch takes, from the outputs of all layers at all tokens.
 
     Nothing of that size is made.
     """
-    task = bind_choice(TASKS, config.task)()
-    init = Init([config.seed]) if config.model.name == "tabular" else Shapes()  # a table starts from the task's numbers
-    policy = bind_choice(MODELS, config.model)(init, task)
+    task, policy = bind_choice(TASKS, config.task)(), policy_shape(config)
     networks = 1 if config.critic.name == "none" else 2
     group, length, cap = config.group_size, task.prompt_length, task.cap
     values = sum(parameter.shape[-1] for parameter in policy.parameters())
     sampled = group.prompts * (length + group.completions * cap)
     trained = sampled * (1 + PASSES / config.minibatches)  # the forward_cache of all, the pass of a minibatch
     evaluated = config.eval.prompts * (length + config.eval.samples * cap)
-    parameters = sum(parameter[0].numel() for parameter in policy.parameters())
     data = bind_choice(DATA, config.data)()
     held = data.slots * data.sampled(group.prompts) * (8 * length + BYTES_A_TOKEN * group.completions * cap)
-    return networks * (4.0 * (STATES * parameters + values * (trained + evaluated)) + held)
+    return networks * (4.0 * (STATES * weights_of(policy) + values * (trained + evaluated)) + held)
 
 
 def memory_problem(config: Config) -> str | None:

@@ -28,7 +28,7 @@ from rlexp.record.progress import Progress
 from rlexp.record.resume import FAILED, inspect, last_good_state
 from rlexp.runfolder.files import METRICS_FILE, SAMPLES_FILE, SUMMARY_FILE
 from rlexp.runfolder.rows import score
-from rlexp.sweep.build import variant_order
+from rlexp.sweep.build import policy_shape, variant_order, weights_of
 from rlexp.sweep.interrupt import Interrupt
 from rlexp.sweep.job import Job, Results
 from rlexp.sweep.machine import is_out_of_memory
@@ -133,6 +133,8 @@ def open_run(job: Job, saved: Mapping[str, Any]) -> Run | Exception:
     """
     step, study = saved["step"], {"study_hash": job.config.study.hash} if job.config.study else {}
     facts = {"name": job.name, "variant": job.variant, "seed": job.config.seed, **study}
+    if job.config.backend.name == "replicas":
+        facts["weights"] = weights_of(policy_shape(job.config))
     try:
         recorder = Recorder(job.folder, job.config.model_dump(mode="json"), facts, step, saved.get("files"))
         run = Run(job, recorder, bind_choice(LOGGERS, job.config.logger)(job))

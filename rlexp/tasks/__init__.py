@@ -1,10 +1,14 @@
 """Synthetic tasks: prompts, verifiers, reward components; ``task`` says what the rest of the package asks of them."""
 
+from rlexp.tasks.addition import Addition
+from rlexp.tasks.countdown import Countdown
 from rlexp.tasks.puzzles import Functions, MultiSolution, Parity
 from rlexp.tasks.sort import DifficultyMix, Sort, SortLecture
 from rlexp.tasks.tabular import Bandit, Categorical, Enumerable, LengthWorld, TabularTask
 from rlexp.tasks.task import BaseTask, Scores, Task, total_reward
 from rlexp.tasks.token_preference import TokenPreference, TokenPreferenceDense
+from rlexp.tasks.tool import Tool
+from rlexp.tasks.two_habits import TwoHabits
 
 TASKS = {
     "sort": Sort,
@@ -15,6 +19,10 @@ TASKS = {
     "multi_solution": MultiSolution,
     "parity": Parity,
     "functions": Functions,
+    "addition": Addition,
+    "tool": Tool,
+    "countdown": Countdown,
+    "two_habits": TwoHabits,
     "bandit": Bandit,
     "length_world": LengthWorld,
     "enumerable": Enumerable,

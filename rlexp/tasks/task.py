@@ -34,9 +34,17 @@ class Task(Protocol):
     a completion's last one; −1 if there is none. ``weights`` are those of the components in the reward, which lies in
     ``reward_range``. ``metric`` scores a run that is not told otherwise; one that ends below ``floor`` has collapsed.
 
-    A task may have two things more. With a ``prompt_set`` a run is trained on so many prompts of its own, drawn from
-    the same numbers as all others, again and again (None: new ones at every step); what is held out stays what it is.
+    A task may have more. With a ``prompt_set`` a run is trained on so many prompts of its own, drawn from the same
+    numbers as all others, again and again (None: new ones at every step); what is held out stays what it is.
     ``wrong_answers`` takes and gives what ``oracle`` does: answers of the form of right ones that are never right.
+    ``corpus(prompts, uniforms) -> (answers, mask)`` is what a start has read: answers right and wrong, in the shares
+    that are among the task's settings, as one number in [0, 1) a prompt says, ``[R, P]``; shapes and an empty mask are
+    as ``oracle`` has them.
+
+    A task whose completions are conversations has an ``environment(prompts, completions)``, ``[R P G t] -> [R P G t]``
+    for any t from 1 on: the token that it writes at each place, or −1 where the policy writes. It looks at the tokens
+    before a place alone and writes no end token. Such a task says by ``train_on_environment`` whether losses see its
+    environment's tokens; its ``oracle`` and ``wrong_answers`` have them inside.
     """
 
     vocabulary: int

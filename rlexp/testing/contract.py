@@ -26,6 +26,7 @@ POISON = [math.inf, -math.inf, math.nan]
 GARBAGE = [1e4, math.inf, math.nan]
 # What the loop makes finite outside the mask (advantages), or 0 (rewards of tokens): other garbage cannot come.
 FINITE_OUTSIDE, ZERO_OUTSIDE = {"advantages"}, {"token_penalties", "token_rewards"}
+GAP = 2  # tokens between those that count
 # What a completion brings into the statistics: whatever it is, it changes nothing where the completion is left out.
 OF_COMPLETIONS = ("rewards", "outcomes", "adjustments", "lengths", "correct")
 # Rounding of a few dozen float64 operations on numbers of order ten.
@@ -298,6 +299,34 @@ def masked_tokens(choice: Choice) -> Iterator[str]:
             yield from differing(choice, dirty, wanted, f"`{name}` is {garbage:g} outside the mask")
     together = {name: clean[name].masked_fill(~mask, math.nan) for name in names if name not in FINITE_OUTSIDE}
     yield from differing(choice, {**clean, **together}, wanted, "everything is nan outside the mask")
+
+
+@property_of("gaps", "filter", "norm", *TRAINED)
+def gaps(choice: Choice) -> Iterator[str]:
+    """Tokens outside the mask may stand between those that count, as an environment's do: they change nothing."""
+    clean = cached_batch(*SHAPE)
+    mask, (value, slope) = clean["mask"], value_and_slope(choice, clean)
+
+    def wider(tensor: Tensor, filling: Tensor | float) -> Tensor:
+        between = (torch.zeros(*tensor.shape[:-1], GAP, dtype=torch.float64) + filling).to(tensor.dtype)
+        return torch.cat([tensor[..., :1], between, tensor[..., 1:]], -1)
+
+    def without(tensor: Tensor) -> Tensor:
+        return torch.cat([tensor[..., :1], tensor[..., 1 + GAP :]], -1) if tensor.shape[-1] == T + GAP else tensor
+
+    dirty = dict(clean)
+    for name in choice.needs:
+        if clean[name].shape == mask.shape:
+            nothing = not clean[name].is_floating_point() or name in ZERO_OUTSIDE
+            dirty[name] = wider(clean[name], 0.0 if nothing else GARBAGE[0] if name in FINITE_OUTSIDE else math.nan)
+    dirty["mask"] = wider(mask, 0.0)
+    if "values" in clean:  # where nothing counts behind a gap, the value before it is that of the last place
+        dirty["values"] = wider(clean["values"], clean["values"][..., 1:2] + 7.0 * mask[..., 1:2])
+    found = [None if each is None else without(each) for each in value_and_slope(choice, dirty)]
+    for what, one, other in zip(("output", "gradient"), found, (value, slope), strict=True):
+        if one is not None and not (one.shape == other.shape and torch.allclose(one, other, **CLOSE)):
+            yield f"with {GAP} tokens outside the mask behind the first the {what} {difference(one, other)}"
+            return
 
 
 @property_of("left-out completions", "norm", "filter")

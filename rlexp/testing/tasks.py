@@ -23,11 +23,17 @@ def prompts_of(task: Task) -> Tensor:
 
 
 def answered(task: Task) -> Answered:
-    """Return prompts, and completions of random tokens beside the oracle's, ``[R, P, G, T]``, as a rollout has them."""
+    """Return prompts, and completions of random tokens beside the oracle's, ``[R, P, G, T]``, as a rollout has them.
+
+    What an environment writes is among them.
+    """
     prompts, generator = prompts_of(task), torch.Generator().manual_seed(2)
     completions = torch.randint(task.vocabulary, (R, P, G, task.cap), generator=generator)
     answers, _ = task.oracle(prompts)
     completions[:, :, 0] = answers.clamp(0, task.vocabulary - 1)
+    for place in range(task.cap if hasattr(task, "environment") else 0):
+        written = task.environment(prompts, completions[..., : place + 1])[..., -1]
+        completions[..., place] = completions[..., place].where(written < 0, written)
     ends = completions == task.end
     mask = ends.cumsum(-1) - ends.long() == 0
     finished = ends.any(-1) if task.end >= 0 else torch.ones(R, P, G, dtype=torch.bool)
@@ -104,21 +110,69 @@ def reward_range(task: Task) -> Iterator[str]:
         yield f"a reward of {outside[0].item():g} is outside reward_range={task.reward_range}"
 
 
+def form_of(task: Task, answers: Tensor, mask: Tensor) -> Iterator[str]:
+    """Say what is wrong with the form of answers, right or not: ``[R, P, T]`` with an end where the mask is not empty.
+
+    Answers of another shape are not looked at further.
+    """
+    if not answers.shape == mask.shape == (R, P, task.cap):
+        yield f"answers are {list(answers.shape)} with a mask {list(mask.shape)} instead of {[R, P, task.cap]}"
+    elif not torch.equal(mask, torch.arange(task.cap) < mask.sum(-1, keepdim=True)):
+        yield "the mask of an answer has gaps"
+    elif task.end >= 0 and not ((answers == task.end) & mask).any(-1)[mask.any(-1)].all():
+        yield f"an answer has no end token ({task.end})"
+
+
 def oracle(task: Task) -> Iterator[str]:
     """Where the oracle shows an answer, the verifier calls it right, and it ends as completions do."""
     questions = prompts_of(task)
     answers, mask = task.oracle(questions)
-    if not answers.shape == mask.shape == (R, P, task.cap):
-        yield f"answers are {list(answers.shape)} with a mask {list(mask.shape)} instead of {[R, P, task.cap]}"
+    yield from form_of(task, answers, mask)
+    if answers.shape == mask.shape == (R, P, task.cap):
+        shown = mask.any(-1)
+        scores = task.score(questions, answers.unsqueeze(2), mask.unsqueeze(2), shown.unsqueeze(-1))
+        verdicts = scores.correct[..., 0]
+        if not verdicts[shown].all():
+            yield f"{int((~verdicts[shown]).sum())} of {int(shown.sum())} of its own answers are not right"
+
+
+def corpus(task: Task) -> Iterator[str]:
+    """Answers of a corpus, where there is one, are tokens and end, whatever the numbers that they are made of."""
+    if not hasattr(task, "corpus"):
         return
-    shown = mask.any(-1)
-    if not torch.equal(mask, torch.arange(task.cap) < mask.sum(-1, keepdim=True)):
-        yield "the mask of an answer has gaps"
-    elif task.end >= 0 and not ((answers == task.end) & mask).any(-1)[shown].all():
-        yield f"an answer has no end token ({task.end})"
-    verdicts = task.score(questions, answers.unsqueeze(2), mask.unsqueeze(2), shown.unsqueeze(-1)).correct[..., 0]
-    if not verdicts[shown].all():
-        yield f"{int((~verdicts[shown]).sum())} of {int(shown.sum())} of its own answers are not right"
+    questions = prompts_of(task)
+    for number in (0.0, 0.5, BELOW_ONE):
+        answers, mask = task.corpus(questions, torch.full((R, P), number))
+        yield from form_of(task, answers, mask)
+        if not ((answers >= 0) & (answers < task.vocabulary) | ~mask).all():
+            yield f"of numbers of {number} it makes a token outside 0 … {task.vocabulary - 1}"
+
+
+def environment(task: Task) -> Iterator[str]:
+    """Where a task has an environment, it writes tokens but no end, by what stands before them; its oracle has them."""
+    if not hasattr(task, "environment"):
+        return
+    questions, completions, _, _ = answered(task)
+    written = task.environment(questions, completions)
+    if written.shape != completions.shape or written.dtype != torch.long:
+        yield f"writes {written.dtype} {list(written.shape)} instead of int64 {list(completions.shape)}"
+        return
+    if not ((written >= -1) & (written < task.vocabulary)).all() or (task.end >= 0 and (written == task.end).any()):
+        yield f"writes something else than tokens below {task.vocabulary}, of which {task.end} is none, and -1"
+    for place in range(task.cap):
+        before = completions[..., : place + 1].clone()
+        before[..., place] = (before[..., place] + 1) % task.vocabulary
+        if not torch.equal(task.environment(questions, before)[..., place], written[..., place]):
+            yield f"what it writes at place {place} depends on the token there or on those behind it"
+            return
+    if not torch.equal(task.environment(questions[1:, 3:5], completions[1:, 3:5, :2]), written[1:, 3:5, :2]):
+        yield "what it writes in a completion depends on what else is completed with it"
+    if not isinstance(getattr(task, "train_on_environment", None), bool):
+        yield "has no train_on_environment, which says whether losses see what it writes"
+    answers, mask = (each.unsqueeze(2) for each in task.oracle(questions))
+    written = task.environment(questions, answers)
+    if (mask & (written >= 0) & (written != answers)).any():
+        yield "the oracle has other tokens where the environment writes"
 
 
 def render(task: Task) -> Iterator[str]:
@@ -132,5 +186,5 @@ def render(task: Task) -> Iterator[str]:
 
 PROPERTIES: dict[str, Callable[[Task], Iterator[str]]] = {
     check.__name__.replace("_", " "): check
-    for check in (protocol, prompts, scores, behind_the_end, reward_range, oracle, render)
+    for check in (protocol, prompts, scores, behind_the_end, reward_range, oracle, corpus, environment, render)
 }

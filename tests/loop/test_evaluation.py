@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import reference_tasks
 import torch
 from policies import Sorter, policy_of, sort_task
+from task_choices import addition
+from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from rlexp.core.streams import Purpose, uniforms
@@ -136,3 +139,19 @@ def test_evaluating_leaves_the_weights_alone():
     evaluate(state_of(policy), 0, **ASKED)
     assert all(map(torch.equal, policy.parameters(), before))
     assert all(parameter.grad is None for parameter in policy.parameters())
+
+
+def test_the_loss_of_the_corpus_is_the_cross_entropy_of_its_answers():
+    """Token by token from the logits, at temperature 1 whatever that of the run."""
+    task = addition()
+    policy = policy_of("transformer", SEEDS, task)
+    state = replace(state_of(policy), task=task, temperature=torch.full((len(SEEDS),), 0.5))
+    row = evaluate(state, 0, prompts=20, samples=1, ks=[1])
+    prompts = task.prompts(uniforms(SEEDS, Purpose.EVALUATION_PROMPTS, 0, (20, task.draws)), held_out=True)
+    answers, mask = task.corpus(prompts, uniforms(SEEDS, Purpose.EVALUATION_CORPUS, 0, (20,)))
+    with torch.no_grad():
+        logits = policy(prompts, answers.unsqueeze(2)).squeeze(2)
+    for replica, loss in enumerate(row["eval/corpus_loss"].tolist()):
+        kept = mask[replica]
+        expected = cross_entropy(logits[replica][kept], answers[replica][kept])
+        assert loss == pytest.approx(expected.item(), rel=1e-5)

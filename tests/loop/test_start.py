@@ -10,13 +10,14 @@ import pytest
 import torch
 from plain_step import PlainNetwork
 from policies import policy_of, preference_task, sort_task
+from task_choices import addition
 from toy_state import HIDDEN, LAYERS, unstacked
 
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop import start
 from rlexp.loop.rewards import score_with
 from rlexp.loop.rollout import most_likely, sample
-from rlexp.loop.start import scaled, sft
+from rlexp.loop.start import pretrained_mixture, scaled, sft
 from rlexp.models import GRU
 from rlexp.models.layers import Init
 from rlexp.tasks import TASKS
@@ -225,3 +226,22 @@ def test_an_entropy_that_no_scale_gives_is_said():
     assert reached.item() == pytest.approx(math.log(6))
     _, _, problems = started("gru", [0], functools.partial(scaled, entropy=3.0))
     assert problems[0].startswith("start: entropy 2.197, wanted 3 nats a token: no scale of the logits")
+
+
+# ---- a corpus
+
+
+def test_pretraining_learns_the_corpus_with_its_mistakes(monkeypatch):
+    """The answers of each update are the corpus' to its prompts, drawn of streams that are the seed's alone."""
+    task, seeds, learned = addition(), [0, 3], []
+    real = start.imitation_loss
+    monkeypatch.setattr(start, "imitation_loss", lambda *given: learned.append(given[1:]) or real(*given))
+    policy = policy_of("transformer", seeds, task)
+    problems = pretrained_mixture(policy, task, seeds, **(KNOBS | dict(accuracy=1.0, updates=3, every=3)))
+    assert all("after 3 updates, wanted 1;" in problem for problem in problems)
+    for update, (prompts, completions, mask) in enumerate(learned):
+        numbers = uniforms(seeds, Purpose.START_CORPUS, update, (KNOBS["prompts"],))
+        expected = task.corpus(prompts, numbers)
+        assert torch.equal(completions, expected[0]) and torch.equal(mask, expected[1])
+        wrong = (completions != task.oracle(prompts)[0]).any(-1)
+        assert torch.equal(wrong, numbers < task.mistakes) and wrong.any() and not wrong.all()

@@ -11,7 +11,7 @@ import torch
 from axis_choices import bind, choices
 from plain_step import Recipe
 from step_fixtures import CLOSE, MIXED, MODELS, RECIPES, ROUNDING, Still, float64, runs, seen, trained  # noqa: F401
-from toy_state import GROUP, PROMPTS, TOTAL, Toy, make_state, plain, unstacked, variant
+from toy_state import GROUP, PROMPTS, TOTAL, Conversation, Toy, make_state, plain, unstacked, variant
 
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop import state as state_module
@@ -34,7 +34,14 @@ def random_inputs(state, replica, at):
 
 
 @pytest.mark.parametrize(
-    ("name", "task"), [("default", Toy()), *((name, Toy(unjudged=2)) for name in RECIPES)], ids=str
+    ("name", "task"),
+    [
+        ("default", Toy()),
+        *((name, Toy(unjudged=2)) for name in RECIPES),
+        *((name, Conversation(unjudged=2)) for name in RECIPES),
+        *((name, Conversation(train_on_environment=True)) for name in ("mixed", "to_go_penalised")),
+    ],
+    ids=str,
 )
 def test_a_step_is_that_of_plain_pytorch(float64, name, task):
     recipe = RECIPES[name]

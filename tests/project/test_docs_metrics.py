@@ -19,11 +19,12 @@ from rlexp.sweep.job import Job
 pytestmark = pytest.mark.slow  # whole runs
 
 DOC = Path(__file__).parents[2] / "docs" / "metrics.md"
-SECTIONS = {"Run", "Rollout", "Updates", "Critic", "Choices", "Evaluation", "Judged runs", "Worlds"}
+SECTIONS = {"Run", "Rollout", "Updates", "Critic", "Choices", "Evaluation", "Corpus", "Judged runs", "Worlds"}
 KS = [1, 3]
 COMPONENTS = {
     "task=sort": ("exact", "graded", "lecture", "multiset", "format"),
     "task=token_preference": ("ternary", "share"),
+    "task=addition": ("exact", "digits", "format", "scratchpad"),
     "task=bandit": ("easy", "hard", "impossible"),
 }
 CRITIC = "critic=value norm=gae_whitened"
@@ -79,6 +80,7 @@ def keys_are_those_documented(chosen, rows):
     components = COMPONENTS.get(chosen, COMPONENTS["task=sort"])
     run, rollout, updates, evaluation = (keys(s, components) for s in ("Run", "Rollout", "Updates", "Evaluation"))
     updates |= keys("Critic") if chosen == CRITIC else set()
+    evaluation |= keys("Corpus") if chosen == "task=addition" else set()
     evaluation |= keys("Worlds", components) if components in WORLDS else set()
     expected = {
         0: run | evaluation,

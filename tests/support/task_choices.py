@@ -9,10 +9,15 @@ from policies import preference_task, sort_task
 from pydantic import TypeAdapter
 
 from rlexp.core.registry import bind_choice, schema
+from rlexp.core.streams import Purpose, uniforms
 from rlexp.tasks import TASKS, TabularTask
+from rlexp.tasks.addition import Addition
+from rlexp.tasks.countdown import Countdown
 from rlexp.tasks.puzzles import Functions, MultiSolution, Parity
 from rlexp.tasks.sort import DifficultyMix, SortLecture
 from rlexp.tasks.tabular import Bandit, Categorical, Enumerable, LengthWorld
+from rlexp.tasks.tool import Tool
+from rlexp.tasks.two_habits import TwoHabits
 
 SEEDS = (0, 1, 2)
 FILES = {path.stem: OmegaConf.to_container(OmegaConf.load(path)) for path in sorted((CONF / "task").glob("*.yaml"))}
@@ -79,6 +84,42 @@ def functions(**changes) -> Functions:
     return Functions(**(sizes | changes))
 
 
+def addition(**changes) -> Addition:
+    weights = dict(exact=1.0, digits=0.5, format=0.25, scratchpad=0.125)
+    sizes = dict(shortest=1, longest=2, cap=25, mistakes=0.5, prompt_set=None, weights=weights, metric="x", floor=0.0)
+    return Addition(**(sizes | dict(procedures=dict(full=1.0, carries=2.0, direct=1.0)) | changes))
+
+
+def tool(**changes) -> Tool:
+    weights = dict(exact=1.0, called=0.5, format=0.25)
+    sizes = dict(symbols=3, table=3, keys=2, value=2, operations=4, cap=10, train_on_environment=False)
+    return Tool(**(sizes | dict(weights=weights, metric="x", floor=0.0) | changes))
+
+
+def countdown(**changes) -> Countdown:
+    weights = dict(exact=1.0, format=0.25, close=0.5)
+    sizes = dict(numbers=3, largest=5, target=12, cap=7, mistakes=0.3, times=0.4, prompt_set=None, weights=weights)
+    return Countdown(**(sizes | dict(metric="x", floor=0.0) | changes))
+
+
+def two_habits(**changes) -> TwoHabits:
+    weights = dict(right=1.0, format=0.25, habit_a=0.5)
+    shares = dict(right_a=0.7, right_b=0.4, share_a=0.6)
+    sizes = dict(items=4, alphabet=5, cap=7, prompt_set=None, weights=weights, metric="x", floor=0.0)
+    return TwoHabits(**(sizes | shares | changes))
+
+
+def first_answers(name: str) -> list[list[str]]:
+    """Return the first ten held-out prompts of seed 0 and the oracle's answers, as a page about a task shows them."""
+    _, task = shipped(FILES[name])
+    prompts = task.prompts(uniforms([0], Purpose.EVALUATION_PROMPTS, 0, (10, task.draws)), held_out=True)
+    answers, mask = task.oracle(prompts)
+    shown = [tokens[there].tolist() for tokens, there in zip(answers[0], mask[0], strict=True)]
+    return [
+        [task.render(row), task.render(tokens[:-1])] for row, tokens in zip(prompts[0].tolist(), shown, strict=True)
+    ]
+
+
 CHOICES = {
     "filler": ("sort", sort_task()),
     "no_filler": ("sort", sort_task(filler=0, alphabet=3, cap=5)),
@@ -92,6 +133,13 @@ CHOICES = {
     "chains": ("parity", parity()),
     "composed": ("functions", functions()),
     "all_shown": ("functions", functions(shown=2, alphabet=3, cap=10)),
+    "sums": ("addition", addition()),
+    "short_sums": ("addition", addition(cap=15, longest=3, procedures=dict(full=0.0, carries=1.0, direct=1.0))),
+    "asks": ("tool", tool()),
+    "asks_alone": ("tool", tool(symbols=2, table=1, keys=1, value=1, operations=1, cap=6)),
+    "expressions": ("countdown", countdown()),
+    "two_numbers": ("countdown", countdown(numbers=2, largest=9, target=6, cap=4)),
+    "habits": ("two_habits", two_habits()),
     "lengths": ("length_world", length_world()),
     "strings": ("enumerable", enumerable()),
     "gold": ("enumerable", enumerable(features=3, symbols=2, cap=6, weights=dict(gold=1.0, proxy=0.0))),

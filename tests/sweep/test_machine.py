@@ -19,7 +19,6 @@ from rlexp.sweep import engine, machine
 from rlexp.sweep.build import build, bytes_of
 from rlexp.sweep.machine import available_bytes, usable_cores
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no CUDA device")
 without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 TINY = {
     "gru": ["model=gru", "model.hidden=8"],
@@ -51,7 +50,7 @@ def test_every_tensor_is_made_on_the_device_of_the_run(model):
     assert {value.device.type for value in row.values()} == {"cpu"}
 
 
-@needs_cuda
+@pytest.mark.cuda
 @pytest.mark.parametrize("model", TINY)
 @pytest.mark.parametrize("compiling", ["false", "true"])
 def test_cuda_gives_the_numbers_of_the_cpu(model, compiling):

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import torch
 from policies import sort_task
-from task_choices import difficulty_mix, every_sort, every_task, functions, lecture_task, multi_solution, parity
+from task_choices import difficulty_mix, every_sort, every_task, functions, lecture_task, multi_solution, parity, tool
 
 from rlexp.tasks.sort import SortLecture
 
@@ -142,3 +142,15 @@ def test_compositions_and_strings_that_are_evaluated_are_never_trained_on():
             assert sum(p[place] == same for p in each) / len(each) == pytest.approx(task.atoms / 2, abs=0.03)
             assert {p[place] for p in each} == set(range(4, 11))
         assert not [p for p in each if p[0] == p[1] == same]
+
+
+def test_tables_are_in_one_part_each_and_keys_and_operations_come_alike():
+    task = tool(symbols=3, table=3, keys=2, operations=3)
+    training, evaluation = made(task, False), made(task, True)
+    tables = [{tuple(p[:3]) for p in each} for each in (training, evaluation)]
+    assert not tables[0] & tables[1] and len(tables[0]) == 18 and len(tables[1]) == 9
+    for each in (training, evaluation):
+        assert {p[-1] for p in each} == {task.separator}
+        shares = Counter((p[3], p[4]) for p in each)
+        assert set(shares) == {(3 + key, 5 + operation) for key in range(2) for operation in range(3)}
+        assert all(number / 4000 == pytest.approx(1 / 6, abs=0.03) for number in shares.values())

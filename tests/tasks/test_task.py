@@ -11,8 +11,10 @@ from policies import preference_task, prompts_of, sort_task
 from small_runs import compose
 from task_choices import (
     SEEDS,
+    addition,
     bandit,
     categorical,
+    countdown,
     difficulty_mix,
     enumerable,
     every_task,
@@ -21,12 +23,15 @@ from task_choices import (
     length_world,
     multi_solution,
     parity,
+    tool,
+    two_habits,
 )
 from toy_state import Toy
 
 from rlexp.config.compose import CONF
 from rlexp.core.errors import ConfigError
 from rlexp.tasks import Scores, Task
+from rlexp.tasks.addition import PROCEDURES
 from rlexp.tasks.sort import DifficultyMix, SortLecture
 from rlexp.tasks.tabular import Categorical
 
@@ -58,6 +63,11 @@ def test_rewards_of_tokens_are_none_unless_a_task_gives_them():
 
 NOT_SHOWN = {"functions"}  # tasks whose oracle knows more than it shows by its mask
 WORTH = {"enumerable": "gold", "categorical": "worth"}  # components that are no shares of something
+CHAINS = {  # components that not all right answers have
+    "parity": lambda task, prompts: {"chain": task.has_chain(prompts)},
+    "addition": lambda task, prompts: {"scratchpad": (task.shown(prompts) < PROCEDURES.index("direct")).unsqueeze(-1)},
+    "two_habits": lambda task, prompts: {"habit_a": task.a_is_right(prompts).unsqueeze(-1)},
+}
 
 
 def task_best(task) -> float:
@@ -81,13 +91,12 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
     if name in WORTH:
         assert torch.equal(scores.components[WORTH[name]].unique(), torch.tensor([task_best(task)]))
         return
-    if name == "parity":
-        assert torch.equal(scores.components["chain"].bool(), task.has_chain(prompts))
-        return
+    with_chain = CHAINS[name](task, prompts) if name in CHAINS else {}
     best = {"ternary": 1, "distance": 3, "inclusion_ordering": 5, "multiset_ordering": 5}
     for component, values in scores.components.items():
         applies = possible & ~values.isnan()
-        assert (values == best.get(component, 1))[applies].all(), component
+        expected = with_chain.get(component, torch.tensor(best.get(component, 1)))
+        assert (values == expected)[applies].all(), component
 
 
 @pytest.mark.parametrize(
@@ -113,8 +122,23 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
         (multi_solution, dict(solutions=9), "solutions=9 leaves 0 prompts; at least 4 are needed"),
         (parity, dict(cap=6), "cap=6 leaves no room for a chain of 6 bits and an end: at least 7"),
         (parity, dict(weights={"right": 1.0}), "weights must name right, chain"),
+        (addition, dict(shortest=3), "shortest=3 must not exceed longest=2"),
+        (addition, dict(cap=22), "cap=22 leaves no room for procedures.full with 2 digits: at least 23"),
+        (addition, dict(procedures=dict(full=1.0)), "procedures must name full, carries, direct"),
+        (addition, dict(procedures=dict(full=0.0, carries=0.0, direct=0.0)), "at least one of them above 0"),
+        (addition, dict(weights={"exact": 1.0}), "weights must name exact, digits, format, scratchpad"),
         (functions, dict(weights={"atom": 1.0}), "weights must name atom, composed, steps"),
         (functions, dict(cap=7), "cap=7 must be even"),
+        (tool, dict(cap=7), "cap=7 leaves no room for a call, a result and an answer of value=2 .* at least 8"),
+        (tool, dict(table=40), "table=40 makes too many tables of symbols=3: at most 2.62 symbols"),
+        (tool, dict(weights={"exact": 1.0}), "weights must name exact, called, format"),
+        (countdown, dict(cap=5), "cap=5 leaves no room for an expression of 3 numbers and an end: at least 6"),
+        (countdown, dict(numbers=4, cap=8, largest=12), "make 1365 sets of 7680 expressions; at most 8388608 in all"),
+        (countdown, dict(numbers=2, largest=2, target=2), "target=2 leaves nothing to"),
+        (countdown, dict(weights={"exact": 1.0}), "weights must name exact, format, close"),
+        (two_habits, dict(right_b=0.8), "right_b=0.8 must not exceed right_a=0.7"),
+        (two_habits, dict(cap=5), "cap=5 leaves no room for a name, 4 numbers and an end: at least 6"),
+        (two_habits, dict(weights={"right": 1.0}), "weights must name right, format, habit_a"),
         (enumerable, dict(cap=8), "cap=8 makes 6561 strings of 3 symbols; at most 4096"),
         (enumerable, dict(good=9.0), "good=9.0 is more than any string of world=2 has; at most"),
         (enumerable, dict(weights={"gold": 1.0}), "weights must name gold, proxy"),

@@ -66,6 +66,8 @@ WRONG = {
     "behind the end": {"end": 1},  # it looks at all tokens
     "reward range": {"reward_range": (0.0, 0.5)},
     "oracle": {"oracle": lambda self, prompts: tuple(each.roll(1, 1) for each in Echo.oracle(self, prompts))},
+    "environment": {"environment": lambda self, prompts, completions: completions},  # it repeats what is there
+    "corpus": {"corpus": lambda self, prompts, _: (Echo.oracle(self, prompts)[0] + 5, Echo.oracle(self, prompts)[1])},
     "render": {"render": lambda self, tokens: "\n".join(map(str, tokens))},
 }
 

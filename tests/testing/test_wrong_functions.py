@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 import torch
+from torch.nn.functional import pad
 
 import rlexp.testing
 from rlexp.core.facts import NormFacts
@@ -115,6 +116,10 @@ def masks_by_product(log_probs: PerToken, old_log_probs: PerToken, advantages: P
     return -(ratio * advantages).expand_as(log_probs)
 
 
+def paid_at_each_gap(outcomes: PerCompletion, mask: TokenMask) -> PerToken:
+    return outcomes.unsqueeze(-1).where(mask & ~pad(mask[..., 1:], (0, 1)), 0.0)
+
+
 def detached(log_probs: PerToken, old_log_probs: PerToken, advantages: PerToken) -> PerToken:
     return -(log_probs.detach() - old_log_probs).exp() * advantages
 
@@ -157,6 +162,7 @@ WRONG = {
     ("norm", alone): 'compares: .*must have compares="group"',
     ("clip", mean_over_padding): "masked tokens: where `log_probs` is 10000 outside the mask the output",
     ("clip", masks_by_product): "masked tokens: where `(old_)?log_probs` is inf outside the mask",
+    ("norm", paid_at_each_gap): "gaps: with 2 tokens outside the mask behind the first the output",
     ("clip", detached): "gradient: no gradient reaches `log_probs`",
     ("clip", wrong_sign): 'declared laws: .*does not obey "policy gradient"',
     ("agg", mean_of_nothing): "nothing counts: nothing is in `mask`: .*nan",

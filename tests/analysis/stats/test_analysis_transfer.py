@@ -10,17 +10,25 @@ from analysis_fixtures import write_sweep
 
 from rlexp.analysis import load, transfer
 from rlexp.analysis.stats.answer import Question, answer
-from rlexp.analysis.stats.transfer import Effect, agreement, transfer_frame
+from rlexp.analysis.stats.sweep_arms import Effect
+from rlexp.analysis.stats.transfer import agreement, transfer_frame
 from rlexp.analysis.stats.transfer import transfer as set_side_by_side
 
 EVEN = np.linspace(-1, 1, 10)
 BASE = 0.5 + 0.05 * EVEN
+SIZES = "numbers of weights, each larger than the one before"
 SHAKEN = 0.01 * np.roll(EVEN, 3)
 
 
 def scores(norms, prefix=""):
     """Ten seeds of each norm, whose mean differences to `local` are given."""
     return {f"{prefix}norm={name}": list(BASE + mean + SHAKEN * (name != "local")) for name, mean in norms.items()}
+
+
+def scaled(shares):
+    """Log-odds of shares of 128 answers, half of one added: the evaluations of a configuration that does not say."""
+    right = 128 * np.asarray(shares)
+    return np.log((right + 0.5) / (128 - right + 0.5))
 
 
 def both(tmp_path, first, second, margin=None, **question):
@@ -85,16 +93,17 @@ def test_the_probability_of_the_same_order_is_that_of_all_resamples(tmp_path):
     (order,) = both(tmp_path, *sweeps).orders
     odds = []
     for sweep in sweeps:
-        table = np.array(list(sweep.values()))
+        table = np.array([scaled(values) for values in sweep.values()])
         counts = {}
         for seeds in product(range(4), repeat=4):
-            ranks = tuple(np.argsort(-table[:, seeds].mean(1), kind="stable"))
+            drawn = table.mean(1) + np.sqrt(4 / 3) * (table[:, seeds].mean(1) - table.mean(1))
+            ranks = tuple(np.argsort(-drawn, kind="stable"))
             counts[ranks] = counts.get(ranks, 0) + 1 / 4**4
         odds.append(counts)
     exact = sum(odds[0][ranks] * odds[1].get(ranks, 0) for ranks in odds[0])
-    assert order.same == pytest.approx(exact, abs=0.03)  # 2,000 resamples of each: three standard errors
+    assert order.same == (pytest.approx(exact, abs=0.03),)  # 2,000 resamples of each: three standard errors
     assert order.chance == pytest.approx(1 / 6)
-    best = [sorted(sweep, key=lambda name: -np.mean(sweep[name])) for sweep in sweeps]  # noqa: B023
+    best = [sorted(sweep, key=lambda name: -scaled(sweep[name]).mean()) for sweep in sweeps]  # noqa: B023
     assert [[f"norm={label}" for label in labels] for labels in order.orders] == best
 
 
@@ -115,7 +124,7 @@ def test_the_command_prints_and_writes(tmp_path, capsys):
     assert transfer.main([toy, real]) == 0
     out = capsys.readouterr().out
     assert "Of 1 signs: 1 agree. Of 1 orders: 1 the same." in out and "order: up > local in both" in out
-    names = {"transfer.csv", "transfer.json", "transfer.svg", "transfer.pdf", "transfer.png"}
+    names = {"transfer.csv", "decisions.csv", "transfer.json", "transfer.svg", "transfer.pdf", "transfer.png"}
     assert {path.name for path in (tmp_path / "real" / "analysis" / "transfer").iterdir()} == names
     assert transfer.main([toy, real, "--json", "--names", "small,llama"]) == 0
     printed = json.loads(capsys.readouterr().out)
@@ -127,6 +136,12 @@ def test_the_command_prints_and_writes(tmp_path, capsys):
     ("arguments", "line"),
     [
         (["toy", "toy"], "toy: is both sweeps; name two"),
+        (["toy", "real", "toy"], "toy: is named twice; name each sweep once"),
+        (["toy"], "toy: is one sweep; name two or more, in order of size"),
+        (
+            ["toy", "real", "--sizes", "9,8"],
+            "--sizes 9,8: expected 2 numbers of weights, each larger than the one before",
+        ),
         (["toy", "none"], "'none' is not a folder"),
         (["toy", "real", "--names", "one"], "--names one: expected two different names, as small,llama"),
         (["toy", "real", "--margin", "-1"], "--margin -1: must be at least 0"),

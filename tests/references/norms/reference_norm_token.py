@@ -10,14 +10,17 @@ from reference_norm import deviation, energy, mean, norm_center, varies
 
 
 def returns(outcomes, token_penalties, mask, gamma):
-    """Discounted sum of what is still to come: penalties of this and later tokens, the outcome at the last token."""
+    """Discounted sum of what is still to come: penalties of this and later tokens, the outcome at the last token.
+
+    Time is the number of tokens that count.
+    """
 
     def one(p, g, t):
         steps = [k for k in range(mask.shape[2]) if mask[p][g][k]]
         total = 0.0
         for k in range(t, mask.shape[2]):
             reward = -token_penalties[p][g][k] + (outcomes[p][g] if steps and k == steps[-1] else 0.0)
-            total += gamma ** (k - t) * reward
+            total += gamma ** sum(t <= step < k for step in steps) * reward
         return total
 
     return per_completion(mask.shape, one)
@@ -79,14 +82,16 @@ def norm_gae(token_rewards, values, mask, finished, *, gamma, lam, bootstrap):
     """arXiv 1506.02438, eq. 11 to 16: each error of one step, then their sum with weights (γλ)^l."""
 
     def error(p, g, t):
-        if t + 1 in tokens_of(mask, p, g):
-            after = values[p][g][t + 1]
+        later = [k for k in tokens_of(mask, p, g) if k > t]
+        if later:
+            after = values[p][g][later[0]]
         else:
             after = 0.0 if finished[p][g] else bootstrap * values[p][g][t + 1]
         return token_rewards[p][g][t] + gamma * after - values[p][g][t]
 
     def one(p, g, t):
-        return sum((gamma * lam) ** (k - t) * error(p, g, k) for k in tokens_of(mask, p, g) if k >= t)
+        later = [k for k in tokens_of(mask, p, g) if k >= t]
+        return sum((gamma * lam) ** n * error(p, g, k) for n, k in enumerate(later))
 
     return per_completion(mask.shape, one)
 
@@ -100,12 +105,13 @@ def norm_gae_whitened(token_rewards, values, mask, finished, keep, *, gamma, lam
     return (raw - mean(counted)) / (deviation(counted, ddof) + eps)
 
 
-def norm_value_baseline(token_rewards, values, *, gamma):
+def norm_value_baseline(token_rewards, values, mask, *, gamma):
     """Sutton and Barto (2018), §13.4: return minus value."""
     length = token_rewards.shape[2]
 
     def one(p, g, t):
-        total = sum(gamma ** (k - t) * token_rewards[p][g][k] for k in range(t, length))
+        before = [sum(t <= step < k for step in tokens_of(mask, p, g)) for k in range(length)]
+        total = sum(gamma ** before[k] * token_rewards[p][g][k] for k in range(t, length))
         return total - values[p][g][t]
 
     return per_completion(token_rewards.shape, one)

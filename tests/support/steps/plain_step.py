@@ -36,10 +36,11 @@ class Recipe:
 
 @dataclass
 class Completion:
-    """One answer and all that is known about it."""
+    """One answer and all that is known about it; ``trained`` are the tokens that the loss sees."""
 
     prompt: list[int]
     tokens: list[int]
+    trained: list[bool]
     finished: bool
     old: list[float]
     ref: list[float]
@@ -70,7 +71,10 @@ class PlainNetwork(nn.Module):
 
 @dataclass
 class Plain:
-    """One run: its networks, its optimizer, its recipe; ``judge(prompt, tokens)`` gives a reward or NaN."""
+    """One run: its networks, its optimizer, its recipe; ``judge(prompt, tokens)`` gives a reward or NaN.
+
+    ``environment(prompt, tokens)`` says which token it writes next, or −1 where the policy does.
+    """
 
     policy: PlainNetwork
     reference: PlainNetwork
@@ -81,13 +85,15 @@ class Plain:
     recipe: Recipe
     end: int
     judge: Callable[[list[int], list[int]], float]
+    environment: Callable[[list[int], list[int]], int] = lambda prompt, tokens: -1
+    train_on_environment: bool = False
 
     def step(self, prompts: Sequence[list[int]], noise: Tensor) -> dict[str, float]:
         """Sample with the random numbers ``[P, G, T]``, learn, return means over the updates."""
         groups = [[self.complete(prompt, row) for row in rows] for prompt, rows in zip(prompts, noise, strict=True)]
         self.credit(groups)
         size = len(groups) // self.recipe.minibatches
-        tokens = sum(len(c.tokens) for group in groups for c in group if self.counts(c)) / self.recipe.minibatches
+        tokens = sum(sum(c.trained) for group in groups for c in group if self.counts(c)) / self.recipe.minibatches
         rows = [
             self.update(groups[first : first + size], tokens)
             for _ in range(self.recipe.inner_steps)
@@ -104,18 +110,20 @@ class Plain:
     @torch.no_grad()
     def complete(self, prompt: list[int], noise: Tensor) -> Completion:
         """Sample until the end token or the last random number; take the penalty off the reward."""
-        tokens, old = [], []
+        tokens, old, trained = [], [], []
         for number in noise.tolist():
             log_probs = self.log_probs(self.policy, prompt, tokens)[-1]
-            tokens.append(first_above(log_probs.exp().tolist(), number))
+            written = self.environment(prompt, tokens)
+            trained.append(written < 0 or self.train_on_environment)
+            tokens.append(first_above(log_probs.exp().tolist(), number) if written < 0 else written)
             old.append(log_probs[tokens[-1]].item())
             if tokens[-1] == self.end:
                 break
         reference = self.log_probs(self.reference, prompt, tokens)
         ref = [reference[t, token].item() for t, token in enumerate(tokens)]
-        penalties = [self.recipe.kl_in_reward * (a - b) for a, b in zip(old, ref, strict=True)]
+        penalties = [self.recipe.kl_in_reward * (a - b) * c for a, b, c in zip(old, ref, trained, strict=True)]
         outcome, nothing = self.judge(prompt, tokens), [0.0] * len(tokens)
-        return Completion(prompt, tokens, tokens[-1] == self.end, old, ref, outcome, penalties, nothing)
+        return Completion(prompt, tokens, trained, tokens[-1] == self.end, old, ref, outcome, penalties, nothing)
 
     def credit(self, groups: list[list[Completion]]) -> None:
         """Set the advantages of those that have a reward and are in the statistics."""
@@ -131,13 +139,13 @@ class Plain:
             self.compare(every, [to_go(c, self.recipe.gamma) for c in every])
 
     def compare(self, completions: list[Completion], returns: list[list[float]]) -> None:
-        """Set (x − mean) / (std + eps): one return for all tokens of a completion, or one for each."""
+        """Set (x − mean) / (std + eps): one return for all trained tokens of a completion, or one for each."""
         every = [value for row in returns for value in row]
         if len(set(every)) > 1:
             centre, scale = statistics.fmean(every), statistics.stdev(every) + self.recipe.eps
             for c, row in zip(completions, returns, strict=True):
-                scores = [(value - centre) / scale for value in row]
-                c.advantages = scores * (len(c.tokens) // len(row))
+                scores = [(value - centre) / scale for value in row] * (sum(c.trained) // len(row))
+                c.advantages = [scores.pop(0) if trained else math.nan for trained in c.trained]
 
     def counts(self, completion: Completion) -> bool:
         """Whether a completion is in the loss."""
@@ -159,10 +167,11 @@ class Plain:
         return row | {"optim/grad_norm": norm.item(), "optim/lr": rate}
 
     def losses(self, c: Completion) -> list[Tensor]:
-        """Policy loss, penalty and bonus of each token, ``[3]``."""
+        """Policy loss, penalty and bonus of each trained token, ``[3]``."""
         recipe, every = self.recipe, self.log_probs(self.policy, c.prompt, c.tokens)
         rows = []
-        for t, token in enumerate(c.tokens):
+        for t in [t for t, trained in enumerate(c.trained) if trained]:
+            token = c.tokens[t]
             ratio = (every[t, token] - c.old[t]).exp()
             bounded = ratio.clamp(1 - recipe.low, 1 + recipe.high)
             policy = -torch.minimum(ratio * c.advantages[t], bounded * c.advantages[t])
@@ -182,8 +191,8 @@ class Plain:
 
 
 def to_go(c: Completion, gamma: float) -> list[float]:
-    """Return the discounted sum of what follows each token: minus its penalties, and the outcome at the end."""
-    rewards = [-penalty for penalty in c.penalties]
+    """Return for each trained token what follows: minus the penalties, and the outcome at the last one, discounted."""
+    rewards = [-penalty for penalty, trained in zip(c.penalties, c.trained, strict=True) if trained]
     rewards[-1] += c.outcome
     return [sum(gamma ** (k - t) * rewards[k] for k in range(t, len(rewards))) for t in range(len(rewards))]
 

@@ -67,6 +67,24 @@ class Toy:
         return WEIGHTS["height"] * (tokens[0] / 4 + prompt[-1] / 10) + WEIGHTS["ones"] * tokens.count(1) / len(tokens)
 
 
+@dataclass(frozen=True)
+class Conversation(Toy):
+    """After the first 3 of an answer the environment writes twice what the prompt ends with."""
+
+    train_on_environment: bool = False
+
+    def environment(self, prompts, completions):
+        asked = completions == 3
+        place = torch.arange(completions.shape[-1]) - asked.byte().argmax(-1, keepdim=True)
+        inside = ((place == 1) | (place == 2)) & asked.any(-1, keepdim=True)
+        return prompts[..., -1:].unsqueeze(-1).expand(completions.shape).where(inside, -1)
+
+    def write(self, prompt, tokens):
+        """Say what the environment writes next, from lists; −1 for nothing."""
+        inside = 3 in tokens and len(tokens) - tokens.index(3) in (1, 2)
+        return prompt[-1] if inside else -1
+
+
 def norm(recipe: Recipe) -> Choice:
     """Choose a z-score in the group, or of the discounted reward to go of all tokens."""
     if recipe.gamma is None:
@@ -164,4 +182,7 @@ def plain(state: TrainState, replica: int, recipe: Recipe) -> Plain:
         optimizer, lambda done: min(1, (done + 1) / max(warmup, 1)) * (1 - (1 - final) * done / TOTAL)
     )
     temperature = state.temperature[replica].item()
-    return Plain(policy, reference, optimizer, scheduler, limit, temperature, recipe, state.task.end, state.task.judge)
+    run = Plain(policy, reference, optimizer, scheduler, limit, temperature, recipe, state.task.end, state.task.judge)
+    if isinstance(state.task, Conversation):
+        run.environment, run.train_on_environment = state.task.write, state.task.train_on_environment
+    return run
