@@ -38,10 +38,11 @@ from rlexp.models.packing import Packing, completion_lengths, pack, unpack, widt
 from rlexp.models.policy import RolloutPolicy, TokenLogProbs, entropy, gather_log_probs
 from rlexp.models.rotation import Rotation
 from rlexp.models.transformer_plain import PlainBlock, PlainTransformer, attention_bias, later_than
+from rlexp.tasks.tabular import TabularTask
 from rlexp.tasks.task import Task
 
 SHORT = 16
-"""The largest cap of a task whose completions are read and decoded at their full width: padding costs little there."""
+"""The largest cap of a task whose completions are read and decoded at their full width, as those of worlds are: padding costs little."""
 
 
 def split_heads(rows: s.Rows, shape: Sequence[int], heads: int) -> Tensor:
@@ -338,7 +339,8 @@ class Transformer(PlainTransformer):
 
     def take_sizes(self, task: Task, outputs: int | None) -> None:
         super().take_sizes(task, outputs)
-        self.end, self.packs, self.reads_end = task.end, task.end >= 0 and task.cap > SHORT, int(outputs is not None)
+        long = task.cap > SHORT and not isinstance(task, TabularTask)
+        self.end, self.packs, self.reads_end = task.end, long and task.end >= 0, int(outputs is not None)
 
     def head_weight(self) -> s.Weight:
         return self.head.weight
