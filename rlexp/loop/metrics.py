@@ -71,7 +71,7 @@ def metrics_of_rollout(
         | length_metrics(rollout.mask, rollout.finished, rewards.correct)
         | policy_metrics(policy, reference, own)
         | map_variants(penalty_metrics, state.blocks, state.memory)
-        | judged_metrics(state, groups, reference, own.mask)
+        | judged_metrics(state, groups, reference)
     )
 
 
@@ -263,10 +263,8 @@ def written(row: Mapping[str, float | None]) -> dict[str, float]:
 
 
 @torch.no_grad()
-def judged_metrics(state: TrainState, groups: Groups, reference: PerVocabulary, own: TokenMask) -> Row:
+def judged_metrics(state: TrainState, groups: Groups, reference: PerVocabulary) -> Row:
     """Return what is logged of a rollout beside the rest; nothing if the task judges all runs.
-
-    ``own`` are the tokens that the policy has written.
 
     ``kl/quarter_…`` is ``kl/ref_k3`` over the tokens of each quarter of the places that a completion can have, NaN
     where none is. Source: the divergence of aligned models is that of their first tokens (arXiv 2406.05946, §2.2).
@@ -277,6 +275,7 @@ def judged_metrics(state: TrainState, groups: Groups, reference: PerVocabulary, 
     rewards, rollout = groups.rewards, groups.rollout
     row = summary("gold", rewards.gold, ~rewards.gold.isnan())
     row["gold/agreement"] = agreement(rewards.total, rewards.gold)
+    own = response_mask(state.task, rollout.prompts, rollout.completions, rollout.mask)
     difference = rollout.old_log_probs - gather_log_probs(reference, rollout.completions)
     estimates = (-difference).exp() - 1 + difference
     places = torch.arange(estimates.shape[-1], device=estimates.device) * QUARTERS // estimates.shape[-1]
