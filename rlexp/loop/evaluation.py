@@ -12,7 +12,7 @@ from rlexp.core.pass_at_k import pass_at_k
 from rlexp.core.streams import Purpose
 from rlexp.loop.metrics import agreement, of_judged, win_rate
 from rlexp.loop.rewards import score, score_with
-from rlexp.loop.rollout import as_rollout, most_likely, sample
+from rlexp.loop.rollout import as_rollout, most_likely, response_mask, sample
 from rlexp.loop.state import TrainState
 from rlexp.tasks import TabularTask
 
@@ -53,10 +53,12 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
 def corpus_loss(state: TrainState, questions: Tensor) -> Tensor:
     """Return the mean of −log π over the tokens of the corpus' answers to held-out prompts, one each, ``[R]``.
 
-    At temperature 1, whatever that of the run. The answers stay the same through a run.
+    At temperature 1, whatever that of the run. The answers stay the same through a run; what an environment writes in
+    them is no policy's.
     """
     numbers = state.uniforms(Purpose.EVALUATION_CORPUS, 0, questions.shape[1])
     answers, mask = (each.unsqueeze(2) for each in state.task.corpus(questions, numbers))
+    mask = response_mask(state.task, questions, answers, mask)
     log_probs = state.policy.log_probs(questions, answers, torch.ones_like(state.temperature)).log_probs
     return -masked_mean(log_probs, mask, ALL).squeeze(ALL)
 

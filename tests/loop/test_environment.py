@@ -18,7 +18,7 @@ from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop import requested, start
 from rlexp.loop.data import prefill_buffer
 from rlexp.loop.metrics import metrics_of_rollout
-from rlexp.loop.rollout import loss_mask, most_likely, response_mask, sample
+from rlexp.loop.rollout import inverse_cdf, loss_mask, most_likely, response_mask, sample
 from rlexp.loop.sampling import sample_distorted, sample_groups
 from rlexp.loop.step import loss_terms, train_step
 from rlexp.record.samples import samples
@@ -301,3 +301,55 @@ def test_alone_together_and_resumed_are_the_same_bits(tmp_path, stop_at, name): 
     assert train_jobs(parts) == scores
     for one, other, third in zip(together, alone, parts, strict=True):
         assert rows(one.folder) == rows(other.folder) == rows(third.folder)
+
+
+# ---- packed completions
+
+
+PACKED = tool(symbols=3, table=3, keys=2, value=4, cap=20)
+
+
+def packing(name, seeds=SEEDS):
+    """Return a policy that packs its completions, and calls in most of them."""
+    policy = shaken(policy_of(name, SEEDS, PACKED))
+    assert policy.packs
+    if seeds != SEEDS:
+        rows = [SEEDS.index(seed) for seed in seeds]
+        alone = policy_of(name, seeds, PACKED).double()
+        alone.load_state_dict({key: values[rows] for key, values in policy.state_dict().items()})
+        policy = alone
+    inner = policy.packed_decoding
+
+    def packed_decoding(*inputs):
+        logits, decoding = inner(*inputs)
+        go_on = decoding.decode
+        decoding.decode = lambda tokens: go_on(tokens) + likely
+        return logits + likely, decoding
+
+    likely = torch.zeros(PACKED.vocabulary, dtype=torch.float64)
+    likely[PACKED.call], likely[PACKED.symbols : PACKED.operation], likely[PACKED.end] = 2.0, 1.5, 1.0
+    policy.packed_decoding, inner_logits = packed_decoding, policy.logits
+    policy.logits = lambda *inputs: inner_logits(*inputs) + likely
+    return policy
+
+
+def drawn(policy, seeds, pick):
+    noise = uniforms(seeds, Purpose.SAMPLING, 1, (6, 5, PACKED.cap)).double()
+    temperature = torch.tensor([{3: 1.0, 1: 0.7}[seed] for seed in seeds], dtype=torch.float64)
+    return sample(policy, PACKED, prompts_of(PACKED, seeds, 6), noise, temperature, pick), temperature
+
+
+@pytest.mark.parametrize("pick", [inverse_cdf, most_likely, lambda *given: inverse_cdf(*given)])
+@pytest.mark.parametrize("name", ["transformer", "llama"])
+def test_the_environment_writes_into_packed_completions(name, pick):
+    """As into whole ones, and with the same bits for a run alone."""
+    policy = packing(name)
+    rollout, temperature = drawn(policy, SEEDS, pick)
+    written = PACKED.environment(rollout.prompts, rollout.completions)
+    theirs = (written >= 0) & rollout.mask
+    assert theirs.any() and torch.equal(rollout.completions[theirs], written[theirs])
+    read = policy.distributions(rollout.prompts, rollout.completions, temperature)
+    expected = read.gather(-1, rollout.completions.unsqueeze(-1)).squeeze(-1).where(rollout.mask & ~theirs, 0.0)
+    torch.testing.assert_close(rollout.old_log_probs, expected, **ROUNDED)
+    alone, _ = drawn(packing(name, SEEDS[1:]), SEEDS[1:], pick)
+    assert all(torch.equal(one[0], both[1]) for one, both in zip(alone, rollout, strict=True))
