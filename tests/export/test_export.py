@@ -5,7 +5,7 @@ import importlib.util
 from types import SimpleNamespace
 
 import pytest
-from exports import AXES, CHOICES, FRAMEWORKS, PRESETS, configured, exported
+from exports import AXES, CHOICES, FRAMEWORKS, OF_A_CORPUS, PRESETS, configured, exported
 from small_runs import BESIDE, TAUGHT, compose
 
 from rlexp.config.schema import Config
@@ -42,7 +42,7 @@ def configuration(choice):
         return config.model_copy(update={axis: config.reference.model_copy(update={"begin": name})})
     if choice in TAUGHT:
         return compose().model_copy(update={axis: SimpleNamespace(name=name, seed=None)})
-    return configured(choice, *(["kl=k3"] if axis in OF_THE_PENALTY else []))
+    return configured(choice, *(["kl=k3"] if axis in OF_THE_PENALTY else []), *OF_A_CORPUS.get(choice, []))
 
 
 def kind_of(config, part):

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from exports import CHOICES, FRAMEWORKS, PRESETS, configured, shell_words
+from exports import CHOICES, FRAMEWORKS, OF_A_CORPUS, PRESETS, configured, shell_words
 from framework_facts import OF_THE_LEGACY_TRAINER, OPENRLHF, VERL, VERL_ADDED
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from small_runs import TAUGHT
@@ -19,8 +19,8 @@ from rlexp.export.tables import export, hydra_value, text
 
 pytestmark = pytest.mark.slow  # every preset
 
-WITH_KL = {"kl_control=adaptive", "kl_control=ziegler"}
-TRIED = [(choice, *(["kl=k3"] if choice in WITH_KL else [])) for choice in PRESETS + CHOICES if choice not in TAUGHT]
+NEEDED = {**dict.fromkeys(["kl_control=adaptive", "kl_control=ziegler"], ["kl=k3"]), **OF_A_CORPUS}
+TRIED = [(choice, *NEEDED.get(choice, [])) for choice in PRESETS + CHOICES if choice not in TAUGHT]
 # Values at the edges of what is allowed.
 TRIED += [
     ("mismatch=token_mask", "mismatch.low=0", "mismatch.high=2"),
