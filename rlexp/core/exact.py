@@ -114,7 +114,7 @@ def holds(x: Tensor, weight: Tensor, addend: Tensor | None = None) -> bool:
     backward = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     key = (
         x.shape, x.stride(), weight.shape, weight.stride(), addend is not None and addend.shape,
-        x.dtype, torch.get_num_threads(), backward,
+        x.dtype, x.is_cpu, torch.get_num_threads(), backward,
     )  # fmt: skip
     known = PATHS.get(key)
     if known is None:
@@ -201,7 +201,7 @@ def numbers_like(tensor: Tensor, draw: int, start: int) -> Tensor:
 @cache
 def random_numbers(dtype: torch.dtype) -> Tensor:
     """Return a prime number of random numbers, so that rows of no matrix repeat."""
-    return torch.randn(4099, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    return torch.randn(4099, dtype=dtype, device="cpu", generator=torch.Generator("cpu").manual_seed(0))
 
 
 def sigmoid(x: Tensor) -> Tensor:

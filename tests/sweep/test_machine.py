@@ -21,6 +21,7 @@ from rlexp.sweep.machine import available_bytes, usable_cores
 
 without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 TINY = {
+    "llama": ["model=llama", "model.width=8", "model.heads=2", "model.layers=1"],
     "gru": ["model=gru", "model.hidden=8"],
     "transformer": ["model.width=8", "model.heads=2", "model.feedforward=8"],
     "transformer_plain": ["model=transformer_plain", "model.width=8", "model.heads=2", "model.feedforward=8"],
@@ -52,7 +53,7 @@ def test_every_tensor_is_made_on_the_device_of_the_run(model):
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("model", TINY)
-@pytest.mark.parametrize("compiling", ["false", "true"])
+@pytest.mark.parametrize("compiling", ["false", pytest.param("true", marks=pytest.mark.rare)])  # compiling: minutes
 def test_cuda_gives_the_numbers_of_the_cpu(model, compiling):
     """One step: later ones sample other tokens where a probability differs in its last digits."""
     there = stepped(state(*TINY[model], "device=cuda", f"compile={compiling}"), 1)

@@ -89,6 +89,7 @@ class Objective:
         }
         wanted = {name: make() for name, make in inputs.items() if self.requires(name)}
         numbers = torch.zeros_like(rollout.prompts[..., 0])  # no prompt is known to come again
+        self.memory = {name: values.to(device) for name, values in self.memory.items()}  # made or read on the CPU
         offered = self.memory | wanted | {"ref_log_probs": scored.ref_log_probs, "prompt_numbers": numbers}
         return compute_advantages(self.variant, rollout, rewards.total, offered)
 
