@@ -140,11 +140,16 @@ def decode_packed(
     logits, scale = logits.flatten(0, 2), temperature.repeat_interleave(noise.shape[1] // len(temperature))
     tokens = prompts.new_zeros(shape[-1], noise.shape[1] + 1)  # one more for rows that fill a tile
     log_probs, ended = noise.new_zeros(tokens.shape), torch.zeros_like(tokens[0], dtype=torch.bool)
-    ended[-1] = True
+    ended[-1], environment = True, getattr(task, "environment", None)
     for t, numbers in enumerate(noise):
         distribution = F.log_softmax(logits / scale[decoding.ids].unsqueeze(-1), -1)
         drawn = pick_rows(pick, distribution, numbers, decoding, shape[:-1])
         tokens[t].index_copy_(0, decoding.kept, drawn)
+        if environment is not None:
+            whole = tokens[: t + 1, :-1].T.reshape(*shape[:-1], -1)
+            written = environment(prompts, whole)[..., -1].flatten()[decoding.ids]
+            drawn = drawn.where(written < 0, written)
+            tokens[t].index_copy_(0, decoding.kept, drawn)
         log_probs[t].index_copy_(0, decoding.kept, gather_log_probs(distribution, drawn))
         ended[decoding.kept] |= drawn == task.end
         if t == len(tokens) - 1:

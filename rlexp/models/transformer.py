@@ -42,7 +42,7 @@ from rlexp.tasks.tabular import TabularTask
 from rlexp.tasks.task import Task
 
 SHORT = 16
-"""The largest cap of a task whose completions are read and decoded at their full width, as those of worlds are: padding costs little."""
+"""The largest cap of a task whose completions are read at their full width, as those of worlds are."""
 
 
 def split_heads(rows: s.Rows, shape: Sequence[int], heads: int) -> Tensor:

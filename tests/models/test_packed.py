@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from policies import policy_of, preference_task, prompts_of, shaken, sort_task, threads  # noqa: F401
+from task_choices import length_world, tool
 from torch.testing import assert_close
 
 from rlexp.core import exact
@@ -138,6 +139,26 @@ def test_a_pick_that_looks_at_all_completions_sees_them_in_their_places():
     assert_close(actual.sampler_log_probs, expected.sampler_log_probs, **SAME)
 
 
+def test_an_environment_writes_into_completions_that_are_packed():
+    task = tool(cap=24)
+    policy = shaken(policy_of("transformer", SEEDS, task))
+    whole = policy_of("transformer_plain", SEEDS, task).double()
+    whole.load_state_dict(policy.state_dict())
+    prompts = prompts_of(task, SEEDS, PROMPTS)
+    noise = uniforms(SEEDS, Purpose.SAMPLING, 3, (PROMPTS, GROUP, task.cap)).double()
+    likely = torch.zeros(task.vocabulary, dtype=torch.float64)
+    likely[task.call], likely[task.symbols : task.operation] = 3.0, 2.5
+
+    def distort(log_probs, t):
+        return torch.log_softmax(log_probs + likely, -1)
+
+    actual, expected = (sample_distorted(distort, each, task, prompts, noise, TEMPERATURE) for each in (policy, whole))
+    written = task.environment(prompts, actual.completions)
+    assert ((written >= 0) & actual.mask).any()
+    assert torch.equal(actual.completions, expected.completions)
+    assert_close(actual.old_log_probs, expected.old_log_probs, **SAME)
+
+
 def test_completions_that_have_ended_cost_nothing_from_some_token_on(monkeypatch):
     """Of 60 completions those that still go on, and no more than a few others, are in each product."""
     task, rows, decode = TASKS["70"], [], PackedDecoding.decode
@@ -212,7 +233,9 @@ def test_a_replica_has_the_same_bits_alone_and_beside_longer_ones(name, path, co
 
 
 def test_short_answers_and_tasks_without_an_end_are_read_as_they_were():
-    for task, packs in ((sort_task(cap=16), False), (sort_task(cap=17), True), (preference_task(cap=40), False)):
+    short, long = sort_task(cap=16), sort_task(cap=17)
+    tasks = {short: False, long: True, preference_task(cap=40): False, length_world(cap=64): False}
+    for task, packs in tasks.items():
         assert policy_of("transformer", SEEDS, task).packs is packs
         assert policy_of("llama", SEEDS, task).packs is packs
 
