@@ -233,9 +233,8 @@ def test_a_replica_has_the_same_bits_alone_and_beside_longer_ones(name, path, co
 
 
 def test_short_answers_and_tasks_without_an_end_are_read_as_they_were():
-    short, long = sort_task(cap=16), sort_task(cap=17)
-    tasks = {short: False, long: True, preference_task(cap=40): False, length_world(cap=64): False}
-    for task, packs in tasks.items():
+    tasks = sort_task(cap=17), sort_task(cap=16), preference_task(cap=40), length_world(cap=64)
+    for task, packs in zip(tasks, (True, False, False, False), strict=True):
         assert policy_of("transformer", SEEDS, task).packs is packs
         assert policy_of("llama", SEEDS, task).packs is packs
 
