@@ -7,14 +7,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from rlexp.core.blocks import map_tensors
 from rlexp.core.masked import ALL, masked_mean
 from rlexp.core.pass_at_k import pass_at_k
 from rlexp.core.streams import Purpose
+from rlexp.core.types import Prompts
 from rlexp.loop.metrics import agreement, of_judged, win_rate
-from rlexp.loop.rewards import score, score_with
+from rlexp.loop.rewards import Rewards, score, score_with
 from rlexp.loop.rollout import as_rollout, most_likely, response_mask, sample
 from rlexp.loop.state import TrainState
 from rlexp.tasks import TabularTask
+
+MANY = 128  # samples a prompt
+BLOCK = 4096  # completions of a run that are sampled at once if they are many
 
 
 def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Sequence[int]) -> dict[str, Tensor]:
@@ -28,16 +33,15 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
     task = state.task
     uniforms = state.uniforms(Purpose.EVALUATION_PROMPTS, 0, prompts, task.draws)
     questions = task.prompts(uniforms, held_out=True)
-    noise = state.uniforms(Purpose.EVALUATION_SAMPLING, step, prompts, samples, task.cap)
-    greedy = sample(state.policy, task, questions, noise[:, :, :1], state.temperature, most_likely)
-    sampled = sample(state.policy, task, questions, noise, state.temperature)
-    rewards = score(state, sampled, step, occasion=Purpose.EVALUATION_VOTES)
+    unused = torch.zeros(len(state.seeds), prompts, 1, task.cap, device=questions.device)
+    greedy = sample(state.policy, task, questions, unused, state.temperature, most_likely)
+    rewards, lengths = judge_samples(state, step, questions, samples)
     hits = rewards.correct.sum(-1)
     row = {
         "eval/greedy_accuracy": score_with(task, greedy).correct.squeeze(-1).float().mean(-1),
         "eval/sampled_accuracy": hits.float().mean(-1) / samples,
         "eval/reward": rewards.gold.nanmean(-1).nanmean(-1),
-        "eval/length": sampled.mask.float().sum(-1).mean(-1).mean(-1),
+        "eval/length": lengths.float().mean(-1).mean(-1),
     }
     if hasattr(task, "corpus"):
         row["eval/corpus_loss"] = corpus_loss(state, questions)
@@ -47,6 +51,22 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
         wins = win_rate(state, questions, rewards.gold)
         row |= of_judged(state, {"eval/proxy": proxy, "eval/agreement": right, "eval/win_rate": wins})
     return row | exact(state, ks) if isinstance(task, TabularTask) else row
+
+
+def judge_samples(state: TrainState, step: int, questions: Prompts, samples: int) -> tuple[Rewards, Tensor]:
+    """Return the rewards and the lengths of ``samples`` completions of every question, ``[R, P, G]``.
+
+    Of many completions those that begin alike are decoded once, and questions come in blocks, which takes less memory.
+    """
+    found, many = [], samples >= MANY
+    for number, part in enumerate(questions.split(max(1, BLOCK // samples) if many else questions.shape[1], 1)):
+        shape = part.shape[1], samples, state.task.cap
+        noise = state.uniforms(Purpose.EVALUATION_SAMPLING, step, *shape, round=number)
+        sampled = sample(state.policy, state.task, part, noise, state.temperature, shared=many)
+        rewards = score(state, sampled, step, round=number, occasion=Purpose.EVALUATION_VOTES)
+        found.append((rewards, sampled.mask.sum(-1)))
+    rewards, lengths = zip(*found, strict=True)
+    return map_tensors(lambda *parts: torch.cat(parts, 1), *rewards), torch.cat(lengths, 1)
 
 
 @torch.no_grad()

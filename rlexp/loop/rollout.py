@@ -11,7 +11,6 @@ from torch import Tensor
 
 from rlexp.core.exact import as_before
 from rlexp.core.types import CompletionMask, Completions, PerReplica, PerToken, Prompts, TokenMask
-from rlexp.models.packed_decoding import PackedDecoding
 from rlexp.models.policy import RolloutPolicy, gather_log_probs
 from rlexp.tasks import Task
 
@@ -58,15 +57,19 @@ def sample(
     uniforms: PerToken,
     temperature: PerReplica,
     pick: Callable = inverse_cdf,
+    shared: bool = False,
 ) -> Rollout:
     """Complete every prompt G times, at the ``temperature`` of its run; ``uniforms`` are in [0, 1), ``[R, P, G, T]``.
 
     All T numbers of a completion exist beforehand and tensors keep the width T, so that stopping when every
-    completion of the batch has ended changes no bit of any run. A ``recorded`` policy keeps what it computes.
+    completion of the batch has ended changes no bit of any run. A ``recorded`` policy keeps what it computes. Where
+    completions are ``shared``, a transformer decodes those that begin alike once.
     """
     # inference mode makes small operations cheaper; compiled code has none, and cannot write to a cache in it
     with torch.no_grad() if torch.compiler.is_compiling() else torch.inference_mode():
-        if policy.network.packs and not torch.compiler.is_compiling():
+        if shared and hasattr(policy, "packed_decoding"):
+            drawn = decode_shared(policy, task, prompts, uniforms, temperature, pick)
+        elif policy.network.packs and not torch.compiler.is_compiling():
             drawn = decode_packed(policy, task, prompts, uniforms, temperature, pick)
         else:
             *drawn, decoding = decode(policy, task, prompts, uniforms, temperature, pick)
@@ -133,45 +136,93 @@ def decode(
 
 def decode_packed(
     policy: RolloutPolicy, task: Task, prompts: Prompts, uniforms: PerToken, temperature: PerReplica, pick: Callable
-) -> tuple[list[Tensor], list[Tensor]]:
-    """``decode`` by a policy that packs: completions that have ended cost nothing from some token on."""
-    shape, noise = uniforms.shape, uniforms.flatten(0, 2).T.contiguous()
-    logits, decoding = policy.packed_decoding(prompts, shape[2])
-    logits, scale = logits.flatten(0, 2), temperature.repeat_interleave(noise.shape[1] // len(temperature))
-    tokens = prompts.new_zeros(shape[-1], noise.shape[1] + 1)  # one more for rows that fill a tile
-    log_probs, ended = noise.new_zeros(tokens.shape), torch.zeros_like(tokens[0], dtype=torch.bool)
-    ended[-1] = True
-    environment = getattr(task, "environment", None)
-    for t, numbers in enumerate(noise):
-        distribution = F.log_softmax(logits / scale[decoding.ids].unsqueeze(-1), -1)
-        drawn = pick_rows(pick, distribution, numbers, decoding, shape[:-1])
-        if environment is not None:  # which does not look at this place, where nothing is yet
-            so_far = tokens[: t + 1, :-1].T.view(*shape[:-1], t + 1)
-            written = environment(prompts, so_far)[..., -1].flatten()[decoding.ids]
-            drawn = drawn.where(written < 0, written)
-        tokens[t].index_copy_(0, decoding.kept, drawn)
-        log_probs[t].index_copy_(0, decoding.kept, gather_log_probs(distribution, drawn))
-        ended[decoding.kept] |= drawn == task.end
-        if t == len(tokens) - 1:
+) -> tuple[Tensor, Tensor]:
+    """``decode`` by a policy that packs: completions that have ended cost nothing from some token on.
+
+    Return tokens and log-probabilities as ``[T, R, P, G]``.
+    """
+    drawn = Drawn(task, prompts, uniforms)
+    logits, decoding = policy.packed_decoding(prompts)
+    ids = torch.arange(drawn.number).to(prompts)  # which completion a row is
+    kept, of_prompts = ids, ids // uniforms.shape[2]  # one more than the last where a row only fills a tile
+    logits, scale = logits.flatten(0, 1)[of_prompts], temperature[of_prompts // prompts.shape[1]].unsqueeze(-1)
+    for t in range(drawn.time):
+        distribution = F.log_softmax(logits / scale[ids], -1)
+        tokens = drawn.draw(t, ids, distribution, pick, kept)
+        if t == drawn.time - 1:
             break
         if decoding.full:
-            sources = decoding.keep(~ended[decoding.kept])
-            if sources is None:
+            rows = (~drawn.ended[kept]).nonzero().squeeze(-1)
+            if not len(rows):
                 break
-            drawn = drawn[sources]
-        logits = decoding.decode(drawn)
-    return tuple([*each[:, :-1].view(-1, *shape[:-1])] for each in (tokens, log_probs))
+            rows = rows[ids[rows].argsort()]
+            which, fills = decoding.lay(of_prompts[ids[rows]] if t == 0 else rows)
+            ids, tokens = ids[rows][which], tokens[rows][which]
+            kept = ids.masked_fill(fills, drawn.number)
+        logits = decoding.decode(tokens)
+    return drawn.result()
 
 
-def pick_rows(
-    pick: Callable, distribution: Tensor, numbers: Tensor, decoding: PackedDecoding, shape: torch.Size
-) -> Tensor:
-    """Return the tokens of the rows that are left, ``[N, V] -> [N]``.
+def decode_shared(
+    policy: RolloutPolicy, task: Task, prompts: Prompts, uniforms: PerToken, temperature: PerReplica, pick: Callable
+) -> tuple[Tensor, Tensor]:
+    """``decode_packed`` where completions that begin alike are decoded once, up to where they part.
 
-    Unless a pick looks at every row for itself, it sees all completions where they are, ended ones with anything.
+    Of many completions of a prompt by a policy that has learned, few differ early. ``pick`` looks at each row alone.
     """
-    if pick in (inverse_cdf, most_likely):
-        return pick(distribution, numbers[decoding.ids])
-    whole = distribution.new_zeros(len(numbers) + 1, distribution.shape[-1])
-    whole.index_copy_(0, decoding.kept, distribution)
-    return pick(whole[:-1].view(*shape, -1), numbers.view(shape)).flatten()[decoding.ids]
+    drawn = Drawn(task, prompts, uniforms)
+    logits, decoding = policy.packed_decoding(prompts)
+    logits, scale = logits.flatten(0, 1), temperature.repeat_interleave(prompts.shape[1])
+    ids = torch.arange(drawn.number).to(prompts)
+    rows = beginnings = ids // uniforms.shape[2]  # in which row a completion is, and which beginning it has
+    for t in range(drawn.time):
+        distribution = F.log_softmax(logits / scale[decoding.of_prompts].unsqueeze(-1), -1)
+        tokens = drawn.draw(t, ids, distribution[rows], pick)
+        going_on = ~drawn.ended[ids]
+        ids, rows, beginnings, tokens = (each[going_on] for each in (ids, rows, beginnings, tokens))
+        if t == drawn.time - 1 or not len(ids):
+            break
+        alike, beginnings = (beginnings * task.vocabulary + tokens).unique(return_inverse=True)
+        first = torch.zeros_like(alike).scatter_(0, beginnings, torch.arange(len(ids)).to(ids))  # any one of them
+        which, fills = decoding.lay(rows[first])
+        places = torch.zeros_like(alike).scatter_(0, which[~fills], (~fills).nonzero().squeeze(-1))
+        logits, rows = decoding.decode(tokens[first][which]), places[beginnings]
+    return drawn.result()
+
+
+class Drawn:
+    """Tokens of all completions as they are drawn, and which of them have ended; the last is of rows that are none."""
+
+    def __init__(self, task: Task, prompts: Prompts, uniforms: PerToken):
+        self.task, self.prompts, self.shape = task, prompts, uniforms.shape[:-1]
+        self.uniforms = uniforms.flatten(0, 2).T.contiguous()
+        self.time, self.number = self.uniforms.shape
+        self.tokens = prompts.new_zeros(self.time, self.number + 1)
+        self.log_probs = uniforms.new_zeros(self.tokens.shape)
+        self.ended = torch.zeros_like(self.tokens[0], dtype=torch.bool)
+        self.ended[-1] = True
+
+    def draw(self, t: int, ids: Tensor, distribution: Tensor, pick: Callable, kept: Tensor | None = None) -> Tensor:
+        """Draw the t-th token of the completions ``ids``, and keep it as that of ``kept``: ``[N, V] -> [N]``.
+
+        Unless a pick looks at every row for itself, it sees all completions where they are, ended ones with anything.
+        """
+        kept = ids if kept is None else kept
+        if pick in (inverse_cdf, most_likely):
+            tokens = pick(distribution, self.uniforms[t][ids])
+        else:
+            whole = distribution.new_zeros(self.number + 1, distribution.shape[-1]).index_copy_(0, kept, distribution)
+            tokens = pick(whole[:-1].view(*self.shape, -1), self.uniforms[t].view(self.shape)).flatten()[ids]
+        if hasattr(self.task, "environment"):
+            self.tokens[t].index_copy_(0, kept, tokens)
+            whole = self.tokens[: t + 1, :-1].T.reshape(*self.shape, -1)
+            written = self.task.environment(self.prompts, whole)[..., -1].flatten()[ids]
+            tokens = tokens.where(written < 0, written)
+        self.tokens[t].index_copy_(0, kept, tokens)
+        self.log_probs[t].index_copy_(0, kept, gather_log_probs(distribution, tokens))
+        self.ended[kept] |= tokens == self.task.end
+        return tokens
+
+    def result(self) -> tuple[Tensor, Tensor]:
+        """Return tokens and log-probabilities, ``[T, R, P, G]`` each; what stands behind an end means nothing."""
+        return tuple(each[:, :-1].view(-1, *self.shape) for each in (self.tokens, self.log_probs))

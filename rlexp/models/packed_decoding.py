@@ -76,56 +76,55 @@ def room_for(read: int, most: int) -> int:
 
 
 class PackedDecoding:
-    """The completions of all prompts that are still being decoded, as rows.
+    """Beginnings of completions that are being decoded, as rows in tiles; ``of_prompts`` says of which prompt each is.
 
-    ``ids`` are their places among all completions, ``kept`` the same with one more than the last for rows that only
-    fill a tile.
+    Before the first ``lay`` there is a row for each prompt, ``[R·P]``.
     """
 
-    def __init__(self, network: nn.Module, prompts: PromptCache, group: int):
-        self.network, self.prompts, self.group = network, prompts, group
+    def __init__(self, network: nn.Module, prompts: PromptCache):
+        self.network, self.prompts, self.length = network, prompts, prompts.padding_bias.shape[-1]
         self.weights = [weight for block in network.blocks for weight in block.weights()] + [network.head_weight()]
-        (self.replicas, count), self.length = prompts.lengths.shape, prompts.padding_bias.shape[-1]
-        self.total, self.read, self.room = self.replicas * count * group, 0, 0
-        self.ids = self.kept = torch.arange(self.total, device=prompts.lengths.device)
-        self.rotation = network.rotation(prompts.lengths.unsqueeze(-1) + torch.arange(network.cap - 1).to(self.ids))
-        self.caches = [list(block) for block in prompts.blocks]
+        self.of_prompts, self.read, self.room = torch.arange(prompts.lengths.numel()).to(prompts.lengths), 0, 0
+        places = torch.arange(network.cap - 1).to(prompts.lengths)
+        self.rotation = network.rotation(prompts.lengths.unsqueeze(-1) + places)
+        self.caches = [[each.flatten(0, 1) for each in block] for block in prompts.blocks]
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for another token, so that ``keep`` has to make some."""
+        """Whether there is no room for another token, so that rows have to be laid out anew."""
         return self.read == self.room
 
-    def keep(self, going_on: Tensor) -> Tensor | None:
-        """Drop the rows that do not go on and make room; return from which row each comes, None if there are none."""
-        ids, left = self.ids.cpu(), going_on.cpu().nonzero().squeeze(-1)
-        if not len(left):
-            return None
-        left, each = left[ids[left].argsort()], self.total // self.replicas
-        rows = lay_out(ids[left] // each, self.replicas)
-        sources, real = left[rows.sources].to(self.ids), rows.real.to(self.ids.device)
-        self.ids = self.ids[sources]
-        self.kept, self.owners, of_prompts = self.ids.where(real, self.total), self.ids // each, self.ids // self.group
-        self.stacks = [(here, height) for here, height, _ in rows.stacks]
-        owners = [whose.to(self.ids) for *_, whose in rows.stacks]
-        self.of_stacks = [[weight[whose] for whose in owners] for weight in self.weights]
-        self.room = room_for(self.read, self.network.cap - 1)
-        self.make_room(of_prompts, sources if self.read else of_prompts)
-        self.positions = self.prompts.lengths.flatten()[of_prompts]
-        if self.rotation is not None:
-            by_row = (angles.flatten(0, 2)[of_prompts] for angles in self.rotation)
-            self.turning = Rotation(*(angles[:, None, None] for angles in by_row))
-        return sources
+    def lay(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Go on with other rows, each that of a row there was, in the order of their replicas, ``[n] -> [N], [N]``.
 
-    def make_room(self, of_prompts: Tensor, sources: Tensor) -> None:
-        """Lay out keys and values ``[N, H, L + room, D]`` and what masks them; at first they come from prompts."""
+        Return for each row in the tiles which one of ``rows`` it is, and whether it only fills a tile.
+        """
+        replicas, count = self.prompts.lengths.shape
+        laid = lay_out(self.of_prompts.cpu()[rows.cpu()] // count, replicas)
+        which, real = laid.sources.to(rows.device), laid.real.to(rows.device)
+        sources = rows[which]
+        self.of_prompts = self.of_prompts[sources]
+        self.owners = self.of_prompts // count
+        self.stacks = [(here, height) for here, height, _ in laid.stacks]
+        owners = [whose.to(rows.device) for *_, whose in laid.stacks]
+        self.of_stacks = [[weight[whose] for whose in owners] for weight in self.weights]
+        self.room = self.room if self.read < self.room else room_for(self.read, self.network.cap - 1)
+        self.make_room(sources)
+        self.positions = self.prompts.lengths.flatten()[self.of_prompts]
+        if self.rotation is not None:
+            by_row = (angles.flatten(0, 2)[self.of_prompts] for angles in self.rotation)
+            self.turning = Rotation(*(angles[:, None, None] for angles in by_row))
+        return which, ~real
+
+    def make_room(self, sources: Tensor) -> None:
+        """Take keys and values of the rows that they come from, ``[N, H, L + room, D]``, and mask what is not there."""
         have, rows = self.length + self.read, len(sources)
         for pair in self.caches:
-            for place, old in enumerate(pair if self.read else [each.flatten(0, 1) for each in pair]):
+            for place, old in enumerate(pair):
                 pair[place] = new = old.new_empty(rows, old.shape[1], self.length + self.room, old.shape[-1])
                 new[:, :, :have], new[:, :, have:] = old[:, :, :have][sources], 0
         self.bias = new.new_full((rows, 1, self.length + self.room), MASKED)
-        self.bias[..., : self.length] = self.prompts.padding_bias.flatten(0, 4)[of_prompts].unsqueeze(1)
+        self.bias[..., : self.length] = self.prompts.padding_bias.flatten(0, 4)[self.of_prompts].unsqueeze(1)
         self.bias[..., self.length : have] = 0
         self.parts, first = [], 0
         for length in stack_sizes(rows // LOWEST, FEWER * LOWEST):

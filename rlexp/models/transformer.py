@@ -403,10 +403,10 @@ class Transformer(PlainTransformer):
     def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, DecodingState]:
         return self.begin(self.read_prompts(prompts), group, self.allocate_attention(prompts.shape[1], group), None)
 
-    def packed_decoding(self, prompts: Prompts, group: int) -> tuple[NextToken, PackedDecoding]:
-        """``prefill`` for completions that are to be dropped where they end."""
+    def packed_decoding(self, prompts: Prompts) -> tuple[s.PromptRow, PackedDecoding]:
+        """Return the logits of first tokens ``[R, P, V]``, and what decodes only what is still to be decoded."""
         cache = self.read_prompts(prompts)
-        return self.read_out(cache.outputs).unsqueeze(2).expand(-1, -1, group, -1), PackedDecoding(self, cache, group)
+        return self.read_out(cache.outputs), PackedDecoding(self, cache)
 
     def begin(
         self, prompts: PromptCache, group: int, caches: Sequence[AttentionCache], tokens: list[DecodedToken] | None

@@ -83,13 +83,13 @@ class Sorting(BaseTask):
         exact = (answers == items).all(-1) & finished
         # inclusion and ordering look at as many symbols as are wanted, so that writing on is not paid
         beyond = torch.arange(self.cap, device=answers.device) >= wanted.unsqueeze(-1)
-        window = answers.masked_fill(beyond, NO_TOKEN)
+        window, asked = (each[..., : self.longest] for each in (answers.masked_fill(beyond, NO_TOKEN), items))
         ordering, most = in_order(window), 2 * wanted - 1
         components = {
             "exact": exact.float(),
             "graded": right_places(answers, items) / torch.maximum(wanted, given),
-            "lecture": (included(items, window) + ordering) / most,
-            "multiset": (included_counted(items, window, self.alphabet) + ordering) / most,
+            "lecture": (included(asked, window) + ordering) / most,
+            "multiset": (included_counted(asked, window, self.alphabet) + ordering) / most,
             "format": (finished & (given == wanted)).float(),
         }
         return Scores(components, exact)

@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from rlexp.core.streams import Purpose, uniforms
+from rlexp.loop import evaluation
 from rlexp.loop.evaluation import evaluate, pass_at
 from rlexp.loop.optimizer import Adam, Schedule
 from rlexp.loop.rollout import sample
@@ -38,6 +39,27 @@ def state_of(policy, seeds=SEEDS) -> TrainState:
 
 def sorter(margins, seeds=SEEDS) -> TrainState:
     return state_of(Sorter(TASK, torch.tensor(margins)), seeds)
+
+
+# ---- many samples
+
+
+@pytest.mark.parametrize("name", ["transformer", "gru"])
+def test_many_samples_come_in_blocks_and_say_the_same(name, monkeypatch):
+    """The samples of the first block are those that all would be; with one block so is everything."""
+    state = state_of(policy_of(name, SEEDS, TASK))
+    usual = evaluate(state, 3, **ASKED)
+    monkeypatch.setattr(evaluation, "MANY", 5)
+    for key, values in evaluate(state, 3, **ASKED).items():
+        assert_close(values, usual[key], **ROUNDED)
+    monkeypatch.setattr(evaluation, "BLOCK", 50)
+    blocks = evaluate(state, 3, **ASKED)
+    assert torch.equal(blocks["eval/greedy_accuracy"], usual["eval/greedy_accuracy"])
+    assert not torch.equal(blocks["eval/reward"], usual["eval/reward"])
+    assert_close(blocks["eval/reward"], usual["eval/reward"], rtol=0.5, atol=0.1)
+    first = evaluate(state, 3, **(ASKED | dict(prompts=10)))
+    monkeypatch.setattr(evaluation, "MANY", 6)
+    assert_close(first["eval/length"], evaluate(state, 3, **(ASKED | dict(prompts=10)))["eval/length"], **ROUNDED)
 
 
 # ---- pass@k

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from policies import policy_of, preference_task, prompts_of, shaken, sort_task, threads  # noqa: F401
+from task_choices import length_world, tool
 from torch.testing import assert_close
 
 from rlexp.core import exact
@@ -138,6 +139,26 @@ def test_a_pick_that_looks_at_all_completions_sees_them_in_their_places():
     assert_close(actual.sampler_log_probs, expected.sampler_log_probs, **SAME)
 
 
+def test_an_environment_writes_into_completions_that_are_packed():
+    task = tool(cap=24)
+    policy = shaken(policy_of("transformer", SEEDS, task))
+    whole = policy_of("transformer_plain", SEEDS, task).double()
+    whole.load_state_dict(policy.state_dict())
+    prompts = prompts_of(task, SEEDS, PROMPTS)
+    noise = uniforms(SEEDS, Purpose.SAMPLING, 3, (PROMPTS, GROUP, task.cap)).double()
+    likely = torch.zeros(task.vocabulary, dtype=torch.float64)
+    likely[task.call], likely[task.symbols : task.operation] = 3.0, 2.5
+
+    def distort(log_probs, t):
+        return torch.log_softmax(log_probs + likely, -1)
+
+    actual, expected = (sample_distorted(distort, each, task, prompts, noise, TEMPERATURE) for each in (policy, whole))
+    written = task.environment(prompts, actual.completions)
+    assert ((written >= 0) & actual.mask).any()
+    assert torch.equal(actual.completions, expected.completions)
+    assert_close(actual.old_log_probs, expected.old_log_probs, **SAME)
+
+
 def test_completions_that_have_ended_cost_nothing_from_some_token_on(monkeypatch):
     """Of 60 completions those that still go on, and no more than a few others, are in each product."""
     task, rows, decode = TASKS["70"], [], PackedDecoding.decode
@@ -168,6 +189,55 @@ def test_all_may_end_with_their_first_token():
     log_probs.sum().backward()
 
 
+# ---- completions that share their beginnings
+
+
+def shared(policy, task, pick=inverse_cdf, seeds=SEEDS, dtype=torch.float64, group=40):
+    noise = uniforms(seeds, Purpose.SAMPLING, 3, (PROMPTS, group, task.cap)).to(dtype)
+    temperature = TEMPERATURE[[SEEDS.index(seed) for seed in seeds]].to(dtype)
+    prompts = prompts_of(task, seeds, PROMPTS)
+    return [sample(policy, task, prompts, noise, temperature, pick, shared=each) for each in (True, False)]
+
+
+@every_model
+@pytest.mark.parametrize("task", [TASKS["20"], sort_task(), preference_task()], ids=["long", "short", "no end"])
+@pytest.mark.parametrize("pick", [inverse_cdf, most_likely])
+def test_shared_beginnings_lead_to_the_same_tokens(name, task, pick):
+    actual, expected = shared(shaken(policy_of(name, SEEDS, task)), task, pick)
+    for field in ("completions", "mask", "finished"):
+        assert torch.equal(getattr(actual, field), getattr(expected, field))
+    assert_close(actual.old_log_probs, expected.old_log_probs, **SAME)
+
+
+def test_each_beginning_is_decoded_once(monkeypatch):
+    """Rows are the beginnings that differ and still go on, but for those that fill a tile."""
+    task, real, lay = TASKS["20"], [], PackedDecoding.lay
+
+    def counted(self, rows):
+        real.append(len(rows))
+        return lay(self, rows)
+
+    monkeypatch.setattr(PackedDecoding, "lay", counted)
+    rollout, _ = shared(shaken(policy_of("transformer", SEEDS, task)), task)
+    for t, number in zip(range(task.cap - 1), real, strict=False):
+        going_on = rollout.mask[..., t + 1]
+        beginnings = {
+            (replica, prompt, *tokens[: t + 1])
+            for replica in range(len(SEEDS))
+            for prompt in range(PROMPTS)
+            for tokens, on in zip(rollout.completions[replica, prompt].tolist(), going_on[replica, prompt], strict=True)
+            if on
+        }
+        assert number == len(beginnings)
+
+
+def test_an_environment_writes_into_shared_beginnings():
+    task = tool()
+    actual, expected = shared(shaken(policy_of("transformer", SEEDS, task)), task)
+    assert ((task.environment(actual.prompts, actual.completions) >= 0) & actual.mask).any()
+    assert torch.equal(actual.completions, expected.completions)
+
+
 # ---- bits
 
 WIDE = {"transformer": dict(width=42, layers=2, heads=3, feedforward=75), "llama": dict(width=36, layers=2, heads=3)}
@@ -186,6 +256,8 @@ def trained(name, seeds, task):
     mask = rollout.mask
     ((log_probs * torch.linspace(-1, 1, task.cap) + entropies) * mask).sum().backward()
     found = {f"gradient of {name}": parameter.grad for name, parameter in policy.named_parameters()}
+    many, _ = shared(policy, task, seeds=seeds, dtype=torch.float32, group=20)
+    found |= {"shared tokens": many.completions, "shared log_probs": many.old_log_probs}
     return found | {"log_probs": log_probs, "entropies": entropies, "tokens": rollout.completions, "mask": mask}
 
 
@@ -212,7 +284,8 @@ def test_a_replica_has_the_same_bits_alone_and_beside_longer_ones(name, path, co
 
 
 def test_short_answers_and_tasks_without_an_end_are_read_as_they_were():
-    for task, packs in ((sort_task(cap=16), False), (sort_task(cap=17), True), (preference_task(cap=40), False)):
+    tasks = sort_task(cap=17), sort_task(cap=16), preference_task(cap=40), length_world(cap=64)
+    for task, packs in zip(tasks, (True, False, False, False), strict=True):
         assert policy_of("transformer", SEEDS, task).packs is packs
         assert policy_of("llama", SEEDS, task).packs is packs
 

@@ -27,6 +27,7 @@ ONCE = {
     "analysis": "--repetitions 1 --runs 20 --steps 3",
     "factorial": "--repetitions 1 --parts 2 --seeds 2",
     "decided": "--quick",
+    "lengths": "--quick",
     "mixed": "--repetitions 1 --steps 1 --runs 1 --axes kl_control",
 }
 IN_FRESH_PROCESSES = {"sweep", "factorial", "decided"}  # these run the command line; sweep stands for others
