@@ -20,7 +20,7 @@ question: Do more right answers come of clip higher?
 source: none
 assertions: [{arm: clip=higher, versus: clip=symmetric, kind: superior}]
 conditions: {model.std: [0.5, 1.0, 2.0]}
-with: [task=bandit, model=tabular, minibatches=1, steps=200, logger=none]
+with: [task=bandit, model=tabular, minibatches=1, steps=2000, eval.every=500, logger=none]
 seeds: 4
 """
 
