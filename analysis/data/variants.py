@@ -111,8 +111,7 @@ def variant_in_stratum(arm: str, stratum: str) -> str:
 CHANGES_NO_RESULT = WITHOUT_EFFECT | {"study", "log_every"}
 ABSENT = "–"
 MAX_NAMED = 3  # variants named one by one
-# a study stays what was written down, on whatever device
-NOT_A_CHANGE = ("study", "logger", "resume", "threads", "checkpoint_every", "device")
+NOT_A_CHANGE = ("study", "logger", "resume", "threads", "checkpoint_every", "device")  # a study stays what it was
 
 
 def as_text(value: Any) -> str:

@@ -51,11 +51,13 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.minutes <= 0:
         parser.error(f"--minutes {chosen.minutes:g}: must be above 0")
-    if chosen.overrides and not chosen.study:
+    if chosen.overrides and chosen.study is None:
         parser.error(f"{chosen.overrides[0]}: overrides are of a study; name it with --study")
+    if chosen.study is None and chosen.device == "cpu" and not chosen.quick:
+        parser.error("--device cpu: only with --quick; the other sizes are for a GPU")
     if problem := device_problem(chosen.device):
         parser.exit(2, f"{problem}; try it out with --device cpu --quick\n")
-    if chosen.study:
+    if chosen.study is not None:
         sys.exit(study.slice_of(chosen.study, chosen.overrides, chosen.device, 60 * chosen.minutes, chosen.runs))
     sys.exit(measure(chosen))
 

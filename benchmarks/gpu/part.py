@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import time
 
@@ -42,7 +43,9 @@ class Part:
         """Let the peak of the memory be that of what follows; a process on the CPU cannot."""
         import torch
 
+        gc.collect()
         if self.device == "cuda":
+            torch.cuda.init()  # without it there are no statistics to reset
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
 

@@ -1,4 +1,4 @@
-"""A run of a language model is a batch of its own, and of several CUDA devices it has one to itself."""
+"""A run of a language model is a batch of its own, has one of several CUDA devices to itself, and trains on it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("trl")
 
+from elsewhere import in_python, said  # noqa: E402
 from small_runs import compose  # noqa: E402
 
 from rlexp.launch.executors import local  # noqa: E402
@@ -54,3 +55,20 @@ def test_a_new_worker_has_the_device_that_fewest_have(monkeypatch):
         pool.processes.append(SimpleNamespace(gpu=given[-1]))
     assert given == ["3", "5", "3"]
     assert local.Pool([], 1, 1).free_gpu() is None
+
+
+TINY = "backend=trl model=llama model.layers=1 model.width=8 model.heads=2 backend.max_completion_length=6"
+WITH = ["kl=k3", "norm=running", "kl=k1 kl_control=adaptive norm=global", "clip=gspo agg=dr_grpo inner_steps=2"]
+WITH += ["reference=polyak kl=k2 entropy_control=adaptive"]
+
+
+@in_python
+@pytest.mark.slow  # whole runs
+def test_a_language_model_trains_on_another_device(tmp_path):
+    assert said(tmp_path, "elsewhere", [f"{TINY} {each}" for each in WITH]) == ""
+
+
+@pytest.mark.cuda
+@pytest.mark.slow
+def test_a_language_model_trains_on_cuda(tmp_path):
+    assert said(tmp_path, "cuda", [f"{TINY} {each}" for each in WITH]) == ""

@@ -1,5 +1,10 @@
 """An expectation that could not be judged is refused before the sweep; one that can is saved as it was written."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import yaml
 from command import command  # noqa: F401 (a fixture)
@@ -14,6 +19,7 @@ from rlexp.sweep import engine
 pytestmark = pytest.mark.slow  # whole runs
 
 LECTURE = {"name": "lecture17"} | yaml.safe_load(studies()["lecture17"])["study"]
+ROOT = Path(__file__).parents[2]
 VARIANTS = "there are norm=none; norm=center; norm=local; norm=max"
 
 
@@ -87,4 +93,13 @@ def test_what_could_not_be_judged_is_refused(command, tmp_path, arguments, line)
 def test_a_study_that_is_changed_says_so_before_it_trains(command, monkeypatch):  # noqa: F811
     monkeypatch.setattr(engine, "train_jobs", lambda jobs, title="rlexp": [0.5] * len(jobs))
     note = "note: study lecture17 is changed by norm=none,center seed=3 steps=7, so none of its claims is judged\n"
-    assert note in command("study=lecture17", "norm=none,center", "seed=3", "steps=7", "hydra.sweep.dir=x").err
+    changed = "norm=none,center", "seed=3", "steps=7"
+    assert note in command("study=lecture17", *changed, "device=cpu", "hydra.sweep.dir=x").err  # a device is no change
+
+
+def test_a_new_process_finds_the_studies_of_claims(tmp_path):
+    """In this one they are found by whoever has imported ``rlexp.config.compose``."""
+    words = [sys.executable, "-m", "rlexp.train", "study=lecture17", "study.metric=nonsense"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert said.returncode == 2 and said.stderr.startswith("study.metric=nonsense: is not evaluated; there are ")

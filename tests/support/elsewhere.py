@@ -1,24 +1,43 @@
 """A device that computes as the CPU and is another one: tensors of both in one operation are an error, as on a GPU.
 
 ``python elsewhere.py FOLDER elsewhere "axis=choice key=value" ...`` trains each line of overrides there and on the CPU,
-stopped in the middle and continued, and prints a line for each that fails or has other numbers; ``cuda`` instead of
-``elsewhere`` trains on the GPU alone, which samples other tokens where a probability differs in its last digits. It is
-a process of its own: a device that is registered stays.
+stopped in the middle and continued, and prints a line for each that fails or has other numbers. Language models, whose
+attention is another kernel, only have to come to their end. So do all with ``cuda`` instead of ``elsewhere``: other
+tokens are sampled where a probability differs in its last digits. It is a process of its own: a device that is
+registered stays.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
-from torch.utils import _pytree
+from torch.utils import _pytree, backend_registration
 
+ROOT = Path(__file__).parents[2]
 NAME = "elsewhere"
 CROSSING = {"_to_copy", "copy_", "index"}  # take tensors of both devices, as with CUDA
 STOPPED_AT = 2
+in_python = pytest.mark.skipif(
+    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason="this PyTorch has no devices that are written in Python",
+)
+
+
+def said(folder: Path, device: str, lines: list[str]) -> str:
+    """Return what a process prints that trains the lines on a device: nothing where nothing is wrong."""
+    path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, str(folder), device, *lines]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
 
 
 class Elsewhere(torch.Tensor):
@@ -68,9 +87,7 @@ def here(value):
 
 def register() -> None:
     """Let PyTorch make tensors on the device, by an interface that PyTorch calls experimental."""
-    from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
-
-    _setup_privateuseone_for_python_backend(NAME)
+    backend_registration._setup_privateuseone_for_python_backend(NAME)
     for name in ("empty.memory_format", "empty_strided"):
         make = getattr(torch, name.partition(".")[0])
 
@@ -89,12 +106,11 @@ def register() -> None:
 
 def trained(folder: Path, device: str, overrides: list[str]) -> list[dict[str, float]]:
     """Train two runs on a device, cuda as anybody would, the first time up to a step; return their rows."""
-    import pytest
     from interrupted import stop_engine
     from small_runs import SHORT, SMALL, compose, rows
 
+    from rlexp.backends.dispatch import trainer
     from rlexp.sweep import build
-    from rlexp.sweep.engine import train_jobs
     from rlexp.sweep.job import Job
 
     jobs = []
@@ -104,9 +120,12 @@ def trained(folder: Path, device: str, overrides: list[str]) -> list[dict[str, f
         where = ["device=cuda"] if device == "cuda" else []
         config = compose(*SHORT, *SMALL, "checkpoint_every=1", f"seed={seed}", *where, *overrides)
         jobs.append(Job(config, place, str(seed), "variant"))
+    train_jobs = trainer(config.backend.name)
     with pytest.MonkeyPatch.context() as patch:
         if device == NAME:
             patch.setattr(build, "prepare", lambda config: torch.device(NAME, 0))
+            if config.backend.name == "trl":
+                let_trl_train_there(patch)
         stop_engine(patch, STOPPED_AT)
         try:
             results = train_jobs(jobs)
@@ -115,6 +134,23 @@ def trained(folder: Path, device: str, overrides: list[str]) -> list[dict[str, f
     if failed := [each for each in results if isinstance(each, Exception)]:
         raise failed[0]
     return [row for job in jobs for row in rows(job.folder)]
+
+
+def let_trl_train_there(patch) -> None:
+    """Let TRL take the device for its own, in float32, and save nothing: such tensors have no memory to write."""
+    from accelerate import Accelerator
+    from transformers import Trainer, TrainingArguments
+
+    from rlexp.backends.trl.run import Session
+    from rlexp.backends.trl.trainer import PRECISIONS
+
+    set_up = TrainingArguments.device.fget
+    place = torch.device(NAME, 0)
+    patch.setattr(TrainingArguments, "device", property(lambda self: (set_up(self), place)[1]))
+    patch.setattr(Accelerator, "device", property(lambda self: place))
+    patch.setitem(PRECISIONS, "float32", {"bf16": False})  # the device has no autocast
+    for owner, name in ((Trainer, "_save_checkpoint"), (Session, "on_save")):
+        patch.setattr(owner, name, lambda *arguments, **others: None)
 
 
 def differences(ours: list[dict[str, float]], theirs: list[dict[str, float]]) -> list[str]:
@@ -138,7 +174,8 @@ def main() -> None:
     for number, line in enumerate(sys.argv[3:]):
         try:
             rows = trained(folder / str(number), device, line.split())
-            wrong = differences(rows, trained(folder / str(number), "cpu", line.split())) if device == NAME else []
+            compared = device == NAME and "backend=trl" not in line
+            wrong = differences(rows, trained(folder / str(number), "cpu", line.split())) if compared else []
         except Exception as error:
             wrong = [f"{type(error).__name__}: {error}"]
         if wrong:

@@ -5,37 +5,17 @@ On one that computes as the CPU each run has the CPU's numbers. On a GPU it come
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-import torch.utils.backend_registration
+from elsewhere import in_python, said
 from small_runs import ABSENT, BESIDE, TAUGHT
 
 from rlexp.config.choices import choices_of, groups
 
-ROOT = Path(__file__).parents[2]
-ELSEWHERE = ROOT / "tests" / "support" / "elsewhere.py"
 LEFT_OUT = {"study", "logger", "backend", "preset"}  # a preset is choices of the others
 COMMON = ["start=sft start.accuracy=0.01 start.every=1", "model=llama_10k", "shaping=noise", "filter=top_entropy"]
 
 pytestmark = pytest.mark.slow  # whole runs
-in_python = pytest.mark.skipif(
-    not hasattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend"),
-    reason="this PyTorch has no devices that are written in Python",
-)
 every_group = pytest.mark.parametrize("group", [group for group in groups() if group not in LEFT_OUT])
-
-
-def said(folder: Path, device: str, lines: list[str]) -> str:
-    path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
-    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(ELSEWHERE), str(folder), device, *lines]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
 
 
 def lines_of(group: str) -> list[str]:
