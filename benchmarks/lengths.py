@@ -4,8 +4,8 @@ Runs sort 5 to 8 of 16 symbols, 16 prompts x 8 completions, two updates a step; 
 with about every 17th token, so that most of the places of a long cap are empty. A token is one that was generated, up
 to the end. ``whole`` reads and decodes all places of completions, as caps up to 16 are read, with a tenth of the runs:
 it takes too much memory for all of them. Evaluations, of a third of the runs, are by that policy or by one that has
-imitated right answers, of 32 prompts; what one costs is over what the 20 steps between two of them cost.
-Processor seconds, one thread.
+imitated right answers, of 32 prompts; what one costs is over what the 20 steps between two of them cost. Processor
+seconds, one thread.
 """
 
 from __future__ import annotations

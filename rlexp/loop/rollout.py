@@ -175,6 +175,7 @@ def decode_shared(
     logits, scale = logits.flatten(0, 1), temperature.repeat_interleave(prompts.shape[1])
     ids = torch.arange(drawn.number).to(prompts)
     rows = beginnings = ids // uniforms.shape[2]  # in which row a completion is, and which beginning it has
+    before = beginnings[:0]
     for t in range(drawn.time):
         distribution = F.log_softmax(logits / scale[decoding.of_prompts].unsqueeze(-1), -1)
         tokens = drawn.draw(t, ids, distribution[rows], pick)
@@ -184,8 +185,11 @@ def decode_shared(
             break
         alike, beginnings = (beginnings * task.vocabulary + tokens).unique(return_inverse=True)
         first = torch.zeros_like(alike).scatter_(0, beginnings, torch.arange(len(ids)).to(ids))  # any one of them
-        which, fills = decoding.lay(rows[first])
-        places = torch.zeros_like(alike).scatter_(0, which[~fills], (~fills).nonzero().squeeze(-1))
+        parents = torch.div(alike, task.vocabulary, rounding_mode="floor")
+        if decoding.full or not torch.equal(parents, before):  # else each goes on as the only one of its row
+            which, fills = decoding.lay(rows[first])
+            places = torch.zeros_like(alike).scatter_(0, which[~fills], (~fills).nonzero().squeeze(-1))
+            before = torch.arange(len(alike)).to(alike)
         logits, rows = decoding.decode(tokens[first][which]), places[beginnings]
     return drawn.result()
 

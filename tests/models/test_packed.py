@@ -211,15 +211,24 @@ def test_shared_beginnings_lead_to_the_same_tokens(name, task, pick):
 
 def test_each_beginning_is_decoded_once(monkeypatch):
     """Rows are the beginnings that differ and still go on, but for those that fill a tile."""
-    task, real, lay = TASKS["20"], [], PackedDecoding.lay
+    task, laid, real = TASKS["20"], [], []
+    lay, decode = PackedDecoding.lay, PackedDecoding.decode
 
     def counted(self, rows):
-        real.append(len(rows))
+        laid.append(len(rows))
         return lay(self, rows)
 
+    def noted(self, tokens):
+        real.append(laid[-1])
+        return decode(self, tokens)
+
     monkeypatch.setattr(PackedDecoding, "lay", counted)
-    rollout, _ = shared(shaken(policy_of("transformer", SEEDS, task)), task)
-    for t, number in zip(range(task.cap - 1), real, strict=False):
+    monkeypatch.setattr(PackedDecoding, "decode", noted)
+    policy = shaken(policy_of("transformer", SEEDS, task))
+    noise = uniforms(SEEDS, Purpose.SAMPLING, 3, (PROMPTS, 40, task.cap)).double()
+    rollout = sample(policy, task, prompts_of(task, SEEDS, PROMPTS), noise, TEMPERATURE, shared=True)
+    assert len(real) == task.cap - 1 > len(laid) // 2
+    for t, number in enumerate(real):
         going_on = rollout.mask[..., t + 1]
         beginnings = {
             (replica, prompt, *tokens[: t + 1])
