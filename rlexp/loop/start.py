@@ -82,15 +82,10 @@ def sft(
     reinforcement learning, the first step of InstructGPT (arXiv 2203.02155).
     """
 
-    return imitate_until(
-        accuracy,
-        policy,
-        task,
-        seeds,
-        (lr, prompts, every, updates),
-        lambda questions, _: task.oracle(questions),
-        checked,
-    )
+    def right(questions: Tensor, update: int) -> tuple[Tensor, Tensor]:
+        return task.oracle(questions)
+
+    return until_accurate(accuracy, checked, policy, task, seeds, (lr, prompts, every, updates), right)
 
 
 def pretrained_mixture(
@@ -115,7 +110,7 @@ def pretrained_mixture(
     def answers_of(questions: Tensor, update: int) -> tuple[Tensor, Tensor]:
         return task.corpus(questions, uniforms(seeds, Purpose.START_CORPUS, update, (prompts,)))
 
-    return imitate_until(accuracy, policy, task, seeds, (lr, prompts, every, updates), answers_of, checked)
+    return until_accurate(accuracy, checked, policy, task, seeds, (lr, prompts, every, updates), answers_of)
 
 
 def mixture(
@@ -194,14 +189,14 @@ def scaled(
     ]
 
 
-def imitate_until(
+def until_accurate(
     accuracy: float,
+    checked: int,
     policy: Policy,
     task: Task,
     seeds: Sequence[int],
     settings: tuple,
     answers_of: Callable,
-    checked: int,
 ) -> list[str]:
     """``imitate`` until samples on ``checked`` held-out prompts are right as often as ``accuracy``."""
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from interrupted import jobs, stop_at  # noqa: F401 (a fixture)
+from interrupted import jobs, same_alone_together_and_resumed, stop_at  # noqa: F401 (a fixture)
 from plain_step import Recipe
 from policies import OF_ANY_TASK, policy_of, prompts_of, shaken, sort_task
-from small_runs import SHORT, SMALL, compose, rows
+from small_runs import SHORT, SMALL, compose
 from task_choices import tool
 from toy_state import PROMPTS, Conversation, make_experience, make_state, variant
 
@@ -23,7 +23,6 @@ from rlexp.loop.sampling import sample_distorted, sample_groups
 from rlexp.loop.step import loss_terms, train_step
 from rlexp.record.samples import samples
 from rlexp.sweep.build import build
-from rlexp.sweep.engine import train_jobs
 
 SEEDS = (3, 1)
 TINY = ["task=tool", "task.symbols=3", "task.table=3", "task.keys=2", "task.value=2", "task.cap=10"]
@@ -291,16 +290,7 @@ ALONE = {
 def test_alone_together_and_resumed_are_the_same_bits(tmp_path, stop_at, name):  # noqa: F811
     variants = ("gae", "gae_whitened") if name == "critic" else ("local", "running")
     common = [*TINY, "shaping=overlong", "shaping.cap=8", "shaping.cache=5", *ALONE[name]]  # rewards that vary
-    together, alone, parts = (jobs(tmp_path / place, *common, variants=variants) for place in ("all", "one", "parts"))
-    scores = train_jobs(together)
-    for job in alone:
-        train_jobs([job])
-    stop_at(8)
-    with pytest.raises(KeyboardInterrupt):
-        train_jobs(parts)
-    assert train_jobs(parts) == scores
-    for one, other, third in zip(together, alone, parts, strict=True):
-        assert rows(one.folder) == rows(other.folder) == rows(third.folder)
+    same_alone_together_and_resumed(tmp_path, stop_at, *common, variants=variants)
 
 
 # ---- packed completions

@@ -3,9 +3,10 @@
 from functools import partial
 
 import pytest
-from small_runs import SHORT, SMALL, compose
+from small_runs import SHORT, SMALL, compose, rows
 
 from rlexp.sweep import training
+from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
 
 LONG = [*SHORT, *SMALL, "steps=12", "eval.every=4", "log_every=2", "checkpoint_every=3"]
@@ -37,3 +38,17 @@ def stop_engine(patch, number):
         return step(state, now, measure)
 
     patch.setattr(training, "train_step", stopping)
+
+
+def same_alone_together_and_resumed(folder, stop_at, *overrides, **of_jobs):
+    """Train runs as one batch, one by one, and stopped and gone on with; all must write the same rows."""
+    together, alone, parts = (jobs(folder / place, *overrides, **of_jobs) for place in ("all", "one", "parts"))
+    scores = train_jobs(together)
+    for job in alone:
+        train_jobs([job])
+    stop_at(8)
+    with pytest.raises(KeyboardInterrupt):
+        train_jobs(parts)
+    assert train_jobs(parts) == scores
+    for one, other, third in zip(together, alone, parts, strict=True):
+        assert rows(one.folder) == rows(other.folder) == rows(third.folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from interrupted import jobs, stop_at  # noqa: F401 (a fixture)
+from interrupted import jobs, same_alone_together_and_resumed, stop_at  # noqa: F401 (a fixture)
 from small_runs import SHORT, SMALL, compose, rows, values
 
 from rlexp.config.schema import read
@@ -26,18 +26,7 @@ VARIANTS = ("local", "running")
     "name", [pytest.param(name, marks=[pytest.mark.rare] * (name in ("stale", "replay", "refilled"))) for name in DATA]
 )
 def test_alone_together_and_resumed_are_the_same_bits(tmp_path, stop_at, name):  # noqa: F811
-    together, alone, parts = (
-        jobs(tmp_path / place, *DATA[name], variants=VARIANTS) for place in ("together", "alone", "parts")
-    )
-    scores = train_jobs(together)
-    for job in alone:
-        train_jobs([job])
-    stop_at(8)
-    with pytest.raises(KeyboardInterrupt):
-        train_jobs(parts)
-    assert train_jobs(parts) == scores
-    for one, other, third in zip(together, alone, parts, strict=True):
-        assert rows(one.folder) == rows(other.folder) == rows(third.folder)
+    same_alone_together_and_resumed(tmp_path, stop_at, *DATA[name], variants=VARIANTS)
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from rlexp.tasks import total_reward
 
 PER_TOKEN = ("completion_ids", "completion_mask", "old_per_token_logps", "sampling_per_token_logps")
 PER_TOKEN += ("ref_per_token_logps", "entropies")
-PRECISIONS = {"float32": {}, "bf16": {"bf16": True}, "fp16": {"fp16": True}}
+PRECISIONS = {"float32": {"bf16": False}, "bf16": {"bf16": True}, "fp16": {"fp16": True}}
 
 
 def world_size() -> int:
