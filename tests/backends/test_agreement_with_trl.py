@@ -19,7 +19,7 @@ import torch  # noqa: E402
 import trl_pairs  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
-ROUNDED = 0.01
+ROUNDED = 1e-4
 LOSS_AND_GRADIENT = 1e-6  # relative, of float32 sums of a few hundred terms
 GROUP, LOCAL = {"scale_rewards": "group"}, ["norm=local", "norm.eps=1e-4"]
 # Our overrides, and TRL's own arguments for the same.
@@ -98,11 +98,11 @@ def apart(start, *overrides, dtype):
 
 
 @pytest.mark.slow
-def test_another_order_of_completions_is_rounding_that_training_amplifies(start):
-    """Not Adam's: SGD whose steps are as long does so too. Numbers: docs/real_models.md."""
-    assert 1e-5 < apart(start, dtype=SINGLE) < 0.05
+def test_another_order_of_completions_is_rounding(start):
+    """With bfloat16 products it would be a thousandth. Numbers: docs/real_models.md."""
+    for changes in ([], ["optimizer=sgd"]):
+        assert apart(start, *changes, dtype=SINGLE) < 1e-5
     assert apart(start, dtype=DOUBLE) < 1e-6
-    assert apart(start, "optimizer=sgd", dtype=SINGLE) < 1e-5
 
 
 @pytest.mark.slow
