@@ -175,7 +175,7 @@ class Addition(BaseTask):
         behind = last + torch.arange(wanted.shape[-1], device=tokens.device)
         given = padded(tokens, (0, 1), value=self.pad).gather(-1, behind.clamp(max=self.cap))
         given = given.masked_fill(last == 0, NO_TOKEN)
-        exact = (given == wanted).all(-1) & finished
+        exact = (given == wanted).all(-1)  # the end token included
         rest = mask & (place >= last) & (last > 0) & (tokens != self.end)
         targets = wanted.masked_fill(wanted >= 10, NO_TOKEN)
         most = torch.maximum(rest.sum(-1), (targets != NO_TOKEN).sum(-1))

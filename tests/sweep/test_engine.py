@@ -9,6 +9,7 @@ import torch
 from small_runs import ABSENT, BESIDE, SHORT, SMALL, compose, rows
 
 from rlexp.config.compose import CONF
+from rlexp.record.policies import load_policy
 from rlexp.sweep import machine, training
 from rlexp.sweep.build import bucket_key
 from rlexp.sweep.engine import train_jobs
@@ -53,6 +54,15 @@ def test_every_choice_trains(tmp_path, group):
         assert {name: type(score) for name, score in scores.items()} == dict.fromkeys(scores, float), scores
         for each in jobs:
             assert_complete(each)
+
+
+@pytest.mark.parametrize("model", ["gru", "llama_10k"])
+def test_a_summary_says_how_many_weights_a_run_trains(tmp_path, model):
+    jobs = [job(tmp_path, *SMALL, f"model={model}", seed=seed) for seed in (0, 1)]
+    train_jobs(jobs)
+    for each in jobs:
+        weights = sum(parameter.numel() for parameter in load_policy(each.folder).network.parameters())
+        assert json.loads((each.folder / "summary.json").read_text())["weights"] == weights
 
 
 def assert_complete(job):
