@@ -24,7 +24,7 @@ PARTS = (
     "norm=global",
     "norm=hybrid",
     "clip=higher",
-    "clip=gspo",
+    "clip=gspo+agg=sequence",
     "clip=cispo",
     "agg=sequence",
     "agg=dr_grpo",
