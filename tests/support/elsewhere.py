@@ -88,7 +88,7 @@ def here(value):
 def register() -> None:
     """Let PyTorch make tensors on the device, by an interface that PyTorch calls experimental."""
     backend_registration._setup_privateuseone_for_python_backend(NAME)
-    for name in ("empty.memory_format", "empty_strided"):
+    for name in ("empty.memory_format", "empty_strided", "arange", "arange.start", "arange.start_step"):
         make = getattr(torch, name.partition(".")[0])
 
         def made(*args, make=make, **kwargs):

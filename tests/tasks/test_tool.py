@@ -216,6 +216,7 @@ def test_with_and_without_asking_the_ceiling_and_the_floor():
 
 
 def test_another_backend_is_refused_in_a_line():
+    pytest.importorskip("trl")
     with pytest.raises(ConfigError) as error:
         compose("task=tool", "backend=trl", "model=llama", *SHORT)
     assert [*error.value.problems] == [
