@@ -18,11 +18,15 @@ from benchmarks.parts.common import ROOT
 
 RESULTS = ROOT / "docs" / "transfer" / "ladder"
 FORECAST = RESULTS / "forecast.json"
-SIZES = {"10k": "llama_10k", "70k": "llama_70k", "300k": "llama_300k", "1.2M": "llama"}
+SIZES = {
+    "8k": ("model=llama_10k",),
+    "33k": ("model=llama_10k", "model.width=32"),
+    "100k": ("model=llama_70k", "model.width=56"),
+    "300k": ("model=llama_300k",),
+}
 PARTS = (
     "norm=center",
     "norm=global",
-    "norm=hybrid",
     "clip=higher",
     "clip=gspo+agg=sequence",
     "clip=cispo",
@@ -30,7 +34,6 @@ PARTS = (
     "agg=dr_grpo",
     "kl=k3+kl.coef=0.05",
     "entropy_coef=0.02",
-    "filter=zero_variance",
 )
 WORLD = (
     "task=sort",
@@ -46,7 +49,7 @@ WORLD = (
     "steps=200",
     "logger=none",
 )
-DESIGN = ("--add-one", "--tune", "lr=1e-4,3e-4,1e-3", "--starts", "4", "--seeds", "4")
+DESIGN = ("--add-one", "--tune", "lr=1e-4,3e-4,1e-3", "--starts", "3", "--seeds", "4")
 
 
 def main() -> None:
@@ -80,7 +83,7 @@ def main() -> None:
 
 def train(size: str, folder: Path) -> None:
     """Train the ablation of a size, and keep what it says and each run's number."""
-    given = ["--parts", ",".join(PARTS), *DESIGN, "--with", f"model={SIZES[size]}", *WORLD, "--folder", str(folder)]
+    given = ["--parts", ",".join(PARTS), *DESIGN, "--with", *SIZES[size], *WORLD, "--folder", str(folder)]
     said = call("ablate", *given)
     kept = RESULTS / size
     kept.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.rare  # whole ablations
 @pytest.fixture
 def small(tmp_path, monkeypatch):
     """A ladder of three sizes and two parts, and a folder for its results."""
-    monkeypatch.setattr(ladder, "SIZES", {"a": "llama_10k", "b": "gru", "c": "llama_10k"})
+    monkeypatch.setattr(ladder, "SIZES", {"a": ("model=llama_10k",), "b": ("model=gru",), "c": ("model=llama_10k",)})
     monkeypatch.setattr(ladder, "PARTS", ("norm=center", "agg=sequence"))
     tiny = ("start=random", "steps=2", "group_size.completions=2", "eval.prompts=4", "minibatches=1", "threads=1")
     shared = [each for each in ladder.WORLD if each.partition("=")[0] not in {part.partition("=")[0] for part in tiny}]
