@@ -29,7 +29,8 @@ class Addition(BaseTask):
     Demonstrations are written by one of three procedures, each in its share: ``full`` adds digit by digit, the last
     first, with the carry (`7 + 6 + 0 = 1 3 , 4 + 8 + 1 = 1 3 , 3 + 5 + 1 = 0 9 ,`); ``carries`` writes the sums alone
     (`1 3 , 1 3 , 0 9 ,`); ``direct`` writes nothing. Which one a prompt gets is a hash of it, so that nothing tells in
-    advance. In ``corpus`` a share ``mistakes`` of them has one digit wrong, in the scratchpad and in the sum.
+    advance. In ``corpus`` a share ``mistakes`` of them has one digit wrong, in the scratchpad and in the sum, and what
+    is longer than ``cap`` is cut off; ``oracle`` takes the next procedure there.
 
     Both numbers have as many digits, ``shortest`` to ``longest``; the first one is above 0 unless it is the only one.
     Held out are prompts whose digits sum to a multiple of ten.
@@ -59,12 +60,10 @@ class Addition(BaseTask):
             raise ValueError(f"shortest={self.shortest} must not exceed longest={self.longest}")
         if set(self.procedures) != set(PROCEDURES) or not any(self.procedures.values()):
             raise ValueError(f"procedures must name {', '.join(PROCEDURES)}, at least one of them above 0")
-        for name in PROCEDURES:
-            needed = self.longest * (STEP[name] + 1) + 3
-            if self.procedures[name] and self.cap < needed:
-                raise ValueError(
-                    f"cap={self.cap} leaves no room for procedures.{name} with {self.longest} digits: at least {needed}"
-                )
+        if self.cap < self.longest + 3:
+            raise ValueError(
+                f"cap={self.cap} leaves no room for a sum of {self.longest} digits: at least {self.longest + 3}"
+            )
 
     def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
         digits = self.shortest + (uniforms[..., :1] * (self.longest - self.shortest + 1)).long()
@@ -142,18 +141,26 @@ class Addition(BaseTask):
         bounds = (shares.cumsum(0) / shares.sum())[:-1].to(prompts.device) * CELLS
         return ((key >> 40 & CELLS - 1).unsqueeze(-1) >= bounds).sum(-1)
 
+    def fitting(self, prompts: t.Prompts) -> Tensor:
+        """Say which of ``PROCEDURES`` is the prompt's, or the next one that ends within ``cap``, ``[R, P]``."""
+        needed = (
+            torch.tensor([STEP[name] + 1 for name in PROCEDURES], device=prompts.device) * self.numbers(prompts)[2] + 3
+        )
+        first = (needed <= self.cap).int().argmax(-1)
+        return torch.maximum(self.shown(prompts), first)
+
     def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
-        """Add right, by the procedure of the prompt."""
-        procedure = self.shown(prompts)
+        """Add right, by the procedure of the prompt if it fits."""
+        procedure = self.fitting(prompts)
         return self.write(prompts, procedure, torch.full_like(procedure, -1))
 
     def wrong_answers(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
         """Answer as ``oracle`` does, with a wrong last digit."""
-        procedure = self.shown(prompts)
+        procedure = self.fitting(prompts)
         return self.write(prompts, procedure, torch.zeros_like(procedure))
 
     def corpus(self, prompts: t.Prompts, uniforms: Tensor) -> tuple[t.Answers, t.AnswerMask]:
-        """Answer as ``oracle`` does, a share ``mistakes`` with one wrong digit; ``uniforms`` are ``[R, P]``."""
+        """Add by the prompt's procedure, a share ``mistakes`` with one wrong digit; ``uniforms`` are ``[R, P]``."""
         digits = self.numbers(prompts)[2][..., 0]
         place = (uniforms / max(self.mistakes, 1 / CELLS) * digits).long().clamp(max=digits - 1)
         return self.write(prompts, self.shown(prompts), place.where(uniforms < self.mistakes, -1))

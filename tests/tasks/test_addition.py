@@ -52,6 +52,22 @@ def test_demonstrations_are_written_as_on_paper(name):
         assert steps == STEP[name] * len(first)
 
 
+def test_what_does_not_fit_is_cut_off_in_a_corpus_and_written_shorter_by_the_oracle():
+    """With room for 15 tokens, three digits fit by the sums alone, two too, one by every step."""
+    task, wide = addition(longest=3, cap=15), addition(longest=3, cap=33)
+    prompts = prompts_of(task, (0, 1), 500)
+    never = torch.ones(prompts.shape[:2])
+    read, whole = (lines(each, *each.corpus(prompts, never)) for each in (task, wide))
+    assert read == [" ".join(line.split()[:15]) for line in whole] and sum("end" not in line for line in read) > 100
+    completions, mask = task.oracle(prompts)
+    ended = (completions == task.end).any(-1, keepdim=True)
+    assert task.score(prompts, completions.unsqueeze(2), mask.unsqueeze(2), ended).correct.all()
+    digits = [len(first) for first, _ in operands(task, prompts)]
+    steps = [line.split("→")[0].count("=") for line in lines(task, completions, mask)]
+    assert {count for count, n in zip(steps, digits, strict=True) if n > 1} == {0}
+    assert {count for count, n in zip(steps, digits, strict=True) if n == 1} == {0, 1}
+
+
 def test_procedures_come_in_their_shares():
     task = addition(shortest=3, longest=4, cap=50)
     found = Counter(task.shown(prompts_of(task, (0, 1, 2, 3), 2000)).flatten().tolist())

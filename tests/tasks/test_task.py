@@ -123,7 +123,7 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
         (parity, dict(cap=6), "cap=6 leaves no room for a chain of 6 bits and an end: at least 7"),
         (parity, dict(weights={"right": 1.0}), "weights must name right, chain"),
         (addition, dict(shortest=3), "shortest=3 must not exceed longest=2"),
-        (addition, dict(cap=22), "cap=22 leaves no room for procedures.full with 2 digits: at least 23"),
+        (addition, dict(cap=4), "cap=4 leaves no room for a sum of 2 digits: at least 5"),
         (addition, dict(procedures=dict(full=1.0)), "procedures must name full, carries, direct"),
         (addition, dict(procedures=dict(full=0.0, carries=0.0, direct=0.0)), "at least one of them above 0"),
         (addition, dict(weights={"exact": 1.0}), "weights must name exact, digits, format, scratchpad"),
