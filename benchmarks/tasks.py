@@ -1,10 +1,11 @@
-"""Train the base arm of addition and of sort_long and write what it does into its page: ``python -m benchmarks.tasks``.
+"""Train the base arm of each task with room and write what it does into its page: ``python -m benchmarks.tasks``.
 
-Six starts a task, each pretrained on the task's corpus (``sort_long``: on right answers), then 200 steps of the default
-algorithm without an entropy bonus. Writes docs/tasks/NAME.json and .svg, and a section of docs/NAME.md: accuracy,
-pass@k, lengths and entropy before and after with their 95 % intervals over starts, and ten answers to ten prompts,
-which are the first held-out ones of the first seed. ``--only NAME`` does one task; ``--steps``, ``--seeds`` and
-``--with`` change what is trained; with ``--runs FOLDER`` runs are kept there, and the same command goes on with them.
+Six starts a task, each pretrained on the task's corpus (``sort_long``, ``tool``: on right answers), then 200 steps of
+the default algorithm without an entropy bonus. Writes docs/tasks/NAME.json and .svg, and a section of docs/NAME.md:
+accuracy, pass@k, lengths and entropy before and after with their 95 % intervals over starts, and ten answers to ten
+prompts, which are the first held-out ones of the first seed. ``--only NAME`` does one task;
+``--steps``, ``--seeds`` and ``--with`` change what is trained; with ``--runs FOLDER`` runs are kept there, and the same
+command goes on with them.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ import numpy as np
 
 from benchmarks.parts.common import ROOT, between, machine
 
-SHARED = ["entropy_coef=0", "lr=3e-4", "logger=none", "eval.samples=32", "eval.ks=[1,32]"]
+SHARED = ["entropy_coef=0", "logger=none", "eval.samples=32", "eval.ks=[1,8,32]"]
 TASKS = {
-    "addition": ["start=pretrained_mixture", "start.accuracy=0.3"],
-    "sort_long": ["start=sft", "start.accuracy=0.3"],
+    "addition": ["lr=3e-4", "start=pretrained_mixture", "start.accuracy=0.3"],
+    "sort_long": ["lr=3e-4", "start=sft", "start.accuracy=0.3"],
+    "countdown": ["lr=1e-3", "start=pretrained_mixture", "start.accuracy=0.3"],
+    "tool": ["lr=1e-3", "start=sft", "start.accuracy=0.2"],
+    "two_habits": ["lr=1e-4", "start=pretrained_mixture", "start.accuracy=0.38"],
 }
 SHOWN = {
     "eval/sampled_accuracy": "sampled accuracy",
