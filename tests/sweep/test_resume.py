@@ -177,7 +177,8 @@ def test_a_signal_at_the_very_end_of_a_step_saves_the_next_one(tmp_path, monkeyp
 
 TINY = ["preset=tiny", "norm=local,hybrid", "seed=0,1"]
 KILLS = 4  # of each model; README says so
-KILLED = [*SHORT, *SMALL, "norm=local,hybrid", "seed=0", "steps=60", "checkpoint_every=4", "threads=1"]
+KILLED = [*SHORT, *SMALL, "norm=local,hybrid", "steps=60", "checkpoint_every=4", "threads=1"]
+LONG_ANSWERS = ["task=addition", "task.cap=40", "seed=0,1", "hydra.launcher.workers=3"]
 
 
 def test_the_same_command_skips_what_is_done_and_refuses_another_config(command, tmp_path, no_comparison):  # noqa: F811
@@ -198,10 +199,10 @@ def test_the_same_command_skips_what_is_done_and_refuses_another_config(command,
 
 
 @pytest.mark.rare  # a campaign
-@pytest.mark.parametrize("model", ["transformer", "gru"])
-def test_kills_after_random_numbers_of_rows_change_nothing(command, tmp_path, no_comparison, model):  # noqa: F811
-    """SIGKILL after a random number of rows, then the same command again, until it is through."""
-    arguments = ["-m", *KILLED, f"model={model}", "hydra.sweep.dir=sweep"]
+@pytest.mark.parametrize("own", [["seed=0"], ["seed=0", "model=gru"], LONG_ANSWERS], ids=["transformer", "gru", "long"])
+def test_kills_after_random_numbers_of_rows_change_nothing(command, tmp_path, no_comparison, own):  # noqa: F811
+    """SIGKILL of all processes after a random number of rows, then the same command again, until it is through."""
+    arguments = ["-m", *KILLED, *own, "hydra.sweep.dir=sweep"]
     chance, said = random.Random(7), tmp_path / "said.txt"
     for _ in range(KILLS):
         process, rows_then = started(arguments, tmp_path, said), count(tmp_path)
@@ -209,7 +210,7 @@ def test_kills_after_random_numbers_of_rows_change_nothing(command, tmp_path, no
         while process.exitcode is None and count(tmp_path) < rows_then + wait:
             time.sleep(0.005)
         assert process.exitcode is None, f"it ended before it was killed: {said.read_text()}"
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.join()
     assert command(*arguments).code == 0
     folders = sorted(file.parent for file in tmp_path.glob("sweep/*/metrics.jsonl"))
@@ -231,6 +232,7 @@ def started(arguments, folder, said):
 
 
 def sweep(arguments, folder, said):
+    os.setsid()  # a group of its own, with its workers
     os.chdir(folder)
     sys.argv, sys.stderr = ["rlexp", *arguments], open(said, "a", buffering=1)
     train.main()
