@@ -18,7 +18,8 @@ from benchmarks.parts.common import Training, number, shown
 from rlexp.sweep.machine import is_out_of_memory
 
 RUNS = [4**power for power in range(7)]
-SIZE, STEPS, REPETITIONS = "70k", 5, 3
+STEPS, REPETITIONS = 5, 3
+NETWORK = ["task=sort", f"model={SIZES['70k']}", *SHARED]
 STEPS_OF_TRL = 12
 GROWTH = 4  # of the time from one number of runs to the next, at most
 
@@ -39,7 +40,7 @@ def main() -> None:
         started = time.monotonic()
         part.forget_peak()
         try:
-            training = Training(runs, *SHARED, f"model={SIZES[SIZE]}", f"device={part.device}")
+            training = Training(runs, *NETWORK, f"device={part.device}")
             seconds = [training.seconds(1 if part.quick else STEPS) for _ in range(REPETITIONS)]
         except Exception as error:
             if not is_out_of_memory(error):
@@ -57,7 +58,7 @@ def of_trl(device: str, steps: int) -> float:
     from rlexp.language.models import quiet
 
     with tempfile.TemporaryDirectory() as folder, quiet():
-        return trl_seconds(folder_of(SIZES[SIZE], Path(folder)), steps, f"device={device}")
+        return trl_seconds(folder_of(NETWORK, Path(folder)), steps, "sort", f"device={device}")
 
 
 def row(
