@@ -9,6 +9,7 @@ number beside it. It goes on where it was interrupted. ``--only SIZE`` trains on
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -58,7 +59,8 @@ def main() -> None:
     parser.add_argument("--runs", metavar="FOLDER", type=Path, required=True, help="where the runs are kept")
     parser.add_argument("--only", metavar="SIZE", choices=SIZES)
     chosen = parser.parse_args()
-    folders = {size: chosen.runs.resolve() / size for size in SIZES}
+    runs = Path(os.path.relpath(chosen.runs, ROOT))  # what is written down names no folder above this project
+    folders = {size: runs / size for size in SIZES}
     *smaller, largest = SIZES
     for size in [chosen.only] if chosen.only else smaller:
         train(size, folders[size])
@@ -66,17 +68,16 @@ def main() -> None:
         return
     if not FORECAST.is_file():
         RESULTS.mkdir(parents=True, exist_ok=True)
-        call(
-            "transfer", *(str(folders[size]) for size in smaller), "--forecast", str(FORECAST), "--target-name", largest
-        )
+        told = ["--forecast", os.path.relpath(FORECAST, ROOT), "--target-name", largest]
+        call("transfer", *(str(folders[size]) for size in smaller), *told)
     if not committed(FORECAST):
         sys.exit(f"{FORECAST.relative_to(ROOT)}: commit it, then run the same command again to train {largest}")
     train(largest, folders[largest])
-    out = chosen.runs.resolve() / "transfer"
-    for name, options in {"transfer": [], "score": ["--score", str(FORECAST)]}.items():
+    out = runs / "transfer"
+    for name, options in {"transfer": [], "score": ["--score", os.path.relpath(FORECAST, ROOT)]}.items():
         said = call("transfer", *map(str, folders.values()), *options, "--out", str(out))
         (RESULTS / f"{name}.txt").write_text(said, encoding="utf-8")
-    for file in sorted(out.iterdir()):
+    for file in sorted((ROOT / out).iterdir()):
         if file.suffix in (".svg", ".json", ".csv"):
             shutil.copy(file, RESULTS)
 
@@ -88,14 +89,15 @@ def train(size: str, folder: Path) -> None:
     kept = RESULTS / size
     kept.mkdir(parents=True, exist_ok=True)
     (kept / "ablation.txt").write_text(said, encoding="utf-8")
-    for file in sorted((folder / "ablation").rglob("*.parquet")):
+    for file in sorted((ROOT / folder / "ablation").rglob("*.parquet")):
         shutil.copy(file, kept)
 
 
 def call(*arguments: str) -> str:
     """Run a command of rlexp; return what it printed."""
     command = [sys.executable, "-m", "rlexp", *arguments]
-    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    said = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return "".join(line for line in said.splitlines(keepends=True) if str(ROOT.parent) not in line)
 
 
 def committed(file: Path) -> bool:
