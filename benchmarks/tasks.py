@@ -103,10 +103,11 @@ def numbers(rows: Sequence[Sequence[Mapping[str, float]]], first: bool) -> dict[
 def section(name: str, found: Mapping[str, object]) -> str:
     """Return the part of a task's page that is measured: a table, a figure, answers."""
     start, end = found["start"], found["end"]
-    order = sorted(start, key=lambda key: next(i for i, begins in enumerate(SHOWN) if key.startswith(begins)))
+    order = sorted(start, key=place_of)
     table = [f"| {label(key)} | {cell(start[key])} | {cell(end[key])} |" for key in order]
     answers = [
-        f"{'right' if each['correct'] else 'wrong'}  {each['prompt']} {each['completion']}" for each in found["samples"]
+        f"{'right' if each['correct'] else 'wrong'}  {each['prompt']}   {each['completion']}"
+        for each in found["samples"]
     ]
     return "\n".join(
         [
@@ -127,10 +128,19 @@ def section(name: str, found: Mapping[str, object]) -> str:
     )
 
 
+def begins_of(key: str) -> str:
+    """Return the key of ``SHOWN`` that a metric begins with."""
+    return next(begins for begins in SHOWN if key.startswith(begins))
+
+
+def place_of(key: str) -> tuple[int, int]:
+    """Say where a metric stands in the table: by its name, then by its k."""
+    return [*SHOWN].index(begins_of(key)), int(key.removeprefix(begins_of(key)) or 0)
+
+
 def label(key: str) -> str:
     """Name a metric."""
-    begins = next(begins for begins in SHOWN if key.startswith(begins))
-    return SHOWN[begins] + key.removeprefix(begins)
+    return SHOWN[begins_of(key)] + key.removeprefix(begins_of(key))
 
 
 def cell(found: Sequence[float]) -> str:
