@@ -9,7 +9,6 @@ from policies import preference_task, sort_task
 from pydantic import TypeAdapter
 
 from rlexp.core.registry import bind_choice, schema
-from rlexp.core.streams import Purpose, uniforms
 from rlexp.tasks import TASKS, TabularTask
 from rlexp.tasks.addition import Addition
 from rlexp.tasks.countdown import Countdown
@@ -107,17 +106,6 @@ def two_habits(**changes) -> TwoHabits:
     shares = dict(right_a=0.7, right_b=0.4, share_a=0.6)
     sizes = dict(items=4, alphabet=5, cap=7, prompt_set=None, weights=weights, metric="x", floor=0.0)
     return TwoHabits(**(sizes | shares | changes))
-
-
-def first_answers(name: str) -> list[list[str]]:
-    """Return the first ten held-out prompts of seed 0 and the oracle's answers, as a page about a task shows them."""
-    _, task = shipped(FILES[name])
-    prompts = task.prompts(uniforms([0], Purpose.EVALUATION_PROMPTS, 0, (10, task.draws)), held_out=True)
-    answers, mask = task.oracle(prompts)
-    shown = [tokens[there].tolist() for tokens, there in zip(answers[0], mask[0], strict=True)]
-    return [
-        [task.render(row), task.render(tokens[:-1])] for row, tokens in zip(prompts[0].tolist(), shown, strict=True)
-    ]
 
 
 CHOICES = {

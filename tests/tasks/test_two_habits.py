@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from reference_tasks import truth_of_habits
-from task_choices import FILES, first_answers, shipped, two_habits
+from task_choices import FILES, shipped, two_habits
 
-PAGE = Path(__file__).parents[2] / "docs" / "two_habits.md"
 COUNT = 40000
 TASKS = {
     "small": two_habits(),
@@ -114,8 +111,3 @@ def test_wrong_answers_are_never_right():
     answers, mask = task.wrong_answers(prompts)
     scores = task.score(prompts, answers.unsqueeze(2), mask.unsqueeze(2), mask.any(-1, keepdim=True))
     assert not scores.correct.any() and (scores.components["format"] == 1).all()
-
-
-def test_the_page_shows_prompts_and_answers_as_they_are():
-    page = PAGE.read_text(encoding="utf-8")
-    assert all(f"\n| {prompt} | {answer} | " in page for prompt, answer in first_answers("two_habits"))
