@@ -97,13 +97,15 @@ def main() -> None:
 
 
 def compared(name: str, metric: str, folder: Path, results: Path) -> dict[str, object]:
-    """Compare the arms of a sweep in a metric; keep the figure; return the table and each run's number."""
+    """Compare the arms of a sweep in a metric; keep the (last) figure; return the table and each run's number."""
     with tempfile.TemporaryDirectory() as out:
         command = [sys.executable, "-m", "rlexp", "compare", str(folder), "--metric", metric, *SWEEPS[name].options]
         subprocess.run([*command, "--out", out], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
-        shutil.copy(Path(out) / "curves.svg", results / figure_of(name, metric))
         table = (Path(out) / "table.md").read_text("utf-8").partition("\n\n- ")[0].strip()  # without notes
         comparisons = json.loads((Path(out) / "comparison.json").read_text("utf-8"))["comparisons"]
+        last = comparisons[-1]["stratum"]
+        curves = f"curves_{last.replace('=', '_')}.svg" if last else "curves.svg"
+        shutil.copy(Path(out) / curves, results / figure_of(name, metric))
     return {"table": table, "scores": {str(each["stratum"]): each["scores"] for each in comparisons}}
 
 
