@@ -94,7 +94,7 @@ def train(size: str, folder: Path) -> None:
 
 
 def call(*arguments: str) -> str:
-    """Run a command of rlexp; return what it printed."""
+    """Run a command of rlexp; return what it printed, without lines that name folders of this machine."""
     command = [sys.executable, "-m", "rlexp", *arguments]
     said = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
     return "".join(line for line in said.splitlines(keepends=True) if str(ROOT.parent) not in line)
