@@ -16,7 +16,6 @@ from rlexp.core.exits import BAD_INPUT, FAILED, INTERRUPTED, RunFailed, describe
 
 if TYPE_CHECKING:
     from rlexp.config.schema import Config
-    from rlexp.language.text_task import TextTask
 
 DEFAULTS = ("backend=trl", "model=llama")
 HELP = """\
@@ -26,12 +25,14 @@ usage: python -m rlexp.make_model FOLDER [axis=choice ...] [key=value ...]
        python -m rlexp.make_model FOLDER run=RUN
 
 The choices and numbers are those of python -m rlexp.train: task, model, start and their keys count, and seed where
-model.seed=null. What is not given is the default, with backend=trl model=llama. With run=RUN it is the policy that a
-run of backend=replicas with model=llama, or one of its sizes, has left in its folder.
+model.seed=null. What is not given is the default, with backend=trl model=llama, whose tokens are characters. With
+backend=replicas the start is that of this project's loop, and tokens are the task's words. With run=RUN it is the
+policy that a run of backend=replicas with model=llama, or one of its sizes, has left in its folder.
 
 examples:
   python -m rlexp.make_model models/sort task=sort start=mixture start.accuracy=0.2
   python -m rlexp.train backend=trl task=sort model=pretrained model.path=models/sort
+  python -m rlexp.make_model models/sums backend=replicas model=llama_300k task=addition start=pretrained_mixture
   python -m rlexp.make_model models/trained run=runs/<sweep>/<run>
   python -m rlexp.train task=sort model=llama_300k start=pretrained start.path=models/trained"""
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
     if {"--help", "-h"} & {*arguments}:
         return print(HELP)
     from rlexp.config.messages import explain
-    from rlexp.language.made import NOTE, made_once, write
+    from rlexp.language.made import NOTE, made_once
 
     folder, overrides = next(iter(arguments), ""), list(arguments[1:])
     try:
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
         if overrides and overrides[0].startswith("run="):
             write_it = writer_of_run(folder, overrides)
         else:
-            write_it = partial(write, *read_settings(folder, overrides))
+            write_it = writer_of_start(folder, overrides)
         logging.basicConfig(format="%(message)s")
         logging.getLogger("rlexp.language").setLevel(logging.INFO)
         made_once(Path(folder), write_it)
@@ -89,17 +90,15 @@ def writer_of_run(folder: str, overrides: Sequence[str]) -> Callable[[Path], Non
     if len(overrides) > 1:
         raise ConfigError([f"{overrides[1]}: a run is written as it is; leave it out"])
     run = overrides[0].partition("=")[2]
-    return partial(write_policy, read_run(run), run)
+    return partial(write_policy, read_run(run), {"run": run})
 
 
-def read_settings(folder: str, overrides: Sequence[str]) -> tuple[Config, TextTask]:
-    """Return the config of the overrides and its task as text; ConfigError for what cannot be made in this folder."""
+def writer_of_start(folder: str, overrides: Sequence[str]) -> Callable[[Path], None]:
+    """Return what makes the start of the overrides and writes it; ConfigError for what cannot be made in this folder."""
     from rlexp.config import parse
     from rlexp.config.compose import compose
     from rlexp.config.trust import split_option
-    from rlexp.language import LANGUAGE_MODELS, text_task
     from rlexp.language.backend import CAPABILITIES
-    from rlexp.language.made import problems
 
     check_place(folder)
     overrides, trusted = split_option(overrides)
@@ -109,15 +108,34 @@ def read_settings(folder: str, overrides: Sequence[str]) -> tuple[Config, TextTa
     chosen = {override.partition("=")[0] for override in overrides}
     defaults = (default for default in DEFAULTS if default.partition("=")[0] not in chosen)
     config = compose(*defaults, *overrides, trusted=trusted)
-    if config.model.name not in LANGUAGE_MODELS or CAPABILITIES[config.backend.name].batched:
-        chosen = f"backend={config.backend.name} model={config.model.name}"
-        raise ConfigError([f"{chosen}: only language models are made here; take model=llama"])
+    return of_replicas(config) if CAPABILITIES[config.backend.name].batched else of_text(config)
+
+
+def of_replicas(config: Config) -> Callable[[Path], None]:
+    """Return what writes the start that this project's loop makes, with the task's words as tokens."""
+    from rlexp.core.registry import bind_choice
+    from rlexp.export.hugging_face import problem, write_policy
+    from rlexp.sweep.build import policy_shape
+    from rlexp.sweep.starts import started_policy
+    from rlexp.tasks import TASKS
+
+    if line := problem(policy_shape(config), bind_choice(TASKS, config.task)()):
+        raise ConfigError([f"model={config.model.name} task={config.task.name}: {line}"])
+    origin = {part: getattr(config, part).model_dump(mode="json") for part in ("task", "model", "start")}
+    return lambda folder: write_policy(started_policy(config), origin, folder)
+
+
+def of_text(config: Config) -> Callable[[Path], None]:
+    """Return what makes and writes a language model of single characters."""
+    from rlexp.language import text_task
+    from rlexp.language.made import problems, write
+
     if getattr(config.model, "lora", None) is not None:
         raise ConfigError([f"model.lora={config.model.lora}: adapters are made with each run; take null"])
     if found := list(problems(config)):
         raise ConfigError(found)
     try:
-        return config, text_task(config.task)
+        return partial(write, config, text_task(config.task))
     except ValueError as error:
         raise ConfigError([f"task={config.task.name}: {error}"]) from error
 

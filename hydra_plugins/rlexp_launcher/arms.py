@@ -26,13 +26,13 @@ class ArmSweeper(Sweeper):
     """Trains each arm with each combination of the other overrides, as Hydra's basic sweeper makes them."""
 
     def __init__(self, **settings: Any):
-        self.settings = settings
+        """Keep nothing: in ``settings`` an arm's `${…}` has a value already."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Make the sweeper that does the work; it is heavy."""
-        from rlexp.launch.hydra_private import basic_sweeper
+        from rlexp.launch.hydra_private import basic_sweeper, sweeper_settings
 
-        self.sweeper = basic_sweeper(**self.settings)
+        self.sweeper = basic_sweeper(**sweeper_settings(config))
         self.sweeper.setup(hydra_context=hydra_context, task_function=task_function, config=config)
 
     def sweep(self, arguments: list[str]) -> Any:

@@ -85,12 +85,13 @@ def ablate(
         raise ConfigError([f"--seeds {len(numbers)}: must be at least 2; a difference of one seed has no interval"])
     if bool(recipe) == (parts is not None):
         raise ConfigError(["name a recipe, as preset=dapo --against preset=grpo, or its --parts; one of the two"])
+    first = [*shared, "start.seed=0"] if starts else shared  # as `model.path=models/${start.seed}` may be read from it
     with mistakes_as_config_errors([*recipe, *shared]):
         if parts is None:
             found = parts_between([*recipe, *overrides], shared)
         else:
-            check_parts(found := parse_parts(parts), shared, alone=[*designs] == ["add-one"])
-        check_number(metric, endpoint, smallest, compose(*shared, *budget_overrides(budget, shared)))
+            check_parts(found := parse_parts(parts), first, alone=[*designs] == ["add-one"])
+        check_number(metric, endpoint, smallest, compose(*first, *budget_overrides(budget, shared)))
     ladder = ladder_order(order, found)
     arms = list(dict.fromkeys(arm for design in designs for arm in designed(design, len(found), ladder)))
     key, rates = tuned_values(tune, shared)

@@ -12,7 +12,7 @@ from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from rlexp.config.choices import CONF, studies
 from rlexp.config.parse import quote_numbers
@@ -63,7 +63,12 @@ for plugin in (StudySource, StudiesFirst):
     Plugins.instance().register(plugin)
 
 
-register_resolver("run_name", run_name, replace=True)  # of config.yaml
+def named_as_typed(overrides: ListConfig) -> str:
+    """Return a run's name from its overrides, in which `${start.seed}` stays: variants are told apart by what is typed."""
+    return run_name(OmegaConf.to_container(overrides, resolve=False))
+
+
+register_resolver("run_name", named_as_typed, replace=True)  # of config.yaml
 
 
 def compose(*overrides: str, trusted: bool = False) -> Config:

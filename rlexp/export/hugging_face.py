@@ -1,22 +1,24 @@
-"""A policy trained here as a Hugging Face folder, so that TRL goes on with it and others serve it."""
+"""A policy of this project's loop as a Hugging Face folder, so that TRL goes on with it and others serve it."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rlexp.config.schema import Config
 from rlexp.core.errors import ConfigError
 from rlexp.language.made import NOTE
 from rlexp.language.models import missing, quiet
 from rlexp.models.llama import Llama, named_as_transformers
+from rlexp.models.policy import Policy
 from rlexp.record.policies import TrainedPolicy
 from rlexp.tasks import Task
 
 
-def problem(policy: TrainedPolicy) -> str | None:
+def problem(network: Policy, task: Task) -> str | None:
     """Say why a policy cannot be a language model, if so."""
-    task, network = policy.task, policy.network
     if not isinstance(network, Llama):
         return "its model is no Llama; train with model=llama, or one of its sizes as model=llama_300k"
     if min(task.pad, task.end) < 0:
@@ -27,8 +29,8 @@ def problem(policy: TrainedPolicy) -> str | None:
     return missing("a Hugging Face folder", "transformers", "tokenizers")
 
 
-def write_policy(policy: TrainedPolicy, run: str, folder: Path) -> None:
-    """Write a policy as ``LlamaForCausalLM`` with a tokenizer of its task's words, and a note of where it is from.
+def write_policy(policy: TrainedPolicy, origin: Mapping[str, Any], folder: Path) -> None:
+    """Write a policy as ``LlamaForCausalLM`` with a tokenizer of its task's words, and a note of its ``origin``.
 
     A word of the task is the token that it is here, so prompts and completions are the same numbers on both sides.
     """
@@ -45,7 +47,7 @@ def write_policy(policy: TrainedPolicy, run: str, folder: Path) -> None:
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     parameters = sum(parameter[0].numel() for parameter in network.parameters())
-    note = {"run": run, "step": policy.step, "seed": policy.seed, "parameters": parameters}
+    note = {**origin, "step": policy.step, "seed": policy.seed, "parameters": parameters}
     (folder / NOTE).write_text(json.dumps(note, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -77,6 +79,6 @@ def read_run(run: str) -> TrainedPolicy:
     from rlexp.record.policies import load_policy
 
     policy = load_policy(run)
-    if line := problem(policy):
+    if line := problem(policy.network, policy.task):
         raise ConfigError([f"run={run}: {line}"])
     return policy

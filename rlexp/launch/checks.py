@@ -40,6 +40,7 @@ from rlexp.launch.hydra_private import (
     hydra_config,
     job_overrides,
     set_output_folder,
+    typed_overrides,
 )
 from rlexp.launch.worker import SECONDS_TO_SAVE, unwritable_file
 from rlexp.record import lock
@@ -138,7 +139,7 @@ def check_run(composed: DictConfig) -> None:
     if problem := hydra_problem(composed, "hydra.run.dir"):
         raise ConfigError([problem])
     status = check_single(config, folder, parse.remarks(composed.hydra.overrides.task))
-    loader.plan = Plan(jobs=[Job(config, folder, folder.name, variant_name(composed.hydra.overrides.task))])
+    loader.plan = Plan(jobs=[Job(config, folder, folder.name, variant_name(typed_overrides(composed)))])
     # Hydra writes no .hydra/ for a run that has ended and has one, or where it cannot: that is said
     set_output_folder(composed, folder)
     paths = file_paths(composed)
@@ -177,7 +178,7 @@ def check_sweep(composed: DictConfig) -> None:
     print_notes(planning_notes(wanted))
     loader.plan = plan = plan_jobs(loader, composed, wanted)
     jobs = plan.jobs
-    overrides = [*composed.hydra.overrides.task, *composed.hydra.overrides.hydra]
+    overrides = [*typed_overrides(composed), *composed.hydra.overrides.hydra]
     problems = [*islice(machine_problems(jobs, launcher), 1), *comparison_problems(jobs, overrides)]
     if problems := [*problems, *islice(turn_problems(jobs, launcher is not None), 1)]:
         raise ConfigError(problems)
@@ -348,7 +349,7 @@ def job_of(settings: DictConfig) -> Job:
         name = str(node.sweep.subdir)
         logging = {"handlers": {}} | OmegaConf.to_container(node.job_logging, resolve=True)
         logs = LogSettings(logging, plain_value(node.verbose))
-    folder, overrides = Path(node.runtime.output_dir), tuple(node.overrides.task)
+    folder, overrides = Path(node.runtime.output_dir), tuple(typed_overrides(settings))
     return Job(config, folder, name, variant_name(overrides), node.job.num, overrides, starts_of(folder.parent), logs)
 
 
@@ -358,7 +359,7 @@ def checked_job(settings: DictConfig) -> Job:
     folder = Path(node.runtime.output_dir)
     checked = getattr(hydra and hydra.config_loader, "plan", None) or Plan()
     config = next((job.config for job in checked.jobs if job.folder == folder), None) or read(plain(settings))
-    return Job(config, folder, folder.name, variant_name(node.overrides.task))
+    return Job(config, folder, folder.name, variant_name(OmegaConf.to_container(node.overrides.task, resolve=False)))
 
 
 def starts_of(sweep: Path) -> Path:

@@ -256,10 +256,9 @@ def job_overrides(config: DictConfig, most: int | None) -> list[list[str]]:
     That sweeper composes and starts in one go; the checks before anything is written need the list alone. ConfigError
     if it would have more than ``most``.
     """
-    settings = OmegaConf.to_container(config.hydra.sweeper, resolve=True)
-    if not settings.pop("_target_").endswith((".BasicSweeper", ".ArmSweeper")):
+    if not config.hydra.sweeper._target_.endswith((".BasicSweeper", ".ArmSweeper")):
         return []
-    sweeper = basic_sweeper(**settings)
+    sweeper = basic_sweeper(**(settings := sweeper_settings(config)))
     arguments = [*sweeper._parse_config(), *config.hydra.overrides.task]
     overrides = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader()).parse_overrides(arguments)
     check_size(overrides, most)
@@ -272,6 +271,13 @@ def job_overrides(config: DictConfig, most: int | None) -> list[list[str]]:
         arms = f"hydra.sweeper.arms: {len(settings['arms'])} arms make {len(jobs)} runs, more than {most}"
         raise ConfigError([f"{arms}; if they are meant, write {MAX_RUNS}={len(jobs)}"])
     return jobs
+
+
+def sweeper_settings(config: DictConfig) -> dict[str, Any]:
+    """Return what a sweeper is made with. `${start.seed}` in an arm stays: it is that of each run."""
+    settings, written = (OmegaConf.to_container(config.hydra.sweeper, resolve=each) for each in (True, False))
+    own = {key: written[key] for key in ("arms",) if key in written}
+    return {key: value for key, value in settings.items() if key != "_target_"} | own
 
 
 def basic_sweeper(arms: Sequence[str] | None = None, **settings: Any) -> Sweeper:

@@ -20,7 +20,7 @@ from rlexp.loop.state import TrainState
 from rlexp.models import MODELS
 from rlexp.models.layers import Init
 from rlexp.record.disk import read_state, replace, serialize
-from rlexp.record.policies import copy_policy
+from rlexp.record.policies import TrainedPolicy, copy_policy
 from rlexp.runfolder.files import Damaged, Unreadable
 from rlexp.tasks import TASKS
 
@@ -104,6 +104,17 @@ def train_starts(configs: Sequence[Config]) -> tuple[list[Weights], list[str]]:
     problems = call_with(bind_choice(STARTS, first.start), {"policy": policy, "task": task, "seeds": seeds})
     stack = {name: parameter.detach() for name, parameter in policy.named_parameters()}
     return [{name: values[i].clone() for name, values in stack.items()} for i in range(len(seeds))], problems
+
+
+def started_policy(config: Config) -> TrainedPolicy:
+    """Make the start of one run; return its policy before the first step. RunFailed where it is not reached."""
+    (weights,), (problem,) = train_starts([config])
+    if problem:
+        raise RunFailed(problem)
+    task = bind_choice(TASKS, config.task)()
+    network = bind_choice(MODELS, config.model)(Init([config.start_seed]), task).requires_grad_(False)
+    copy_weights(network, 0, weights)
+    return TrainedPolicy(network, task, 0, config.seed, config.temperature)
 
 
 def start_settings(config: Config) -> str:
