@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> None:
         exit_with(describe_error(error), FAILED, error)
     except Exception as error:
         exit_with(explain(error, overrides), BAD_INPUT, error)
-    reached = f"as {note['run']} left them" if "run" in note else "as they were at its beginning"
+    reached = f"as {note['run']} left them" if "run" in note else f"at start={note['start']['name']}"
     if note.get("accuracy") is not None:
         reached = f"sampled accuracy {note['accuracy']:.3f} after {note['updates']} updates"
     millions, seconds = note["parameters"] / 1e6, time.monotonic() - began

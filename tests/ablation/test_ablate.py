@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from engine_double import engine_of  # noqa: F401 (a fixture)
 from scipy.integrate import trapezoid
 from small_runs import SHORT, SMALL
@@ -27,6 +28,17 @@ from rlexp.runfolder.variants import run_name
 pytestmark = pytest.mark.slow  # whole sweeps
 TINY = [*SHORT, *SMALL]
 PARTS = "clip=higher,agg=sequence"
+
+
+def test_what_a_start_decides_can_be_written_with_its_number(tmp_path):
+    """`${start.seed}` is each run's own, from the first check on, and makes no other variant."""
+    given = [*TINY, "warmup_steps=${start.seed}"]
+    asked = dict(parts="agg=sequence", designs=["add-one"], starts=2, seeds=1, overrides=given, folder=tmp_path / "x")
+    found = ablate(**asked)
+    runs = [yaml.safe_load(path.read_text()) for path in (tmp_path / "x").glob("*/config.yaml")]
+    assert sorted((run["start"]["seed"], run["warmup_steps"]) for run in runs) == [(0, 0)] * 2 + [(1, 1)] * 2
+    assert len(found.data.variants) == 2 and {*found.effects["n"]} == {2}
+    assert ablate(**asked).effects.equals(found.effects)
 
 
 @pytest.fixture(scope="module")

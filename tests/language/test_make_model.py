@@ -95,6 +95,27 @@ def test_a_run_goes_to_a_folder_and_on_under_trl_and_back(tmp_path, capsys):
     assert code == 2 and "its model is no Llama" in line
 
 
+def test_a_start_of_this_loop_is_where_its_own_runs_begin(tmp_path, capsys):
+    """A run that makes the start, and one that reads the folder, end at the same bits."""
+    import torch
+
+    from rlexp.api import train
+    from rlexp.record.policies import load_policy
+
+    model, made_here = ["model=llama_10k"], ["start=sft", "start.accuracy=0.01", "start.lr=1e-2"]
+    folder = tmp_path / "sort"
+    make_model.main([str(folder), "backend=replicas", "task=sort", *model, *made_here, "start.seed=3"])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{folder}: 0.01 million parameters, at start=sft, ")
+    assert second == f"take it with: model=pretrained model.path={folder}"
+    note = json.loads((folder / made.NOTE).read_text())
+    assert (note["start"]["name"], note["start"]["seed"], note["step"]) == ("sft", 3, 0)
+    starts = {"made": [*made_here, "start.seed=3"], "read": ["start=pretrained", f"start.path={folder}"]}
+    ends = [load_policy(train(*TINY_RUN, *model, *start, folder=tmp_path / name)) for name, start in starts.items()]
+    for one, other in zip(*(end.network.parameters() for end in ends), strict=True):
+        assert torch.equal(one, other)
+
+
 @pytest.mark.parametrize(
     "arguments, line",
     [
@@ -106,7 +127,8 @@ def test_a_run_goes_to_a_folder_and_on_under_trl_and_back(tmp_path, capsys):
         (["{}", "start=sharpened"], "start=scaled is of backend=replicas; take start=random, sft or mixture"),
         (["{}", "model=gru"], "backend=trl: trains language models; take model=llama or model=pretrained"),
         (["{}", "model=pretrained"], "model.path=null: needs a folder"),
-        (["{}", "backend=replicas"], "backend=replicas model=llama: only language models are made here"),
+        (["{}", "backend=replicas", "model=gru"], "model=gru task=sort: its model is no Llama; train with model=llama"),
+        (["{}", "backend=replicas", "task=bandit"], "model=llama task=bandit: its task has no padding or no end token"),
         pytest.param(
             ["{}", "model=pretrained", "model.path=a/b", "model.lora=4"],
             "model.lora=4: adapters are made with each run",

@@ -6,10 +6,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks.ladder import PARTS, SIZES
+from benchmarks.ladder import LADDERS
 
 DOCS = Path(__file__).parents[2] / "docs"
-FOLDER = DOCS / "transfer" / "ladder"
+SIZES, PARTS = LADDERS["sizes"].sizes, LADDERS["sizes"].parts
+FOLDER = LADDERS["sizes"].results
 PAGE = (DOCS / "transfer.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line[:1] == "|"]
 
@@ -52,4 +53,4 @@ def test_the_score():
 @pytest.mark.parametrize("size", SIZES)
 def test_each_size_has_the_number_of_each_start_at_each_rate(size):
     runs = pd.read_parquet(FOLDER / size / "runs.parquet")
-    assert len(runs) == len(PARTS + ("baseline",)) * 3 * runs["lr"].nunique() and runs["lr"].nunique() >= 3
+    assert len(runs) == (len(PARTS) + 1) * 3 * runs["lr"].nunique() and runs["lr"].nunique() >= 3

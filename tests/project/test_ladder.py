@@ -14,17 +14,20 @@ pytestmark = pytest.mark.rare  # whole ablations
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    """A ladder of three sizes and two parts, and a folder for its results."""
-    monkeypatch.setattr(ladder, "SIZES", {"a": ("model=llama_10k",), "b": ("model=gru",), "c": ("model=llama_10k",)})
-    monkeypatch.setattr(ladder, "PARTS", ("norm=center", "agg=sequence"))
-    tiny = ("start=random", "steps=2", "group_size.completions=2", "eval.prompts=4", "minibatches=1", "threads=1")
-    shared = [each for each in ladder.WORLD if each.partition("=")[0] not in {part.partition("=")[0] for part in tiny}]
-    monkeypatch.setattr(ladder, "WORLD", (*(each for each in shared if not each.startswith("start.")), *tiny))
-    monkeypatch.setattr(ladder, "DESIGN", ("--add-one", "--starts", "3", "--seeds", "1"))
-    monkeypatch.setattr(ladder, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(ladder, "FORECAST", tmp_path / "results" / "forecast.json")
+    """A ladder of three sizes and two parts, the last two from starts that are made first, in a folder of its own."""
+    starts = ("backend=replicas", "model=llama_10k", "task=sort", "start=random")
+    read = ("model=llama_10k", "start=pretrained", "start.path={starts}/b/${{start.seed}}")
+    design = ("--starts", "3", "--seeds", "1")
+    sizes = {
+        "a": ladder.Size(("model=gru",), design),
+        "b": ladder.Size(read, design, starts),
+        "c": ladder.Size((*read, "lr=2e-3"), design),
+    }
+    world = ("steps=2", "group_size.prompts=4", "group_size.completions=2", "eval.prompts=4", "logger=none")
+    chosen = ladder.Ladder(tmp_path / "results", sizes, ("norm=center", "agg=sequence"), world)
+    monkeypatch.setattr(ladder, "LADDERS", {"small": chosen})
     monkeypatch.setattr(ladder, "ROOT", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["ladder", "--runs", str(tmp_path / "runs")])
+    monkeypatch.setattr(sys, "argv", ["ladder", "small", "--runs", str(tmp_path / "runs")])
     return tmp_path
 
 
@@ -32,10 +35,10 @@ def test_the_largest_waits_until_the_forecast_is_committed(small, monkeypatch):
     with pytest.raises(SystemExit, match="forecast.json: commit it, then run the same command again to train c"):
         ladder.main()
     assert not (small / "runs" / "c").exists()
-    forecast = json.loads(ladder.FORECAST.read_text())
+    forecast = json.loads((small / "results" / "forecast.json").read_text())
     monkeypatch.setattr(ladder, "committed", lambda file: True)
     ladder.main()
-    assert json.loads(ladder.FORECAST.read_text()) == forecast
+    assert json.loads((small / "results" / "forecast.json").read_text()) == forecast
     assert "forecast" in (small / "results" / "score.txt").read_text()
     assert {"transfer.json", "transfer.svg", "score.csv"} <= {file.name for file in (small / "results").iterdir()}
     for size in "abc":
