@@ -164,7 +164,7 @@ def run_sweep(overrides: Sequence[str], task_function: TaskFunction) -> Path:
         sweeper = Plugins.instance().instantiate_sweeper(
             config=config, hydra_context=context, task_function=task_function
         )
-        sweeper.sweep(arguments=list(config.hydra.overrides.task))
+        sweeper.sweep(arguments=typed_overrides(config))
         return Path(config.hydra.sweep.dir)
 
 

@@ -259,7 +259,7 @@ def job_overrides(config: DictConfig, most: int | None) -> list[list[str]]:
     if not config.hydra.sweeper._target_.endswith((".BasicSweeper", ".ArmSweeper")):
         return []
     sweeper = basic_sweeper(**(settings := sweeper_settings(config)))
-    arguments = [*sweeper._parse_config(), *config.hydra.overrides.task]
+    arguments = [*sweeper._parse_config(), *typed_overrides(config)]
     overrides = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader()).parse_overrides(arguments)
     check_size(overrides, most)
     jobs = [job for batch in sweeper.split_arguments(overrides, sweeper.max_batch_size) for job in batch]
