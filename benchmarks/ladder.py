@@ -86,8 +86,8 @@ LADDERS = {
             "logger=none",
         ),
     ),
-    # Each start is made once, as a Hugging Face folder: 1.2M and TRL begin at the same weights. One rate for all, as a
-    # grid would take TRL hours: half of the best of 1e-5, 3e-5 and 1e-4 in two runs of the baseline each, at 300k.
+    # Starts are made in this project's loop, as Hugging Face folders. One rate for all, as a grid would take TRL hours:
+    # half of the best of 1e-5, 3e-5 and 1e-4 in two runs of the baseline each, at 300k.
     "language": Ladder(
         RESULTS / "language",
         {
@@ -96,20 +96,16 @@ LADDERS = {
                 FIVE_STARTS,
                 (*OF_SUMS, "model=llama_300k"),
             ),
-            "1.2M": Size(
-                ("model=llama", "start=pretrained", "start.path={starts}/1.2M/${{start.seed}}"),
-                FIVE_STARTS,
-                (*OF_SUMS, "model=llama"),
-            ),
             "TRL": Size(
                 (
                     "backend=trl",
                     "backend.max_completion_length=48",
                     "model=pretrained",
-                    "model.path={starts}/1.2M/${{start.seed}}",
+                    "model.path={starts}/TRL/${{start.seed}}",
                     "start=random",
                 ),
                 FIVE_STARTS,
+                (*OF_SUMS, "model=llama"),
             ),
         },
         ("clip=gspo+agg=sequence", "clip=cispo", "kl=k3+kl.coef=0.05", "entropy_coef=0.02"),
