@@ -94,7 +94,7 @@ def writer_of_run(folder: str, overrides: Sequence[str]) -> Callable[[Path], Non
 
 
 def writer_of_start(folder: str, overrides: Sequence[str]) -> Callable[[Path], None]:
-    """Return what makes the start of the overrides and writes it; ConfigError for what cannot be made in this folder."""
+    """Return what makes the start of the overrides and writes it; ConfigError for what cannot be made there."""
     from rlexp.config import parse
     from rlexp.config.compose import compose
     from rlexp.config.trust import split_option

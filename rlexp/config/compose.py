@@ -64,7 +64,7 @@ for plugin in (StudySource, StudiesFirst):
 
 
 def named_as_typed(overrides: ListConfig) -> str:
-    """Return a run's name from its overrides, in which `${start.seed}` stays: variants are told apart by what is typed."""
+    """Return a run's name from its overrides as they were typed: `${start.seed}` makes no other variant."""
     return run_name(OmegaConf.to_container(overrides, resolve=False))
 
 

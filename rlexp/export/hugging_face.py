@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlexp.config.schema import Config
 from rlexp.core.errors import ConfigError
 from rlexp.language.made import NOTE
 from rlexp.language.models import missing, quiet
