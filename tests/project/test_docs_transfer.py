@@ -12,13 +12,20 @@ DOCS = Path(__file__).parents[2] / "docs"
 SIZES, PARTS = LADDERS["sizes"].sizes, LADDERS["sizes"].parts
 FOLDER = LADDERS["sizes"].results
 PAGE = (DOCS / "transfer.md").read_text(encoding="utf-8")
-ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line[:1] == "|"]
+OF_SIZES, _, OF_LANGUAGE = PAGE.partition("## And for a language model?")
+LANGUAGE = LADDERS["language"].results
 
 
-def row(name: str) -> list[str]:
-    """The cells of a row behind its name."""
-    (found,) = [cells[1:] for cells in ROWS if cells[0].startswith(name)]
+def row(name: str, part: str = OF_SIZES) -> list[str]:
+    """The cells of a row behind its name, in a part of the page."""
+    rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line[:1] == "|")
+    (found,) = [cells[1:] for cells in rows if cells[0].startswith(name)]
     return found
+
+
+def scored(each: dict) -> list[str]:
+    inside = f"{each['covered']} of {each['intervals']}" if each["intervals"] else "–"
+    return [f"{each['accuracy']:.2f}", f"{each['brier']:.3f}", inside, f"{each['error']:.3f}"]
 
 
 def interval(value: float, low: float, high: float) -> str:
@@ -46,8 +53,23 @@ def test_the_baseline_of_each_size(place):
 def test_the_score():
     scores = json.loads((FOLDER / "score.json").read_text("utf-8"))["scores"]
     for name, each in zip(("mean of three", "copy of", "no effect"), scores, strict=True):
-        inside = f"{each['covered']} of {each['intervals']}" if each["intervals"] else "–"
-        assert row(name) == [f"{each['accuracy']:.2f}", f"{each['brier']:.3f}", inside, f"{each['error']:.3f}"]
+        assert row(name) == scored(each)
+
+
+def test_the_score_of_the_language_model():
+    forecast, _, none = json.loads((LANGUAGE / "score.json").read_text("utf-8"))["scores"]
+    assert row("copy of", OF_LANGUAGE) == scored(forecast) and row("no effect", OF_LANGUAGE) == scored(none)
+
+
+@pytest.mark.parametrize("part", LADDERS["language"].parts)
+def test_what_the_language_model_was_forecast_and_has_shown(part):
+    """Differences as `rlexp transfer` and `rlexp transfer --score` print them."""
+    lines = {name: (LANGUAGE / f"{name}.txt").read_text("utf-8").splitlines() for name in ("score", "transfer")}
+    shown, differences = (next(line for line in lines[name] if line.startswith(part)) for name in lines)
+    forecast, actual = shown.removeprefix(part).strip().rsplit(maxsplit=1)
+    here, _, there = differences.removeprefix(part).split()[:3]
+    cells = row(f"`{part.replace('+', ' ')}`", OF_LANGUAGE.partition("## Five claims")[0])
+    assert [cells[0], cells[1], cells[2].partition(",")[0], cells[3]] == [here, forecast.strip(), there, actual]
 
 
 @pytest.mark.parametrize("size", SIZES)
