@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from rlexp.axes.offered import LOSS, LOSSES
 from rlexp.core.facts import AggregationFacts
-from rlexp.core.masked import ALL, TIME, masked_mean, masked_sum
+from rlexp.core.masked import ALL, TIME, count, masked_mean, masked_sum
 from rlexp.core.registry import by_name
-from rlexp.core.types import PerReplica, PerToken, PositiveInt, TokenMask
+from rlexp.core.types import FiniteNonNegative, PerReplica, PerToken, PositiveInt, TokenMask
 
 
 @AggregationFacts(laws=("mean", "masked leaves"))
@@ -72,6 +72,24 @@ def dr_grpo(losses: PerToken, mask: TokenMask, *, length: PositiveInt) -> PerRep
     return masked_sum(losses, mask, ALL).squeeze(ALL) / (completions * length)
 
 
+@AggregationFacts(breaks=("split",))
+def delta_l(losses: PerToken, mask: TokenMask, *, length: PositiveInt, alpha: FiniteNonNegative) -> PerReplica:
+    """``dr_grpo`` with weights w_i = L_i^−alpha / mean_j L_j^−alpha of completions i, L their tokens: mean weight 1.
+
+    Gradients of long completions are sums of more terms and scatter more, so less weight on them has less variance;
+    that the weights add up to the number of completions keeps the estimate unbiased as long as length and gradient are
+    independent. With alpha 1 every completion has its token mean, times one number; 0 is ``dr_grpo``. Source: ΔL
+    Normalization (arXiv 2509.07558) and its code, zerolllin/Delta-L-Normalization 89da5b9 (``use_grpopp``), with 1, and
+    0.75 for mathematics; there the mean is over the rollout, here over the minibatch. A completion without tokens in
+    the loss has no weight, and stays in the number of completions.
+    """
+    lengths = count(mask, TIME, losses.dtype)
+    weights = (-alpha * lengths.clamp(min=1).log()).exp().where(lengths > 0, 0.0)
+    mean = masked_mean(weights, lengths > 0, ALL)
+    weights = weights / mean.where(mean > 0, 1.0)
+    return dr_grpo(weights * losses, mask, length=length)
+
+
 @AggregationFacts(laws=("mean", "masked leaves"))
 def prompt(losses: PerToken, mask: TokenMask) -> PerReplica:
     """Mean over prompts of the token mean of the prompt's group: 1/P Σ_p (Σ_{g,t} ℓ / Σ_{g,t} mask).
@@ -84,5 +102,5 @@ def prompt(losses: PerToken, mask: TokenMask) -> PerReplica:
     return masked_mean(losses, mask, (-1, -2)).mean(-3, keepdim=True).squeeze(ALL)
 
 
-FUNCTIONS = by_name(token, bnpo, sequence, sequence_sum, dr_grpo, prompt)
+FUNCTIONS = by_name(token, bnpo, sequence, sequence_sum, dr_grpo, delta_l, prompt)
 INPUTS = LOSS | LOSSES

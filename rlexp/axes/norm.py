@@ -182,6 +182,20 @@ def rloo(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     return centered(rewards, keep, GROUP) * kept / (kept - 1).clamp(min=1)
 
 
+@NormFacts(compares="group")
+def rloo_zscore(rewards: PerCompletion, keep: CompletionMask, *, eps: Positive) -> PerCompletion:
+    """A = (r − mean of the others) / (std of the others + eps), ddof 1; where the others are all equal, r − their mean.
+
+    So the only right answer of a group has A = 1 and the only wrong one −1, whatever n: less than with ``local``, where
+    they have nearly √(n − 1). Source: NeMo-RL 7ea279a, the default of its GRPO (``GRPOAdvantageEstimator`` with
+    ``use_leave_one_out_baseline`` and ``normalize_rewards``), eps 1e-6.
+    """
+    others = keep.unsqueeze(-2) & ~eye(keep.shape[-1], dtype=keep.dtype, device=keep.device)
+    theirs, advantages = rewards.unsqueeze(-2).expand(others.shape), rloo(rewards, keep)
+    scaled = advantages / (masked_std(theirs, others, GROUP, 1).squeeze(-1) + eps)
+    return advantages.where(is_constant(theirs, others, GROUP).squeeze(-1), scaled)
+
+
 @NormFacts(compares="group", laws=("linear",))
 def opo(rewards: PerCompletion, keep: CompletionMask, lengths: PerCompletion) -> PerCompletion:
     """A = r − Σ length · r / Σ length over the group: the baseline of least variance if every token adds the same.
@@ -719,8 +733,8 @@ def move_values(
     return moved.where(number.unsqueeze(-1) > 0, prompt_values)
 
 
-FUNCTIONS = by_name(none, center, center_batch, local, global_, hybrid, hybrid_centered, batch_mean_group_std, rloo)
-FUNCTIONS |= by_name(gdpo, shrinkage, opo, optimal, remax, quantile, gpg, maxrl, asymre)
+FUNCTIONS = by_name(none, center, center_batch, local, global_, hybrid, hybrid_centered, batch_mean_group_std)
+FUNCTIONS |= by_name(rloo, rloo_zscore, gdpo, shrinkage, opo, optimal, remax, quantile, gpg, maxrl, asymre)
 FUNCTIONS |= by_name(max_, grpo_passk, pass_at_k, w_reinforce)
 FUNCTIONS |= by_name(reinforce, reinforce_pp, reinforce_pp_baseline, optimal_token, gae, gae_whitened, value_baseline)
 FUNCTIONS |= by_name(running, ema, spo, rwr, best_of_n)

@@ -120,7 +120,7 @@ def settings_without(key: str, overrides: Sequence[str]) -> dict[str, Any]:
 
 def no_value(found: dict[str, str], overrides: Sequence[str]) -> str:
     """`lr=${nope}`."""
-    typed = (override.replace("\\", "") for override in overrides)  # Hydra's sweeper writes `$\\{nope\\}`
+    typed = (override.replace("\\", "") for override in overrides)  # Hydra's sweeper writes `$\{nope\}`
     text = next((override for override in typed if "${" in override and found["name"] in override), found["key"])
     return f"{text}: takes its value from {found['name']}, which is not there"
 

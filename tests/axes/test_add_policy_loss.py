@@ -10,9 +10,11 @@ from small_runs import SHORT, SMALL
 
 pytestmark = pytest.mark.slow
 FUNCTION = '''
+from torch import minimum
+
 from rlexp.core.masked import masked_mean
 from rlexp.core.memory import Memory
-from rlexp.core.types import Discount
+from rlexp.core.types import Discount, PerReplica, Positive, TokenMask
 
 
 def first_size() -> float:
@@ -58,7 +60,7 @@ YAML = "# bounds that follow the size of advantages\nname: sized\nbound: 0.001\n
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory) -> Copy:
     copy = Copy(tmp_path_factory.mktemp("project"))
-    copy.append("rlexp/axes/clip.py", FUNCTION)
+    copy.append("rlexp/axes/clip/__init__.py", FUNCTION)
     copy.append("conf/clip/sized.yaml", YAML)
     copy.append("tests/references/reference_clip.py", REFERENCE)
     return copy
@@ -104,7 +106,7 @@ def test_the_tests_of_policy_losses_know_what_it_takes(copy):
 def test_two_choices_cannot_remember_different_things_under_one_name(copy):
     pairs = [('Memory("advantage_size"', 'Memory("reward_average"')]
     pairs += [("advantage_size: PerReplica", "reward_average: PerReplica"), ("* advantage_size", "* reward_average")]
-    with copy.replaced("rlexp/axes/clip.py", *pairs):
+    with copy.replaced("rlexp/axes/clip/__init__.py", *pairs):
         refused = copy.run("rlexp.train", "clip=sized", "norm=ema")
     assert refused.returncode == 2
     assert "clip=sized: remembers `reward_average`, which norm=ema remembers otherwise" in refused.stderr

@@ -25,6 +25,7 @@ ADVANTAGES = torch.tensor([[1.0, 1.25, 0.75], [-0.5, -0.625, 1.5], [0.375, -1.12
 NEAREST = -0.5 - torch.arange(9).view(3, 3) / 16  # log-probabilities, no two alike
 # A log-ratio of 20 is good to 1e-6 in float32, its exponential to as much of itself; some ten operations more.
 CLOSE = dict(rtol=2e-5, atol=2e-6)
+OF_SUMS = ("sequence_truncate", "sequence_mask", "ctpo")  # what they bound is a sum over tokens
 STEPS = {"clip": 1e-6, "kl": 1e-6, "mismatch": 1.0, "agg": 1.0}  # the last two are linear
 
 
@@ -111,7 +112,7 @@ def test_values_and_gradients_are_finite_and_those_of_the_loops(choice):
 def test_up_to_the_bound_there_are_the_bits_of_no_bound():
     """The bound itself belongs to what is inside, gradient included, as for ``torch.clamp``."""
     for choice in BOUNDED:
-        levels = [level / 4 for level in INSIDE] if choice.name in ("sequence_truncate", "sequence_mask") else INSIDE
+        levels = [level / 4 for level in INSIDE] if choice.name in OF_SUMS else INSIDE
         found = [results(choice, edge_of(choice.axis, levels, bound)) for bound in (BOUND, math.inf)]
         assert all(same_bits(one, other) for one, other in zip(*found, strict=True)), choice
 

@@ -57,6 +57,14 @@ def dppo_kl(positive, low, high, upper):
     return np.where(near, R.clip(max=upper), 0)
 
 
+def parabola(positive, bound):
+    return R - (1 if positive else -1) * (R - 1) * R / bound
+
+
+def onward(positive, far):
+    return np.where((R > 1 if positive else R < 1) & far, 0, R)
+
+
 # The weight at each ratio, given whether A is 1 or −1 and the hyperparameters.
 FORMULAS = {
     "naive": lambda positive: np.ones_like(R),
@@ -67,6 +75,16 @@ FORMULAS = {
     "two_sided": lambda positive, delta, **bounds: np.where(R <= delta, ppo(positive, **bounds), 0),
     "opsm": lambda positive, delta, **bounds: np.where(positive | (-np.log(R) <= delta), ppo(positive, **bounds), 0),
     "sapo": sapo,
+    "spo": lambda positive, epsilon: parabola(positive, epsilon),
+    "drpo": lambda positive, epsilon: parabola(positive, epsilon / OLD),
+    "rollout_is": lambda positive, low, high: np.where((R > 1 - low) & (R < 1 + high), R, 0),
+    "vaco": lambda positive, delta: onward(positive, np.abs(R - 1) > delta),
+    "trm": lambda positive, delta, over: np.where(R - 1 - np.log(R) <= delta, R, 0),
+    "ctpo": lambda positive, low, high, c, **_: np.where(
+        np.log(R) <= high if positive else (np.log(R) >= -low) & (np.log(R) <= c), R, 0
+    ),
+    "minpro": ppo,
+    "cppo": lambda positive, delta, **_: onward(positive, np.abs(OLD * (R - 1)) > delta),
     "cispo": lambda positive, lower, upper: R.clip(lower, upper),
     "topr": lambda positive: np.ones_like(R) if positive else R.clip(max=1),
     "dro": lambda positive, beta: 1 - (beta if positive else -beta) * np.log(R),
@@ -91,6 +109,10 @@ NOTES = {
     "delightful": "delightful: of a token whose probability was 0.1.",
     "dppo_kl": "dppo: of a token whose probability was 0.1.",
     "ipo_prime_rl": "ipo_prime_rl: of a token whose probability was 0.1.",
+    "drpo": "drpo: of a token whose probability was 0.1.",
+    "ctpo": "ctpo: of the first token, which has no prefix.",
+    "minpro": "minpro: of the first token, which has no prefix.",
+    "cppo": "cppo: of the first token, whose probability was 0.1.",
 }
 # Weights are written with six significant digits.
 ROUNDED = dict(rtol=1e-5, atol=1e-9)

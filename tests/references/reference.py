@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import reference_clip
 import reference_clip_preference
+import reference_clip_prefix
 import reference_clip_sequence
 import reference_clip_trust
 import reference_clip_weighted
@@ -52,7 +53,8 @@ REFERENCES: dict[str, dict[str, Callable]] = {
     | reference_clip_weighted.CLIP
     | reference_clip_sequence.CLIP
     | reference_clip_preference.CLIP
-    | reference_clip_trust.CLIP,
+    | reference_clip_trust.CLIP
+    | reference_clip_prefix.CLIP,
     "agg": AGG,
     "sampler": SAMPLER,
     "mismatch": MISMATCH,
@@ -64,6 +66,9 @@ REFERENCES: dict[str, dict[str, Callable]] = {
 
 # Where a function stops gradients: the slope of each output in the same place of the first input.
 GRADIENTS: dict[str, dict[str, Callable]] = {
-    "clip": reference_clip_weighted.SLOPES | reference_clip_sequence.SLOPES | reference_clip_trust.SLOPES,
+    "clip": reference_clip_weighted.SLOPES
+    | reference_clip_sequence.SLOPES
+    | reference_clip_trust.SLOPES
+    | reference_clip_prefix.SLOPES,
     "kl": reference_kl.SLOPES,
 }

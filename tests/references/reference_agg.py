@@ -44,6 +44,14 @@ def agg_dr_grpo(losses, mask, *, length):
     return mean_or_zero([sum(kept) / length for kept in flat(completions(losses, mask))])
 
 
+def agg_delta_l(losses, mask, *, length, alpha):
+    """ΔL Normalization, arXiv 2509.07558: Dr. GRPO with weights by the lengths whose mean is 1."""
+    kept = flat(completions(losses, mask))
+    weights = [len(one) ** -alpha if one else 0.0 for one in kept]
+    mean = mean_or_zero([weight for weight in weights if weight])
+    return mean_or_zero([weight / (mean or 1) * sum(one) / length for weight, one in zip(weights, kept, strict=True)])
+
+
 def agg_prompt(losses, mask):
     """DAPO, arXiv 2503.14476 eq. 8 as printed: the fraction of each prompt's group, then the mean over prompts."""
     return mean_or_zero([mean_or_zero(flat(group)) for group in completions(losses, mask)])
@@ -55,5 +63,6 @@ AGG = {
     "sequence": agg_sequence,
     "sequence_sum": agg_sequence_sum,
     "dr_grpo": agg_dr_grpo,
+    "delta_l": agg_delta_l,
     "prompt": agg_prompt,
 }

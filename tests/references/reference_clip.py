@@ -47,7 +47,38 @@ def ppo_of(ratio: float, advantage: float, low: float, high: float) -> float:
     return -advantage * (ratio if ratio > 1 - low else 1 - low)
 
 
+def slope_of_kept(loss: Callable) -> Callable:
+    """Return the slope of a loss that is −ρA or 0 with the decisions held: itself, but for ratios at their bound."""
+
+    def slope(log_probs, old_log_probs, advantages, mask, log_ratio_bound, **hyperparameters):
+        losses = loss(log_probs, old_log_probs, advantages, mask, log_ratio_bound, **hyperparameters)
+        return np.where(abs(log_probs - old_log_probs) <= log_ratio_bound, losses, 0.0)
+
+    return slope
+
+
 # ---- each token its ratio
+
+
+def clip_spo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, epsilon):
+    """Simple Policy Optimization, arXiv 2401.16025: −ρA + |A|(ρ − 1)² / 2ε."""
+    ratio = ratios(log_probs, old_log_probs, log_ratio_bound)
+
+    def one(*i):
+        return -ratio[i] * advantages[i] + abs(advantages[i]) * (ratio[i] - 1) ** 2 / (2 * epsilon)
+
+    return per_token(log_probs, one)
+
+
+def clip_drpo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, epsilon):
+    """DRPO, UniRL 1a7b501: the parabola weighed by the token's probability before."""
+    ratio = ratios(log_probs, old_log_probs, log_ratio_bound)
+
+    def one(*i):
+        pull = math.exp(old_log_probs[i]) * (ratio[i] - 1) ** 2 / (2 * epsilon)
+        return -ratio[i] * advantages[i] + abs(advantages[i]) * pull
+
+    return per_token(log_probs, one)
 
 
 def clip_naive(log_probs, old_log_probs, advantages, mask):
@@ -154,6 +185,8 @@ CLIP = {
     "dual": clip_dual,
     "two_sided": clip_two_sided,
     "sapo": clip_sapo,
+    "spo": clip_spo,
+    "drpo": clip_drpo,
     "dro": clip_dro,
     "clip_cov": clip_clip_cov,
     "kl_cov": clip_kl_cov,

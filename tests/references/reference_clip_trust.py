@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from reference_clip import clip_ppo, clip_unclipped, per_token, ratios
+from reference_clip import clip_ppo, clip_unclipped, per_token, ratios, slope_of_kept, tokens
 
 
 def clip_ipo_prime_rl(log_probs, sampler_log_probs, advantages, mask, log_ratio_bound, *, eps):
@@ -58,6 +58,32 @@ def slope_m2po_clipped(log_probs, old_log_probs, advantages, mask, log_ratio_bou
     return per_token(full, one)
 
 
-CLIP = {"ipo_prime_rl": clip_ipo_prime_rl, "m2po": clip_m2po, "m2po_clipped": clip_m2po_clipped}
+def clip_vaco(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, delta):
+    """VACO, arXiv 2603.01365: in completions that have moved too far, tokens that would move on are dropped."""
+    ratio = ratios(log_probs, old_log_probs, log_ratio_bound)
 
-SLOPES = {"m2po_clipped": slope_m2po_clipped}
+    def one(p, g, t):
+        kept = tokens(mask, p, g)
+        far = sum(abs(ratio[p][g][k] - 1) for k in kept) / max(len(kept), 1) > delta
+        onward = (log_probs[p][g][t] - old_log_probs[p][g][t]) * advantages[p][g][t] > 0
+        return 0.0 if far and onward else -ratio[p][g][t] * advantages[p][g][t]
+
+    return per_token(log_probs, one)
+
+
+def clip_trm(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, delta, over):
+    """Trust Region Masking, arXiv 2512.23075: a completion with too large a KL, at worst or on average, is dropped."""
+    ratio = ratios(log_probs, old_log_probs, log_ratio_bound)
+
+    def one(p, g, t):
+        distances = [ratio[p][g][k] - 1 - math.log(ratio[p][g][k]) for k in tokens(mask, p, g)] or [0.0]
+        moved = max(distances) if over == "max" else sum(distances) / len(distances)
+        return -ratio[p][g][t] * advantages[p][g][t] if moved <= delta else 0.0
+
+    return per_token(log_probs, one)
+
+
+CLIP = {"ipo_prime_rl": clip_ipo_prime_rl, "m2po": clip_m2po, "m2po_clipped": clip_m2po_clipped}
+CLIP |= {"vaco": clip_vaco, "trm": clip_trm}
+
+SLOPES = {"m2po_clipped": slope_m2po_clipped, "vaco": slope_of_kept(clip_vaco)}

@@ -22,6 +22,11 @@ def topr_weight(ratio, new, old, advantage):
     return 1.0 if advantage > 0 else min(ratio, 1.0)
 
 
+def rollout_is_weight(ratio, new, old, advantage, *, low, high):
+    """GLM-5, arXiv 2602.15763; SkyRL: the ratio to the sampler, 0 at and beyond both bounds."""
+    return ratio if 1 - low < ratio < 1 + high else 0.0
+
+
 def dppo_tv_weight(ratio, new, old, advantage, *, low, high, upper):
     """DPPO-Binary-TV, arXiv 2602.04879; verl ``dppo_tv``: the change of the token's probability decides."""
     change = math.exp(new) - math.exp(old)
@@ -78,6 +83,7 @@ WEIGHTED = {
     for name, slope in {
         "cispo": of_ratio(cispo_weight),
         "topr": of_ratio(topr_weight),
+        "rollout_is": of_ratio(rollout_is_weight),
         "dppo_tv": of_ratio(dppo_tv_weight),
         "dppo_kl": of_ratio(dppo_kl_weight),
         "delightful": slope_delightful,

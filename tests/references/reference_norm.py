@@ -91,6 +91,19 @@ def norm_rloo(rewards, keep):
     return per_completion(rewards.shape, one)
 
 
+def norm_rloo_zscore(rewards, keep, *, eps):
+    """NeMo-RL's GRPO: mean and deviation of the others; only differences where the others do not differ."""
+
+    def one(p, g):
+        others = [rewards[p][i] for i in range(len(rewards[p])) if keep[p][i] and i != g]
+        if not keep[p][g] or not others:
+            return 0.0
+        spread = deviation(others, 1) if len(others) > 1 and varies(others) else 0.0
+        return (rewards[p][g] - mean(others)) / (spread + eps if spread else 1.0)
+
+    return per_completion(rewards.shape, one)
+
+
 def norm_max(rewards, keep):
     """CS336 lecture 17, ``compute_deltas(mode="max_rewards")``: r where r is the prompt's maximum, else 0."""
 

@@ -12,7 +12,7 @@ import torch
 from axis_choices import CLOSE, bind
 from published import advantages, close, tensor
 
-from rlexp.axes import clip
+from rlexp.axes.clip import pairs as of_pairs
 
 PAIRS, LENGTHS = 5, (4, 7)  # of the preferred and of the other completion
 DPO, IPO = dict(beta=0.1, label_smoothing=0.0, pairs="all"), dict(tau=0.1, pairs="all")
@@ -51,7 +51,7 @@ def test_s4_9_a_group_without_a_pair_counts_as_0(pairs, choice, hyperparameters,
     given["rewards"][2] = 1.0
     tied = loss(bind("clip", choice, **hyperparameters), given)
     assert tied.item() == pytest.approx(4 / 5 * at_reference)
-    assert clip.groups_with_pairs(*(given[n] for n in ("rewards", "keep", "mask")), pairs="all").item() == 0.8
+    assert of_pairs.groups_with_pairs(*(given[n] for n in ("rewards", "keep", "mask")), pairs="all").item() == 0.8
     (slopes,) = torch.autograd.grad(tied, given["log_probs"])
     (whole,) = torch.autograd.grad(
         loss(bind("clip", choice, **hyperparameters), given | {"rewards": pairs["rewards"]}), given["log_probs"]
@@ -64,11 +64,11 @@ def test_s4_9_margin_and_accuracy(pairs):
     gains = tensor([[1.0, -0.2], [0.1, 0.5], [3.0, 0.0]]).unsqueeze(-1)
     rewards, everything = tensor([[1, 0], [1, 0], [1, 1]]), torch.ones(3, 2, dtype=torch.bool)
     given = (gains, torch.zeros_like(gains), rewards, everything, everything.unsqueeze(-1))
-    assert clip.margin(*given, pairs="all").item() == pytest.approx((1.2 - 0.4) / 2)
-    assert clip.accuracy(*given, pairs="all").item() == 0.5
-    assert clip.groups_with_pairs(*given[2:], pairs="all").item() == pytest.approx(2 / 3)
+    assert of_pairs.margin(*given, pairs="all").item() == pytest.approx((1.2 - 0.4) / 2)
+    assert of_pairs.accuracy(*given, pairs="all").item() == 0.5
+    assert of_pairs.groups_with_pairs(*given[2:], pairs="all").item() == pytest.approx(2 / 3)
     none = (*given[:2], torch.zeros_like(rewards), *given[3:])
-    assert clip.margin(*none, pairs="all").isnan() and clip.accuracy(*none, pairs="all").isnan()
+    assert of_pairs.margin(*none, pairs="all").isnan() and of_pairs.accuracy(*none, pairs="all").isnan()
 
 
 def test_s4_error_35_a_larger_beta_stays_closer():
@@ -90,7 +90,7 @@ def test_s4_error_36_log_probabilities_are_summed(pairs):
     """Every token twice as often is twice the margin, where a mean over tokens would leave it."""
     twice = {name: torch.cat([pairs[name]] * 2, -1) for name in ("log_probs", "ref_log_probs", "mask")}
     given = [pairs[name] for name in ("log_probs", "ref_log_probs", "mask")]
-    torch.testing.assert_close(clip.margins(*twice.values()), 2 * clip.margins(*given), **CLOSE)
+    torch.testing.assert_close(of_pairs.margins(*twice.values()), 2 * of_pairs.margins(*given), **CLOSE)
 
 
 @pytest.mark.parametrize("tau", [0.1, 0.5])
@@ -172,9 +172,9 @@ class TestTRL:
         theirs, metrics = of_trl("sigmoid", 0.1, pairs)
         compared(loss(bind("clip", "dpo", **DPO), pairs), theirs, pairs["log_probs"])
         given = [pairs[name].detach() for name in ("log_probs", "ref_log_probs", "rewards", "keep", "mask")]
-        margin = 0.1 * clip.margin(*given, pairs="all").item()
+        margin = 0.1 * of_pairs.margin(*given, pairs="all").item()
         assert margin == pytest.approx(metrics["rewards/margins"][0], rel=1e-9)
-        assert clip.accuracy(*given, pairs="all").item() == pytest.approx(metrics["rewards/accuracies"][0])
+        assert of_pairs.accuracy(*given, pairs="all").item() == pytest.approx(metrics["rewards/accuracies"][0])
 
     def test_ipo_of_trl_has_means_over_tokens(self, pairs):
         """The same where completions have one token that counts, another otherwise."""
