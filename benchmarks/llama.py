@@ -31,7 +31,7 @@ def folder_of(overrides: Sequence[str], folder: Path) -> Path:
     run = train(*overrides, "steps=1", "logger=none", "eval.prompts=2", folder=folder / "run")
     place = folder / "model"
     place.mkdir()
-    write_policy(read_run(str(run)), str(run), place)
+    write_policy(read_run(str(run)), {"run": str(run)}, place)
     return place
 
 

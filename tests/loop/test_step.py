@@ -135,11 +135,11 @@ def summed(monkeypatch, agg, parts):
 
 
 @pytest.mark.parametrize("choice", choices("agg"), ids=str)
-def test_how_a_rollout_is_split_changes_no_gradient_but_that_of_bnpo(float64, monkeypatch, choice):
+def test_how_a_rollout_is_split_changes_only_gradients_whose_divisor_is_of_the_minibatch(float64, monkeypatch, choice):
     """Policy loss, penalty and bonus, with completions left out of the loss."""
     whole, split = (summed(monkeypatch, choice, parts) for parts in (1, 4))
     same = all((a - b / 4).abs().max() < 1e-12 for a, b in zip(whole, split, strict=True))
-    assert same == (choice.name != "bnpo")
+    assert same == (choice.name not in ("bnpo", "delta_l"))
 
 
 def test_updates_know_the_share_of_the_run_that_is_done_and_their_random_numbers():

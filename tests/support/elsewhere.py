@@ -1,7 +1,8 @@
 """A device that computes as the CPU and is another one: tensors of both in one operation are an error, as on a GPU.
 
 ``python elsewhere.py FOLDER elsewhere "axis=choice key=value" ...`` trains each line of overrides there and on the CPU,
-stopped in the middle and continued, and prints a line for each that fails or has other numbers. Language models, whose
+in as few batches as they allow, stopped in the middle and continued, and prints a line for each that fails or has other
+numbers. Language models, whose
 attention is another kernel, only have to come to their end. So do all with ``cuda`` instead of ``elsewhere``: other
 tokens are sampled where a probability differs in its last digits. It is a process of its own: a device that is
 registered stays.
@@ -14,11 +15,15 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from torch.utils import _pytree, backend_registration
+
+import rlexp  # noqa: F401 (before anything is computed: it sets MKL's mode)
+from rlexp.sweep.job import Job
 
 ROOT = Path(__file__).parents[2]
 NAME = "elsewhere"
@@ -104,36 +109,41 @@ def register() -> None:
     torch.inference_mode = torch.no_grad  # in which there are no views of such tensors
 
 
-def trained(folder: Path, device: str, overrides: list[str]) -> list[dict[str, float]]:
-    """Train two runs on a device, cuda as anybody would, the first time up to a step; return their rows."""
+def jobs_of(line: str, folder: Path, device: str) -> list[Job]:
+    """Two runs of a line of overrides, for cuda as anybody would say it."""
+    from small_runs import SHORT, SMALL, compose
+
+    where = ["device=cuda"] if device == "cuda" else []
+    common = [*SHORT, *SMALL, "checkpoint_every=1", *where]
+    return [
+        Job(compose(*common, f"seed={seed}", *line.split()), folder / str(seed), f"{line} {seed}", line)
+        for seed in (3, 5)
+    ]
+
+
+def trained(jobs: list[Job], device: str) -> list[list[dict[str, float]] | Exception]:
+    """Train runs of one batch on a device, the first time up to a step; return each one's rows, or why it failed."""
     from interrupted import stop_engine
-    from small_runs import SHORT, SMALL, compose, rows
+    from small_runs import rows
 
     from rlexp.backends.dispatch import trainer
     from rlexp.sweep import build
-    from rlexp.sweep.job import Job
 
-    jobs = []
-    for seed in (3, 5):
-        place = folder / device / str(seed)
-        place.mkdir(parents=True)
-        where = ["device=cuda"] if device == "cuda" else []
-        config = compose(*SHORT, *SMALL, "checkpoint_every=1", f"seed={seed}", *where, *overrides)
-        jobs.append(Job(config, place, str(seed), "variant"))
-    train_jobs = trainer(config.backend.name)
+    for job in jobs:
+        job.folder.mkdir(parents=True)
+    backend = jobs[0].config.backend.name
+    train_jobs = trainer(backend)
     with pytest.MonkeyPatch.context() as patch:
         if device == NAME:
             patch.setattr(build, "prepare", lambda config: torch.device(NAME, 0))
-            if config.backend.name == "trl":
+            if backend == "trl":
                 let_trl_train_there(patch)
         stop_engine(patch, STOPPED_AT)
         try:
             results = train_jobs(jobs)
         except KeyboardInterrupt:
             results = train_jobs(jobs)
-    if failed := [each for each in results if isinstance(each, Exception)]:
-        raise failed[0]
-    return [row for job in jobs for row in rows(job.folder)]
+    return [each if isinstance(each, Exception) else rows(job.folder) for job, each in zip(jobs, results, strict=True)]
 
 
 def let_trl_train_there(patch) -> None:
@@ -165,21 +175,39 @@ def alike(a: float | None, b: float | None) -> bool:
     return a == b or (None not in (a, b) and math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-4))
 
 
-def main() -> None:
-    import rlexp  # noqa: F401 (first: it sets MKL's mode)
+def wrong(lines: list[str], folder: Path, device: str) -> Iterator[list[str]]:
+    """Yield each line with which something is wrong, and what; the lines share a batch."""
+    places = [folder / str(number) for number in range(len(lines))]
+    compared = device == NAME and not any("backend=trl" in line for line in lines)
+    found = []
+    for where in (device, "cpu") if compared else (device,):
+        jobs = [job for line, place in zip(lines, places, strict=True) for job in jobs_of(line, place / where, where)]
+        found.append(trained(jobs, where))
+    for number, line in enumerate(lines):
+        runs = [each[2 * number : 2 * number + 2] for each in found]
+        if failed := [each for run in runs for each in run if isinstance(each, Exception)]:
+            yield [line, f"{type(failed[0]).__name__}: {failed[0]}"]
+        elif compared and (metrics := [text for pair in zip(*runs, strict=True) for text in differences(*pair)]):
+            yield [line, *metrics[:3]]
 
-    folder, device = Path(sys.argv[1]), sys.argv[2]
+
+def main() -> None:
+    from rlexp.sweep.build import bucket_key
+
+    folder, device, batches = Path(sys.argv[1]), sys.argv[2], {}
     if device == NAME:
         register()
-    for number, line in enumerate(sys.argv[3:]):
+    for line in sys.argv[3:]:
+        config = jobs_of(line, folder, device)[0].config
+        key = line if config.backend.name == "trl" else bucket_key(config)
+        batches.setdefault(key, []).append(line)
+    for number, lines in enumerate(batches.values()):
         try:
-            rows = trained(folder / str(number), device, line.split())
-            compared = device == NAME and "backend=trl" not in line
-            wrong = differences(rows, trained(folder / str(number), "cpu", line.split())) if compared else []
+            said = [*wrong(lines, folder / str(number), device)]
         except Exception as error:
-            wrong = [f"{type(error).__name__}: {error}"]
-        if wrong:
-            print(json.dumps([line, *wrong[:3]]), flush=True)
+            said = [[", ".join(lines), f"{type(error).__name__}: {error}"]]
+        for each in said:
+            print(json.dumps(each), flush=True)
 
 
 if __name__ == "__main__":

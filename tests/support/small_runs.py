@@ -31,13 +31,7 @@ BESIDE = {
     "start=sft": ["start.accuracy=0.01"],
     "reference=halfway": ["start=sft", "start.accuracy=0.02"],
     "start=mixture": ["start.formed=0.0", "start.accuracy=0.0"],
-    "start=pretrained_mixture": [
-        "task=addition",
-        "task.shortest=1",
-        "task.longest=1",
-        "task.cap=16",
-        "start.accuracy=0.01",
-    ],
+    "start=pretrained_mixture": ["task=two_habits", "start.accuracy=0.01", "start.checked=128", "start.every=5"],
     "start=sharpened": ["start.accuracy=0.01"],
     "start=flattened": ["start.accuracy=0.01"],
     **dict.fromkeys(("filter=gfpo", "filter=gfpo_efficiency"), ["filter.statistics.number=2"]),  # of four completions
