@@ -29,7 +29,7 @@ VERSIONS = (
     Version("ROLL", "alibaba/ROLL", "8eb27cc2", "2026-08-19", "2026-11", NAMES_ONLY),
     Version("oat", "sail-sg/understand-r1-zero", "dfca49dd", "2025-08-27", "2026-11", NAMES_ONLY),
     Version("oat", "sail-sg/oat", "c1a074c3", "2025-10-31", "2026-11", NAMES_ONLY),
-    Version("AReaL", "inclusionAI/AReaL", "4aef98d8", "2026-05-21", "2026-11", "`clip=m2po`"),
+    Version("AReaL", "inclusionAI/AReaL", "4aef98d8", "2026-05-21", "2026-11", "`clip=m2po`, `anchor`"),
     Version("NeMo-RL", "NVIDIA-NeMo/RL", "7ea279a", "2026-08-22", "2026-11", "`norm=rloo_zscore`"),
     Version("SkyRL", "NovaSky-AI/SkyRL", "a956457", "2026-08-21", "2026-11", "`clip=rollout_is`"),
     Version("UniRL", "Tencent-Hunyuan/UniRL", "1a7b501, 30899fc", "2026-06-13", "2026-11", "`clip=drpo`, `clip=cppo`"),

@@ -89,6 +89,7 @@ AXES: dict[str, Axis] = {
         Axis("filter.statistics", "which completions the statistics see", "advantages", PER_COMPLETION, "COMPLETIONS"),
         Axis("norm", "rewards to advantages", "advantages", EITHER, facts=NormFacts),
         Axis("teacher", "a trained policy that advises, beside the rewards or in their place", "advantages", PER_TOKEN),
+        Axis("anchor", "which policy ratios are taken against, where several sampled", "loss", PER_TOKEN),
         Axis("clip", "the policy loss: advantages and ratios to a loss a token", "loss", PER_TOKEN, facts=LossFacts),
         Axis("agg", "losses of tokens to one loss", "loss", "[R]", facts=AggregationFacts),
         Axis("kl", "penalty for leaving the reference policy", "loss", PER_TOKEN),

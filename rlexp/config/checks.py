@@ -28,6 +28,7 @@ from rlexp.language.backend import CAPABILITIES, Limit, NoOp
 from rlexp.language.models import language_model, missing
 from rlexp.loop.data import DATA
 from rlexp.loop.start import STARTS
+from rlexp.loop.state import ANCHORS
 from rlexp.models import MODELS
 from rlexp.models.scalar import cannot_judge
 from rlexp.record import loggers, policies
@@ -255,6 +256,9 @@ def data_problems(config: Any) -> Iterator[str]:
         yield f"data.oracle={data.oracle}: must be at most group_size.completions={group_size.completions}"
     if getattr(data, "oracle", 0) and not hasattr(TASKS[task], "oracle"):
         yield f"data.oracle={data.oracle}: task={task} has no right answers; take data.oracle=0"
+    if data.name == "pipeline" and not chosen_facts(config, "filter.refill").is_noop:
+        refill = config.filter.refill.name
+        yield f"filter.refill={refill} data=pipeline: a step waits for no other groups; take filter.refill=none"
     if data.name == "replay":
         prompts = group_size.prompts
         new = bind_choice(DATA, data)().sampled(prompts)
@@ -313,10 +317,25 @@ def loss_remarks(config: Any) -> Iterator[str]:
     if one_update and config.kl_stop is not None:
         stop = f"kl_stop={format_value(config.kl_stop)} inner_steps=1 minibatches=1"
         yield f"{stop}: with one update on each rollout there is nothing to stop"
+    yield from anchor_remarks(config)
+
+
+def anchor_remarks(config: Any) -> Iterator[str]:
+    """Anchors that are the policy that sampled, and corrections of what is equal."""
+    anchor, data, sampler, mismatch = (getattr(config, key).name for key in ("anchor", "data", "sampler", "mismatch"))
     same = chosen_facts(config, "sampler").is_noop and CAPABILITIES[config.backend.name].batched
-    if same and not chosen_facts(config, "mismatch").is_noop:
-        sampler = config.sampler.name
-        yield f"mismatch={config.mismatch.name}: sampler={sampler} leaves nothing to correct, every weight is 1"
+    asked = {*required_inputs(chosen_function(config, "anchor"))}
+    of_age, as_reported = bool(asked & {*ANCHORS}), "sampler_log_probs" in asked
+    if of_age and data == "fresh":
+        yield f"anchor={anchor} data=fresh: nothing has an age, and it trains as anchor=old does"
+    if as_reported and same:
+        yield f"anchor={anchor} sampler={sampler}: reports what the trainer computes, and it trains as anchor=old does"
+    if chosen_facts(config, "mismatch").is_noop:
+        return
+    if as_reported and not same:
+        yield f"mismatch={mismatch} anchor={anchor}: ratios hold the disagreement already, every weight is 1"
+    elif same and not (of_age and data != "fresh"):
+        yield f"mismatch={mismatch}: sampler={sampler} leaves nothing to correct, every weight is 1"
 
 
 class Typed(Formatter):

@@ -96,7 +96,7 @@ CAPABILITIES = {
         tested="1.16.",
         limits=(
             Limit("model", "rlexp.language:LANGUAGE_MODELS", "{here}: trains language models; take {choices}"),
-            *(Limit(axis, NoOp, ONLY_NOOP) for axis in ("reward", "filter.refill", "sampler", "teacher")),
+            *(Limit(axis, NoOp, ONLY_NOOP) for axis in ("reward", "filter.refill", "sampler", "teacher", "anchor")),
             Limit("critic", ("none",), f"{OF_REPLICAS}; take {{choices}}"),
             Limit("data", ("fresh",), f"{OF_REPLICAS}; take {{choices}}"),
             Limit("start", ("random", "sft", "mixture"), f"{OF_REPLICAS}; take start=random, sft or mixture"),
@@ -114,6 +114,8 @@ CAPABILITIES = {
             "teacher_log_probs": "a teacher",
             "values": "a critic",
             "token_rewards": "rewards of single tokens",
+            "proximal_log_probs": "data that are not fresh",
+            "ages": "data that are not fresh",
             "prompt_numbers": "a set of prompts that a run sees again and again",
             "uniforms": "random numbers in the loss",
         },

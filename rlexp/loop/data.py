@@ -1,10 +1,10 @@
 """Where the completions of a step come from: the policy as it is, as it was some steps ago, or as it started.
 
-Runs whose data are not fresh have a buffer of K rollouts, ``TrainState.buffer``, ``[R K P ...]``. Rollouts have
-numbers: n has the prompts and the noise of step n. Before the first step the policy of the start samples those up to K
-(``prefill_buffer``); step s then samples number s + K, if it samples at all, with the policy as it is before its
-updates. Number n lies in slot (n − 1) mod K, in the place of n − K. So step s of stale runs has the prompts that it has
-in fresh ones.
+Runs whose data are not fresh have a buffer, ``TrainState.buffer``: that of a pipeline is in ``loop.pipeline``, those of
+the others have K rollouts, ``[R K P ...]``. Rollouts have numbers: n has the prompts and the noise of step n. Before
+the first step the policy of the start samples those up to K (``prefill_buffer``); step s then samples number s + K, if
+it samples at all, with the policy as it is before its updates. Number n lies in slot (n − 1) mod K, in the place of
+n − K. So step s of stale runs has the prompts that it has in fresh ones.
 
 A rollout is kept as it was sampled: ``old_log_probs`` are those of the policy that sampled it, however long ago that
 was, so that the ratios of a policy loss are to that policy. Rewards, advantages and the log-probabilities of the
@@ -24,6 +24,7 @@ from torch import Tensor
 from rlexp.core.blocks import gather_rows
 from rlexp.core.streams import Purpose
 from rlexp.core.types import NonNegativeInt, Size
+from rlexp.loop.pipeline import Pipeline
 from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout, loss_mask
 from rlexp.loop.sampling import Groups, sample_groups
@@ -37,8 +38,38 @@ class Fresh(Source):
     """Completions of the policy as it is: on-policy. Source: what all frameworks do unless they are told otherwise."""
 
 
+class Rollouts(Source):
+    """Data with a buffer of whole rollouts."""
+
+    def empty(self, state: TrainState) -> Rollout | None:
+        if not self.slots:
+            return None
+        task, device = state.task, state.temperature.device
+        held = len(state.seeds), self.slots, self.sampled(state.prompts)
+        tokens = *held, state.group, task.cap
+        log_probs = torch.zeros(tokens, device=device)
+        return Rollout(
+            prompts=torch.zeros(*held, task.prompt_length, dtype=torch.long, device=device),
+            completions=torch.zeros(tokens, dtype=torch.long, device=device),
+            old_log_probs=log_probs,
+            mask=torch.zeros(tokens, dtype=torch.bool, device=device),
+            finished=torch.zeros(tokens[:-1], dtype=torch.bool, device=device),
+            sampler_log_probs=log_probs.clone(),
+        )
+
+    def slot(self, state: TrainState, number: int) -> Rollout:
+        """Return a copy of what the buffer has in the slot of a rollout."""
+        place = (number - 1) % self.slots
+        return Rollout(*(each[:, place].clone(memory_format=torch.contiguous_format) for each in state.buffer))
+
+    def store(self, state: TrainState, number: int, rollout: Rollout) -> None:
+        """Put a rollout into its slot of the buffer."""
+        for held, new in zip(state.buffer, rollout, strict=True):
+            held[:, (number - 1) % self.slots] = new
+
+
 @dataclass(frozen=True, kw_only=True)
-class Stale(Source):
+class Stale(Rollouts):
     """Completions of the policy ``age`` steps ago; in the first ``age`` steps those of the policy of the start.
 
     The age in updates is ``age`` · inner_steps · minibatches, and 0 is ``data=fresh`` to the bit. What is sampled in
@@ -53,12 +84,13 @@ class Stale(Source):
     def gather(self, state: TrainState, step: int) -> Groups:
         """Return the rollout of ``age`` steps ago, and the one that takes its slot."""
         groups = sample_groups(state, step + self.age)
-        age = torch.full_like(state.temperature, min(step - 1, self.age))
-        return from_buffer(state, step, read_slot(state, step), groups._replace(stored=groups.rollout, age=age))
+        rollout, age = self.slot(state, step), min(step - 1, self.age)
+        ages = torch.full_like(rollout.old_log_probs, age)
+        return from_buffer(state, step, rollout, groups._replace(stored=groups.rollout, ages=ages))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay(Source):
+class Replay(Rollouts):
     """A share of the step's groups is sampled anew, the others are drawn from those of the last ``capacity`` steps.
 
     The share is ``fresh`` of the prompts of a step, rounded; the others are drawn without replacement from what the
@@ -87,12 +119,13 @@ class Replay(Source):
         rollout = Rollout(*(gather_rows(each, order) for each in both))
         numbers = step + (torch.div(drawn, new, rounding_mode="floor") - (step - 1)) % self.capacity
         ages = (step - (numbers - self.capacity).clamp(min=1)).to(state.temperature)
-        age = ages.sum(-1) / state.prompts
-        return from_buffer(state, step, rollout, groups._replace(stored=groups.rollout, age=age))
+        ages = gather_rows(torch.cat([ages.new_zeros(len(ages), new), ages], 1), order)[..., None, None]
+        groups = groups._replace(stored=groups.rollout, ages=ages.expand(rollout.mask.shape).contiguous())
+        return from_buffer(state, step, rollout, groups)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offline(Source):
+class Offline(Rollouts):
     """Completions that the policy of the start sampled, ``batches`` steps' worth of them, used again and again.
 
     The first ``oracle`` completions of every group are the task's right answer instead, with the log-probabilities
@@ -108,9 +141,9 @@ class Offline(Source):
     def gather(self, state: TrainState, step: int) -> Groups:
         """Return the step's rollout of the buffer; nothing is sampled."""
         none = torch.zeros(len(state.seeds), dtype=torch.long, device=state.temperature.device)
-        age = torch.full_like(state.temperature, step - 1)
-        rollout = read_slot(state, step)
-        return Groups(rollout, none, none, none, none, state.policy, score(state, rollout, step), none, age=age)
+        rollout = self.slot(state, step)
+        ages = torch.full_like(rollout.old_log_probs, step - 1)
+        return Groups(rollout, none, none, none, none, state.policy, score(state, rollout, step), none, ages=ages)
 
 
 def from_buffer(state: TrainState, step: int, rollout: Rollout, groups: Groups) -> Groups:
@@ -118,42 +151,12 @@ def from_buffer(state: TrainState, step: int, rollout: Rollout, groups: Groups) 
     return groups._replace(rollout=rollout, rewards=score(state, rollout, step), policy=state.policy)
 
 
-DATA = {"fresh": Fresh, "stale": Stale, "replay": Replay, "offline": Offline}
+DATA = {"fresh": Fresh, "stale": Stale, "pipeline": Pipeline, "replay": Replay, "offline": Offline}
 
 
 def gather_groups(state: TrainState, step: int) -> Groups:
     """Return the groups that a step trains on; with a buffer also what is to be put into it, which this does not."""
     return sample_groups(state, step) if state.buffer is None else state.data.gather(state, step)
-
-
-def read_slot(state: TrainState, number: int) -> Rollout:
-    """Return a copy of what the buffer has in the slot of a rollout."""
-    place = (number - 1) % state.data.slots
-    return Rollout(*(each[:, place].clone(memory_format=torch.contiguous_format) for each in state.buffer))
-
-
-def write_slot(state: TrainState, number: int, rollout: Rollout | None) -> None:
-    """Put a rollout into its slot of the buffer; None leaves everything as it is."""
-    for held, new in zip(state.buffer, rollout, strict=True) if rollout is not None else ():
-        held[:, (number - 1) % state.data.slots] = new
-
-
-def empty_buffer(state: TrainState) -> Rollout | None:
-    """Return a buffer without completions, as large as the data of a state need it; None for fresh ones."""
-    if not state.data.slots:
-        return None
-    task, device = state.task, state.temperature.device
-    held = len(state.seeds), state.data.slots, state.data.sampled(state.prompts)
-    tokens = *held, state.group, task.cap
-    log_probs = torch.zeros(tokens, device=device)
-    return Rollout(
-        prompts=torch.zeros(*held, task.prompt_length, dtype=torch.long, device=device),
-        completions=torch.zeros(tokens, dtype=torch.long, device=device),
-        old_log_probs=log_probs,
-        mask=torch.zeros(tokens, dtype=torch.bool, device=device),
-        finished=torch.zeros(tokens[:-1], dtype=torch.bool, device=device),
-        sampler_log_probs=log_probs.clone(),
-    )
 
 
 @torch.no_grad()
@@ -162,7 +165,7 @@ def prefill_buffer(state: TrainState) -> Row:
     row = {name: torch.zeros(len(state.seeds), dtype=torch.long) for name in ("tokens", "completions")}
     for number in range(1, state.data.slots + 1):
         groups = sample_groups(replace(state, prompts=state.data.sampled(state.prompts)), number)
-        write_slot(state, number, with_right_answers(state, groups.rollout, state.data.oracle))
+        state.data.store(state, number, with_right_answers(state, groups.rollout, state.data.oracle))
         row["tokens"] += groups.tokens.cpu()
         row["completions"] += groups.sampled.cpu() * state.group
     return row

@@ -16,7 +16,7 @@ from rlexp.axes.reward import moments
 from rlexp.core.blocks import Masked, map_variants
 from rlexp.core.exact import sum_keepdim
 from rlexp.core.exits import RunFailed
-from rlexp.core.masked import ALL, BATCH, count, is_constant, masked_extreme, masked_mean, masked_std, masked_sum
+from rlexp.core.masked import ALL, BATCH, TIME, count, is_constant, masked_extreme, masked_mean, masked_std, masked_sum
 from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose
 from rlexp.core.types import (
@@ -60,8 +60,9 @@ def metrics_of_rollout(
         return row
     policy = groups.policy.distributions(rollout.prompts, rollout.completions, state.temperature)
     own = rollout._replace(mask=response_mask(state.task, rollout.prompts, rollout.completions, rollout.mask))
-    if groups.age is not None:
-        row["data/age"] = groups.age * state.inner_steps * state.minibatches
+    if groups.ages is not None:
+        row |= age_metrics(groups, own.mask, gather_log_probs(policy, rollout.completions))
+        row["data/age"] *= state.inner_steps * state.minibatches
     return (
         row
         | reward_metrics(rewards, experience.rewards)
@@ -132,6 +133,33 @@ def reward_metrics(rewards: Rewards, shaped: Tensor) -> Row:
     for name, values in rewards.components.items():
         row |= summary(f"reward/{name}", values, ~values.isnan())
     return row
+
+
+def age_metrics(groups: Groups, mask: TokenMask, log_probs: PerToken) -> Row:
+    """How old the tokens are and how far the policy, with ``log_probs`` of them, is from the one that drew them.
+
+    Mean age over completions of their tokens' mean, and the largest; KL(μ‖π) in nats a token by w − 1 − log w, where
+    w = π / μ; effective sample sizes as shares, mean(w)² / mean(w²), of tokens and, by products of w, of completions.
+    """
+    log_weights = (log_probs - groups.rollout.sampler_log_probs).where(mask, 0.0)
+    written = mask.any(-1)
+    row = {
+        "data/age": mean(masked_mean(groups.ages, mask, TIME).squeeze(TIME), written, BATCH),
+        "data/age_max": masked_extreme(groups.ages, mask, ALL, 1).squeeze(ALL),
+        "data/drift": mean(log_weights.exp() - 1 - log_weights, mask, ALL),
+        "data/ess_tokens": effective_share(log_weights, mask, ALL),
+        "data/ess_completions": effective_share(masked_sum(log_weights, mask, TIME).squeeze(TIME), written, BATCH),
+    }
+    if groups.dropped is not None:
+        row["data/dropped"] = groups.dropped.to(log_probs.dtype)
+    return row
+
+
+def effective_share(log_weights: Tensor, mask: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Effective sample size over the number of samples, ``[R]``: mean(w)² / mean(w²) (Kish, 1965)."""
+    largest = masked_extreme(log_weights, mask, dims, 1)  # which scales all weights alike
+    weights = (log_weights - largest).exp()
+    return mean(weights, mask, dims).square() / mean(weights.square(), mask, dims)
 
 
 def group_metrics(rewards: Tensor, bounds: Tensor) -> Row:

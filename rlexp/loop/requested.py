@@ -66,6 +66,10 @@ def tensors_of_rollout(
     made = {
         "ref_log_probs": lambda: by_network("ref_log_probs", "reference", log_probs_of),
         "teacher_log_probs": lambda: by_network("teacher_log_probs", "teacher", log_probs_of),
+        "proximal_log_probs": lambda: (
+            like if groups.ages is None else by_network("proximal_log_probs", "policy", log_probs_of)
+        ),
+        "ages": lambda: torch.zeros_like(like) if groups.ages is None else groups.ages,
         "greedy_rewards": lambda: by_network("greedy_rewards", "policy", greedy),
         "entropies": lambda: entropy(distributions()),
         "sum_pi_squared": lambda: distributions().exp().square().sum(-1),

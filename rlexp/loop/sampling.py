@@ -21,7 +21,7 @@ from torch import Tensor
 from rlexp.core.blocks import gather_rows, map_tensors, map_variants
 from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose, normals
-from rlexp.core.types import Counts, PerCompletion, PerReplica, PromptMask, PromptNumbers, Prompts
+from rlexp.core.types import Counts, PerCompletion, PerToken, PromptMask, PromptNumbers, Prompts
 from rlexp.loop.rewards import Rewards, score
 from rlexp.loop.rollout import Rollout, inverse_cdf, loss_mask, response_mask, sample
 from rlexp.loop.state import TrainState, subset
@@ -35,8 +35,9 @@ class Groups(NamedTuple):
     ``policy`` is the policy that reads them, with what sampling them has computed if it records that. ``rewards`` are
     made once, in the round in which a group was sampled, or where old groups are used. ``sampled`` counts the groups
     of all rounds.
-    Where the step trains on others than it samples (``loop.data``), ``stored`` are those that it sampled, None for
-    none, and ``age`` is how many steps ago the ones it trains on were, on average.
+    Where the step trains on others than it samples (``loop.data``), ``stored`` is what the buffer keeps of those that
+    it sampled, None for nothing, and ``ages`` is how many steps ago each token that it trains on was drawn;
+    ``dropped`` counts groups that were thrown away for it.
     """
 
     rollout: Rollout
@@ -47,14 +48,15 @@ class Groups(NamedTuple):
     policy: RolloutPolicy | None
     rewards: Rewards
     sampled: Counts
-    stored: Rollout | None = None
-    age: PerReplica | None = None
+    stored: NamedTuple | None = None
+    ages: PerToken | None = None
+    dropped: Counts | None = None
 
     @property
     def judged(self) -> Counts:
         """How many groups were judged: those of all rounds, or old ones where they are used."""
         used = torch.full_like(self.sampled, self.rollout.mask.shape[1])
-        return self.sampled if self.age is None else used
+        return self.sampled if self.ages is None else used
 
 
 class Round(NamedTuple):

@@ -18,12 +18,13 @@ from rlexp.core.memory import apply_updates
 from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose, uniforms
 from rlexp.loop.optimizer import Optimizer
-from rlexp.loop.rollout import Rollout, sample
+from rlexp.loop.rollout import sample
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import Policy, RolloutPolicy, TokenLogProbs
 from rlexp.tasks.task import Task
 
 Tensors = Mapping[str, Tensor]
+ANCHORS = ("proximal_log_probs", "ages")
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,20 @@ class Network:
 
 
 class Source:
-    """Where completions come from (``loop.data``): how many rollouts are kept, and how many groups a step samples."""
+    """Where completions come from (``loop.data``): what is kept of them, and how many groups a step samples.
+
+    ``slots`` is how many rollouts of the start there are before the first step.
+    """
 
     slots = 0
 
     def sampled(self, prompts: int) -> int:
         """Return how many of a step's groups are sampled anew."""
         return prompts
+
+    def empty(self, state: TrainState) -> NamedTuple | None:
+        """Return a buffer without completions, as large as a state needs it; None for none."""
+        return None
 
 
 def token_log_probs(policy: RolloutPolicy, *inputs: Tensor, **options: object) -> TokenLogProbs:
@@ -61,7 +69,7 @@ class TrainState:
     ``reward_model``; ``critic`` and ``judging`` say how the last two are trained (None without them). ``blocks`` are
     the variants, in the order of the replicas, each with the number of replicas that it owns. ``memory`` holds what
     runs remember from step to step, ``[R, ...]``. ``data`` says where completions come from, and ``buffer`` holds
-    those that it keeps, ``[R, K, P, ...]``; None for fresh ones. A step changes weights, memory and buffer, nothing
+    those that it keeps, ``[R, ...]``; None for fresh ones. A step changes weights, memory and buffer, nothing
     else. ``sample`` and ``log_probs`` are functions of a policy, compiled where the config asks for that.
     """
 
@@ -76,7 +84,7 @@ class TrainState:
     inner_steps: int
     minibatches: int
     data: Source | None = None
-    buffer: Rollout | None = None
+    buffer: NamedTuple | None = None
     judging: object = None
     sample: Callable = sample
     log_probs: Callable = token_log_probs
@@ -138,7 +146,8 @@ class Experience(NamedTuple):
 
     ``mask`` leaves out completions and tokens filtered from the loss, ``keep`` says which completions are in the
     statistics; ``rewards`` are those after shaping and KL in the reward, NaN where there is none. ``critic`` has the
-    ``values`` and ``returns`` ``[R P G T]`` that a critic learns from; it is empty without one.
+    ``values`` and ``returns`` ``[R P G T]`` that a critic learns from; it is empty without one. ``anchors`` has what an
+    ``anchor`` asks for beside the rest (``ANCHORS``), if one does.
     """
 
     prompts: t.Prompts
@@ -152,6 +161,7 @@ class Experience(NamedTuple):
     sampler_log_probs: t.PerToken
     prompt_numbers: t.PromptNumbers
     critic: dict[str, t.PerToken]
+    anchors: dict[str, t.PerToken] = {}
 
 
 def backward(loss: t.PerReplica, network: nn.Module, part: Experience, *more: object) -> None:

@@ -16,7 +16,7 @@ from rlexp.core.types import PerCompletion, PerReplica, PerToken
 from rlexp.loop import critic, data, kl_stop, metrics, requested, reward_model, sampling
 from rlexp.loop.rewards import kl_penalties, reward_parts
 from rlexp.loop.rollout import Rollout
-from rlexp.loop.state import Experience, Tensors, TrainState, backward, update_memory, update_reference
+from rlexp.loop.state import ANCHORS, Experience, Tensors, TrainState, backward, update_memory, update_reference
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import RolloutPolicy
 
@@ -35,7 +35,8 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     updates = [update(state, policy, part, shared, measure) for policy, part in zip(policies, parts, strict=False)]
     row |= critic.train_critic(state, batch, measure)
 
-    data.write_slot(state, step, groups.stored)
+    if groups.stored is not None:
+        state.data.store(state, step, groups.stored)
     update_reference(state, step)
     reward_model.refresh_judges(state, step)
     state.memory.update(map_variants(update_memory, state.blocks, state.memory, batch))
@@ -66,6 +67,7 @@ def compute_advantages(variant: Variant, rollout: Rollout, rewards: PerCompletio
         advantages = advantages.clamp(-variant.advantage_clip, variant.advantage_clip)
     advantages = call_with(variant.teacher, offered | {"advantages": advantages})
     made = {"mask": mask, "rewards": final, "advantages": advantages, "critic": critic.critic_targets(variant, offered)}
+    made["anchors"] = {name: tensors[name] for name in ANCHORS if name in tensors}
     return Experience(*((offered | made)[name] for name in Experience._fields))
 
 
@@ -73,6 +75,7 @@ def update(state: TrainState, policy: RolloutPolicy, part: Experience, shared: T
     """One optimizer step on a minibatch; return its metrics, taken before the weights change."""
     bonus = any(variant.has_bonus for variant, _ in state.blocks)
     log_probs, entropies = state.log_probs(policy, part.prompts, part.completions, state.temperature, entropies=bonus)
+    part = part._replace(**map_variants(anchor, state.blocks, log_probs.detach(), part))
     tensors = requested.tensors_of_update(state, part, shared)
     kl_stop.update_stopped(state, tensors, log_probs, part)
     losses = map_variants(loss_terms, state.blocks, log_probs, entropies, part, tensors)
@@ -80,6 +83,12 @@ def update(state: TrainState, policy: RolloutPolicy, part: Experience, shared: T
     backward(losses["loss/total"], state.policy, part, policy is state.policy)
     row = kl_stop.step_optimizer(state.optimizer, tensors)
     return row | metrics.metrics_of_update(state.blocks, losses, log_probs.detach(), part, tensors) if measure else {}
+
+
+def anchor(variant: Variant, log_probs: PerToken, part: Experience) -> dict[str, PerToken]:
+    """Return the log-probabilities of the policy that the ratios of an update are against, as ``old_log_probs``."""
+    offered = part._asdict() | part.anchors | {"log_probs": log_probs}
+    return {"old_log_probs": call_with(variant.anchor, offered)}
 
 
 def loss_terms(

@@ -21,7 +21,7 @@ from rlexp.core import memory
 from rlexp.core.registry import bind_choice, bind_hyperparameters
 from rlexp.language.backend import CAPABILITIES
 from rlexp.loop.critic import CRITICS
-from rlexp.loop.data import DATA, empty_buffer
+from rlexp.loop.data import DATA
 from rlexp.loop.optimizer import Optimizer, Schedule
 from rlexp.loop.reward_model import TRAININGS, make_judges, room_for_pairs
 from rlexp.loop.rollout import sample
@@ -155,7 +155,7 @@ def build(configs: Sequence[Config]) -> TrainState:
         critic=critic,
         data=bind_choice(DATA, first.data)(),
     )
-    return replace(state, buffer=empty_buffer(state))
+    return replace(state, buffer=state.data.empty(state))
 
 
 def each_runs(configs: Sequence[Config], key: str, device: torch.device) -> Tensor:

@@ -271,7 +271,7 @@ def broken_neighbor(choice: Choice) -> Iterator[str]:
                 yield f"with {poison} in run 1 the gradient of the others {difference(found, wanted)}"
 
 
-@property_of("neighbors", "shaping", "reward", "mismatch", "kl")
+@property_of("neighbors", "shaping", "reward", "mismatch", "anchor", "kl")
 def neighbors(choice: Choice) -> Iterator[str]:
     """A completion is shaped, corrected and penalized by itself, a prompt is judged by itself."""
     every = inputs(choice)

@@ -19,6 +19,7 @@ from rlexp.language import BACKENDS
 from rlexp.language.backend import CAPABILITIES, OPTIMIZERS, NoOp
 from rlexp.language.warm_up import STARTS
 from rlexp.loop.data import DATA
+from rlexp.loop.state import Source
 
 
 def of_backend(name, **others):
@@ -64,7 +65,7 @@ def test_every_limit_is_of_a_key_and_its_message_has_only_what_is_known(limit):
 
 def test_what_trl_is_said_to_have_is_what_there_is():
     assert set(allowed("trl", "start")) == set(STARTS)
-    assert set(allowed("trl", "data")) == {name for name, each in DATA.items() if not each.slots}
+    assert set(allowed("trl", "data")) == {name for name, each in DATA.items() if each.empty is Source.empty}
     assert set(CAPABILITIES["trl"].not_offered) <= {name for axis in AXES.values() for name in axis.inputs}
     assert [allowed("replicas", key) for key in ("model", "task")] == [TABLES[key][0] for key in ("model", "task")]
     assert set(resolve_name(allowed("trl", "model"))) == set(resolve_name(TABLES["model"][1]))

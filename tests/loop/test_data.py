@@ -10,7 +10,7 @@ import torch
 from plain_step import Recipe
 from toy_state import GROUP, PROMPTS, Toy, make_state, variant
 
-from rlexp.loop.data import Offline, Replay, Stale, empty_buffer, gather_groups, prefill_buffer, read_slot
+from rlexp.loop.data import Offline, Replay, Stale, gather_groups, prefill_buffer
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.sampling import sample_groups
 from rlexp.loop.step import train_step
@@ -27,7 +27,7 @@ def state_with(data, task=None):
     state = make_state(
         [(variant(Recipe()), len(SEEDS))], SEEDS, task=task or Toy(), dtype=torch.float32, data=data, minibatches=1
     )
-    state = replace(state, buffer=empty_buffer(state))
+    state = replace(state, buffer=state.data.empty(state))
     return state, prefill_buffer(state)
 
 
@@ -57,7 +57,7 @@ def test_a_stale_step_trains_on_what_the_policy_of_so_many_steps_ago_has_sampled
     for step, (groups, _) in enumerate(steps, 1):
         by = steps[max(step - age, 1) - 1][1]
         assert same(groups.rollout, sampled_by(state, by, step))
-        assert groups.age.tolist() == [min(step - 1, age)] * len(SEEDS)
+        assert (groups.ages == min(step - 1, age)).all()
     assert not same(groups.rollout, sampled_by(state, steps[-1][1], STEPS)), "the policy has moved"
 
 
@@ -82,7 +82,7 @@ def test_offline_batches_come_again_and_nothing_is_sampled():
     for step, (groups, _) in enumerate(steps, 1):
         assert same(groups.rollout, sampled_by(state, start, (step - 1) % 3 + 1))
         assert not groups.tokens.any() and not groups.sampled.any() and groups.stored is None
-        assert groups.age.tolist() == [step - 1] * len(SEEDS)
+        assert (groups.ages == step - 1).all()
     assert filled["completions"].tolist() == [3 * PROMPTS * GROUP] * len(SEEDS)
     tokens = sum(groups.rollout.mask.flatten(1).sum(-1) for groups, _ in steps[:3])
     assert filled["tokens"].equal(tokens)
@@ -130,7 +130,7 @@ def test_replayed_groups_are_from_the_last_steps_beside_new_ones():
                 ages += [step - max(number - capacity, 1)] * len(found)
                 wanted -= found
             assert not wanted and len(ages) == PROMPTS, "every group is a new one or in the buffer, none is there twice"
-            assert groups.age[r].item() == pytest.approx(sum(ages) / PROMPTS)
+            assert sorted(groups.ages[r, :, 0, 0].tolist()) == sorted(ages)
             mixed += bool(groups_of(groups.rollout, r) & groups_of(known[step + capacity], r))
         first = Rollout(*(each[:, :new] for each in groups.rollout))
         assert step > 1 or any(groups_of(first, r) != groups_of(groups.stored, r) for r in range(len(SEEDS)))
@@ -140,7 +140,7 @@ def test_replayed_groups_are_from_the_last_steps_beside_new_ones():
 
 def test_a_slot_is_a_copy():
     state, _ = state_with(Stale(age=1))
-    held = read_slot(state, 1)
+    held = state.data.slot(state, 1)
     before = held.completions.clone()
     state.buffer.completions.fill_(0)
     assert held.completions.equal(before) and held.completions.is_contiguous()
@@ -148,5 +148,5 @@ def test_a_slot_is_a_copy():
 
 def test_fresh_data_keep_nothing(monkeypatch):
     state = make_state([(variant(Recipe()), 1)], [0], dtype=torch.float32, data=Stale(age=0))
-    assert empty_buffer(state) is None and not prefill_buffer(state)["tokens"].any()
+    assert state.data.empty(state) is None and not prefill_buffer(state)["tokens"].any()
     assert "data/age" not in train_step(state, 1, measure=True)

@@ -9,7 +9,7 @@ import torch
 from plain_step import Recipe
 from toy_state import GROUP, PROMPTS, Toy, make_state, variant
 
-from rlexp.axes import agg, clip, filter, kl, mismatch, norm, shaping, teacher
+from rlexp.axes import agg, anchor, clip, filter, kl, mismatch, norm, shaping, teacher
 from rlexp.loop.state import Network
 from rlexp.loop.step import train_step
 from rlexp.models import GRU
@@ -22,6 +22,7 @@ FUNCTIONS = {
     "filter_statistics": (filter, lambda given: given["finished"]),
     "norm": (norm, lambda given: given["rewards"]),
     "teacher": (teacher, lambda given: given["advantages"]),
+    "anchor": (anchor, lambda given: given["old_log_probs"]),
     "clip": (clip, lambda given: -given["advantages"] * given["log_probs"]),
     "mismatch": (mismatch, lambda given: given["losses"]),
     "agg": (agg, lambda given: given["losses"].sum((-1, -2, -3))),

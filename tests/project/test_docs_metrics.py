@@ -91,6 +91,7 @@ def keys_are_those_documented(chosen, rows):
     assert {row["step"]: set(row) for row in rows} == expected
 
 
+AGES = {f"data/{name}" for name in ("age", "age_max", "drift", "ess_tokens", "ess_completions")}
 CHOICES = {
     "default": (),
     "clip=dpo": set(facts_of(dpo, LossFacts).metrics),
@@ -98,9 +99,11 @@ CHOICES = {
     "entropy_control=adaptive": set(facts_of(adaptive, ControlFacts).metrics),
     "kl_stop=0.1": {"kl/stopped"},
     "log_ratio_bound=1e-6": {"ratio/bounded"},
-    "data=stale": {"data/age"},
-    "data=replay": {"data/age"},
-    "data=offline": {"data/age"},
+    "data=stale": AGES,
+    "data=replay": AGES,
+    "data=offline": AGES,
+    "data=pipeline": AGES,
+    "data=pipeline data.max_age=2": AGES | {"data/dropped"},
 }
 
 

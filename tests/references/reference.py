@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import reference_anchor
 import reference_clip
 import reference_clip_preference
 import reference_clip_prefix
@@ -56,6 +57,7 @@ REFERENCES: dict[str, dict[str, Callable]] = {
     | reference_clip_trust.CLIP
     | reference_clip_prefix.CLIP,
     "agg": AGG,
+    "anchor": reference_anchor.ANCHOR,
     "sampler": SAMPLER,
     "mismatch": MISMATCH,
     "kl": reference_kl.VALUES,

@@ -15,16 +15,18 @@ DATA = {
     "stale": ["data=stale", "data.age=3"],
     "replay": ["data=replay", "data.capacity=3"],
     "offline": ["data=offline", "data.batches=5", "data.oracle=1"],
+    "pipeline": ["data=pipeline", "data.rollouts=2", "data.tokens=2", "data.max_age=3", "sampler=noisy"],
+    "anchored": ["data=stale", "data.age=2", "anchor=proximal", "mismatch=token_truncate", "minibatches=2"],
+    "loglinear": ["data=pipeline", "data.rollouts=3", "data.tokens=1", "anchor=loglinear", "minibatches=2"],
     "refilled": ["data=replay", "data.capacity=2", "filter=dynamic"],
 }
+RARE = {"stale", "replay", "refilled", "loglinear"}
 VARIANTS = ("local", "running")
 
 
 @pytest.mark.bits
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.rare] * (name in ("stale", "replay", "refilled"))) for name in DATA]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.rare] * (name in RARE)) for name in DATA])
 def test_alone_together_and_resumed_are_the_same_bits(tmp_path, stop_at, name):  # noqa: F811
     same_alone_together_and_resumed(tmp_path, stop_at, *DATA[name], variants=VARIANTS)
 
@@ -55,6 +57,11 @@ PROBLEMS = {
     ("data=replay", "data.fresh=0.99"): "data.fresh=0.99: is 16 of group_size.prompts=16, and must leave new and old",
     ("data=replay", "data.fresh=0.1", "data.capacity=6"): "data.capacity=6: holds 12 groups, and a step draws 14; ta",
     ("data=stale", "filter=top_entropy"): "filter.loss=top_entropy data=stale: asks for distributions of the policy t",
+    (
+        "data=pipeline",
+        "filter=dynamic",
+    ): "filter.refill=zero_variance data=pipeline: a step waits for no other groups",
+    ("data=pipeline", "data.tokens=0"): "data.tokens=0: must be at least 1",
     ("data=stale", "data.age=257"): "data.age=257: must be at most 256",
 }
 

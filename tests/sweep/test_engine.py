@@ -17,7 +17,7 @@ from rlexp.sweep.job import Job
 from rlexp.sweep.machine import PERIOD, Threads
 
 MODELS = ("gru", "transformer")
-LOSS = ("norm", "clip", "agg", "sampler", "mismatch", "optimizer")
+LOSS = ("norm", "clip", "agg", "sampler", "mismatch", "anchor", "optimizer")
 # Their choices train below, in tests/loop/test_kl_runs.py, test_judged_runs.py and test_prompt_set.py.
 TRAINED = {*LOSS, "shaping", "filter", "kl", "reward"}
 GROUPS = sorted({folder.name for folder in CONF.iterdir() if folder.is_dir()} - TRAINED - {"study", "teacher"})

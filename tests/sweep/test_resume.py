@@ -178,7 +178,8 @@ def test_a_signal_at_the_very_end_of_a_step_saves_the_next_one(tmp_path, monkeyp
 TINY = ["preset=tiny", "norm=local,hybrid", "seed=0,1"]
 KILLS = 4  # of each model; README says so
 KILLED = [*SHORT, *SMALL, "norm=local,hybrid", "steps=40", "checkpoint_every=4", "threads=1"]
-LONG_ANSWERS = ["steps=16", "task=addition", "task.cap=40", "seed=0,1", "hydra.launcher.workers=3"]
+IN_FLIGHT = ["data=pipeline", "data.rollouts=2", "data.tokens=16", "data.max_age=2", "anchor=proximal"]
+LONG_ANSWERS = ["steps=16", "task=addition", "task.cap=40", "seed=0,1", "hydra.launcher.workers=3", *IN_FLIGHT]
 
 
 def test_the_same_command_skips_what_is_done_and_refuses_another_config(command, tmp_path, no_comparison):  # noqa: F811

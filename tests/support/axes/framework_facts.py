@@ -79,6 +79,7 @@ VERL: Mapping[str, Any] = {
     "algorithm.kl_ctrl.type": ["fixed", "adaptive"],
     "algorithm.kl_penalty": PENALTIES,
     "algorithm.norm_adv_by_std_in_grpo": bool,
+    "algorithm.rollout_correction.bypass_mode": bool,
     "algorithm.rollout_correction.rollout_is": [None, "token", "sequence"],
     "algorithm.rollout_correction.rollout_is_threshold": is_threshold,
     "algorithm.use_kl_in_reward": bool,

@@ -28,6 +28,7 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         filter_refill=bind("filter", "none"),
         refill_rounds=1,
         norm=chosen["norm"],
+        anchor=bind("anchor", "old"),
         clip=chosen["clip"],
         agg=chosen["agg"],
         kl=chosen["kl"],

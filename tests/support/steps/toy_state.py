@@ -104,6 +104,7 @@ def variant(recipe: Recipe) -> Variant:
         filter_refill=bind("filter", "none"),
         refill_rounds=1,
         norm=norm(recipe),
+        anchor=bind("anchor", "old"),
         clip=bind("clip", "ppo", low=recipe.low, high=recipe.high),
         agg=bind("agg", recipe.agg),
         kl=bind("kl", "k1" if recipe.kl_in_reward else "k3"),
