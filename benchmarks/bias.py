@@ -31,6 +31,7 @@ from benchmarks.parts.common import ROOT, between, machine, number, table
 
 TOKENS, LONGEST, END = 4, 5, 3
 COMPLETIONS, RIGHT = 128, 0.1
+NUMBERS = ("bias", "spread", "error")
 WARM_UP, AGES, SHOWN = 16, (0, 1, 2, 4, 8, 16), (1, 4, 8, 16)
 
 
@@ -40,11 +41,13 @@ class Method(NamedTuple):
     clip: str
     anchor: str = "old"
     mismatch: str = "none"
+    bounds: float | None = None  # of the clip, below and above
 
     def __str__(self) -> str:
-        beside = {"anchor": self.anchor, "mismatch": self.mismatch}
-        usual = Method._field_defaults
-        return " ".join([f"clip={self.clip}", *(f"{key}={name}" for key, name in beside.items() if name != usual[key])])
+        bounds = f" clip.low={self.bounds} clip.high={self.bounds}" if self.bounds else ""
+        anchor = f" anchor={self.anchor}" if self.anchor != "old" else ""
+        mismatch = f" mismatch={self.mismatch}" if self.mismatch != "none" else ""
+        return f"clip={self.clip}{bounds}{anchor}{mismatch}"
 
 
 OF_THE_SAMPLER = ("naive", "unclipped", "symmetric", "higher", "cispo", "sapo", "spo", "rollout_is", "minpro", "ctpo")
@@ -52,6 +55,7 @@ OF_THE_SAMPLER += ("cppo", "trm", "gmpo", "gspo", "gspo_token")
 CORRECTIONS = ("none", "token_truncate", "token_mask", "geometric_mask", "sequence_truncate", "sequence_mask")
 METHODS = [
     *map(Method, OF_THE_SAMPLER),
+    *(Method(clip, bounds=0.2) for clip in ("ctpo", "gspo")),  # theirs are for thousands of tokens
     Method("symmetric", "loglinear"),
     *(Method("symmetric", "proximal", mismatch) for mismatch in CORRECTIONS),
 ]
@@ -60,7 +64,7 @@ DRAWN = {  # the labels of the figure; one method of each kind
     "token": Method("unclipped"),
     "token, clipped": Method("symmetric"),
     "prefix (ctpo)": Method("ctpo"),
-    "sequence, clipped (gspo)": Method("gspo"),
+    "sequence, clipped (gspo at 0.2)": Method("gspo", bounds=0.2),
     "decoupled, token ≤ 2": Method("symmetric", "proximal", "token_truncate"),
     "decoupled, product ≤ 3": Method("symmetric", "proximal", "sequence_truncate"),
 }
@@ -136,7 +140,7 @@ def ages_of(age: int, in_flight: bool) -> list[int]:
 
 
 def measured(world: Tree, rewards: Tensor, policies: Sequence[Tensor], ages: Sequence[int]) -> dict[str, object]:
-    """Return the drift in nats a token, and bias, spread and error of each method."""
+    """Return the drift in nats a token under ``drift``, and bias, spread and error of each method."""
     now, steps = policies[-1], len(policies) - 1
     places = torch.arange(LONGEST)
     sampler = torch.stack([world.log_probs(policies[steps - age]) for age in ages])[places, :, places].T
@@ -154,9 +158,9 @@ def measured(world: Tree, rewards: Tensor, policies: Sequence[Tensor], ages: Seq
         bias = ((mean - true).norm() / length).item()
         variance = (square - mean.square().sum()).clamp(min=0)
         spread = ((variance / COMPLETIONS).sqrt() / length).item()
-        found[str(method)] = {"bias": bias, "spread": spread, "error": float(np.hypot(bias, spread))}
+        found[str(method)] = bias, spread, float(np.hypot(bias, spread))
     drift = (chances[:, None] * (sampler - current) * world.mask).sum() / (chances[:, None] * world.mask).sum()
-    return {"drift": drift.item(), "methods": found}
+    return {"drift": drift.item()} | found
 
 
 def slopes_of(method: Method, log_probs: Tensor, given: Mapping[str, object]) -> Tensor:
@@ -164,7 +168,8 @@ def slopes_of(method: Method, log_probs: Tensor, given: Mapping[str, object]) ->
     log_probs = log_probs.clone().requires_grad_()
     offered = dict(given) | {"old_log_probs": given["sampler_log_probs"], "log_probs": log_probs}
     offered["old_log_probs"] = called(getattr(F.anchor, method.anchor), offered)
-    offered["losses"] = called(getattr(F.clip, method.clip), offered)
+    bounds = {"low": method.bounds, "high": method.bounds} if method.bounds else {}
+    offered["losses"] = called(getattr(F.clip, method.clip), offered | bounds)
     losses = called(getattr(F.mismatch, method.mismatch), offered)
     return torch.autograd.grad(losses.sum(), log_probs)[0]
 
@@ -192,9 +197,12 @@ def main() -> None:
                 found.setdefault(("in flight" if in_flight else "whole", age), []).append(row)
     results = chosen.docs / "bias"
     results.mkdir(exist_ok=True)
-    document = {f"{how}, age {age}": rows for (how, age), rows in found.items()}
-    settings = {"worlds": chosen.worlds, "rate": chosen.rate}
-    document = {"settings": settings, "machine": machine(), "found": document}
+    columns = {
+        f"{how}, age {age}": {name: np.round([row[name] for row in rows], 5).T.tolist() for name in rows[0]}
+        for (how, age), rows in found.items()
+    }
+    settings = {"worlds": chosen.worlds, "rate": chosen.rate, "columns of methods": list(NUMBERS)}
+    document = {"settings": settings, "machine": machine(), "found": columns}
     (results / "bias.json").write_text(json.dumps(document, ensure_ascii=False) + "\n", "utf-8")
     draw(found, results / "bias.svg")
     page = chosen.docs / "bias.md"
@@ -204,7 +212,7 @@ def main() -> None:
 
 def quartiles(rows: Sequence[Mapping], method: Method, key: str) -> np.ndarray:
     """Return median and quartiles over worlds."""
-    return np.quantile([row["methods"][str(method)][key] for row in rows], [0.5, 0.25, 0.75])
+    return np.quantile([row[str(method)][NUMBERS.index(key)] for row in rows], [0.5, 0.25, 0.75])
 
 
 def tables(found: Mapping[tuple[str, int], Sequence[Mapping]]) -> list[str]:
@@ -218,7 +226,7 @@ def tables(found: Mapping[tuple[str, int], Sequence[Mapping]]) -> list[str]:
         for method in METHODS:
             row = {"method": f"`{method}`"}
             for age in SHOWN:
-                values = [quartiles(found[how, age], method, key)[0] for key in ("bias", "spread", "error")]
+                values = [quartiles(found[how, age], method, key)[0] for key in NUMBERS]
                 row[f"age {age}"] = " / ".join(f"{value:.2f}" for value in values)
             rows.append(row)
         written.append(f"{head}: bias / spread / error, medians; drift in nats a token {said}.\n\n{table(rows)}")
@@ -226,26 +234,27 @@ def tables(found: Mapping[tuple[str, int], Sequence[Mapping]]) -> list[str]:
 
 
 def draw(found: Mapping[tuple[str, int], Sequence[Mapping]], path: Path) -> None:
-    """Draw bias, spread and error over the drift."""
+    """Draw bias, spread and error over the age, with the drift below it."""
     import matplotlib.pyplot as plt
 
     from rlexp.analysis.figures import layout
 
-    titles = {"bias": "Bias", "spread": f"Spread of {COMPLETIONS} completions", "error": "Error: both"}
+    titles = ("Bias", f"Spread of {COMPLETIONS} completions", "Error: both")
+    drifts = [1000 * np.median([row["drift"] for row in found["whole", age]]) for age in AGES]
     with layout.theme():
-        figure, panels = plt.subplots(1, 3, figsize=(10.5, 3.4), sharex=True)
-        for axes, (key, title) in zip(panels, titles.items(), strict=True):
-            drift = [1000 * np.median([row["drift"] for row in found["whole", age]]) for age in AGES]
+        figure, panels = plt.subplots(1, 3, figsize=(10.5, 3.4))
+        for axes, key, title in zip(panels, NUMBERS, titles, strict=True):
             for (label, method), color in zip(DRAWN.items(), layout.COLORS, strict=False):
                 middle, low, high = np.array([quartiles(found["whole", age], method, key) for age in AGES]).T
-                axes.plot(drift, middle, color=color, label=label, marker="o", markersize=3)
-                axes.fill_between(drift, low, high, color=color, alpha=layout.BAND / 2, linewidth=0)
+                axes.plot(middle, color=color, label=label, marker="o", markersize=3)
+                axes.fill_between(range(len(AGES)), low, high, color=color, alpha=layout.BAND / 2, linewidth=0)
             axes.set_title(title)
             axes.set_ylim(bottom=0)
-            axes.set_xlabel("drift: KL of a token, 1/1000 nats")
+            axes.set_xticks(range(len(AGES)), [f"{age}\n{drift:.1f}" for age, drift in zip(AGES, drifts, strict=True)])
+            axes.set_xlabel("age in steps, drift in 1/1000 nats a token")
         panels[0].set_ylabel("share of the true gradient's length")
-        figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, ncols=4, loc="upper center",
-                      bbox_to_anchor=(0.5, -0.01))  # fmt: skip
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.06)}
+        figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, ncols=4, **place)
         figure.savefig(path, bbox_inches="tight")
         plt.close(figure)
 

@@ -159,7 +159,8 @@ def effective_share(log_weights: Tensor, mask: Tensor, dims: tuple[int, ...]) ->
     """Effective sample size over the number of samples, ``[R]``: mean(w)² / mean(w²) (Kish, 1965)."""
     largest = masked_extreme(log_weights, mask, dims, 1)  # which scales all weights alike
     weights = (log_weights - largest).exp()
-    return mean(weights, mask, dims).square() / mean(weights.square(), mask, dims)
+    share = mean(weights, mask, dims).square() / mean(weights.square(), mask, dims)
+    return share.clamp(max=1.0)  # where all weights are equal, rounding could say more
 
 
 def group_metrics(rewards: Tensor, bounds: Tensor) -> Row:
