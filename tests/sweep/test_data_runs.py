@@ -17,7 +17,7 @@ DATA = {
     "offline": ["data=offline", "data.batches=5", "data.oracle=1"],
     "pipeline": ["data=pipeline", "data.rollouts=2", "data.tokens=2", "data.max_age=3", "sampler=noisy"],
     "anchored": ["data=stale", "data.age=2", "anchor=proximal", "mismatch=token_truncate", "minibatches=2"],
-    "loglinear": ["data=pipeline", "data.rollouts=3", "data.tokens=1", "anchor=loglinear", "minibatches=2"],
+    "loglinear": ["task=tool", "data=pipeline", "data.rollouts=3", "data.tokens=1", "anchor=loglinear"],
     "refilled": ["data=replay", "data.capacity=2", "filter=dynamic"],
 }
 RARE = {"stale", "replay", "refilled", "loglinear"}
