@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import replace
 
 import pytest
@@ -149,3 +150,31 @@ def test_looking_at_a_step_changes_nothing():
     train_step(state, 1, measure=False)
     first, second = (state.data.gather(state, 2) for _ in range(2))
     assert all(a.equal(b) for a, b in zip(first.rollout, second.rollout, strict=True))
+
+
+def test_ages_drift_and_effective_sizes_are_those_of_loops():
+    state = state_with(Pipeline(rollouts=3, tokens=1, max_age=None), Toy(), inner_steps=3)
+    for step in range(1, 6):
+        before, groups = copy.deepcopy(state.policy), state.data.gather(state, step)
+        row = train_step(state, step, measure=True)
+    rollout, ages = groups.rollout, groups.ages
+    now = before.log_probs(rollout.prompts, rollout.completions, torch.ones(len(SEEDS))).log_probs.detach()
+    for r in range(len(SEEDS)):
+        weights, products, means = [], [], []
+        for p in range(PROMPTS):
+            for g in range(GROUP):
+                there = rollout.mask[r, p, g]
+                log = (now - rollout.sampler_log_probs)[r, p, g][there].double()
+                weights += log.exp().tolist()
+                products.append(log.sum().exp().item())
+                means.append(ages[r, p, g][there].mean().item())
+        drift = sum(w - 1 - math.log(w) for w in weights) / len(weights)
+        expected = {"drift": drift, "ess_tokens": share(weights), "ess_completions": share(products)}
+        expected |= {"age": 3 * sum(means) / len(means), "age_max": ages[r].max().item()}
+        found = {name: row[f"data/{name}"][r].item() for name in OF_DATA}
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-6)  # float32; a drift is a difference of near ones
+    assert max(weights) > 1.001, "the policy has moved"
+
+
+def share(weights):
+    return sum(weights) ** 2 / sum(w * w for w in weights) / len(weights)
