@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from benchmarks.gpu import study
-from benchmarks.parts.common import RESULTS, ROOT, environment_of, store, table
+from benchmarks.parts.common import RESULTS, ROOT, environment_here, store, table
 
 PARTS = {"cuda_tests": 0.25, "loop": 0.3, "ladder": 0.25, "language": 0.2}  # shares of the time
 MARGIN = 20  # seconds before the end of its share in which a part begins nothing new; after it, it is killed
@@ -100,7 +100,7 @@ def run(name: str, seconds: float, chosen: argparse.Namespace, log: TextIO) -> d
     rows, notes, last, late = [], [], "it said nothing", threading.Event()
     began = time.monotonic()
     process = subprocess.Popen(
-        command, cwd=ROOT, env=environment_of(ROOT, *filter(None, [os.environ.get("PYTHONPATH")])),
+        command, cwd=ROOT, env=environment_here(),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ import time
 from importlib.util import find_spec
 
 from benchmarks.gpu.part import Part
-from benchmarks.parts.common import ROOT, environment_of
+from benchmarks.parts.common import ROOT, environment_here
 
 OUTCOME = re.compile(r"^tests/\S+?::(?P<test>\S+) (?P<outcome>PASSED|FAILED|ERROR|SKIPPED)\b")
 
@@ -36,7 +36,7 @@ def run(part: Part, marks: str) -> list[tuple[str, str]]:
     """Run the tests with these marks until time is up; return each test that was run with its outcome."""
     files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.cuda" in path.read_text("utf-8")]
     command = [sys.executable, "-m", "pytest", "-v", "-m", marks, "-p", "no:cacheprovider", *map(str, files)]
-    settings = {"cwd": ROOT, "env": environment_of(ROOT), "text": True}
+    settings = {"cwd": ROOT, "env": environment_here(), "text": True}
     found, up = [], threading.Event()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **settings) as process:
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.parts.common import ROOT, environment_of
+from benchmarks.parts.common import ROOT, environment_here
 
 GRACE = 60  # seconds in which what is trained saves itself; then it is killed, and loses what is behind its checkpoint
 DONE = ("completed", "diverged")
@@ -39,7 +39,7 @@ def slice_of(name: str, overrides: Sequence[str], device: str, seconds: float, r
     if (command := command_of(words, [f"device={device}", *overrides], folder)) is None:
         return 2
     folder.parent.mkdir(parents=True, exist_ok=True)
-    environment = environment_of(ROOT, *filter(None, [os.environ.get("PYTHONPATH")]))
+    environment = environment_here()
     process = subprocess.Popen([sys.executable, "-m", *command], env=environment, start_new_session=True)
     up = threading.Event()
 

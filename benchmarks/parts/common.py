@@ -123,6 +123,11 @@ def environment_of(*paths: Path | str, threads: int | None = None) -> dict[str, 
     return kept | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
 
 
+def environment_here(threads: int | None = None) -> dict[str, str]:
+    """Return the environment of a new process of this project, which imports from where this one does."""
+    return environment_of(ROOT, *filter(None, [os.environ.get("PYTHONPATH")]), threads=threads)
+
+
 def fresh(module: str, *arguments: object, threads: int | None = None) -> dict:
     """Run ``python -m module`` in a new process; return the JSON of its last line and the ``seconds`` it took."""
     return Fresh(module, *arguments, threads=threads).wait()
@@ -132,7 +137,7 @@ class Fresh:
     """A new process of a module that ends with a line of JSON, or with nothing."""
 
     def __init__(self, module: str, *arguments: object, threads: int | None = None):
-        environment = environment_of(ROOT, *filter(None, [os.environ.get("PYTHONPATH")]), threads=threads)
+        environment = environment_here(threads)
         command = [sys.executable, "-m", module, *map(str, arguments)]
         self.started = time.perf_counter()
         pipe = subprocess.PIPE
