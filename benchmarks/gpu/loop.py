@@ -20,6 +20,7 @@ from rlexp.sweep.machine import is_out_of_memory
 RUNS = [4**power for power in range(7)]
 CASES = [("sort", "300k", [30]), ("sort", "1.2M", [30]), ("addition", "70k", [30]), ("addition", "1.2M", [30])]
 CASES += [("sort", "70k", RUNS)]
+COMPILED, COMPILING = [1, 64], 120  # runs of the last case with compile=true, and seconds until they are compiled
 STEPS, REPETITIONS = 5, 3
 STEPS_OF_TRL = 12
 COMPLETIONS = 16 * 8  # of a step of a run
@@ -32,42 +33,43 @@ def main() -> None:
     if find_spec("trl") is None:
         part.note("backend=trl is not measured: pip install '.[trl]'")
     for task, size, runs in [("sort", "70k", RUNS[:2])] if part.quick else CASES:
-        measure(part, task, size, runs)
+        network = [f"task={task}", f"model={SIZES[size]}", *SHARED]
+        theirs = of_trl(part, f"{task}, {size}", network) if find_spec("trl") else None
+        measure(part, f"{task}, {size}", network, runs, theirs)
+    if not part.quick and not part.lacks_time(COMPILING, "compile=true"):
+        measure(part, f"{task}, {size}, compile=true", [*network, "compile=true"], COMPILED, theirs)
 
 
-def measure(part: Part, task: str, size: str, numbers: Sequence[int]) -> None:
-    """Say the rows of one network: under TRL, if it is there, and in this loop for each number of runs."""
-    network = [f"task={task}", f"model={SIZES[size]}", *SHARED, f"device={part.device}"]
-    theirs, took = None, 0.0
-    if find_spec("trl"):
-        began = time.monotonic()
-        theirs = of_trl(network, task, 5 if part.quick else STEPS_OF_TRL)
-        took = (time.monotonic() - began) / GROWTH  # this loop's first number of runs takes at most as long
-        part.row(**row(f"{task}, {size}", "backend=trl", 1, [theirs], theirs, None))
+def of_trl(part: Part, name: str, network: Sequence[str]) -> float:
+    """Say the row of a network under backend=trl; return the median seconds of a step."""
+    from rlexp.language.models import quiet
+
+    task, steps = network[0].removeprefix("task="), 5 if part.quick else STEPS_OF_TRL
+    with tempfile.TemporaryDirectory() as folder, quiet():
+        seconds = trl_seconds(folder_of(network, Path(folder)), steps, task, f"device={part.device}")
+    part.row(**row(name, "backend=trl", 1, [seconds], seconds, None))
+    return seconds
+
+
+def measure(part: Part, name: str, network: Sequence[str], numbers: Sequence[int], theirs: float | None) -> None:
+    """Say a row of a network in this loop for each number of runs, until they do not fit, or time is up."""
+    took = 0.0
     for runs in numbers:
-        if part.lacks_time(GROWTH * took, f"{task}, {size}, {runs} runs"):
+        if part.lacks_time(GROWTH * took, f"{name}: {runs} runs"):
             break
         began = time.monotonic()
         part.forget_peak()
         try:
-            training = Training(runs, *network)
+            training = Training(runs, *network, f"device={part.device}")
             seconds = [training.seconds(1 if part.quick else STEPS) / runs for _ in range(REPETITIONS)]
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            part.note(f"{task}, {size}: {runs} runs do not fit into memory: {str(error).partition(chr(10))[0]}")
+            part.note(f"{name}: {runs} runs do not fit into memory: {str(error).partition(chr(10))[0]}")
             break
-        part.row(**row(f"{task}, {size}", "this loop", runs, seconds, theirs, part.peak_gb()))
+        part.row(**row(name, "this loop", runs, seconds, theirs, part.peak_gb()))
         del training
         took = time.monotonic() - began
-
-
-def of_trl(network: Sequence[str], task: str, steps: int) -> float:
-    """Return the median seconds of a step under backend=trl of the network that this loop trains."""
-    from rlexp.language.models import quiet
-
-    with tempfile.TemporaryDirectory() as folder, quiet():
-        return trl_seconds(folder_of(network[:-1], Path(folder)), steps, task, network[-1])
 
 
 def row(
@@ -79,7 +81,7 @@ def row(
         "trained by": who,
         "runs": runs,
         "completions/s": shown([COMPLETIONS / each for each in seconds]),
-        "seconds a run-step": shown(seconds, 4),
+        "ms a run-step": shown([1e3 * each for each in seconds]),
         "times as fast as TRL": "" if theirs is None else shown([theirs / each for each in seconds]),
         "peak GB": "" if memory is None else number(memory),
     }

@@ -60,12 +60,15 @@ def keep_freed_memory() -> None:
 
 
 def compiled(function: Callable, config: Config) -> Callable:
-    """Return the function as ``torch.compile`` makes it, on CUDA with captured graphs, if the config wants that."""
+    """Return the function as ``torch.compile`` makes it, if the config wants that.
+
+    CUDA graphs are not captured: sampling writes keys and values into its cache in place, which rules them out.
+    """
     if not config.compile:
         return function
     dynamo = torch._dynamo.config  # each place of a completion is code of its own, and eight is the most by default
     dynamo.recompile_limit = max(dynamo.recompile_limit, 2 * config.task.cap)
-    return torch.compile(function, dynamic=False, mode="reduce-overhead" if config.device == "cuda" else "default")
+    return torch.compile(function, dynamic=False)
 
 
 def usable_cores() -> int:

@@ -19,3 +19,16 @@ def test_the_page_has_the_rows_of_the_file(name):
     settings = {key: value for key, value in document["settings"].items() if value is not False}
     said = section.partition("`")[0].split()
     assert {f"--{key}": str(value) for key, value in settings.items()} == dict(zip(said[::2], said[1::2], strict=True))
+
+
+@pytest.mark.parametrize("part", ["loop", "ladder", "language"])
+def test_the_page_has_the_rows_of_the_gpu(part):
+    found = json.loads((ROOT / "docs" / "gpu" / f"{part}.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    section = page.partition(f"--only {part} --minutes {found['settings']['minutes']}")[2]
+    lines = section[section.index("\n|") + 1 :].partition("\n\n")[0].splitlines()
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    rows = found["parts"][part]["rows"]
+    assert table[0] == list(rows[0])
+    assert table[2:] == [[str(cell) for cell in row.values()] for row in rows]
+    assert {each["name"] for each in found["gpus"]} == {"NVIDIA H200"}

@@ -54,10 +54,16 @@ def test_every_tensor_is_made_on_the_device_of_the_run(model):
 @pytest.mark.cuda
 @pytest.mark.parametrize("model", TINY)
 @pytest.mark.parametrize("compiling", ["false", pytest.param("true", marks=pytest.mark.rare)])  # compiling: minutes
-def test_cuda_gives_the_numbers_of_the_cpu(model, compiling):
-    """One step: later ones sample other tokens where a probability differs in its last digits."""
+def test_cuda_gives_the_numbers_of_the_cpu(model, compiling, monkeypatch):
+    """One step: later ones sample other tokens where a probability differs in its last digits.
+
+    Compiled sums have another order, and of a gradient that is rounding alone Adam makes a step of either sign.
+    """
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", compiling == "true")  # see below
     there = stepped(state(*TINY[model], "device=cuda", f"compile={compiling}"), 1)
-    torch.testing.assert_close(there, stepped(state(*TINY[model]), 1), rtol=1e-3, atol=1e-4, equal_nan=True)
+    torch.testing.assert_close(
+        there, stepped(state(*TINY[model]), 1), rtol=1e-3, atol=1e-4 if compiling == "false" else 1e-3, equal_nan=True
+    )
 
 
 @without_cuda
@@ -120,7 +126,7 @@ def test_compiled_functions_give_the_same_numbers(monkeypatch):
     """Captured and differentiated ahead of time, but not translated: that needs a compiler and minutes."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # it cannot check shapes while they are captured
     real = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda f, dynamic, mode: real(f, dynamic=dynamic, backend="aot_eager"))
+    monkeypatch.setattr(torch, "compile", lambda f, dynamic: real(f, dynamic=dynamic, backend="aot_eager"))
     runs, plain = (state(*TINY["transformer"], f"compile={compiling}") for compiling in ("true", "false"))
     assert runs.sample is not plain.sample and runs.log_probs is not plain.log_probs
     # the order of a few sums differs; two steps of Adam multiply that
