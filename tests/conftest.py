@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from importlib.machinery import PathFinder
+from pathlib import Path
 
 import jaxtyping
 import pytest
@@ -36,7 +37,8 @@ class Unchecked(PathFinder):
 
 
 sys.meta_path.insert(0, Unchecked)
-QUICK, USUAL = "not slow", "not rare"  # what a developer runs, and what make test runs; make test-all runs all
+QUICK = "not slow"  # what a developer runs; make test runs what is not rare, make test-all runs all
+LONG = 2  # seconds
 NEED_MORE = {"browser", "ray", "slurm"}  # marks of what needs more than the tests' requirements: rare, too
 
 
@@ -52,10 +54,26 @@ def pytest_itemcollected(item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item, nextitem):
-    """Check shapes and types of every call, but in the whole runs of make test, which take twice as long with it."""
-    whole_run = item.config.getoption("markexpr") == USUAL and item.get_closest_marker("slow") is not None
-    jaxtyping.config.update("jaxtyping_disable", whole_run)
+    """Check shapes and types of every call, but in the tests that are whole runs: they take twice as long with it."""
+    jaxtyping.config.update("jaxtyping_disable", item.get_closest_marker("slow") is not None)
     return (yield)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--write-long", metavar="FILE", help=f"write the tests that passed in more than {LONG} s")
+    parser.addoption("--leave-out", metavar="FILE", help="leave out the tests that such a file names")
+
+
+def pytest_collection_modifyitems(config, items):
+    if file := config.getoption("leave_out"):
+        known = set(Path(file).read_text("utf-8").splitlines())
+        items[:] = [item for item in items if item.nodeid not in known]
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if file := config.getoption("write_long"):
+        passed = terminalreporter.stats.get("passed", [])
+        Path(file).write_text("".join(f"{each.nodeid}\n" for each in passed if each.duration > LONG), "utf-8")
 
 
 def pytest_configure(config):
