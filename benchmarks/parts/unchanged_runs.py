@@ -49,6 +49,7 @@ NEEDS = {
     "optimizer=sgd": "lr=0.5",
     "optimizer=momentum": "lr=0.1",
     "preset": "inner_steps=2 -minibatches",
+    "prompts": f"task.prompt_set=8 {SFT}",
     "reference": f"{KL} reference.every=choice(2)",  # their own is more than the steps of a run here
     "reference=random": KL,
     "reference=halfway": f"{KL} {SFT}",

@@ -82,6 +82,7 @@ PER_COMPLETION, PER_TOKEN, EITHER = "[R P G]", "[R P G T]", "[R P G] or [R P G T
 AXES: dict[str, Axis] = {
     axis.key: axis
     for axis in (
+        Axis("prompts", "which prompts come, where they come again", "sampling", "[R N]"),
         Axis("reward", "who judges: the task, or a judge who errs", "reward", PER_COMPLETION, facts=RewardFacts),
         Axis("shaping", "rewards to rewards, before anything else looks at them", "advantages", PER_COMPLETION),
         Axis("filter.refill", "groups kept as they are", "sampling", PER_COMPLETION, "GROUPS", "OFFERED_TO_REFILL"),

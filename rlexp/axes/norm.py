@@ -47,10 +47,9 @@ from math import inf
 
 from pydantic import FiniteFloat
 from torch import Tensor, arange, eye, full_like, ones_like, stack
-from torch.nn.functional import one_hot, pad
+from torch.nn.functional import pad
 
 from rlexp.axes.offered import KEEP, KNOWN, SAMPLED, SHAPED, VALUES
-from rlexp.core.exact import sum_keepdim
 from rlexp.core.facts import NormFacts
 from rlexp.core.masked import (
     ALL,
@@ -65,6 +64,7 @@ from rlexp.core.masked import (
     masked_mean,
     masked_std,
     masked_sum,
+    sums_by_prompt,
 )
 from rlexp.core.memory import Memory
 from rlexp.core.registry import Offer, by_name
@@ -723,10 +723,7 @@ def move_values(
 
     Those of prompts that have no completion in the step that counts stay. Source: SPO (arXiv 2509.13232), as ``spo``.
     """
-    known = one_hot(prompt_numbers, prompt_values.shape[-2]).to(rewards.dtype)
-    counted = count(keep, GROUP, rewards.dtype) * known
-    earned = masked_sum(rewards, keep, GROUP) * known
-    number, total = (sum_keepdim(each, (-2,)).squeeze(-2) for each in (counted, earned))
+    number, total = sums_by_prompt(rewards, keep, prompt_numbers, prompt_values.shape[-2])
     value, weight = prompt_values.unbind(-1)
     more = decay * weight + 1
     moved = stack([value + (total / number.clamp(min=1) - value) / more, more], -1)

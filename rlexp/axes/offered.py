@@ -78,7 +78,10 @@ VALUES = {
 REFERENCE = {"ref_log_probs": Offer(PerToken, "log π_ref of the tokens, by the reference policy")}
 KEEP = {"keep": Offer(CompletionMask, "completions in the statistics")}
 EXPERIENCE = TOKENS | REFERENCE | KEEP | ADVANTAGES | KNOWN
-REMEMBERED = EXPERIENCE | {"rewards": Offer(PerCompletion, f"{FINAL}, 0 outside the statistics")}
+REMEMBERED = EXPERIENCE | {
+    "rewards": Offer(PerCompletion, f"{FINAL}, 0 outside the statistics"),
+    "all_rewards": Offer(PerCompletion, f"{FINAL}, in or outside the statistics, NaN where there is none"),
+}
 BOUND = {"log_ratio_bound": Offer(PerReplica, "largest size of a log-ratio before it is exponentiated, inf for none")}
 LOG_PROBS = {"log_probs": Offer(PerToken, "log π of the tokens, by the policy that is trained; carries the gradient")}
 LOSS = EXPERIENCE | LOG_PROBS

@@ -49,7 +49,7 @@ def contradictions(config: Any) -> Iterator[str]:
     yield from task_problems(config)
     yield from step_problems(config)
     yield from choice_lines("problems", PROBLEMS, config)
-    of_axes = shared_problems, reward_model_problems, network_problems, start_problems, data_problems
+    of_axes = shared_problems, reward_model_problems, network_problems, start_problems, data_problems, prompts_problems
     for check in (turn_problems, *of_axes):
         yield from check(config)
     yield from policies.problems(config)
@@ -249,6 +249,20 @@ def start_problems(config: Any) -> Iterator[str]:
             yield f"start.entropy={wanted}: must be below that of a guess, {guess:.3f} nats a token"
 
 
+def prompts_problems(config: Any) -> Iterator[str]:
+    """Refuse a choice among prompts where none come again, where none are drawn, and for another number of them."""
+    if chosen_facts(config, "prompts").is_noop:
+        return
+    chosen, known = f"prompts={config.prompts.name}", getattr(config.task, "prompt_set", None)
+    if known is None:
+        tasks = "task=sort, addition or token_preference with task.prompt_set=64 or the like"
+        yield f"{chosen}: chooses among prompts that come again: take {tasks}"
+    elif (size := getattr(config.prompts, "size", known)) != known:
+        yield f"prompts.size={size}: must be task.prompt_set={known}"
+    if config.data.name == "offline":
+        yield f"{chosen} data=offline: no prompts are drawn during training; take prompts=uniform"
+
+
 def data_problems(config: Any) -> Iterator[str]:
     """Refuse shares without new groups, a buffer smaller than what a step draws, and choices that ask for too much."""
     data, task, group_size = config.data, config.task.name, config.group_size
@@ -390,6 +404,8 @@ PROBLEMS = rules(
      "token_preference with task.prompt_set=64 or the like"),
     ("norm=spo", lambda node, config: getattr(config.task, "prompt_set", None) not in (None, node.prompts),
      "{key}.prompts={node.prompts}: must be task.prompt_set={config.task.prompt_set}"),
+    ("prompts=difficulty_pools", lambda node, _: node.hard > node.easy,
+     "{key}.hard={node.hard}: must be at most {key}.easy={node.easy}"),
     ("norm=rwr norm=best_of_n", group_of_one,
      f"{CHOICE}: chooses among the completions of a group, {ALONE} no choice; take at least 2"),
     ("clip=gvpo clip=tpo clip=real", group_of_one,

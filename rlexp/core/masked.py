@@ -8,6 +8,7 @@ Entries that do not count are replaced with ``where``, never multiplied by zero:
 from __future__ import annotations
 
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from rlexp.core.exact import sum_keepdim
 
@@ -21,6 +22,17 @@ ALL: Dims = (-1, -2, -3)
 def masked_sum(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:
     """Σ values over the entries of ``dims`` where ``mask`` holds; reduced axes stay with size 1."""
     return sum_keepdim(values.where(mask, 0.0), dims)
+
+
+def sums_by_prompt(values: Tensor, mask: Tensor, numbers: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Return of completions ``[*R P G]`` how many count and their sum, for each of ``size`` prompts, ``[*R size]``.
+
+    ``numbers`` ``[*R P]`` says which prompt a group is of.
+    """
+    known = one_hot(numbers, size).to(values.dtype)
+    parts = (count(mask, GROUP, values.dtype), masked_sum(values, mask, GROUP))
+    number, total = (sum_keepdim(part * known, (-2,)).squeeze(-2) for part in parts)
+    return number, total
 
 
 def count(mask: Tensor, dims: Dims, dtype=None) -> Tensor:

@@ -85,6 +85,7 @@ OF_REPLICAS = "{here}: {key}={value} is of backend=replicas"
 ONLY_NOOP = "{here}: has no {key} but the neutral one; take backend=replicas, or leave {key} as it is"
 OF_ADAPTERS = "{key}={value}: with model.lora the reference is the model without its adapter"
 OF_VLLM = "{key}={value}: without backend.vllm=true the policy itself samples, nothing differs"
+OF_THE_LOOP = ("prompts", "reward", "filter.refill", "sampler", "teacher", "anchor")  # axes
 CAPABILITIES = {
     "replicas": Capabilities(
         batched=True,
@@ -96,7 +97,7 @@ CAPABILITIES = {
         tested="1.16.",
         limits=(
             Limit("model", "rlexp.language:LANGUAGE_MODELS", "{here}: trains language models; take {choices}"),
-            *(Limit(axis, NoOp, ONLY_NOOP) for axis in ("reward", "filter.refill", "sampler", "teacher", "anchor")),
+            *(Limit(axis, NoOp, ONLY_NOOP) for axis in OF_THE_LOOP),
             Limit("critic", ("none",), f"{OF_REPLICAS}; take {{choices}}"),
             Limit("data", ("fresh",), f"{OF_REPLICAS}; take {{choices}}"),
             Limit("start", ("random", "sft", "mixture"), f"{OF_REPLICAS}; take start=random, sft or mixture"),

@@ -1,4 +1,4 @@
-"""Sampling: which groups a step trains on, through each variant's ``sampler`` and ``filter.refill``.
+"""Sampling: which groups a step trains on, through each variant's ``prompts``, ``sampler`` and ``filter.refill``.
 
 Those sampled first, and others in place of those that ``filter.refill`` drops. Source: dynamic sampling of DAPO (arXiv
 2503.14476, §3.2, algorithm 1) with ``zero_variance``; verl ``filter_groups`` with its cap ``max_num_gen_batches``,
@@ -10,7 +10,7 @@ streams addressed by the round, so that a run takes the same groups whoever its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rlexp.core.blocks import gather_rows, map_tensors, map_variants
+from rlexp.core.facts import Facts, facts_of
 from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose, normals
 from rlexp.core.types import Counts, PerCompletion, PerToken, PromptMask, PromptNumbers, Prompts
@@ -102,11 +103,43 @@ def policies_of_updates(state: TrainState, groups: Groups) -> Iterator[RolloutPo
 
 
 def draw_prompts(state: TrainState, step: int, number: int) -> Prompts:
+    """Return new prompts, or those of the set of each run that its ``prompts`` draws."""
     uniforms = state.uniforms(Purpose.PROMPTS, step, state.prompts, state.task.draws, round=number)
     known = prompt_set(state)
     if known is None:
         return state.task.prompts(uniforms, held_out=False)
-    return gather_rows(known, (uniforms[..., 0] * known.shape[1]).long())
+    offered = {"candidates": torch.ones(known.shape[:2], device=known.device)}
+    offered["progress"] = torch.full_like(state.temperature, state.optimizer.progress)
+    if any("answer_lengths" in required_inputs(variant.prompts) for variant, _ in state.blocks):
+        offered["answer_lengths"] = state.task.oracle(known)[1].to(state.temperature.dtype).sum(-1)
+    offered |= state.memory | {"first": first_of_equal(known)}
+    return gather_rows(known, map_variants(places_of_prompts, state.blocks, uniforms[..., 0], offered))
+
+
+def first_of_equal(prompts: Prompts) -> PromptNumbers:
+    """Return for each prompt of a set the place of the first that is equal to it, ``[R N]``."""
+    places = torch.arange(prompts.shape[1], device=prompts.device).expand(prompts.shape[:2])
+    order = places
+    for column in reversed(prompts.unbind(-1)):
+        order = order.gather(-1, column.gather(-1, order).argsort(dim=-1, stable=True))
+    changes = (gather_rows(prompts, order).diff(dim=1) != 0).any(-1)
+    first = F.pad(places[:, 1:].where(changes, 0), (1, 0)).cummax(-1).values
+    return torch.zeros_like(places).scatter(-1, order, order.gather(-1, first))
+
+
+def places_of_prompts(variant: Variant, uniforms: Tensor, offered: Mapping[str, Tensor]) -> PromptNumbers:
+    """Return which prompts of the set are drawn, ``[R P]``, by the weights of the variant's ``prompts``.
+
+    Of equal prompts each has the weight of the first, which alone is remembered (``prompt_numbers``).
+    """
+    if facts_of(variant.prompts, Facts).is_noop:
+        return (uniforms * offered["candidates"].shape[-1]).long()
+    weights = call_with(variant.prompts, offered).gather(-1, offered["first"])
+    weights = weights.where((weights > 0).any(-1, keepdim=True), 1.0)
+    ends = weights.cumsum(-1)
+    total = ends[..., -1:]
+    places = torch.minimum(uniforms * total, total.nextafter(torch.zeros_like(total)))  # rounding reaches no end
+    return (ends.unsqueeze(-2) <= places.unsqueeze(-1)).sum(-1)
 
 
 def prompt_set(state: TrainState) -> Prompts | None:

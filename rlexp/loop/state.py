@@ -172,8 +172,8 @@ def backward(loss: t.PerReplica, network: nn.Module, part: Experience, *more: ob
 
 def update_memory(variant: Variant, memory: Tensors, batch: Experience) -> dict[str, Tensor]:
     """Return the memories after a step; they are offered the experience, with rewards 0 outside the statistics."""
-    rewards = batch.rewards.where(batch.keep, 0.0)
-    return apply_updates(variant, memory, batch._asdict() | {"rewards": rewards})
+    rewards = {"rewards": batch.rewards.where(batch.keep, 0.0), "all_rewards": batch.rewards}
+    return apply_updates(variant, memory, batch._asdict() | rewards)
 
 
 def take_replicas(module: nn.Module, replicas: Tensor) -> nn.Module:
@@ -183,19 +183,21 @@ def take_replicas(module: nn.Module, replicas: Tensor) -> nn.Module:
 
 
 def subset(state: TrainState, replicas: Tensor) -> TrainState:
-    """Return a state of these replicas, in their order, to sample and judge with: its networks are not to be trained.
+    """Return a state of these replicas, in their order, to sample and judge with: its networks are not to be trained,
+    and their optimizers are those of the whole state.
 
     Its sampling is not compiled, whatever that of the whole state is: another number of runs would compile it again.
     """
     variants, sizes = zip(*state.blocks, strict=True)
     owners = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     counts = owners[replicas.cpu()].bincount(minlength=len(sizes)).tolist()
-    names = [name for name in state.networks if name == "policy" or name.startswith("reward_model")]
+    kept = [each for each in state.networks.items() if each[0] == "policy" or each[0].startswith("reward_model")]
     return replace(
         state,
-        networks={name: Network(take_replicas(state.networks[name].module, replicas)) for name in names},
+        networks={name: Network(take_replicas(network.module, replicas), network.optimizer) for name, network in kept},
         seeds=[state.seeds[replica] for replica in replicas.tolist()],
         temperature=state.temperature[replicas],
+        memory={name: values[replicas] for name, values in state.memory.items()},
         sample=sample,
         log_probs=token_log_probs,
         blocks=[(variant, size) for variant, size in zip(variants, counts, strict=True) if size],

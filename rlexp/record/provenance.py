@@ -48,7 +48,8 @@ OF_ANOTHER_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMM
 
 Code = dict[str, Any]
 # What configs mean that were saved before there were these keys. A run without a bound has others only beyond it.
-MEANT = {"backend": {"name": "replicas"}, "log_ratio_bound": 20.0, "anchor": {"name": "old"}}
+MEANT = {"backend": {"name": "replicas"}, "log_ratio_bound": 20.0}
+MEANT |= {"anchor": {"name": "old"}, "prompts": {"name": "uniform"}}
 
 
 @cache

@@ -29,6 +29,7 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         refill_rounds=1,
         norm=chosen["norm"],
         anchor=bind("anchor", "old"),
+        prompts=bind("prompts", "uniform"),
         clip=chosen["clip"],
         agg=chosen["agg"],
         kl=chosen["kl"],

@@ -105,6 +105,7 @@ def variant(recipe: Recipe) -> Variant:
         refill_rounds=1,
         norm=norm(recipe),
         anchor=bind("anchor", "old"),
+        prompts=bind("prompts", "uniform"),
         clip=bind("clip", "ppo", low=recipe.low, high=recipe.high),
         agg=bind("agg", recipe.agg),
         kl=bind("kl", "k1" if recipe.kl_in_reward else "k3"),
