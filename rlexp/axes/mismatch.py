@@ -9,6 +9,7 @@ and with it every bound of ``clip``, is against π_old. log κ, its sum and its 
 
 from __future__ import annotations
 
+from pydantic import FiniteFloat
 from torch import Tensor
 
 from rlexp.axes.offered import LOSS, LOSSES
@@ -160,6 +161,45 @@ def divergence_reject(
 
 
 @Facts(problems=(ordered("low", "high"),))
+def token_veto(
+    losses: PerToken,
+    old_log_probs: PerToken,
+    sampler_log_probs: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+    *,
+    low: NonNegative,
+    high: Positive,
+) -> PerToken:
+    """ℓ where low ≤ κ ≤ high for every token of the completion, else 0 for all of them: one token vetoes the rest.
+
+    Source: SkyRL ``outlier_token_is_threshold_low`` and ``_high`` with 1e-4 and 100 (``compute_outlier_token_mask`` in
+    ``off_policy_correction_utils.py``, commit a956457). verl's ``rollout_token_veto_threshold`` had the lower bound.
+    """
+    ratio = token_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound)
+    return losses.where(((ratio >= low) & (ratio <= high)).all(-1, keepdim=True), 0.0)
+
+
+@Facts(problems=(ordered("low", "high"),))
+def probability_reject(
+    losses: PerToken,
+    old_log_probs: PerToken,
+    sampler_log_probs: PerToken,
+    mask: TokenMask,
+    *,
+    low: FiniteFloat,
+    high: FiniteFloat,
+) -> PerToken:
+    """ℓ of tokens where low ≤ π_old − π_sampler ≤ high, else 0: a rare token may have any ratio.
+
+    Source: ROLL ``diff_enabled`` at the level of tokens, with ±0.2 (``roll/utils/train_infer_corrections.py``, commit
+    8eb27cc), where what is rejected leaves the mask.
+    """
+    difference = (old_log_probs.exp() - sampler_log_probs.exp()).where(mask, 0.0)
+    return losses.where((difference >= low) & (difference <= high), 0.0)
+
+
+@Facts(problems=(ordered("low", "high"),))
 def truncate_and_reject(
     losses: PerToken,
     old_log_probs: PerToken,
@@ -204,4 +244,5 @@ def geometric_near(old: Tensor, sampler: Tensor, mask: Tensor, bound: PerReplica
 
 FUNCTIONS = by_name(none, token_truncate, token_mask, sequence_truncate, sequence_mask)
 FUNCTIONS |= by_name(geometric_mask, geometric_reject, divergence_reject, truncate_and_reject)
+FUNCTIONS |= by_name(token_veto, probability_reject)
 INPUTS = LOSS | LOSSES

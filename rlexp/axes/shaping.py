@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rlexp.axes.offered import SAMPLED
 from rlexp.core.facts import Facts, ordered
+from rlexp.core.masked import GROUP, masked_extreme, masked_mean
 from rlexp.core.registry import by_name
 from rlexp.core.types import CompletionMask, FiniteNonNegative, PerCompletion, PositiveInt, Probability
 
@@ -73,10 +74,21 @@ def truncated(
 def length_cost(rewards: PerCompletion, lengths: PerCompletion, *, cost: FiniteFloat) -> PerCompletion:
     """r − cost · length: every token costs the same, wherever it stands; a negative cost pays for length.
 
-    Source: the constant cost of a step in reinforcement learning. prime-rl subtracts a linear length penalty too, but
-    weighs it with the mean reward.
+    Source: the constant cost of a step in reinforcement learning.
     """
     return rewards - cost * lengths
+
+
+@Facts(of_group=True)
+def length_by_pass_rate(rewards: PerCompletion, lengths: PerCompletion, *, weight: FiniteNonNegative) -> PerCompletion:
+    """r − weight · mean_group(r) · length / max_group(length): short answers pay where most are right.
+
+    Source: prime-rl ``LinearLengthPenaltyConfig`` with ``num_output_tokens_weight`` 0.25
+    (``orchestrator/algo/grpo.py``, commit 559b447), whose terms of input tokens and turns are not here.
+    """
+    scored = ~rewards.isnan()
+    longest = masked_extreme(lengths, scored, GROUP, 1).clamp(min=1)
+    return rewards - weight * masked_mean(rewards, scored, GROUP) * lengths / longest
 
 
 def affine(rewards: PerCompletion, *, a: FiniteFloat, b: FiniteFloat) -> PerCompletion:
@@ -167,6 +179,6 @@ def with_verifier_errors(
     return rewards.masked_fill(accepted, high).masked_fill(rejected, low)
 
 
-FUNCTIONS = by_name(none, overlong, overlong_quadratic, truncated, length_cost)
+FUNCTIONS = by_name(none, overlong, overlong_quadratic, truncated, length_cost, length_by_pass_rate)
 FUNCTIONS |= by_name(affine, clip, noise, noise_persistent, flips, flips_persistent)
 INPUTS = SAMPLED

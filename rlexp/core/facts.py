@@ -32,11 +32,13 @@ class Facts:
 
     Attributes:
         is_noop: it returns what it is given.
+        of_group: it looks at the other completions of a group, on an axis where others look at one completion alone.
         problems, remarks: lines about what cannot be, and about what is seldom meant; those of our own choices that
             read more than their hyperparameters are in ``rlexp.config.checks``.
     """
 
     is_noop: bool = False
+    of_group: bool = False
     problems: tuple[Check, ...] = ()
     remarks: tuple[Check, ...] = ()
 

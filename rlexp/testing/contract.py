@@ -273,11 +273,12 @@ def broken_neighbor(choice: Choice) -> Iterator[str]:
 
 @property_of("neighbors", "shaping", "reward", "mismatch", "anchor", "kl")
 def neighbors(choice: Choice) -> Iterator[str]:
-    """A completion is shaped, corrected and penalized by itself, a prompt is judged by itself."""
+    """A completion is shaped, corrected and penalized by itself (or with its group), a prompt is judged by itself."""
     every = inputs(choice)
     together = choice(*every)
     for p, g in [(0, 0), (P - 1, G - 2)]:
-        one = (slice(None), slice(p, p + 1)) + ((slice(g, g + 1),) if choice.axis != "reward" else ())
+        whole = choice.axis == "reward" or choice.facts.of_group
+        one = (slice(None), slice(p, p + 1)) + (() if whole else (slice(g, g + 1),))
         alone = choice(*(x[one] if x.dim() > 2 else x for x in every))
         if not same_bits(alone, together[one]):
             yield f"of prompt {p}, completion {g}, alone the output {difference(alone, together[one])}"

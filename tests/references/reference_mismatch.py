@@ -108,6 +108,21 @@ def truncate_and_reject(losses, old_log_probs, sampler_log_probs, mask, log_rati
     return losses * np.minimum(of_tokens(*given), most) * inside(geometric(*given), low, high)
 
 
+def token_veto(losses, old_log_probs, sampler_log_probs, mask, log_ratio_bound, *, low, high):
+    """SkyRL ``compute_outlier_token_mask``: ``all_tokens_valid`` of each sequence."""
+    near = inside(of_tokens(old_log_probs, sampler_log_probs, mask, log_ratio_bound), low, high)
+    return losses * near.min(-1, keepdims=True)
+
+
+def probability_reject(losses, old_log_probs, sampler_log_probs, mask, *, low, high):
+    """ROLL ``m_diff`` of ``diff["token"]``; tokens that do not count are not asked."""
+    found = losses.copy()
+    for place in zip(*mask.nonzero(), strict=True):
+        if not low <= math.exp(old_log_probs[place]) - math.exp(sampler_log_probs[place]) <= high:
+            found[place] = 0.0
+    return found
+
+
 def truncated(ratio: float, low: float, high: float) -> float:
     return low if ratio < low else high if ratio > high else ratio
 
@@ -138,4 +153,6 @@ MISMATCH = {
     "geometric_reject": geometric_reject,
     "divergence_reject": divergence_reject,
     "truncate_and_reject": truncate_and_reject,
+    "token_veto": token_veto,
+    "probability_reject": probability_reject,
 }

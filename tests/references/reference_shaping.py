@@ -50,6 +50,17 @@ def truncated(rewards, finished, *, scale, penalty):
     return each(lambda r, ended: r if ended else scale * r - penalty, rewards, finished)
 
 
+def length_by_pass_rate(rewards, lengths, *, weight):
+    """prime-rl ``num_output_tokens_weight * pass_rate * (output / output.max())`` of each group; NaN is no reward."""
+    found = rewards.copy()
+    for prompt, group in enumerate(rewards):
+        there = [g for g, reward in enumerate(group) if not np.isnan(reward)]
+        rate = sum(group[g] for g in there) / max(len(there), 1)
+        for g in there:
+            found[prompt, g] -= weight * rate * lengths[prompt, g] / max(lengths[prompt, each] for each in there)
+    return found
+
+
 def length_cost(rewards, lengths, *, cost):
     """A constant cost a token."""
     return each(lambda r, length: r - sum(cost for _ in range(int(length))), rewards, lengths)
@@ -88,6 +99,7 @@ FUNCTIONS = {
     "overlong": overlong,
     "overlong_quadratic": overlong_quadratic,
     "truncated": truncated,
+    "length_by_pass_rate": length_by_pass_rate,
     "length_cost": length_cost,
     "affine": affine,
     "clip": clip,
