@@ -35,7 +35,7 @@ GIVEN = {
     "false_positives": 0.2,
     "false_negatives": 0.1,
 }
-ONE_SIZE = {"gvpo", "tpo", "real"}  # carry the size of their group, so that groups of several sizes are refused
+ONE_SIZE = {"gvpo", "tpo", "real", "length_by_pass_rate"}  # groups of several sizes are refused
 
 
 class Case(NamedTuple):
@@ -210,7 +210,7 @@ def test_flat_without_group_ids():
         assert_same(found, expected_of_rows(case, offered, prompt, place), case, "without groups")
     assert {"norm.local", "norm.pass_at_k", "clip.dpo", "clip.real", "agg.prompt", "filter.shortest"} <= refused
     nobody = ("kl.", "shaping.", "mismatch.", "teacher.", "value_target.", "kl_control.", "entropy_control.")
-    assert not [name for name in refused if name.startswith(nobody)]
+    assert [name for name in refused if name.startswith(nobody)] == ["shaping.length_by_pass_rate"]
     assert not refused & {
         "norm.global_",
         "norm.running",
