@@ -7,7 +7,6 @@ needs a critic or other data, is named and left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -24,6 +23,8 @@ NEEDS = {  # without these a choice does nothing, or is refused
     "reference": ("kl=k3",),
     "gdpo": ("task.weights.exact=0.5", "task.weights.graded=0.5"),
 }
+# What the plain runs have, too, since runs with other prompts are no batch.
+SHARED = {"prompts": ("task.prompt_set=64",), "spo": ("task.prompt_set=64",)}
 
 
 def choices(axes: str) -> list[tuple[str, str]]:
@@ -36,18 +37,25 @@ def overrides_of(axis: str, name: str) -> tuple[str, ...]:
     return (*NEEDS.get(axis, ()), *NEEDS.get(name, ()), f"{axis}={name}")
 
 
-def trains_apart(overrides: Sequence[str]) -> bool:
-    """Whether a run with these overrides cannot train in a batch with plain ones, or not without more of them."""
+def shared_by(axis: str, name: str) -> tuple[str, ...]:
+    """Return the overrides of the plain runs that a choice stands beside."""
+    return (*SHARED.get(axis, ()), *SHARED.get(name, ()))
+
+
+def trains_apart(axis: str, name: str) -> bool:
+    """Whether a choice cannot train in a batch with plain runs, or not without more overrides."""
+    shared = shared_by(axis, name)
     try:
-        return bucket_key(compose(*overrides)) != bucket_key(compose())
+        return bucket_key(compose(*shared, *overrides_of(axis, name))) != bucket_key(compose(*shared))
     except ConfigError:
         return True
 
 
 def measure(axis: str, name: str, runs: int, steps: int, repetitions: int) -> dict[str, list[float]]:
     """Return the seconds a step of the plain runs, of the choice alone, and of both, measured in turn."""
-    chosen = overrides_of(axis, name)
-    batches = {"plain": Training(runs), "alone": Training(1, *chosen), "both": Training(runs, beside=chosen)}
+    chosen, shared = overrides_of(axis, name), shared_by(axis, name)
+    batches = {"plain": Training(runs, *shared), "alone": Training(1, *shared, *chosen)}
+    batches["both"] = Training(runs, *shared, beside=chosen)
     return alternating({which: lambda b=batch: b.seconds(steps) for which, batch in batches.items()}, repetitions)
 
 
@@ -55,7 +63,7 @@ def main() -> None:
     """Measure every choice, print, write."""
     arguments = options(__doc__, repetitions=5, steps=4, runs=10, axes=",".join(AXES))
     rows, data = [], {}
-    apart = [choice for choice in choices(arguments.axes) if trains_apart(overrides_of(*choice))]
+    apart = [choice for choice in choices(arguments.axes) if trains_apart(*choice)]
     for axis, name in (choice for choice in choices(arguments.axes) if choice not in apart):
         seconds = measure(axis, name, arguments.runs, arguments.steps, arguments.repetitions)
         data[f"{axis}={name}"] = seconds
