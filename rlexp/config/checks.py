@@ -18,6 +18,7 @@ from pkgutil import resolve_name
 from string import Formatter
 from typing import Any
 
+from rlexp.axes import axis_of
 from rlexp.axes.norm import TARGETS
 from rlexp.axes.offered import OF_VERIFIER, REWARDS
 from rlexp.config.choices import axis_nodes, chosen_facts, chosen_function
@@ -305,6 +306,10 @@ def remarks(config: Any) -> Iterator[str]:
     changed += ["kl.place=reward"] if kl_in_reward(config) else []
     if blind and changed:
         yield f"{blind[0]} {changed[0]}: advantages do not depend on rewards, which it changes"
+    remembers = config.prompts.name in axis_of("prompts").memories
+    if remembers and not chosen_facts(config, "filter.refill").is_noop:
+        chosen = f"prompts={config.prompts.name} filter.refill={config.filter.refill.name}"
+        yield f"{chosen}: groups that are dropped are not remembered, so solved prompts among them come again"
     backend = CAPABILITIES[config.backend.name]
     if backend.package and not (here := version(backend.package)).startswith(backend.tested):
         yield f"backend={config.backend.name}: tested with {backend.package.upper()} {backend.tested}x, here is {here}"

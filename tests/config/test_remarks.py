@@ -38,6 +38,11 @@ CASES = [
     (["clip=clip_cov", "minibatches=1"], None),
     (["clip=higher", "minibatches=1"], "clip=ppo inner_steps=1 minibatches=1: with one update on each rollout"),
     (["clip=higher", "minibatches=1", "inner_steps=2"], None),
+    (["prompts=easy_to_hard", "task.prompt_set=8", "filter=dynamic"], None),
+    (
+        ["prompts=difficulty_pools", "task.prompt_set=8", "filter=dynamic"],
+        "prompts=difficulty_pools filter.refill=zero_variance: groups that are dropped are not remembered",
+    ),
     (["kl.place=reward"], "kl.place=reward: kl=none has no penalty to place"),
     (["clip.low=2"], "clip.low=2: no ratio is below 1 − 2, so nothing is clipped on that side"),
     (["clip=opsm", "clip.low=1.0"], "clip.low=1: no ratio is below 1 − 1"),
