@@ -177,7 +177,7 @@ def token_veto(
     ``off_policy_correction_utils.py``, commit a956457). verl's ``rollout_token_veto_threshold`` had the lower bound.
     """
     ratio = token_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound)
-    return losses.where(((ratio >= low) & (ratio <= high)).all(-1, keepdim=True), 0.0)
+    return losses.where(between(ratio, low, high).all(-1, keepdim=True), 0.0)
 
 
 @Facts(problems=(ordered("low", "high"),))
@@ -196,7 +196,7 @@ def probability_reject(
     8eb27cc), where what is rejected leaves the mask.
     """
     difference = (old_log_probs.exp() - sampler_log_probs.exp()).where(mask, 0.0)
-    return losses.where((difference >= low) & (difference <= high), 0.0)
+    return losses.where(between(difference, low, high), 0.0)
 
 
 @Facts(problems=(ordered("low", "high"),))
@@ -233,13 +233,17 @@ def sequence_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tenso
 
 def zero_outside(ratio: Tensor, low: float, high: float) -> Tensor:
     """Return the ratio where it is between the bounds, which belong to what is between them, else 0."""
-    return ratio.where((ratio >= low) & (ratio <= high), 0.0)
+    return ratio.where(between(ratio, low, high), 0.0)
 
 
 def geometric_near(old: Tensor, sampler: Tensor, mask: Tensor, bound: PerReplica, low: float, high: float) -> Tensor:
     """Whether low ≤ κ̄ ≤ high for each completion, ``[*R P G 1]``; κ̄ is 1 where nothing counts."""
-    ratio = bounded_exp(masked_mean(old - sampler, mask, TIME), bound)
-    return (ratio >= low) & (ratio <= high)
+    return between(bounded_exp(masked_mean(old - sampler, mask, TIME), bound), low, high)
+
+
+def between(values: Tensor, low: float, high: float) -> Tensor:
+    """Whether low ≤ value ≤ high, for each."""
+    return (values >= low) & (values <= high)
 
 
 FUNCTIONS = by_name(none, token_truncate, token_mask, sequence_truncate, sequence_mask)

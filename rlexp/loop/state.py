@@ -183,10 +183,10 @@ def take_replicas(module: nn.Module, replicas: Tensor) -> nn.Module:
 
 
 def subset(state: TrainState, replicas: Tensor) -> TrainState:
-    """Return a state of these replicas, in their order, to sample and judge with: its networks are not to be trained,
-    and their optimizers are those of the whole state.
+    """Return a state of these replicas, in their order, to sample and judge with: its networks are not to be trained.
 
-    Its sampling is not compiled, whatever that of the whole state is: another number of runs would compile it again.
+    Their optimizers are those of the whole state. Its sampling is not compiled, whatever that of the whole state is:
+    another number of runs would compile it again.
     """
     variants, sizes = zip(*state.blocks, strict=True)
     owners = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
