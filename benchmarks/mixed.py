@@ -17,10 +17,11 @@ from rlexp.sweep.build import bucket_key
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 AXES = ("shaping", "filter", "norm", "clip", "agg", "kl", "kl_control", "reference", "sampler", "mismatch", "anchor")
-AXES += ("prompts", "entropy_control", "reward", "optimizer")
+AXES += ("distillation", "prompts", "entropy_control", "reward", "optimizer")
 NEEDS = {  # without these a choice does nothing, or is refused
     "kl_control": ("kl=k3",),
     "reference": ("kl=k3",),
+    "distillation": ("teacher.network=reference",),
     "gdpo": ("task.weights.exact=0.5", "task.weights.graded=0.5"),
 }
 # What the plain runs have, too, since runs with other prompts are no batch.

@@ -49,6 +49,8 @@ NEEDS = {
     "optimizer=sgd": "lr=0.5",
     "optimizer=momentum": "lr=0.1",
     "preset": "inner_steps=2 -minibatches",
+    "preset=opsd": "inner_steps=2 -minibatches task=two_habits task.hint=4",
+    "preset=sdpo": "inner_steps=2 -minibatches task=two_habits task.hint=4",
     "prompts": f"task.prompt_set=8 {SFT}",
     "reference": f"{KL} reference.every=choice(2)",  # their own is more than the steps of a run here
     "reference=random": KL,
@@ -64,6 +66,9 @@ NEEDS = {
     "task": "model=gru,positional,transformer,transformer_plain kl=k2 kl.coef=0.1 filter=zero_variance norm=hybrid",
     "task=bandit": "model=gru,tabular kl=k2 kl.coef=0.1 filter=zero_variance norm=hybrid",
     "teacher": f"{TEACHER} teacher.coef=choice(0.7)",  # by 1.0 nothing is weighed
+    "teacher=rlsd": f"{TEACHER} teacher.network=null teacher.hint=null",
+    "teacher=self": "distillation=jsd teacher.hint=choice(null)",
+    "distillation": "teacher.network=reference",
 }
 # Trained in the runs of all other axes, as the defaults of config.yaml or, model, with the tasks.
 ELSEWHERE = (

@@ -29,7 +29,6 @@ from rlexp.language.backend import CAPABILITIES, Limit, NoOp
 from rlexp.language.models import language_model, missing
 from rlexp.loop.data import DATA
 from rlexp.loop.start import STARTS
-from rlexp.loop.state import ANCHORS
 from rlexp.models import MODELS
 from rlexp.models.scalar import cannot_judge
 from rlexp.record import loggers, policies
@@ -38,6 +37,7 @@ from rlexp.tasks import TASKS
 
 EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
 EXACT = ("accuracy", "reward", "kl", "entropy", "length", "length_correct", "length_wrong")
+TAUGHT_HINTS = "start=pretrained_mixture start.hinted=0.3 teaches it to read them"
 LARGEST_OF_ADAM = 5e-3  # a learning rate below it is meant for Adam
 Condition = Callable[[Any, Any], bool]  # of a node and the whole config
 
@@ -51,7 +51,7 @@ def contradictions(config: Any) -> Iterator[str]:
     yield from step_problems(config)
     yield from choice_lines("problems", PROBLEMS, config)
     of_axes = shared_problems, reward_model_problems, network_problems, start_problems, data_problems, prompts_problems
-    for check in (turn_problems, *of_axes):
+    for check in (turn_problems, *of_axes, teacher_problems):
         yield from check(config)
     yield from policies.problems(config)
     yield from loggers.problems(config)
@@ -264,6 +264,29 @@ def prompts_problems(config: Any) -> Iterator[str]:
         yield f"{chosen} data=offline: no prompts are drawn during training; take prompts=uniform"
 
 
+def teacher_problems(config: Any) -> Iterator[str]:
+    """Refuse teachers that there cannot be, and hints that have no room or that say what the judge does not."""
+    teacher, distillation = config.teacher, config.distillation
+    if distillation.name == "none" and distillation.weight:
+        yield f"distillation=none distillation.weight={format_value(distillation.weight)}: has no loss; take 0"
+    if teacher.run is not None and teacher.network is not None:
+        yield f"teacher.run={teacher.run} teacher.network={teacher.network}: only one of them can teach; leave one null"
+    if teacher.network == "policy" and teacher.hint is None and policies.is_taught(config):
+        yield "teacher.network=policy teacher.hint=null: it teaches itself nothing; take teacher.hint=answer or success"
+    hinted = {"start.hinted": getattr(config.start, "hinted", None), "teacher.hint": teacher.hint}
+    for key, value in hinted.items():
+        if value and getattr(config.task, "hint", None) is None:
+            tasks = ", ".join(name for name, task in TASKS.items() if hasattr(task, "hinted"))
+            room = "task.hint=4 or the like" if hasattr(config.task, "hint") else f"a task with task.hint: {tasks}"
+            yield f"{key}={format_value(value)}: the prompt has no room for it; take {room}"
+    if teacher.hint != "success":
+        return
+    if not chosen_facts(config, "reward").is_noop:
+        yield f"teacher.hint=success reward={config.reward.name}: success is what the task says, which does not judge"
+    if config.group_size.completions == 1:
+        yield "teacher.hint=success group_size.completions=1: there is no other completion to show; take at least 2"
+
+
 def data_problems(config: Any) -> Iterator[str]:
     """Refuse shares without new groups, a buffer smaller than what a step draws, and choices that ask for too much."""
     data, task, group_size = config.data, config.task.name, config.group_size
@@ -306,6 +329,11 @@ def remarks(config: Any) -> Iterator[str]:
     changed += ["kl.place=reward"] if kl_in_reward(config) else []
     if blind and changed:
         yield f"{blind[0]} {changed[0]}: advantages do not depend on rewards, which it changes"
+    if (config.teacher.network or config.teacher.hint) and not policies.is_taught(config):
+        chosen = f"teacher.network={format_value(config.teacher.network)} distillation={config.distillation.name}"
+        yield f"{chosen}: nothing asks the teacher"
+    elif config.teacher.hint and not getattr(config.start, "hinted", None) and config.start.name != "pretrained":
+        yield f"teacher.hint={config.teacher.hint} start={config.start.name}: it has never seen a hint; {TAUGHT_HINTS}"
     remembers = config.prompts.name in axis_of("prompts").memories
     if remembers and not chosen_facts(config, "filter.refill").is_noop:
         chosen = f"prompts={config.prompts.name} filter.refill={config.filter.refill.name}"
@@ -344,7 +372,7 @@ def anchor_remarks(config: Any) -> Iterator[str]:
     anchor, data, sampler, mismatch = (getattr(config, key).name for key in ("anchor", "data", "sampler", "mismatch"))
     same = chosen_facts(config, "sampler").is_noop and CAPABILITIES[config.backend.name].batched
     asked = {*required_inputs(chosen_function(config, "anchor"))}
-    of_age, as_reported = bool(asked & {*ANCHORS}), "sampler_log_probs" in asked
+    of_age, as_reported = bool(asked & {"proximal_log_probs", "ages"}), "sampler_log_probs" in asked
     if of_age and data == "fresh":
         yield f"anchor={anchor} data=fresh: nothing has an age, and it trains as anchor=old does"
     if as_reported and same:
@@ -460,7 +488,8 @@ REMARKS = rules(
     ("kl=k2_sampler", lambda _, config: config.reference.name != "frozen",
      f"{CHOICE} reference={{config.reference.name}}: {NO_REFERENCE}"),
     ("reference=follow",
-     lambda _, config: config.kl.coef == 0 and "ref_log_probs" not in required_inputs(chosen_function(config, "clip")),
+     lambda _, config: config.kl.coef == 0 and config.teacher.network != "reference"
+     and "ref_log_probs" not in required_inputs(chosen_function(config, "clip")),
      "{key}={node.name}: without a kl nothing is trained against it"),
     ("optimizer=sgd optimizer=momentum", lambda _, config: config.lr < LARGEST_OF_ADAM,
      "{key}={node.name} lr={config.lr}: such a rate is Adam's, whose moves are about lr whatever the gradient; here "

@@ -27,7 +27,7 @@ from rlexp.axes import AXES, Axis
 from rlexp.config.settings import Settings
 from rlexp.core.errors import closest, no_such_key
 from rlexp.core.facts import Facts, facts_of
-from rlexp.core.numbers import FiniteNonNegative, PositiveInt, Seed
+from rlexp.core.numbers import FiniteNonNegative, PositiveInt, Probability, Seed
 from rlexp.core.registry import REGISTERED, StrictModel
 from rlexp.runfolder.variants import number
 
@@ -71,7 +71,12 @@ TABLES = {
 SETTINGS = {
     "start": {"seed": (Seed | None, None)},
     "filter.refill": {"rounds": (PositiveInt, 10)},
-    "teacher": {"run": (str | None, None)},
+    "teacher": {
+        "run": (str | None, None),
+        "network": (Literal["policy", "reference"] | None, None),
+        "hint": (Literal["answer", "success"] | None, None),
+    },
+    "distillation": {"weight": (Probability, 1.0)},
     "kl": {"coef": (FiniteNonNegative, 0.04), "place": (Literal["loss", "reward"], "loss")},
     "reference": {"begin": (Literal["start", "random", "halfway", "run"], "start"), "run": (str | None, None)},
     "reward": {"model": (dict | None, None)},

@@ -34,6 +34,7 @@ class Purpose(IntEnum):
     START_SAMPLING = 22
     START_MIXTURE = 23
     START_CORPUS = 24
+    START_HINTS = 25
     LOSS = 30
     SAMPLER = 31
     REPLAY = 32

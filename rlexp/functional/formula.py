@@ -206,8 +206,8 @@ class Formula:
         ids, own = torch.arange(PROMPTS).repeat(GROUP), self.settings.values
         layouts = (Rows(), Groups(ids)) if question == "groups" else (Groups(ids), Groups(ids, spare=1))
         values = {name: value if own[name] is REQUIRED else own[name] for name, value in values.items()}
-        values = {name: OTHERS if value is None else value for name, value in values.items()}
         try:
+            values = {name: self.checked(name, OTHERS) if value is None else value for name, value in values.items()}
             tensors = {name: made_up(name, offer.kind) for name, offer in self.offered.items()}
             if self.remembers is not None:
                 start = self.remembers.start

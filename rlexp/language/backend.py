@@ -85,7 +85,7 @@ OF_REPLICAS = "{here}: {key}={value} is of backend=replicas"
 ONLY_NOOP = "{here}: has no {key} but the neutral one; take backend=replicas, or leave {key} as it is"
 OF_ADAPTERS = "{key}={value}: with model.lora the reference is the model without its adapter"
 OF_VLLM = "{key}={value}: without backend.vllm=true the policy itself samples, nothing differs"
-OF_THE_LOOP = ("prompts", "reward", "filter.refill", "sampler", "teacher", "anchor")  # axes
+OF_THE_LOOP = ("prompts", "reward", "filter.refill", "sampler", "teacher", "distillation", "anchor")  # axes
 CAPABILITIES = {
     "replicas": Capabilities(
         batched=True,
@@ -113,6 +113,8 @@ CAPABILITIES = {
             "greedy_rewards": "a greedy completion of each prompt",
             "sum_pi_squared": "the whole distribution of the policy",
             "teacher_log_probs": "a teacher",
+            "teacher_distributions": "a teacher",
+            "distributions": "the whole distribution of the policy",
             "values": "a critic",
             "token_rewards": "rewards of single tokens",
             "proximal_log_probs": "data that are not fresh",

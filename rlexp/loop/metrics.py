@@ -98,14 +98,15 @@ def metrics_of_update(
         offered = {**part._asdict(), **tensors, **variant.bound(tensors["mean_tokens"]), "log_probs": log_probs}
         row = ratio_metrics(log_probs, part.old_log_probs, part.mask) | bounded_metrics(variant, offered)
         row |= clip_metrics(variant.clip, offered) | mismatch_metrics(variant.mismatch, offered)
-        if twice := {*row, *losses}.intersection(names):
+        if twice := {*row, *terms}.intersection(names):
             raise RunFailed(f"metric={min(twice)}: there is one already; register it under another name")
         missing = torch.full_like(tensors["mean_tokens"], torch.nan)
         found = {name: call_with(measure, offered) for name, measure in variant.measures.items()}
         return row | {name: found.get(name, missing) for name in names}
 
-    row = {name: loss.detach() for name, loss in losses.items()}
-    return row | map_variants(measured, blocks, log_probs, part, tensors)
+    terms = {name: loss.detach() for name, loss in losses.items()}
+    tensors = {**tensors, "distillation_loss": terms.pop("loss/distillation", None)}
+    return terms | map_variants(measured, blocks, log_probs, part, tensors)
 
 
 def of_others(blocks: Sequence[tuple[Variant, int]]) -> list[set[str]]:

@@ -82,8 +82,8 @@ def sft(
     reinforcement learning, the first step of InstructGPT (arXiv 2203.02155).
     """
 
-    def right(questions: Tensor, update: int) -> tuple[Tensor, Tensor]:
-        return task.oracle(questions)
+    def right(questions: Tensor, update: int) -> tuple[Tensor, ...]:
+        return questions, *task.oracle(questions)
 
     return until_accurate(accuracy, checked, policy, task, seeds, (lr, prompts, every, updates), right)
 
@@ -99,16 +99,25 @@ def pretrained_mixture(
     every: PositiveInt,
     checked: Size,
     updates: PositiveInt,
+    hinted: Probability | None,
 ) -> list[str]:
     """``sft`` on the task's ``corpus``: several procedures, mistakes and rare skills, each in its share.
+
+    A share ``hinted`` of the prompts shows the end of the answer, which is a right one then.
 
     Where it stops is as in ``sft``. What it has learned of the corpus is ``eval/corpus_loss`` at step 0, and what a run
     forgets of it is how that loss rises. Source: next-token training on a mixture whose shares are known, as in
     "Physics of Language Models" (arXiv 2407.20311, section 2), of which the summary was read.
     """
 
-    def answers_of(questions: Tensor, update: int) -> tuple[Tensor, Tensor]:
-        return task.corpus(questions, uniforms(seeds, Purpose.START_CORPUS, update, (prompts,)))
+    def answers_of(questions: Tensor, update: int) -> tuple[Tensor, ...]:
+        answers = task.corpus(questions, uniforms(seeds, Purpose.START_CORPUS, update, (prompts,)))
+        if not hinted:
+            return questions, *answers
+        right = task.oracle(questions)
+        chosen = (uniforms(seeds, Purpose.START_HINTS, update, (prompts,)) < hinted).unsqueeze(-1)
+        shown = task.hinted(questions, *right).where(chosen, questions)
+        return shown, *(a.where(chosen, b) for a, b in zip(right, answers, strict=True))
 
     return until_accurate(accuracy, checked, policy, task, seeds, (lr, prompts, every, updates), answers_of)
 
@@ -137,10 +146,10 @@ def mixture(
     """
     share = torch.ones(len(seeds))
 
-    def answers_of(questions: Tensor, update: int) -> tuple[Tensor, Tensor]:
+    def answers_of(questions: Tensor, update: int) -> tuple[Tensor, ...]:
         chosen = uniforms(seeds, Purpose.START_MIXTURE, update, (prompts, 1)) < share[:, None, None]
         pairs = zip(task.oracle(questions), task.wrong_answers(questions), strict=True)
-        return tuple(right.where(chosen, wrong) for right, wrong in pairs)
+        return questions, *(right.where(chosen, wrong) for right, wrong in pairs)
 
     def check(update: int) -> tuple[Tensor, Tensor]:
         nonlocal share
@@ -213,8 +222,8 @@ def imitate(
 ) -> list[str]:
     """Adam on −log π of the answers to fresh prompts; a replica stands still from the first check that it passes.
 
-    ``answers_of(questions, update)`` are completions and masks, of which only what the policy itself would write is
-    learned; ``check(update)`` says how accurate the replicas are and which miss what is wanted.
+    ``answers_of(questions, update)`` are the prompts that it sees, completions and masks; of these only what the policy
+    itself would write is learned. ``check(update)`` says how accurate the replicas are and which miss what is wanted.
     """
     lr, prompts, every, updates = settings
     one = torch.ones(len(seeds))
@@ -228,7 +237,7 @@ def imitate(
         if update == updates or not away.any():
             break
         questions = task.prompts(uniforms(seeds, Purpose.START_PROMPTS, update, (prompts, task.draws)), held_out=False)
-        completions, mask = answers_of(questions, update)
+        questions, completions, mask = answers_of(questions, update)
         learned = response_mask(task, questions, completions.unsqueeze(2), mask.unsqueeze(2)).squeeze(2)
         imitation_loss(policy, questions, completions, learned).sum().backward()
         adam.step()

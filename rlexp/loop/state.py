@@ -24,7 +24,7 @@ from rlexp.models.policy import Policy, RolloutPolicy, TokenLogProbs
 from rlexp.tasks.task import Task
 
 Tensors = Mapping[str, Tensor]
-ANCHORS = ("proximal_log_probs", "ages")
+KEPT = ("proximal_log_probs", "ages", "teacher_log_probs", "teacher_distributions", "taught")  # for updates
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ class Experience(NamedTuple):
 
     ``mask`` leaves out completions and tokens filtered from the loss, ``keep`` says which completions are in the
     statistics; ``rewards`` are those after shaping and KL in the reward, NaN where there is none. ``critic`` has the
-    ``values`` and ``returns`` ``[R P G T]`` that a critic learns from; it is empty without one. ``anchors`` has what an
-    ``anchor`` asks for beside the rest (``ANCHORS``), if one does.
+    ``values`` and ``returns`` ``[R P G T]`` that a critic learns from; it is empty without one. ``kept`` has what an
+    update asks for beside the rest (``KEPT``).
     """
 
     prompts: t.Prompts
@@ -161,7 +161,7 @@ class Experience(NamedTuple):
     sampler_log_probs: t.PerToken
     prompt_numbers: t.PromptNumbers
     critic: dict[str, t.PerToken]
-    anchors: dict[str, t.PerToken] = {}
+    kept: dict[str, Tensor] = {}
 
 
 def backward(loss: t.PerReplica, network: nn.Module, part: Experience, *more: object) -> None:

@@ -12,11 +12,11 @@ import torch
 from rlexp.core.blocks import map_variants, minibatches
 from rlexp.core.masked import per_token
 from rlexp.core.registry import call_with
-from rlexp.core.types import PerCompletion, PerReplica, PerToken
+from rlexp.core.types import PerCompletion, PerReplica, PerToken, PerVocabulary
 from rlexp.loop import critic, data, kl_stop, metrics, requested, reward_model, sampling
 from rlexp.loop.rewards import kl_penalties, reward_parts
 from rlexp.loop.rollout import Rollout
-from rlexp.loop.state import ANCHORS, Experience, Tensors, TrainState, backward, update_memory, update_reference
+from rlexp.loop.state import KEPT, Experience, Tensors, TrainState, backward, update_memory, update_reference
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import RolloutPolicy
 
@@ -67,18 +67,28 @@ def compute_advantages(variant: Variant, rollout: Rollout, rewards: PerCompletio
         advantages = advantages.clamp(-variant.advantage_clip, variant.advantage_clip)
     advantages = call_with(variant.teacher, offered | {"advantages": advantages})
     made = {"mask": mask, "rewards": final, "advantages": advantages, "critic": critic.critic_targets(variant, offered)}
-    made["anchors"] = {name: tensors[name] for name in ANCHORS if name in tensors}
+    made["kept"] = {name: tensors[name] for name in KEPT if name in tensors}
     return Experience(*((offered | made)[name] for name in Experience._fields))
 
 
 def update(state: TrainState, policy: RolloutPolicy, part: Experience, shared: Tensors, measure: bool) -> metrics.Row:
     """One optimizer step on a minibatch; return its metrics, taken before the weights change."""
     bonus = any(variant.has_bonus for variant, _ in state.blocks)
-    log_probs, entropies = state.log_probs(policy, part.prompts, part.completions, state.temperature, entropies=bonus)
+    log_probs, entropies, distributions = state.log_probs(
+        policy,
+        part.prompts,
+        part.completions,
+        state.temperature,
+        entropies=bonus,
+        distributions="distributions" in state.requested,
+    )
     part = part._replace(**map_variants(anchor, state.blocks, log_probs.detach(), part))
     tensors = requested.tensors_of_update(state, part, shared)
     kl_stop.update_stopped(state, tensors, log_probs, part)
     losses = map_variants(loss_terms, state.blocks, log_probs, entropies, part, tensors)
+    if any(variant.distillation_weight for variant, _ in state.blocks):
+        read = losses["loss/policy"], log_probs, distributions, part, tensors
+        losses |= map_variants(distillation_terms, state.blocks, *read)
     losses["loss/total"] = sum(losses.values())
     backward(losses["loss/total"], state.policy, part, policy is state.policy)
     row = kl_stop.step_optimizer(state.optimizer, tensors)
@@ -87,7 +97,7 @@ def update(state: TrainState, policy: RolloutPolicy, part: Experience, shared: T
 
 def anchor(variant: Variant, log_probs: PerToken, part: Experience) -> dict[str, PerToken]:
     """Return the log-probabilities of the policy that the ratios of an update are against, as ``old_log_probs``."""
-    offered = part._asdict() | part.anchors | {"log_probs": log_probs}
+    offered = part._asdict() | part.kept | {"log_probs": log_probs}
     return {"old_log_probs": call_with(variant.anchor, offered)}
 
 
@@ -95,8 +105,7 @@ def loss_terms(
     variant: Variant, log_probs: PerToken, entropies: PerToken | None, part: Experience, tensors: Tensors
 ) -> dict[str, PerReplica]:
     """Return the terms of the loss, whose sum is minimized; all are aggregated alike, as in verl and OpenRLHF."""
-    offered = {**part._asdict(), **tensors, **variant.bound(tensors["mean_tokens"])}
-    offered["log_probs"] = log_probs.where(part.mask, part.old_log_probs)
+    offered = offered_to_losses(variant, log_probs, part, tensors)
 
     def aggregate(losses: PerToken) -> PerReplica:
         return call_with(variant.agg, offered | {"losses": losses})
@@ -110,3 +119,28 @@ def loss_terms(
         coef = call_with(variant.entropy_control, {**tensors, "entropy_coef": variant.entropy_coef})
         terms["loss/entropy"] = -coef * aggregate(entropies)
     return terms
+
+
+def distillation_terms(
+    variant: Variant,
+    policy: PerReplica,
+    log_probs: PerToken,
+    distributions: PerVocabulary | None,
+    part: Experience,
+    tensors: Tensors,
+) -> dict[str, PerReplica]:
+    """Divide the loss between that of the policy and that against the teacher, of completions that have one."""
+    weight = variant.distillation_weight
+    if not weight:
+        return {"loss/policy": policy, "loss/distillation": torch.zeros_like(policy)}
+    offered = offered_to_losses(variant, log_probs, part, tensors) | part.kept | {"distributions": distributions}
+    offered["mask"] = part.mask & per_token(part.kept["taught"], part.mask)
+    offered["mean_tokens"] = tensors["taught_tokens"]
+    distilled = call_with(variant.agg, offered | {"losses": call_with(variant.distillation, offered)})
+    return {"loss/policy": (1 - weight) * policy, "loss/distillation": weight * distilled}
+
+
+def offered_to_losses(variant: Variant, log_probs: PerToken, part: Experience, tensors: Tensors) -> dict[str, object]:
+    """Return what losses of tokens may ask for; where no loss looks, the policy is the one that sampled."""
+    offered = {**part._asdict(), **tensors, **variant.bound(tensors["mean_tokens"])}
+    return offered | {"log_probs": log_probs.where(part.mask, part.old_log_probs)}

@@ -29,6 +29,8 @@ class Variant(Chosen):
         verdicts: how often ``reward`` is asked about a completion.
         refill_rounds: rounds of sampling in which ``filter_refill`` keeps or drops whole groups.
         kl_in_loss, kl_in_reward: weight of ``kl``, of which at most one is not 0.
+        distillation_weight: share of ``distillation`` in the loss; the policy loss has the rest.
+        taught_by: the network that teaches, ``teacher`` for that of a run, and what it sees: None, answer or success.
         entropy_coef: what ``entropy_control`` makes the weight of the entropy bonus of.
         advantage_clip: bound of what ``norm`` returns; None for none.
         log_ratio_bound: bound of what is exponentiated; None for none.
@@ -41,6 +43,8 @@ class Variant(Chosen):
     refill_rounds: int = 1
     kl_in_loss: float = 0.0
     kl_in_reward: float = 0.0
+    distillation_weight: float = 0.0
+    taught_by: tuple[str, str | None] = ("teacher", None)
     entropy_coef: float = 0.0
     advantage_clip: float | None = None
     log_ratio_bound: float | None = None
@@ -79,12 +83,13 @@ class Variant(Chosen):
 
     @cached_property
     def requested(self) -> frozenset[str]:
-        """Names of the tensors that its functions ask for; a penalty without a weight asks for nothing.
+        """Names of the tensors that its functions ask for; a penalty or a loss without a weight asks for nothing.
 
         Functions of other stages are left out: they are called with what is at hand where they act.
         """
         axes = [axis for axis in AXES.values() if axis.stage in ("advantages", "loss")]
-        functions = [getattr(self, axis.attribute) for axis in axes if axis.key != "kl" or self.penalized]
+        weighs = {"kl": self.penalized, "distillation": self.distillation_weight}
+        functions = [getattr(self, axis.attribute) for axis in axes if weighs.get(axis.key, True)]
         functions += [memory.update for memory in self.memories.values()]
         return frozenset(name for function in functions for name in required_inputs(function))
 
@@ -92,6 +97,8 @@ class Variant(Chosen):
     def measures(self) -> dict[str, Callable]:
         """Metrics of an update that only runs with these choices have, and registered ones, as bound functions."""
         bound = dict(METRICS) if self.kl_stop is None else METRICS | {"kl/stopped": lambda stopped: stopped}
+        if self.distillation_weight:
+            bound["loss/distillation"] = lambda distillation_loss: distillation_loss
         for choice, kind in ((self.clip, LossFacts), (self.entropy_control, ControlFacts)):
             values = getattr(choice, "keywords", {})
             for name, metric in facts_of(choice, kind).metrics.items():

@@ -16,10 +16,14 @@ from rlexp.core import types as t
 
 
 class TokenLogProbs(NamedTuple):
-    """Log-probabilities of the tokens of completions and, if asked for, the entropies of what they were drawn from."""
+    """Log-probabilities of the tokens of completions and, if asked for, entropies and all of what they are drawn from.
+
+    ``distributions`` are log-probabilities of the whole vocabulary.
+    """
 
     log_probs: t.PerToken
     entropies: t.PerToken | None
+    distributions: t.PerVocabulary | None = None
 
 
 class RolloutPolicy:
@@ -45,12 +49,18 @@ class RolloutPolicy:
         """Return the logits of every completion token."""
 
     def log_probs(
-        self, prompts: t.Prompts, completions: t.Completions, temperature: t.PerReplica, *, entropies: bool = False
+        self,
+        prompts: t.Prompts,
+        completions: t.Completions,
+        temperature: t.PerReplica,
+        *,
+        entropies: bool = False,
+        distributions: bool = False,
     ) -> TokenLogProbs:
-        """Return the log-probabilities of the completions' tokens, and the ``entropies`` in nats if asked for."""
-        distributions = self.distributions(prompts, completions, temperature)
-        log_probs = gather_log_probs(distributions, completions)
-        return TokenLogProbs(log_probs, entropy(distributions) if entropies else None)
+        """Return the log-probabilities of the completions' tokens, and what else is asked for; entropies in nats."""
+        every = self.distributions(prompts, completions, temperature)
+        log_probs = gather_log_probs(every, completions)
+        return TokenLogProbs(log_probs, entropy(every) if entropies else None, every if distributions else None)
 
     def distributions(
         self, prompts: t.Prompts, completions: t.Completions, temperature: t.PerReplica

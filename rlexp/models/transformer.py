@@ -443,19 +443,29 @@ class Transformer(PlainTransformer):
         return unpack(repeated(first, completions), rest, packing)
 
     def log_probs(
-        self, prompts: Prompts, completions: Completions, temperature: PerReplica, *, entropies: bool = False
+        self,
+        prompts: Prompts,
+        completions: Completions,
+        temperature: PerReplica,
+        *,
+        entropies: bool = False,
+        distributions: bool = False,
     ) -> TokenLogProbs:
+        asked = {"entropies": entropies, "distributions": distributions}
         if not self.packs or torch.compiler.is_compiling():
-            return super().log_probs(prompts, completions, temperature, entropies=entropies)
+            return super().log_probs(prompts, completions, temperature, **asked)
         first, rest, packing = self.packed_logits(prompts, completions)
         first = F.log_softmax(first / temperature.view(-1, 1, 1), -1)
         rest = F.log_softmax(rest / temperature[packing.owners].unsqueeze(-1), -1)
         of_first = gather_log_probs(repeated(first, completions), completions[..., 0])
         of_rest = gather_log_probs(rest, completions.flatten()[packing.tokens + 1])  # of the token after that read
         log_probs = unpack(of_first, of_rest, packing)
-        if not entropies:
-            return TokenLogProbs(log_probs, None)
-        return TokenLogProbs(log_probs, unpack(repeated(entropy(first), completions), entropy(rest), packing))
+        beside = {"entropies": entropy, "distributions": lambda each: each}
+        made = [
+            unpack(repeated(function(first), completions), function(rest), packing) if asked[name] else None
+            for name, function in beside.items()
+        ]
+        return TokenLogProbs(log_probs, *made)
 
     def packed_logits(self, prompts: Prompts, completions: Completions) -> tuple[s.PromptRow, s.PackedRows, Packing]:
         """Return the logits of first tokens ``[R, P, V]``, those after tokens that count, and where these are."""

@@ -22,7 +22,7 @@ import torch
 from rlexp import __version__
 from rlexp.core.errors import ConfigError
 from rlexp.core.exits import RunFailed
-from rlexp.record.provenance import MEANT, code_of, identity, trained_by
+from rlexp.record.provenance import MEANT, SINCE, code_of, identity, trained_by
 from rlexp.runfolder import files
 from rlexp.runfolder.rows import step_in
 
@@ -233,8 +233,13 @@ def saved_config(path: Path) -> dict[str, Any]:
         raise ConfigError([str(error)]) from None
     if values is None:
         raise ConfigError([f"{path.parent} is not the folder of a run: it has no {path.name}"])
-    start = values.get("start")
-    return MEANT | values | ({"start": {"seed": None} | start} if isinstance(start, dict) else {})
+    values = MEANT | values
+    for key, choices in SINCE.items():
+        group, _, name = key.partition(".")
+        node = values.get(group)
+        if isinstance(node, dict) and (choices is None or node.get("name") in choices):
+            values[group] = {name: None} | node
+    return values
 
 
 def rewrite(path: Path, wanted: bytes) -> None:

@@ -12,7 +12,7 @@ import torch
 from pydantic import ValidationError, create_model
 from torch import Tensor, nn
 
-from rlexp.axes import teacher
+from rlexp.axes import distillation, teacher
 from rlexp.core.errors import ConfigError, format_value, problem_lines
 from rlexp.core.exits import RunFailed
 from rlexp.core.registry import bind_choice, required_inputs, schema
@@ -108,8 +108,15 @@ def load_policy(folder: str | Path) -> TrainedPolicy:
     return TrainedPolicy(network, task, saved["step"], settings.seed, settings.temperature)
 
 
+def is_taught(config: Any) -> bool:
+    """Whether anything of a run asks a teacher."""
+    chosen = teacher.FUNCTIONS[config.teacher.name], distillation.FUNCTIONS[config.distillation.name]
+    return any({"teacher_log_probs", "teacher_distributions"} & {*required_inputs(each)} for each in chosen)
+
+
 def has_teacher(config: Any) -> bool:
-    return "teacher_log_probs" in required_inputs(teacher.FUNCTIONS[config.teacher.name])
+    """Whether the last policy of another run teaches."""
+    return is_taught(config) and config.teacher.network is None
 
 
 def problems(config: Any) -> Iterator[str]:

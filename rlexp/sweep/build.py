@@ -177,6 +177,8 @@ def variant(config: Config) -> Variant:
         refill_rounds=config.filter.refill.rounds,
         kl_in_loss=weight.get("loss", 0.0),
         kl_in_reward=weight.get("reward", 0.0),
+        distillation_weight=config.distillation.weight,
+        taught_by=(config.teacher.network or "teacher", config.teacher.hint),
         value_target=target and bind_hyperparameters(target, config.norm),
         **{key: getattr(config, key) for key in NUMBERS},
     )

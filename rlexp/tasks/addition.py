@@ -13,6 +13,7 @@ from torch.nn.functional import pad as padded
 
 from rlexp.core import types as t
 from rlexp.core.streams import splitmix64
+from rlexp.tasks.hints import with_hints
 from rlexp.tasks.sort import NO_TOKEN, pack, right_places
 from rlexp.tasks.task import BaseTask, Scores, task
 
@@ -21,6 +22,7 @@ STEP = {"full": 9, "carries": 3, "direct": 0}  # tokens for each digit: `7 + 6 +
 CELLS = 2**24  # hashes are compared with shares in so many steps
 
 
+@with_hints
 @task
 class Addition(BaseTask):
     """Prompt: `3 4 7 + 5 8 6 =`. Completion: anything, then `→`, the digits of the sum and an end token.
@@ -86,7 +88,8 @@ class Addition(BaseTask):
         """Return both numbers, the last digit first and 0 where there is none, and how many digits they have."""
         count = ((prompts != self.pad).sum(-1, keepdim=True) - 2) // 2
         place = torch.arange(self.longest, device=prompts.device)
-        ends = self.prompt_length - 3 - count, torch.full_like(count, self.prompt_length - 2)  # of their last digits
+        last = torch.full_like(count, prompts.shape[-1] - 2)
+        ends = last - 1 - count, last  # of their last digits
         first, second = (prompts.gather(-1, (at - place).clamp(min=0)).masked_fill(place >= count, 0) for at in ends)
         return first, second, count
 

@@ -15,6 +15,7 @@ from torch.nn.functional import pad as padded
 
 from rlexp.core import types as t
 from rlexp.core.streams import fractions, splitmix64
+from rlexp.tasks.hints import with_hints
 from rlexp.tasks.task import BaseTask, Scores, task
 
 OPERATORS = ("+", "−", "×", "÷")
@@ -28,6 +29,7 @@ NO_VALUE = -(2**31)  # of an expression that has none, or is not tidy
 TINY = 1e-9  # in place of a share of 0 that is divided by
 
 
+@with_hints
 @task
 class Countdown(BaseTask):
     """Prompt: ``numbers`` numbers of 1 to ``largest``, a separator, a target. Completion: an expression and an end.

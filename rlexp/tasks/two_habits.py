@@ -12,9 +12,11 @@ from torch.nn.functional import pad as padded
 
 from rlexp.core import types as t
 from rlexp.core.streams import fractions, splitmix64
+from rlexp.tasks.hints import with_hints
 from rlexp.tasks.task import BaseTask, Scores, task
 
 
+@with_hints
 @task
 class TwoHabits(BaseTask):
     """Prompt: ``items`` numbers below ``alphabet``, a separator. Completion: a habit's name, numbers, an end.

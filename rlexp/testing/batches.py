@@ -80,7 +80,8 @@ def batch(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 3) -> dic
     found |= {name: 1 + normal(*shape[:-3], *size).abs() for name, size in others.items()}
     found["prompts"] = torch.randint(7, (*shape[:-2], 3), generator=random)
     found["completions"] = torch.randint(7, shape, generator=random)
-    return found
+    found |= {name: normal(*shape, 7).log_softmax(-1) for name in ("distributions", "teacher_distributions")}
+    return found | {"teacher_log_probs": (log_probs + 0.4 * normal(*shape)).clamp(max=-0.01)}
 
 
 kept_batch = cache(batch)

@@ -76,7 +76,8 @@ def alternatives(value: object, kind: object) -> list[object]:
     if isinstance(value, int):
         return [value - 1 if value > 1 else 1 - value, value + 1, *COUNTS]
     if isinstance(value, float) or value is None:
-        return [0.5 * (value or 0.0) or 0.5, *NUMBERS, 2 * (value or 1.0)]
+        counts = COUNTS if value is None else ()  # what its type does not take is not tried
+        return [0.5 * (value or 0.0) or 0.5, *NUMBERS, 2 * (value or 1.0), *counts]
     if isinstance(value, list | tuple) and value and all(isinstance(each, float) for each in value):
         return [[0.4, 0.6, 0.7, 0.9][: len(value)], [0.5 * each for each in value], [*value[1:], 0.5 * value[0]]]
     return []

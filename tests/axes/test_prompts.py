@@ -221,7 +221,6 @@ def test_alone_together_and_resumed_are_the_same_bits(tmp_path, stop_at, chosen)
             ["prompts=easy_to_hard", "task.prompt_set=8", "data=offline"],
             "prompts=easy_to_hard data=offline: no prompts",
         ),
-        (["backend=trl", "model=llama", "prompts=easy_to_hard"], "backend=trl: has no prompts but the neutral one"),
     ],
 )
 def test_what_cannot_be_is_one_line(overrides, problem):

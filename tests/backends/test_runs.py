@@ -143,6 +143,8 @@ def test_two_processes_train_one_run(tmp_path):
         (["norm=remax"], "backend=trl norm=remax: asks for a greedy completion of each prompt, not there"),
         (["filter=dynamic"], "backend=trl: has no filter.refill but the neutral one; take backend=replicas, or"),
         (["sampler=noisy"], "backend=trl: has no sampler but the neutral one"),
+        (["prompts=easy_to_hard"], "backend=trl: has no prompts but the neutral one"),
+        (["distillation=jsd"], "backend=trl: has no distillation but the neutral one"),
         (["data=stale"], "backend=trl: data=stale is of backend=replicas; take data=fresh"),
         (["compile=true"], "backend=trl: compile=True is of backend=replicas"),
         (["mismatch=token_mask"], "mismatch=token_mask: without backend.vllm=true the policy itself samples"),

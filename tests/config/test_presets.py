@@ -15,6 +15,7 @@ AXES = ("shaping", "filter", "norm", "clip", "agg", "kl")
 SYMMETRIC, HIGHER, NAIVE = ("ppo", 0.2, 0.2), ("ppo", 0.2, 0.28), ("naive",)
 LOCAL, NO_KL = ("local", 1e-6, 1), ("none", 0.0, "loss")
 ALL = ("none", "none")
+NEEDED = dict.fromkeys(("opsd", "sdpo"), ["task=addition", "task.hint=4"])
 RECIPES = {
     # name: shaping; groups replaced, what is left out of the loss; norm and clip with their hyperparameters; agg; kl,
     # its weight and place; passes times minibatches and entropy bonus, None where the source leaves them open
@@ -66,6 +67,7 @@ RECIPES = {
         ("k1", 0.01, "reward"),
         (8, 0.0),
     ),
+    "opsd": ("none", ALL, ("none",), NAIVE, "token", NO_KL, (1, 0.0)),
     "opo": ("none", ALL, ("opo",), NAIVE, "token", NO_KL, (1, 0.0)),
     "ppo": ("none", ALL, ("gae_whitened", 1.0, 0.95, 0.0, 1e-8, 1), SYMMETRIC, "token", NO_KL, (8, 0.01)),
     "prime_rl": (
@@ -123,6 +125,7 @@ RECIPES = {
         NO_KL,
         (None, 0.0),
     ),
+    "sdpo": ("none", ALL, ("none",), NAIVE, "token", NO_KL, (None, 0.0)),
     "slime": ("none", ALL, LOCAL, SYMMETRIC, "sequence", NO_KL, (1, 0.0)),
     "topr": ("none", ALL, ("center",), ("topr",), "token", NO_KL, None),
     "trl": ("none", ALL, ("local", 1e-4, 1), SYMMETRIC, "token", NO_KL, (1, 0.0)),
@@ -132,9 +135,13 @@ RECIPES = {
 }
 
 
+def of(name):
+    return compose(f"preset={name}", *NEEDED.get(name, []))
+
+
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "none"])
 def test_a_recipe_is_what_its_source_says(name):
-    config, default = compose(f"preset={name}"), compose()
+    config, default = of(name), compose()
     *axes, run = RECIPES[name]
     assert axes == [
         config.shaping.name,
@@ -159,14 +166,14 @@ def test_a_recipe_names_its_source(name):
 
 
 def test_presets_whose_samplers_are_corrected():
-    corrected = {name for name in PRESETS if compose(f"preset={name}").mismatch.name != "none"}
+    corrected = {name for name in PRESETS if of(name).mismatch.name != "none"}
     assert corrected == {"open_instruct", "oat"}
     assert compose("preset=oat").mismatch.high == 2.0
 
 
 def test_presets_that_begin_at_a_start_and_whose_data_are_its_samples():
-    started = {name for name in PRESETS if compose(f"preset={name}").start.name == "sft"}
-    offline = {name for name in PRESETS if compose(f"preset={name}").data.name == "offline"}
+    started = {name for name in PRESETS if of(name).start.name == "sft"}
+    offline = {name for name in PRESETS if of(name).data.name == "offline"}
     assert offline == {"dpo", "ipo", "rwr", "rft"} and started == offline | {"best_of_n", "raft_pp", "rlhf"}
 
 
@@ -175,7 +182,8 @@ def test_presets_that_begin_at_a_start_and_whose_data_are_its_samples():
 def test_the_command_line_wins_over_a_recipe_on_every_axis(preset):
     """With choices that no recipe has; the norm among them asks for no critic."""
     choices = ("length_cost", "overlong_both", "max", "scheduled", "prompt", "k2_corrected")
-    chosen = ["critic=none", *(f"{axis}={choice}" for axis, choice in zip(AXES, choices, strict=True))]
+    needed = NEEDED.get(preset, [])
+    chosen = [*needed, "critic=none", *(f"{axis}={choice}" for axis, choice in zip(AXES, choices, strict=True))]
     config, expected = composed_by_hydra(f"preset={preset}", *chosen), compose(*chosen)
     assert compose(f"preset={preset}", *chosen) == config, "what these tests take for Hydra is what it makes"
     assert all(getattr(config, axis) == getattr(expected, axis) for axis in AXES if axis != "kl")

@@ -1,7 +1,5 @@
 """What is allowed but seldom meant is said in one line on standard error, once, and then trained."""
 
-from types import SimpleNamespace
-
 import pytest
 from command import command  # noqa: F401 (a fixture)
 from small_runs import values
@@ -78,6 +76,5 @@ def test_what_is_seldom_meant_gets_a_remark(overrides, start):
 
 
 def test_a_teacher_in_place_of_the_rewards_gets_a_remark_if_they_are_shaped():
-    config = read(values("shaping=length_cost")).model_copy(update={"teacher": SimpleNamespace(name="alone")})
-    (line,) = remarks(config)
+    (line,) = remarks(read(values("shaping=length_cost", "teacher=alone", "teacher.network=reference")))
     assert line.startswith("teacher=alone shaping=length_cost: advantages do not depend on rewards")

@@ -47,7 +47,7 @@ def test_defaults_are_those_of_the_files():
                 parameters = inspect.signature(getattr(getattr(F, axis), name + "_" * (name == "global"))).parameters
                 for hyperparameter, value in values.items():
                     if hyperparameter not in parameters:
-                        assert hyperparameter in ("name", "coef", "place", "rounds", "run"), (
+                        assert hyperparameter in ("name", "coef", "place", "rounds", "run", "network", "hint", "weight"), (
                             f"{axis}={name}: {hyperparameter} is no argument"
                         )
                     elif isinstance(value, str) and "$" in value:

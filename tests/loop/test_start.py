@@ -237,7 +237,7 @@ def test_pretraining_learns_the_corpus_with_its_mistakes(monkeypatch):
     real = start.imitation_loss
     monkeypatch.setattr(start, "imitation_loss", lambda *given: learned.append(given[1:]) or real(*given))
     policy = policy_of("transformer", seeds, task)
-    problems = pretrained_mixture(policy, task, seeds, **(KNOBS | dict(accuracy=1.0, updates=3, every=3)))
+    problems = pretrained_mixture(policy, task, seeds, **(KNOBS | dict(accuracy=1.0, updates=3, every=3)), hinted=None)
     assert all("after 3 updates, wanted 1;" in problem for problem in problems)
     for update, (prompts, completions, mask) in enumerate(learned):
         numbers = uniforms(seeds, Purpose.START_CORPUS, update, (KNOBS["prompts"],))

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 import torch
-from axis_choices import CONF
+from axis_choices import bind
 from interrupted import stop_at  # noqa: F401 (a fixture)
-from omegaconf import OmegaConf
-from pydantic import TypeAdapter
 from small_runs import SHORT, SMALL, compose, rows
 
-from rlexp.axes import teacher
 from rlexp.core.errors import ConfigError
-from rlexp.core.registry import bind_choice, call_with, schema
 from rlexp.loop import step
 from rlexp.record import checkpoint
 from rlexp.sweep.build import build
@@ -24,44 +19,18 @@ from rlexp.sweep.job import Job
 
 pytestmark = pytest.mark.slow  # whole runs
 
-CHOICES = {
-    path.stem: OmegaConf.to_container(OmegaConf.load(path)) for path in sorted((CONF / "teacher").glob("*.yaml"))
-}
+BY_RUNS = ["added", "alone", "importance_weighted"]
 COMMON = [*SHORT, *SMALL, "task=token_preference", "task.vocabulary=9", "task.low=3", "task.cap=6", "model=gru"]
 COMMON += ["model.hidden=8", "steps=4", "checkpoint_every=1"]
 # Sums of a few dozen float64 numbers of order one; the second pair in float32.
 CLOSE, ROUGH = dict(rtol=1e-10, atol=1e-12), dict(rtol=1e-5, atol=1e-6)
 
 
-def chosen(name, **hyperparameters):
-    node = CHOICES[name] | hyperparameters
-    return bind_choice(teacher.FUNCTIONS, TypeAdapter(schema(teacher.FUNCTIONS, run=str | None)).validate_python(node))
-
-
-def test_every_function_is_named_by_a_yaml():
-    assert {node["name"] for node in CHOICES.values()} == set(teacher.FUNCTIONS)
-
-
-@pytest.mark.parametrize("name", CHOICES)
-def test_an_advantage_is_that_of_its_formula(name):
-    rng = np.random.default_rng(4)
-    names = ("advantages", "old_log_probs", "teacher_log_probs")
-    arrays = dict(zip(names, rng.normal(size=(3, 2, 3, 4, 5)), strict=True))
-    hyperparameters = {} if name == "none" else {"coef": 0.7}
-    actual = call_with(
-        chosen(name, **hyperparameters), {key: torch.from_numpy(array) for key, array in arrays.items()}
-    ).numpy()
-    for place in np.ndindex(*actual.shape):
-        advantage, old, taught = (array[place] for array in arrays.values())
-        signal = 0.0 if name == "none" else 0.7 * taught - 0.7 * old
-        assert actual[place] == pytest.approx(signal + (0.0 if name == "alone" else advantage), rel=1e-12)
-
-
 def test_its_policy_gradient_is_that_of_the_kl_to_the_teacher():
     """Exactly, over all tokens of a state: ascent on the advantages is descent on KL(π‖π_teacher)."""
     logits, other = torch.randn(2, 7, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     log_probs, taught = logits.requires_grad_().log_softmax(-1), other.log_softmax(-1)
-    advantages = chosen("alone", coef=1.5)(*(x.detach().view(1, 1, -1) for x in (log_probs, taught))).view(-1)
+    advantages = bind("teacher", "alone", coef=1.5)(*(x.detach().view(1, 1, -1) for x in (log_probs, taught))).view(-1)
     expected = (log_probs.detach().exp() * advantages * log_probs).sum()
     divergence = (log_probs.exp() * (log_probs - taught)).sum()
     actual, descent = (torch.autograd.grad(x, logits, retain_graph=True)[0] for x in (expected, -1.5 * divergence))
@@ -115,7 +84,7 @@ def test_a_student_alone_with_its_teacher_comes_nearer(taught, tmp_path):
 
 
 def students(folder, run):
-    for name in CHOICES:
+    for name in ["none", *BY_RUNS]:
         for seed in (0, 1):
             run_of = [f"teacher.run={run}"] if name != "none" else []
             yield job(folder / f"{name}{seed}", f"teacher={name}", *run_of, seed=seed)

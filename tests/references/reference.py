@@ -18,6 +18,7 @@ import reference_clip_prefix
 import reference_clip_sequence
 import reference_clip_trust
 import reference_clip_weighted
+import reference_distillation
 import reference_filter
 import reference_kl
 import reference_norm
@@ -64,6 +65,8 @@ REFERENCES: dict[str, dict[str, Callable]] = {
     "reward": reference_reward.FUNCTIONS,
     "shaping": reference_shaping.FUNCTIONS,
     "filter": reference_filter.FUNCTIONS,
+    "teacher": reference_distillation.TEACHER,
+    "distillation": reference_distillation.DISTILLATION,
 }
 
 # Where a function stops gradients: the slope of each output in the same place of the first input.

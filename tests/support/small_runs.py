@@ -23,6 +23,20 @@ BESIDE = {
     "prompts=difficulty_pools": ["task.prompt_set=8"],
     "prompts=pass_rate_target": ["task.prompt_set=8"],
     "prompts=easy_to_hard": ["task.prompt_set=8"],
+    "teacher=self": ["teacher.hint=null"],
+    "teacher=rlsd": ["teacher.hint=null"],
+    **{
+        f"distillation={name}": ["teacher.network=reference"]
+        for name in (
+            "jsd",
+            "forward_kl",
+            "forward_kl_top_k",
+            "reverse_kl",
+            "reverse_kl_top_k",
+            "sampled",
+            "sampled_masked",
+        )
+    },
     "norm=gae": ["critic=value"],
     "norm=gae_whitened": ["critic=value"],
     "norm=value_baseline": ["critic=value"],
@@ -42,9 +56,11 @@ BESIDE = {
     "model=tabular": ["task=bandit"],
     "preset=openrlhf": ["minibatches=4"],  # eight of them need as many prompts
     "preset=prorl_v2": ["minibatches=4"],
+    **dict.fromkeys(("preset=sdpo", "preset=opsd"), ["task=two_habits", "task.hint=4"]),
 }
 # They need the folder of a run, or a start: test_teacher and test_reference_begins train and refuse them.
-TAUGHT = {"start=pretrained", "teacher=added", "teacher=alone", "reference=run", "reference=halfway"}
+TAUGHT = {"start=pretrained", "reference=run", "reference=halfway"}
+TAUGHT |= {"teacher=added", "teacher=alone", "teacher=importance_weighted"}
 # They need a package that may not be here, or a language model: tests/language and tests/backends have them.
 ABSENT = {"reference=run", "backend=trl", "model=pretrained", "task=jsonl", "task=reasoning_gym"} | {
     choice for choice, package in {"logger=trackio": "trackio"}.items() if find_spec(package) is None

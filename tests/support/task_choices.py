@@ -19,6 +19,7 @@ from rlexp.tasks.tool import Tool
 from rlexp.tasks.two_habits import TwoHabits
 
 SEEDS = (0, 1, 2)
+NO_SET = dict(prompt_set=None, hint=None)
 FILES = {path.stem: OmegaConf.to_container(OmegaConf.load(path)) for path in sorted((CONF / "task").glob("*.yaml"))}
 
 
@@ -85,7 +86,7 @@ def functions(**changes) -> Functions:
 
 def addition(**changes) -> Addition:
     weights = dict(exact=1.0, digits=0.5, format=0.25, scratchpad=0.125)
-    sizes = dict(shortest=1, longest=2, cap=25, mistakes=0.5, prompt_set=None, weights=weights, metric="x", floor=0.0)
+    sizes = dict(shortest=1, longest=2, cap=25, mistakes=0.5, weights=weights, **NO_SET, metric="x", floor=0.0)
     return Addition(**(sizes | dict(procedures=dict(full=1.0, carries=2.0, direct=1.0)) | changes))
 
 
@@ -97,14 +98,14 @@ def tool(**changes) -> Tool:
 
 def countdown(**changes) -> Countdown:
     weights = dict(exact=1.0, format=0.25, close=0.5)
-    sizes = dict(numbers=3, largest=5, target=12, cap=7, mistakes=0.3, times=0.4, prompt_set=None, weights=weights)
+    sizes = dict(numbers=3, largest=5, target=12, cap=7, mistakes=0.3, times=0.4, weights=weights, **NO_SET)
     return Countdown(**(sizes | dict(metric="x", floor=0.0) | changes))
 
 
 def two_habits(**changes) -> TwoHabits:
     weights = dict(right=1.0, format=0.25, habit_a=0.5)
     shares = dict(right_a=0.7, right_b=0.4, share_a=0.6)
-    sizes = dict(items=4, alphabet=5, cap=7, prompt_set=None, weights=weights, metric="x", floor=0.0)
+    sizes = dict(items=4, alphabet=5, cap=7, weights=weights, **NO_SET, metric="x", floor=0.0)
     return TwoHabits(**(sizes | shares | changes))
 
 
@@ -128,6 +129,7 @@ CHOICES = {
     "expressions": ("countdown", countdown()),
     "two_numbers": ("countdown", countdown(numbers=2, largest=9, target=6, cap=4)),
     "habits": ("two_habits", two_habits()),
+    "hinted_expressions": ("countdown", countdown(hint=2)),
     "lengths": ("length_world", length_world()),
     "strings": ("enumerable", enumerable()),
     "gold": ("enumerable", enumerable(features=3, symbols=2, cap=6, weights=dict(gold=1.0, proxy=0.0))),

@@ -38,6 +38,7 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         entropy_control=entropy_control.fixed,
         optimizer=sgd,
         teacher=no_teacher,
+        distillation=bind("distillation", "none"),
         memories={},
         sampler=bind("sampler", "exact"),
         mismatch=chosen.get("mismatch", bind("mismatch", "none")),

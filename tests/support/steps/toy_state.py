@@ -114,6 +114,7 @@ def variant(recipe: Recipe) -> Variant:
         entropy_control=entropy_control.fixed,
         optimizer=sgd,
         teacher=no_teacher,
+        distillation=bind("distillation", "none"),
         memories=MEMORIES,
         sampler=bind("sampler", "exact"),
         mismatch=bind("mismatch", "none"),
