@@ -23,6 +23,8 @@ from rlexp.functional.formula import LOG_RATIO_BOUND
 P, G, T = 5, 6, 4
 OF_AXES = [name for name in F.NAMESPACES if name != "value_target"]
 
+OF_TEACHERS = ("run", "network", "hint", "weight")
+
 
 def functions():
     return {
@@ -47,7 +49,7 @@ def test_defaults_are_those_of_the_files():
                 parameters = inspect.signature(getattr(getattr(F, axis), name + "_" * (name == "global"))).parameters
                 for hyperparameter, value in values.items():
                     if hyperparameter not in parameters:
-                        assert hyperparameter in ("name", "coef", "place", "rounds", "run", "network", "hint", "weight"), (
+                        assert hyperparameter in ("name", "coef", "place", "rounds", *OF_TEACHERS), (
                             f"{axis}={name}: {hyperparameter} is no argument"
                         )
                     elif isinstance(value, str) and "$" in value:
