@@ -57,6 +57,7 @@ class Settings(StrictModel):
     warmup_steps: key(NonNegativeInt, "updates until the learning rate is reached")
     grad_clip: key(Positive | None, "largest norm of a run's gradient; null for none")
     entropy_coef: key(FiniteNonNegative, "bonus, in the aggregation of the loss")
+    whiten_advantages: key(bool, "true: mean 0 and deviation 1 over the tokens of a step, after norm")
     advantage_clip: key(Positive | None, "largest size of an advantage, after norm; null for none")
     log_ratio_bound: key(Positive | None, "largest size of a log-ratio before it is exponentiated, in nats, as in "
                          "verl; null for none")

@@ -17,6 +17,7 @@ GROUP: Dims = (-1,)  # of values of completions
 BATCH: Dims = (-1, -2)
 TIME: Dims = (-1,)  # of values of tokens
 ALL: Dims = (-1, -2, -3)
+WHITENING_EPS = 1e-8  # of a variance, as in verl and ROLL
 
 
 def masked_sum(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:
@@ -78,6 +79,16 @@ def is_constant(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:
 def per_token(values: Tensor, tokens: Tensor) -> Tensor:
     """Return values of completions in a shape that goes with ``tokens``; values of tokens as they are."""
     return values if values.dim() == tokens.dim() else values.unsqueeze(-1)
+
+
+def whitened(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:
+    """(x − mean) / √(var + 1e-8) over what counts, var with n − 1; 0 elsewhere, and where all are equal.
+
+    Source: verl ``masked_whiten`` and ROLL ``whiten_advantages``. SkyRL ``advantage_batch_normalize`` takes the mean
+    over padding, too, and the variance with n.
+    """
+    deviation = (masked_std(values, mask, dims, 1).square() + WHITENING_EPS).sqrt()
+    return (centered(values, mask, dims) / deviation).where(mask, 0.0)
 
 
 def centered(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:

@@ -91,6 +91,7 @@ CONDITIONS: Mapping[str, Callable[[Any, Config], bool]] = {
         updates(config) > 1 and (config.warmup_steps > 0 or config.lr_final != 1)
     ),
     "kl_stop": lambda node, config: config.kl_stop is not None,
+    "whiten_advantages": lambda node, config: config.whiten_advantages,
     "advantage_clip": lambda node, config: config.advantage_clip is not None,
     "no advantage_clip": lambda node, config: config.advantage_clip is None,
     "advantage_clip of REINFORCE++": lambda node, config: (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from rlexp.core.blocks import map_variants, minibatches
-from rlexp.core.masked import per_token
+from rlexp.core.masked import ALL, per_token, whitened
 from rlexp.core.registry import call_with
 from rlexp.core.types import PerCompletion, PerReplica, PerToken, PerVocabulary
 from rlexp.loop import critic, data, kl_stop, metrics, requested, reward_model, sampling
@@ -44,7 +44,8 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
 
 
 def compute_advantages(variant: Variant, rollout: Rollout, rewards: PerCompletion, tensors: Tensors) -> Experience:
-    """Rewards ``[R P G]`` to advantages ``[R P G T]``: shape, penalize, filter, normalize, bound, ask the teacher.
+    """Rewards ``[R P G]`` to advantages ``[R P G T]``: shape, penalize, filter, normalize, whiten, bound, ask the
+    teacher.
 
     A completion outside the statistics, because of the filter or because it has no reward (NaN), has advantage 0.
     Lengths are those of whole completions; beyond that nobody sees tokens that no loss sees.
@@ -63,6 +64,8 @@ def compute_advantages(variant: Variant, rollout: Rollout, rewards: PerCompletio
 
     advantages = call_with(variant.norm, offered)
     advantages = per_token(advantages, mask).where(keep.unsqueeze(-1), 0.0).expand(mask.shape)
+    if variant.whiten_advantages:
+        advantages = whitened(advantages, mask & keep.unsqueeze(-1), ALL)
     if variant.advantage_clip is not None:
         advantages = advantages.clamp(-variant.advantage_clip, variant.advantage_clip)
     advantages = call_with(variant.teacher, offered | {"advantages": advantages})

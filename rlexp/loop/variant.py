@@ -32,7 +32,8 @@ class Variant(Chosen):
         distillation_weight: share of ``distillation`` in the loss; the policy loss has the rest.
         taught_by: the network that teaches, ``teacher`` for that of a run, and what it sees: None, answer or success.
         entropy_coef: what ``entropy_control`` makes the weight of the entropy bonus of.
-        advantage_clip: bound of what ``norm`` returns; None for none.
+        whiten_advantages: whether what ``norm`` returns is whitened over the tokens of a step.
+        advantage_clip: bound of it; None for none.
         log_ratio_bound: bound of what is exponentiated; None for none.
         kl_stop: distance from the policy that sampled at which a rollout is left; None for never.
         value_target: what a critic is trained to, where ``norm`` asks for its values.
@@ -46,6 +47,7 @@ class Variant(Chosen):
     distillation_weight: float = 0.0
     taught_by: tuple[str, str | None] = ("teacher", None)
     entropy_coef: float = 0.0
+    whiten_advantages: bool = False
     advantage_clip: float | None = None
     log_ratio_bound: float | None = None
     kl_stop: float | None = None

@@ -50,7 +50,7 @@ Code = dict[str, Any]
 # What configs mean that were saved before there were these keys. A run without a bound has others only beyond it.
 MEANT = {"backend": {"name": "replicas"}, "log_ratio_bound": 20.0}
 MEANT |= {"anchor": {"name": "old"}, "prompts": {"name": "uniform"}}
-MEANT |= {"distillation": {"name": "none", "weight": 0.0}}
+MEANT |= {"distillation": {"name": "none", "weight": 0.0}, "whiten_advantages": False}
 # Keys that nodes have had since: null says what their absence did. Of all choices, or of some.
 SINCE = {"start.seed": None, "teacher.network": None, "teacher.hint": None}
 SINCE |= {"start.hinted": ("pretrained_mixture",), "task.hint": ("addition", "countdown", "two_habits")}

@@ -110,6 +110,23 @@ def test_advantages_are_bounded_after_the_norm_and_only_in_runs_that_ask():
     torch.testing.assert_close(clipped, free.clamp(-0.3, 0.3), rtol=0, atol=0)
 
 
+def test_advantages_are_whitened_after_the_norm_and_only_in_runs_that_ask():
+    """Over the tokens that count, one by one; what is outside the statistics or the mask is 0."""
+    plain = variant(Recipe(drop_from_statistics=True))
+    state = make_state([(plain, 2), (replace(plain, whiten_advantages=True), 2)], [0, 1, 0, 1])
+    batch = make_experience(state, 1, gather_groups(state, 1))
+    assert not batch.keep.all() and not batch.mask.all()
+    for run in (0, 1):
+        places = [p for p in np.ndindex(*batch.mask[run].shape) if batch.mask[run][p] and batch.keep[run][p[:-1]]]
+        numbers = [batch.advantages[run][p].item() for p in places]
+        mean = math.fsum(numbers) / len(numbers)
+        variance = math.fsum((x - mean) ** 2 for x in numbers) / (len(numbers) - 1)
+        expected = torch.zeros_like(batch.advantages[run])
+        for place, number in zip(places, numbers, strict=True):
+            expected[place] = (number - mean) / math.sqrt(variance + 1e-8)
+        torch.testing.assert_close(batch.advantages[run + 2], expected, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("bound", ["0", "-1", "inf"])
 def test_a_bound_that_bounds_nothing_is_refused(bound):
     with pytest.raises(ConfigError) as error:

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow  # every choice in three frameworks
 OF_OPENRLHF = "advantage_clip"
 # A key that no framework has, and of which all say so.
 OF_NONE = "kl_stop"
+NOT_WHITENED = "whiten_advantages"
 # A key that no framework has, and of which each says what it does instead.
 OF_FORMULAS = "log_ratio_bound"
 # Keys of every run, each a setting in every framework; and keys that no framework is told.
@@ -111,6 +112,7 @@ def test_every_key_of_a_run_is_exported_or_of_this_project_alone():
         *OF_A_RUN.split(),
         OF_OPENRLHF,
         OF_NONE,
+        NOT_WHITENED,
         OF_FORMULAS,
         *OF_THIS_PROJECT.split(),
     }
@@ -135,6 +137,14 @@ def test_a_bound_of_advantages_is_a_setting_or_said_to_be_none(to):
     settings, differs, _ = export(compose().model_copy(update={OF_OPENRLHF: 2.5}), FRAMEWORKS[to])
     assert settings.get("--reward.clip_range") == ([-2.5, 2.5] if to == "openrlhf" else None)
     assert ("advantages have no bound there" in differs) == (to != "openrlhf")
+
+
+@pytest.mark.parametrize("to", FRAMEWORKS)
+def test_whitening_is_said_to_be_missing(to):
+    line = "advantages are not whitened after the norm there"
+    for whitened in (False, True):
+        _, differs, _ = export(compose().model_copy(update={NOT_WHITENED: whitened}), FRAMEWORKS[to])
+        assert (line in differs) == whitened
 
 
 @pytest.mark.parametrize("to", FRAMEWORKS)

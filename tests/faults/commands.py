@@ -10,6 +10,8 @@ GRU = "model=gru model.hidden=8".split()
 TRANSFORMER = "model=transformer model.width=16 model.layers=1 model.heads=2 model.feedforward=16".split()
 STARTS = "start=flattened start.accuracy=0.01 start.checked=8 start.prompts=4".split()
 LONG_START = ["start=sft", "start.accuracy=0.01", "start.prompts=16", "start.every=200", "start.checked=64"]
+SUMS = "task=addition task.longest=2 task.cap=24 start=pretrained_mixture start.accuracy=0.001 start.checked=16".split()
+HINTS = "task.hint=4 start.hinted=0.5 reference=polyak teacher=self".split()
 JUDGE = "reward=ensemble_mean reward.model.members=2 reward.model.pairs=16 reward.model.updates=3".split()
 SEEDS = ["-m", "seed=0,1"]
 ANALYSED = ("analysis",)  # the others end without the seconds of a table and a page
@@ -28,6 +30,9 @@ COMMANDS: dict[str, list[str]] = {
     "long starts": [*SEEDS, *BASE, *TRANSFORMER, *LONG_START, "start.updates=4000"],
     "long judges": [*SEEDS, *BASE, *TRANSFORMER, *JUDGE, "reward.model.updates=200"],
     "teacher": [*SEEDS, *BASE, *GRU, "teacher=added", "teacher.run={teacher}"],
+    "long answers": [*SEEDS, *BASE, *TRANSFORMER, *SUMS, "filter=overlong,none", "hydra.launcher.workers=2"],
+    "hinted teachers": [*SEEDS, *BASE, *TRANSFORMER, *SUMS, *HINTS]
+    + ["distillation=jsd,sampled", "teacher.hint=success", "hydra.launcher.workers=2"],
     "two processes": [*SEEDS, *BASE, *GRU, "norm=local,running", "hydra.launcher.workers=2"],
     "two processes and starts": [*SEEDS, *BASE, *TRANSFORMER, *STARTS, "hydra.launcher.workers=2"],
     "analysis": [*SEEDS, *BASE, *GRU, "norm=local,ema"],
