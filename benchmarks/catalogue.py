@@ -26,7 +26,7 @@ from rlexp.export.tables import FRAMEWORKS, PARTS, Framework, Rule, kind
 
 SECTIONS = tuple(dict.fromkeys(part.partition(".")[0] for part in PARTS))
 TABLES = {name: FRAMEWORKS[name.lower()] for name in ("TRL", "verl", "OpenRLHF")}
-NAMED = ("open-instruct", "prime-rl", "slime", "ROLL", "oat")  # frameworks without a table
+NAMED = ("open-instruct", "prime-rl", "slime", "ROLL", "SkyRL", "AReaL", "NeMo-RL", "oat")  # without a table
 NAMES = yaml.safe_load((ROOT / "benchmarks/parts/names.yaml").read_text(encoding="utf-8"))  # part, function, framework
 TABLE = {
     "start": "STARTS",

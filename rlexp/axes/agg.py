@@ -95,9 +95,9 @@ def prompt(losses: PerToken, mask: TokenMask) -> PerReplica:
     """Mean over prompts of the token mean of the prompt's group: 1/P Σ_p (Σ_{g,t} ℓ / Σ_{g,t} mask).
 
     Every prompt weighs the same, and every token of its group. Source: DAPO (arXiv 2503.14476, eq. 8), whose
-    expectation is over prompts and whose fraction is inside it; its code and all frameworks average over the batch
-    instead (``token``). A masked completion leaves its group's denominator; a prompt without any token that counts
-    stays in P with a loss of 0.
+    expectation is over prompts and whose fraction is inside it; SkyRL ``prompt_mean``. DAPO's code, TRL, verl and
+    OpenRLHF average over the batch instead (``token``). A masked completion leaves its group's denominator; a prompt
+    without any token that counts stays in P with a loss of 0.
     """
     return masked_mean(losses, mask, (-1, -2)).mean(-3, keepdim=True).squeeze(ALL)
 

@@ -10,7 +10,8 @@ is not normalised itself; only the token that earns it gets it (discount 0). The
 student's temperature; where there was no hint to show they are those of the policy that sampled: nothing is added.
 
 Source: MiniLLM (arXiv 2306.08543, eq. 2, its single-step part), on-policy distillation (GKD, arXiv 2306.13649, with
-reverse KL and λ = 1); TRL's former ``MiniLLMTrainer``, slime ``use_opd``, ROLL ``is_pure_opd``, prime-rl ``opd``.
+reverse KL and λ = 1); TRL's former ``MiniLLMTrainer``, slime ``use_opd``, ROLL ``is_pure_opd``, NeMo-RL
+``OPDAdvantageEstimator``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def added(advantages: PerToken, old_log_probs: PerToken, teacher_log_probs: PerT
 def alone(old_log_probs: PerToken, teacher_log_probs: PerToken, *, coef: Positive) -> PerToken:
     """coef · (log π_teacher − log π_old): the teacher in place of the task's rewards.
 
-    Source: MiniLLM (arXiv 2306.08543), on-policy distillation; ROLL ``is_pure_opd``, prime-rl ``opd``.
+    Source: MiniLLM (arXiv 2306.08543), on-policy distillation; ROLL ``is_pure_opd``, NeMo-RL ``OPDAdvantageEstimator``.
     """
     return coef * (teacher_log_probs - old_log_probs)
 

@@ -95,7 +95,7 @@ def test_known_deviations_are_said(to, overrides, start):
     [
         ("trl", ["norm=opo"], "norm=opo: has no counterpart"),
         ("trl", ["norm=none"], "norm=none: the group's mean is always subtracted"),
-        ("trl", ["agg=prompt"], "agg=prompt: no framework averages by prompt"),
+        ("trl", ["agg=prompt"], "agg=prompt: nothing averages by prompt there"),
         ("trl", ["kl=k1"], "kl=k1 in the reward: only RLOOTrainer has KL in the reward, as k1"),
         ("trl", ["clip=cispo", "agg=sequence"], "agg=sequence: clip=cispo comes with agg=token"),
         (
