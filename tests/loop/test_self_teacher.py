@@ -27,6 +27,7 @@ WAYS = {
     "none": [],
     "answer": ["teacher.network=reference", "teacher.hint=answer", "distillation=jsd", "distillation.weight=0.4"],
     "success": ["teacher.network=policy", "teacher.hint=success", "distillation=reverse_kl_top_k"],
+    "shown": ["teacher.network=reference", "teacher.hint=success", "distillation=jsd"],
     "sampled": ["teacher.network=reference", "teacher.hint=success", "distillation=sampled"],
     "masked": ["teacher.network=reference", "distillation=sampled_masked", "distillation.weight=0.7"],
     "rlsd": ["teacher=rlsd", "teacher.network=policy"],
@@ -63,7 +64,7 @@ def test_what_is_shown_is_the_first_other_completion_that_is_right():
     assert shown_prompts(task, rollout, correct, None)[0] is prompts
 
 
-RIGHT = [True, False, True, False]  # completions of each group, in the eyes of who looks for one to show
+RIGHT = [False, True, False, False]  # completions of each group, to who looks for one to show; it has none itself
 
 
 def state_of(names, monkeypatch):
@@ -95,7 +96,7 @@ def read(network, run, prompts, completions):
 
 
 def test_the_loss_of_a_step_is_that_of_the_loops(monkeypatch):
-    names = ["answer", "none", "success", "sampled"]
+    names = ["answer", "none", "success", "sampled", "shown"]
     state, seen = state_of(names, monkeypatch)
     task = state.task
     with torch.no_grad():
@@ -135,7 +136,7 @@ def test_the_loss_of_a_step_is_that_of_the_loops(monkeypatch):
                     if name == "sampled":
                         total += ((student[t, token] - taught[t, token]) * student[t, token]).item()
                         continue
-                    settings = (0.5, None, "student", False) if name == "answer" else (1.0, 4, "student", False)
+                    settings = (1.0, 4, "student", False) if name == "success" else (0.5, None, "student", False)
                     total += loops.divergence_of(student[t].tolist(), taught[t].tolist(), *settings)
         weight = 0.4 if name == "answer" else 1.0
         assert row["loss/distillation"][run].item() == pytest.approx(weight * total / tokens, rel=1e-4, abs=1e-6)
