@@ -146,7 +146,7 @@ def test_the_gradient_of_what_the_environment_writes(case, trained):
     theirs = rollout.mask & ~response_mask(state.task, *rollout[:2], rollout.mask)
     assert theirs.flatten(1).any(-1).all()
     read = state.policy.log_probs(rollout.prompts, rollout.completions, state.temperature, entropies=True)
-    log_probs, entropies = ((each.detach() - 0.1).requires_grad_() for each in read)
+    log_probs, entropies = ((each.detach() - 0.1).requires_grad_() for each in read[:2])
     total = losses_of(state, batch, tensors, log_probs, entropies)
     slopes = torch.autograd.grad(total.sum(), [log_probs, entropies], allow_unused=True)
     for slope in (each for each in slopes if each is not None):

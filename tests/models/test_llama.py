@@ -61,10 +61,12 @@ def test_what_sampling_leaves_has_the_same_values_and_gradients(task, prompts):
     assert torch.equal(rollout.completions, sample(policy, task, questions, noise, temperature).completions)
     given = rollout.prompts[:, prompts], rollout.completions[:, prompts], temperature
     mask = rollout.mask[:, prompts]
-    actual, expected = (each.log_probs(*given, entropies=True) for each in (recorded.slice_prompts(prompts), policy))
+    asked = {"entropies": True, "distributions": True}
+    actual, expected = (each.log_probs(*given, **asked) for each in (recorded.slice_prompts(prompts), policy))
     assert_close(actual.log_probs.where(mask, 0.0), rollout.old_log_probs[:, prompts])
     for values, wanted in zip(actual, expected, strict=True):
-        values, wanted = values.where(mask, 0.0), wanted.where(mask, 0.0)
+        there = mask.view(*mask.shape, *[1] * (values.dim() - mask.dim()))
+        values, wanted = values.where(there, 0.0), wanted.where(there, 0.0)
         assert_close(values, wanted, **SAME)
         assert_close(gradients(policy, values), gradients(policy, wanted), **SAME)
 

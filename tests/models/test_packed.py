@@ -64,7 +64,7 @@ def test_log_probs_entropies_and_gradients_are_those_of_whole_completions(name, 
     given, mask = (prompts_of(task, SEEDS, PROMPTS), tokens, TEMPERATURE), mask_of(task, tokens)
     oracle = unpacked(policy)
     assert policy.packs and not oracle.packs
-    actual, expected = (each.log_probs(*given, entropies=True) for each in (policy, oracle))
+    actual, expected = (each.log_probs(*given, entropies=True, distributions=True) for each in (policy, oracle))
     for values, wanted in zip(actual, expected, strict=True):
         assert_close(values[mask], wanted[mask], **SAME)
         assert not values[~mask].any()
@@ -261,9 +261,11 @@ def trained(name, seeds, task):
                 parameter[replica] *= 1 + 2 * SEEDS.index(seed)
     rollout = sampled(policy, task, seeds=seeds, dtype=torch.float32, prompts=4, group=3)
     temperature = torch.ones(len(seeds))
-    log_probs, entropies = policy.log_probs(rollout.prompts, rollout.completions, temperature, entropies=True)
+    given = rollout.prompts, rollout.completions, temperature
+    log_probs, entropies, every = policy.log_probs(*given, entropies=True, distributions=True)
     mask = rollout.mask
-    ((log_probs * torch.linspace(-1, 1, task.cap) + entropies) * mask).sum().backward()
+    divergences = (every.exp() * every * torch.linspace(-1, 1, task.vocabulary)).sum(-1)
+    ((log_probs * torch.linspace(-1, 1, task.cap) + entropies + divergences) * mask).sum().backward()
     found = {f"gradient of {name}": parameter.grad for name, parameter in policy.named_parameters()}
     many, _ = shared(policy, task, seeds=seeds, dtype=torch.float32, group=20)
     found |= {"shared tokens": many.completions, "shared log_probs": many.old_log_probs}

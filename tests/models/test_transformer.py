@@ -16,6 +16,7 @@ from rlexp.models.policy import Policy
 SEEDS, PROMPTS, GROUP = (3, 4), 4, 3
 # Two float64 networks of two layers, widths up to eleven, that add up the same products in another order. Logits and
 # log-probabilities are of order ten, gradients of order a hundred: 1e-10 is some thousand units in the last place.
+EVERYTHING = {"entropies": True, "distributions": True}
 SAME = dict(rtol=1e-10, atol=1e-10)
 TEMPERATURE = torch.tensor([0.7, 1.3], dtype=torch.float64)
 TASKS = {
@@ -72,7 +73,7 @@ def test_the_fused_transformer_equals_the_plain_one(task, padding):
     completions = completions_of(task, SEEDS, PROMPTS, GROUP)
     assert_close(fused.logits(prompts, completions), plain.logits(prompts, completions), **SAME)
     given = prompts, completions, TEMPERATURE
-    actual, expected = (policy.log_probs(*given, entropies=True) for policy in (fused, plain))
+    actual, expected = (policy.log_probs(*given, **EVERYTHING) for policy in (fused, plain))
     for values, wanted in zip(actual, expected, strict=True):
         assert_close(values, wanted, **SAME)
         assert_close(gradients(fused, values), slopes := gradients(plain, wanted), **SAME)
@@ -95,10 +96,11 @@ def test_both_sample_the_same_tokens_and_learn_the_same_from_them(task, prompts,
     assert_close(rollout.old_log_probs, wanted.old_log_probs, **SAME)
     part = Rollout(*(tensor[:, prompts] for tensor in rollout))
     given = part.prompts, part.completions, TEMPERATURE
-    actual = policy.slice_prompts(prompts).log_probs(*given, entropies=True)
-    expected = plain.log_probs(*given, entropies=True)
+    actual = policy.slice_prompts(prompts).log_probs(*given, **EVERYTHING)
+    expected = plain.log_probs(*given, **EVERYTHING)
     for values, target in zip(actual, expected, strict=True):
-        values, target = values.where(part.mask, 0.0), target.where(part.mask, 0.0)
+        there = part.mask.view(*part.mask.shape, *[1] * (values.dim() - part.mask.dim()))
+        values, target = values.where(there, 0.0), target.where(there, 0.0)
         assert_close(values, target, **SAME)
         assert_close(gradients(fused, values), gradients(plain, target), **SAME)
 
