@@ -147,11 +147,11 @@ def test_a_weight_divides_the_loss_between_both(monkeypatch):
     """Of the same rollout: 1 − weight of the policy loss, weight of that against the teacher."""
     found = {}
     for weight in (0.0, 0.4, 1.0):
-        way = [*WAYS["answer"][:3], f"distillation.weight={weight}", "norm=none", "inner_steps=1"]
+        way = [*WAYS["answer"][:3], f"distillation.weight={weight}", "norm=none", "shaping=affine", "shaping.b=1.0"]
         state = build([compose(*RUN, *way)])
         row = step.train_step(state, 1, True)
         found[weight] = {name: row[name].item() for name in ("loss/policy", "loss/distillation") if name in row}
-    assert "loss/distillation" not in found[0.0]
+    assert "loss/distillation" not in found[0.0] and abs(found[0.0]["loss/policy"]) > 1e-3
     assert found[0.4]["loss/policy"] == pytest.approx(0.6 * found[0.0]["loss/policy"], rel=1e-5)
     assert found[0.4]["loss/distillation"] == pytest.approx(0.4 * found[1.0]["loss/distillation"], rel=1e-5)
     assert found[1.0]["loss/policy"] == 0

@@ -35,6 +35,7 @@ BESIDE = {
             "reverse_kl_top_k",
             "sampled",
             "sampled_masked",
+            "sdpo",
         )
     },
     "norm=gae": ["critic=value"],
