@@ -59,7 +59,7 @@ NEEDS = {
     "shaping": SFT,
     "shaping=clip": "shaping.low=0.1 shaping.high=0.4",  # its own bounds are those of the rewards
     "start": "start.accuracy=choice(0.3)",
-    "start=pretrained_mixture": "task=addition task.shortest=1 task.longest=1 task.cap=16 start.accuracy=0.01",
+    "start=pretrained_mixture": "task=two_habits start.accuracy=0.01 start.checked=128 start.every=5",
     "start=mixture": "start.accuracy=0.0 start.formed=0.0",
     # one that chooses rates first trains nothing on a seed alone
     "study": "-task -model -group_size -inner_steps -minibatches ++study.choose_first=false",
