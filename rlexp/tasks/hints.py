@@ -69,4 +69,4 @@ def with_hints(cls: type) -> type:
 
     known = {name: getattr(cls, name) for name in ("__doc__", "__module__", "__qualname__")}
     known |= {name: blind(name) for name in JUDGING if hasattr(cls, name)}
-    return task(type(cls.__name__, (WithHints, cls), known | {"__annotations__": {"hint": "t.Size | None"}}))
+    return task(type(cls.__name__, (WithHints, cls), known | {"__annotations__": {"hint": t.Size | None}}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import reference_distillation as loops
 import torch
-from interrupted import same_alone_together_and_resumed, stop_at  # noqa: F401 (a fixture)
+from interrupted import same_in_three_ways, stop_at  # noqa: F401 (a fixture)
 from policies import policy_of
 from small_runs import SHORT, SMALL, compose, rows
 from task_choices import addition, two_habits
@@ -18,7 +18,6 @@ from rlexp.loop.requested import shown_prompts
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.start import pretrained_mixture
 from rlexp.sweep.build import build
-from rlexp.sweep.engine import train_jobs
 from rlexp.sweep.job import Job
 
 TASK = ["task=two_habits", "task.items=3", "task.alphabet=5", "task.cap=6", "task.hint=4"]
@@ -170,16 +169,7 @@ def test_taught_runs_are_the_same_alone_together_and_resumed(tmp_path, stop_at, 
             several = [*SHORT, *SMALL, *course, *way, "steps=6", "checkpoint_every=3", "eval.ks=[1]"]
             yield Job(compose(*several), folder / name, name, name)
 
-    together, alone, parts = (list(jobs(tmp_path / place)) for place in ("all", "one", "parts"))
-    scores = train_jobs(together)
-    for job in alone:
-        train_jobs([job])
-    stop_at(5)
-    with pytest.raises(KeyboardInterrupt):
-        train_jobs(parts)
-    assert train_jobs(parts) == scores
-    for one, other, third in zip(together, alone, parts, strict=True):
-        assert rows(one.folder) == rows(other.folder) == rows(third.folder), one.name
+    together = same_in_three_ways(*(list(jobs(tmp_path / place)) for place in ("all", "one", "parts")), stop_at, 5)
     has = {job.name: "loss/distillation" in rows(job.folder)[-2] for job in together}
     assert has == {name: any("distillation" in each for each in way) for name, way in WAYS.items()}
 

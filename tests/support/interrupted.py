@@ -42,13 +42,18 @@ def stop_engine(patch, number):
 
 def same_alone_together_and_resumed(folder, stop_at, *overrides, **of_jobs):
     """Train runs as one batch, one by one, and stopped and gone on with; all must write the same rows."""
-    together, alone, parts = (jobs(folder / place, *overrides, **of_jobs) for place in ("all", "one", "parts"))
+    same_in_three_ways(*(jobs(folder / place, *overrides, **of_jobs) for place in ("all", "one", "parts")), stop_at, 8)
+
+
+def same_in_three_ways(together, alone, parts, stop_at, step):
+    """Train the same jobs as one batch, one by one, and stopped at a step and gone on with; return the first."""
     scores = train_jobs(together)
     for job in alone:
         train_jobs([job])
-    stop_at(8)
+    stop_at(step)
     with pytest.raises(KeyboardInterrupt):
         train_jobs(parts)
     assert train_jobs(parts) == scores
     for one, other, third in zip(together, alone, parts, strict=True):
-        assert rows(one.folder) == rows(other.folder) == rows(third.folder)
+        assert rows(one.folder) == rows(other.folder) == rows(third.folder), one.name
+    return together
