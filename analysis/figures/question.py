@@ -1,5 +1,6 @@
 """One assertion over its conditions: a row a condition, then the pooled effect."""
 
+import re
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from rlexp.analysis.figures.layout import (
     BASELINE,
     COLORS,
+    FONT,
     GAP,
     INK,
     TICK,
@@ -64,7 +66,11 @@ def forest(
         left = max(text_size(figure, name, TICK)[0] for name in names) + 2 * GAP
         edges = [0.0, *accumulate(ROW * (1 + 0.6 * name.count("\n")) for name in names)]
         places, y = [(start + end) / 2 for start, end in pairwise(edges)], edges[-1]
-        size, lines = (max(WIDTH, left + 2.2), y + 0.1), label.count("\n") + 1
+        size = max(WIDTH, left + 2.2), y + 0.1
+        too_wide = [each for each in label.split("\n") if text_size(figure, each, FONT)[0] > size[0] - 2 * GAP]
+        for each in too_wide:  # two arms do not go into one line
+            label = label.replace(each, re.sub(r" ([−/]) ", r" \1\n", each))
+        lines = label.count("\n") + 1
         set_frame(figure, size, left, 2 * GAP, 0.1, caption, label_lines=lines)
         for row, (start, end) in zip([*rows, *[pooled] * (pooled is not None)], pairwise(edges), strict=True):
             band = [(row.margins[0], row.margins[1] - row.margins[0])]

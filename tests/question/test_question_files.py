@@ -154,9 +154,17 @@ def test_a_small_p_is_below_what_is_shown():
     assert (p_text(0.0204), p_text(1e-9)) == ("p = 0.020", "p < 0.001")
 
 
-def test_the_label_of_a_forest_is_on_the_figure_and_above_the_caption():
+@pytest.mark.parametrize(
+    "arms",
+    [
+        "filter=dynamic / filter=none",
+        "teacher=self+distillation=reverse_kl − teacher=self+distillation=jsd",
+        "teacher=self+distillation=reverse_kl / teacher=self+distillation=jsd",
+    ],
+)
+def test_the_label_of_a_forest_is_on_the_figure_and_above_the_caption(arms):
     name = "task.hard_right=1,model.std=0.5"
-    label = "completions to eval/exact/accuracy ≥ 0.5 (ratio)\nfilter=dynamic / filter=none"
+    label = f"completions to eval/exact/accuracy ≥ 0.5 (ratio)\n{arms}"
     check(forest([ForestRow(name, 1.1, 0.6, 2.0, (0.8, 1.25))], None, None, label, "95 % intervals.", 1.0))
 
 
