@@ -5,8 +5,8 @@ always by it. A completion without a reward of the task (NaN) gets none from any
 of what was sampled and what the task knows: ``quality`` is the truth that it errs about. Its rewards are made once,
 when completions are sampled, and all that follows has these: refill, shaping, filter, norm, greedy baselines.
 
-Three families: the task itself (``verifier``); judges who vote and err, process reward models of GRPO-TCR; models that
-have learnt from pairs.
+Four families: the task itself (``verifier``); the completions of a group (``majority``); judges who vote and err,
+process reward models of GRPO-TCR; models that have learnt from pairs.
 
 **Judges who err.** The plurality of their votes is the reward, −1, 0 or 1. The truth of a vote is ``quality``, or
 ``correct`` where there are two values; a judge of accuracy a votes for it with probability a and else for one of the
@@ -37,7 +37,15 @@ from torch import Tensor
 from rlexp.axes.offered import FINISHED, TOKENS
 from rlexp.core.facts import RewardFacts
 from rlexp.core.registry import Offer, by_name
-from rlexp.core.types import FiniteNonNegative, PerCompletion, PositiveInt, Probability
+from rlexp.core.types import (
+    CompletionMask,
+    Completions,
+    FiniteNonNegative,
+    PerCompletion,
+    PositiveInt,
+    Probability,
+    TokenMask,
+)
 
 NUMBERS = 32
 MOST = NUMBERS - 2
@@ -62,6 +70,32 @@ OF_MODELS = RewardFacts(
 def verifier(verified: PerCompletion) -> PerCompletion:
     """Σ weight · component: the rewards of the task as they are."""
     return verified
+
+
+@RewardFacts(bounds=(0.0, 1.0))
+def majority(
+    completions: Completions, mask: TokenMask, finished: CompletionMask, lengths: PerCompletion
+) -> PerCompletion:
+    """1 where a completion is the most frequent one of its group, else 0; of equally frequent ones the first sampled.
+
+    Nobody knows what is right: a policy is rewarded for what it says most often. Completions are compared whole, token
+    by token; one that was cut off says nothing, has no vote and gets 0.
+
+    Args:
+        completions, mask: ``[*R P G T]``.
+        finished: ``[*R P G]``.
+        lengths: ``[*R P G]``; completions of different lengths differ, whatever follows their ends.
+
+    Returns:
+        Rewards ``[*R P G]``.
+
+    Source: TTRL (arXiv 2504.16084), which extracts answers and compares those; ties as its ``Counter.most_common``.
+    """
+    said = completions.where(mask, -1)
+    same = (said.unsqueeze(-3) == said.unsqueeze(-2)).all(-1) & (lengths.unsqueeze(-1) == lengths.unsqueeze(-2))
+    votes = (same & finished.unsqueeze(-1) & finished.unsqueeze(-2)).to(lengths.dtype)
+    first = votes.sum(-1).argmax(-1, keepdim=True)  # the first of several
+    return votes.take_along_dim(first.unsqueeze(-1), -2).squeeze(-2)
 
 
 def vote(truth: PerCompletion, uniforms: PerVote, accuracies: Sequence[float], values: Tensor) -> Tensor:
@@ -268,7 +302,7 @@ def moments(proxies: PerModel) -> tuple[PerCompletion, PerCompletion]:
 
 
 FUNCTIONS = by_name(
-    verifier, prm, prm_binary, prm_persistent, prm_length, prm_position, prm_weighted, prm_weighted_binary
+    verifier, majority, prm, prm_binary, prm_persistent, prm_length, prm_position, prm_weighted, prm_weighted_binary
 )
 FUNCTIONS |= by_name(learned, ensemble_mean, ensemble_minimum, ensemble_bound)
 INPUTS = TOKENS | FINISHED

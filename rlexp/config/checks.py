@@ -425,6 +425,9 @@ PROBLEMS = rules(
     ("reward=ensemble_mean reward=ensemble_minimum reward=ensemble_bound",
      lambda node, _: node.model and node.model.members < 2,
      "{key}.model.members={node.model.members}: {key}={node.name} needs at least 2; take {key}=learned"),
+    ("reward=majority", group_of_one, f"{CHOICE}: compares the completions of a group, {ALONE} one; take at least 2"),
+    ("norm=remax", lambda _, config: config.reward.name == "majority",
+     f"{CHOICE} reward=majority: a greedy completion is alone, so always the majority; take another {{key}}"),
     ("filter=shortest filter=most_efficient", lambda node, config: node.number >= config.group_size.completions,
      "{key}.number={node.number}: must be below group_size.completions={config.group_size.completions}; to keep few "
      "of many is what the choice is for"),

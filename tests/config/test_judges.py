@@ -32,6 +32,11 @@ def problems(*overrides: str) -> tuple[str, ...]:
             ["reward=prm", "norm=psr"],
             "reward=prm norm=w_reinforce: asks the task for its `correct`, which are not the judge's",
         ),
+        (["reward=majority", "norm=remax"], "norm=remax reward=majority: a greedy completion is alone, so always the"),
+        (
+            ["reward=majority", "group_size.completions=1", "norm=none"],
+            "reward=majority: compares the completions of a group, and group_size.completions=1 leaves it one",
+        ),
     ],
 )
 def test_a_judge_without_votes_or_beside_the_tasks_own_verdict_is_refused(overrides, line):

@@ -43,6 +43,17 @@ def decide(votes, weights, luck, ties):
     return 0 if ties == "neutral" else sorted(tied)[int(luck[-1] * len(tied))]
 
 
+def majority(completions, mask, finished, lengths):
+    """TTRL: count what was said, and reward those who said what ``Counter.most_common(1)`` names."""
+    rewards = np.zeros(finished.shape)
+    for p, group in enumerate(completions):
+        said = [tuple(tokens[kept].tolist()) for tokens, kept in zip(group, mask[p], strict=True)]
+        counted = Counter(each for each, ended in zip(said, finished[p], strict=True) if ended)
+        best = counted.most_common(1)[0][0] if counted else None
+        rewards[p] = [ended and each == best for each, ended in zip(said, finished[p], strict=True)]
+    return rewards
+
+
 def prm(quality, draws, *, accuracy, votes, ties):
     """GRPO-TCR notebook, ``evaluate_with_majority_voting``; ``first`` is its ``Counter.most_common(1)``."""
 
@@ -121,6 +132,7 @@ FUNCTIONS = {
         lambda said: statistics.fmean(said) - k * statistics.stdev(said), proxies
     ),
     "verifier": lambda verified: np.array(verified),
+    "majority": majority,
     "prm": prm,
     "prm_binary": prm_binary,
     "prm_persistent": prm,

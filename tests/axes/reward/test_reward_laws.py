@@ -39,6 +39,31 @@ def check_share(found, probability):
     assert found.double().mean().item() == pytest.approx(probability, abs=SURE * deviation + 1e-12)
 
 
+# ---- the majority of a group
+
+
+@pytest.mark.parametrize(
+    ("said", "ended", "rewards"),
+    [
+        ("ab ab cd ef", "1111", [1, 1, 0, 0]),
+        ("cd ab ab cd", "1111", [1, 0, 0, 1]),  # as many: the first sampled
+        ("ab ab cd cd", "0011", [0, 0, 1, 1]),  # what was cut off has no vote
+        ("ab ab ab cd", "1001", [1, 0, 0, 0]),
+        ("ab ab ab ab", "0000", [0, 0, 0, 0]),
+        ("ab abx ab abx", "1111", [1, 0, 1, 0]),  # a longer one is another one
+    ],
+)
+def test_what_a_group_says_most_often_is_rewarded(said, ended, rewards):
+    words = [list(map(ord, word)) for word in said.split()]
+    mask = torch.tensor([[place < len(word) for place in range(3)] for word in words])
+    for padding in (0, ord("x")):
+        completions = torch.tensor([(word + 3 * [padding])[:3] for word in words])
+        finished = torch.tensor([each == "1" for each in ended])
+        lengths = mask.sum(-1).float()
+        found = bind("reward", "majority")(completions[None], mask[None], finished[None], lengths[None])
+        assert found.tolist() == [rewards]
+
+
 # ---- votes
 
 
