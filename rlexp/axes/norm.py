@@ -55,6 +55,7 @@ from rlexp.core.masked import (
     ALL,
     BATCH,
     GROUP,
+    TIME,
     at_last_token,
     centered,
     count,
@@ -503,10 +504,13 @@ def token_rewards(outcomes: Tensor, token_penalties: Tensor, mask: Tensor) -> Te
     return at_last_token(outcomes, mask) - token_penalties
 
 
-def returns_to_go(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
-    """Σ_{k ≥ t} gamma^n · r_k along time, n the tokens from t to before k that count."""
+def returns_to_go(rewards: Tensor, mask: Tensor, gamma: float | Tensor) -> Tensor:
+    """Σ_{k ≥ t} gamma^n · r_k along time, n the tokens from t to before k that count; gamma may differ by completion.
+
+    A tensor of them is ``[*R P G 1]``.
+    """
     total, sums = 0.0, []
-    factors = full_like(rewards, gamma).where(mask, 1.0)
+    factors = (gamma * ones_like(rewards)).where(mask, 1.0)
     for reward, factor in zip(reversed(rewards.unbind(-1)), reversed(factors.unbind(-1)), strict=True):
         total = reward + factor * total
         sums.append(total)
@@ -538,10 +542,16 @@ def gae(
     Source: generalized advantage estimation (arXiv 1506.02438, eq. 16). With lam = 1 it is the return minus V_t, with
     lam = 0 the error of one step. What verl, OpenRLHF, TRL's PPO and ROLL use is whitened: ``gae_whitened``.
     """
+    return returns_to_go(td_errors(token_rewards, values, mask, finished, gamma, bootstrap), mask, gamma * lam)
+
+
+def td_errors(
+    token_rewards: Tensor, values: Tensor, mask: Tensor, finished: Tensor, gamma: float, bootstrap: float
+) -> Tensor:
+    """Return δ_t = r_t + gamma · V_{t + 1} − V_t, ``[*R P G T]``, V_{t + 1} that before the next token that counts."""
     last, following = last_token(mask), values.gather(-1, next_places(mask))
     following = (bootstrap * following.where(~finished.unsqueeze(-1), 0.0)).where(last, following)
-    errors = (token_rewards + gamma * following - values[..., :-1]).where(mask, 0.0)
-    return returns_to_go(errors, mask, gamma * lam)
+    return (token_rewards + gamma * following - values[..., :-1]).where(mask, 0.0)
 
 
 def next_places(mask: Tensor) -> Tensor:
@@ -578,6 +588,52 @@ def gae_whitened(
 
 
 @NormFacts(laws=("linear",))
+def gae_decoupled(
+    token_rewards: PerToken,
+    values: PerPlaceOfCompletion,
+    mask: TokenMask,
+    finished: CompletionMask,
+    *,
+    gamma: Discount,
+    lam: Discount,
+    lam_value: Discount,
+    bootstrap: Discount,
+) -> PerToken:
+    """``gae``, whose critic is trained to the λ-return of another λ, ``lam_value``: with 1 to the return itself.
+
+    So a reward reaches the values of the first tokens undiminished, however long the completion is. Source:
+    decoupled GAE (VC-PPO, arXiv 2503.01491: ``lam`` 0.95, ``lam_value`` 1); NeMo-RL ``gae_lambda_policy`` and
+    ``gae_lambda_value`` (7ea279a, ``advantage_estimator.py``). To whiten it: ``whiten_advantages``.
+    """
+    return gae(token_rewards, values, mask, finished, gamma=gamma, lam=lam, bootstrap=bootstrap)
+
+
+@NormFacts(laws=("linear",))
+def gae_length_adaptive(
+    token_rewards: PerToken,
+    values: PerPlaceOfCompletion,
+    mask: TokenMask,
+    finished: CompletionMask,
+    *,
+    gamma: Discount,
+    alpha: Positive,
+    lam_value: Discount,
+    bootstrap: Discount,
+) -> PerToken:
+    """``gae_decoupled`` with λ = 1 − 1 / max(alpha · l, 1), l the tokens of the completion: long ones look further.
+
+    The weights λ^k of the errors to come add up to about alpha · l. Completions of at most 1 / alpha tokens have λ = 0,
+    the error of one step. λ depends on the tokens still to come: unlike ``gae`` it is not unbiased where the values are
+    exact. Source: length-adaptive GAE (VAPO, arXiv 2504.05118, §4.2: alpha 0.05, ``lam_value`` 1);
+    NeMo-RL ``length_adaptive_alpha`` (7ea279a, ``advantage_estimator.py``), which has the bound at λ = 0, of which the
+    paper says nothing.
+    """
+    lengths = count(mask, TIME, values.dtype)
+    lam = 1 - 1 / (alpha * lengths).clamp(min=1)
+    return returns_to_go(td_errors(token_rewards, values, mask, finished, gamma, bootstrap), mask, gamma * lam)
+
+
+@NormFacts(laws=("linear",))
 def value_baseline(
     token_rewards: PerToken, values: PerPlaceOfCompletion, mask: TokenMask, *, gamma: Discount
 ) -> PerToken:
@@ -604,6 +660,23 @@ def gae_returns(
     Source: the λ-return (Sutton and Barto, 2018, §12.1); verl ``compute_gae_advantage_return``.
     """
     return gae(token_rewards, values, mask, finished, gamma=gamma, lam=lam, bootstrap=bootstrap) + values[..., :-1]
+
+
+def decoupled_returns(
+    token_rewards: PerToken,
+    values: PerPlaceOfCompletion,
+    mask: TokenMask,
+    finished: CompletionMask,
+    *,
+    gamma: Discount,
+    lam_value: Discount,
+    bootstrap: Discount,
+) -> PerToken:
+    """Return the λ-return with λ = ``lam_value``, whatever that of the advantages is.
+
+    Source: decoupled GAE (VC-PPO, arXiv 2503.01491); NeMo-RL ``gae_lambda_value`` (7ea279a).
+    """
+    return gae_returns(token_rewards, values, mask, finished, gamma=gamma, lam=lam_value, bootstrap=bootstrap)
 
 
 def rewards_to_go(token_rewards: PerToken, mask: TokenMask, *, gamma: Discount) -> PerToken:
@@ -734,8 +807,10 @@ FUNCTIONS = by_name(none, center, center_batch, local, global_, hybrid, hybrid_c
 FUNCTIONS |= by_name(rloo, rloo_zscore, gdpo, shrinkage, opo, optimal, remax, quantile, gpg, maxrl, asymre)
 FUNCTIONS |= by_name(max_, grpo_passk, pass_at_k, w_reinforce)
 FUNCTIONS |= by_name(reinforce, reinforce_pp, reinforce_pp_baseline, optimal_token, gae, gae_whitened, value_baseline)
+FUNCTIONS |= by_name(gae_decoupled, gae_length_adaptive)
 FUNCTIONS |= by_name(running, ema, spo, rwr, best_of_n)
 TARGETS = {"gae": gae_returns, "gae_whitened": gae_returns, "value_baseline": rewards_to_go}
+TARGETS |= {"gae_decoupled": decoupled_returns, "gae_length_adaptive": decoupled_returns}
 MOMENTS = "number, mean, Σ (r − mean)², smallest and largest of the run's rewards before this step"
 PRIOR = "value of each prompt of the run's set before this step, and the weight of what it is the mean of"
 MEMORIES = {

@@ -433,7 +433,8 @@ PROBLEMS = rules(
      "of many is what the choice is for"),
     ("norm=pass_at_k", lambda node, config: node.k > config.group_size.completions,
      "{key}.k={node.k}: must be at most group_size.completions={config.group_size.completions}"),
-    ("norm=gae norm=gae_whitened norm=value_baseline", lambda _, config: config.critic.name == "none",
+    ("norm=gae norm=gae_whitened norm=gae_decoupled norm=gae_length_adaptive norm=value_baseline",
+     lambda _, config: config.critic.name == "none",
      "{key}={node.name}: asks for values, and critic=none has none; choose critic=value"),
     ("norm=spo", lambda _, config: getattr(config.task, "prompt_set", None) is None,
      "{key}={node.name}: remembers the value of each prompt, so they must come again: take task=sort or "
@@ -468,6 +469,9 @@ REMARKS = rules(
     ("norm=local norm=batch_mean_group_std norm=gdpo norm=quantile", lambda _, config: kl_in_reward(config),
      "{key}={node.name} kl.place=reward: where only the penalties differ in a group, dividing by their deviation "
      "takes kl.coef={config.kl.coef} out; norm=hybrid and kl.place=loss do not"),
+    ("norm=gae_length_adaptive", lambda node, config: node.alpha * config.task.cap <= 1,
+     "{key}.alpha={node.alpha}: no completion is longer than task.cap={config.task.cap}, so λ is 0 in all of them; "
+     "above 1 / task.cap it grows with their lengths"),
     ("norm=maxrl", lambda _, config: config.reward_range[0] < 0,
      "{key}={node.name}: divides by the mean reward of a group, but rewards of task={config.task.name} "
      "reward={config.reward.name} go down to {config.reward_range[0]}; where the mean is not positive advantages "

@@ -116,9 +116,11 @@ def visible_changes(choice: Choice) -> dict[str, Choice | None]:
 
 @property_of("hyperparameters", hint=True)
 def idle_hyperparameters(choice: Choice) -> Iterator[str]:
-    """Each hyperparameter changes the output."""
+    """Each hyperparameter changes the output, or is of what a critic is trained to."""
+    target = getattr(axis_of(choice.axis).module, "TARGETS", {}).get(choice.name)
+    elsewhere = hyperparameters(target) if target else ()
     for name, changed in visible_changes(choice).items():
-        if changed is None:
+        if changed is None and name not in elsewhere:
             where = f"`{choice.func.__name__}` in {file_of(choice.func)}"
             yield f"{name} of {where} changes nothing: use it or take it out"
 

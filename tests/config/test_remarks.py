@@ -64,6 +64,8 @@ CASES = [
     (["norm=pass_at_k"], None),
     (["norm=maxrl", "task=token_preference"], "norm=maxrl: divides by the mean reward of a group"),
     (["norm=maxrl"], None),
+    (["norm=gae_length_adaptive", "critic=value"], "norm.alpha=0.05: no completion is longer than task.cap=6, so λ is"),
+    (["norm=gae_length_adaptive", "critic=value", "norm.alpha=0.2"], None),
     (["shaping=overlong", "shaping.cap=9"], "shaping.cap=9 shaping.cache=2: no completion is longer than task.cap=6"),
     (["shaping=overlong"], None),
 ]

@@ -227,7 +227,7 @@ def test_a_run_with_a_critic_goes_on_where_it_stopped(tmp_path, stop_at):  # noq
         (
             ["critic=value"],
             "critic=value: norm=local asks for no values; take critic=none or one that does: "
-            "gae, gae_whitened, value_baseline",
+            "gae, gae_decoupled, gae_length_adaptive, gae_whitened, value_baseline",
         ),
         (
             ["critic=value", "norm=gae", "task=sort_lecture", "model=positional"],

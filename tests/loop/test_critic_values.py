@@ -112,12 +112,13 @@ def test_the_values_of_a_critic_converge_to_v(name, hyperparameters):
     assert len(missed) == 3 * 7 and max(missed) > 5 * LEARNT
 
 
-def advantages(tokens, known, lam):
-    """Advantages by ``gae`` of a completion, or of the part of one, whose values are known."""
+def advantages(tokens, known, choice=None, **settings):
+    """Advantages by ``gae``, or a ``choice``, of a completion, or of the part of one, whose values are known."""
     paid = [0.0] * (len(tokens) - 1) + [Tiny().judge(PROMPT, tokens) if is_whole(tokens) else 0.0]
     given = (torch.tensor([[row]], dtype=torch.float64) for row in (paid, known))
     mask, finished = torch.ones(1, 1, len(tokens), dtype=torch.bool), torch.tensor([[is_whole(tokens)]])
-    return bind("norm", "gae", gamma=GAMMA, lam=lam, bootstrap=1.0)(*given, mask, finished)[0, 0].tolist()
+    choice = bind("norm", choice or "gae", gamma=GAMMA, bootstrap=1.0, **settings)
+    return choice(*given, mask, finished)[0, 0].tolist()
 
 
 @pytest.mark.parametrize("replica", range(len(SEEDS)))
@@ -139,3 +140,33 @@ def test_with_exact_values_advantages_are_q_minus_v(replica):
             assert advantages(tokens, known, lam=1.0)[0] == pytest.approx(whole, abs=1e-12)
         assert sum(p * each for p, each in zip(odds, found, strict=True)) == pytest.approx(0.0, abs=1e-12)
     assert len(values) == 7
+
+
+def mean_advantages(values, **choice):
+    """Return the mean advantage of each first token over all completions that begin with it."""
+    totals = [0.0] * Tiny.vocabulary
+
+    def follow(tokens, odds):
+        if tokens and is_whole(tokens):
+            known = [values[tokens[:t]][0] for t in range(len(tokens))]
+            totals[tokens[0]] += odds * advantages(tokens, [*known, 0.0], **choice)[0]
+            return
+        for token, share in enumerate(values[tokens][2]):
+            follow((*tokens, token), odds * (share if tokens else 1.0))
+
+    follow((), 1.0)
+    return totals
+
+
+@pytest.mark.parametrize("replica", range(len(SEEDS)))
+def test_with_exact_values_a_lambda_of_all_lengths_is_unbiased_and_one_by_length_is_not(replica):
+    """Which λ a completion has depends on where it ends, and so on the errors that it weighs."""
+    values = exact(fixed_policies("gae", gamma=GAMMA, lam=0.0, bootstrap=0.0), replica)
+    value, q, _ = values[()]
+    expected = [each - value for each in q]
+    assert mean_advantages(values, lam=0.7) == pytest.approx(expected, abs=1e-12)
+    decoupled = dict(choice="gae_decoupled", lam=0.7, lam_value=1.0)
+    assert mean_advantages(values, **decoupled) == pytest.approx(expected, abs=1e-12)
+    by_length = mean_advantages(values, choice="gae_length_adaptive", alpha=0.8, lam_value=1.0)
+    assert by_length[Tiny.end] == pytest.approx(expected[Tiny.end], abs=1e-12)  # nothing is to come
+    assert max(abs(a - b) for a, b in zip(by_length, expected, strict=True)) > 1e-3

@@ -40,6 +40,8 @@ BESIDE = {
     },
     "norm=gae": ["critic=value"],
     "norm=gae_whitened": ["critic=value"],
+    "norm=gae_decoupled": ["critic=value"],
+    "norm=gae_length_adaptive": ["critic=value"],
     "norm=value_baseline": ["critic=value"],
     "kl_control=adaptive": ["kl=k1"],
     "kl_control=ziegler": ["kl=k1"],

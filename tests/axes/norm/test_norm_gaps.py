@@ -22,6 +22,8 @@ NORMS = {
     "optimal_token": {},
     "gae": LAM,
     "gae_whitened": LAM | SCALE,
+    "gae_decoupled": LAM | dict(lam_value=0.95),
+    "gae_length_adaptive": dict(gamma=0.9, alpha=0.4, lam_value=0.95, bootstrap=0.6),
     "value_baseline": GAMMA,
 }
 
@@ -89,6 +91,60 @@ def test_with_lam_1_advantages_and_values_add_up_to_the_returns_across_gaps():
     every = torch.ones_like(offered["finished"])
     found = norm.gae_returns(*inputs, every, gamma=0.9, lam=1.0, bootstrap=0.0)
     torch.testing.assert_close(found[mask], norm.rewards_to_go(inputs[0], mask, gamma=0.9)[mask], **CLOSE)
+
+
+@pytest.mark.parametrize("lam_value", [1.0, 0.6])
+def test_decoupled_targets_are_returns_of_a_lambda_of_their_own(lam_value):
+    """Those of ``gae`` with ``lam_value``, whatever the advantages have; with 1 the rewards to come, across gaps."""
+    offered, settings = gappy(), dict(gamma=0.9, bootstrap=0.6)
+    given = [offered[name] for name in ("token_rewards", "values", "mask", "finished")]
+    expected = norm.TARGETS["gae"](*given, lam=lam_value, **settings)
+    names = "gae_decoupled", "gae_length_adaptive"
+    for target in (norm.TARGETS[name] for name in names):
+        torch.testing.assert_close(target(*given, lam_value=lam_value, **settings), expected, rtol=0, atol=0)
+    if lam_value == 1:
+        ended = [*given[:3], torch.ones_like(given[3])]
+        found = norm.TARGETS[names[0]](*ended, lam_value=1.0, **settings)
+        rewards = norm.rewards_to_go(given[0], given[2], gamma=0.9)
+        torch.testing.assert_close(found[given[2]], rewards[given[2]], **CLOSE)
+
+
+def test_a_lambda_by_length_is_the_one_step_error_below_its_bound_and_nears_the_return_above():
+    """α = ½: λ is 0 for up to two tokens, ½ for four, ¾ for eight; each completion is ``gae`` of its own λ."""
+    offered = gappy() | {"mask": torch.arange(T) < torch.tensor([1, 2, 4, 6, 8]).view(1, G, 1).expand(P, G, 1)}
+    given = [offered[name] for name in ("token_rewards", "values", "mask", "finished")]
+    found = norm.gae_length_adaptive(*given, gamma=0.9, alpha=0.5, lam_value=1.0, bootstrap=0.6)
+    for g, lam in enumerate([0.0, 0.0, 0.5, 2 / 3, 0.75]):
+        alone = norm.gae(*(each[:, g : g + 1] for each in given), gamma=0.9, lam=lam, bootstrap=0.6)
+        torch.testing.assert_close(found[:, g : g + 1], alone, **CLOSE)
+
+
+def nemo_gae(rewards, values, mask, lam, gamma=0.9):
+    """NeMo-RL 7ea279a ``GeneralizedAdvantageEstimator._compute_gae`` of one completion, from its source."""
+    following, running, found = 0.0, 0.0, []
+    for t in reversed(range(len(rewards))):
+        advanced = rewards[t] + gamma * following - values[t] + gamma * lam * running
+        following = values[t] * mask[t] + (1 - mask[t]) * following
+        running = advanced * mask[t] + (1 - mask[t]) * running
+        found.append(running)
+    return found[::-1]
+
+
+def test_advantages_and_targets_by_length_are_those_of_nemo_rl():
+    offered, alpha = gappy(), 0.4
+    inputs = [offered[name] for name in ("token_rewards", "values", "mask")]
+    finished, settings = torch.ones_like(offered["finished"]), dict(gamma=0.9, lam_value=0.8, bootstrap=0.0)
+    advantages = norm.gae_length_adaptive(*inputs, finished, alpha=alpha, **settings)
+    targets = norm.TARGETS["gae_length_adaptive"](*inputs, finished, **settings)
+    for p, g in np.ndindex(P, G):
+        rewards, values, mask = (each[p, g].tolist() for each in inputs)
+        lam = 1 - 1 / max(alpha * sum(mask), 1.0)
+        for found, of_lam, added in ((advantages, lam, 0.0), (targets, 0.8, 1.0)):
+            expected = [a + added * v for a, v in zip(nemo_gae(rewards, values, mask, of_lam), values, strict=False)]
+            counted = inputs[2][p, g]
+            torch.testing.assert_close(
+                found[p, g][counted], torch.tensor(expected, dtype=torch.float64)[counted], **CLOSE
+            )
 
 
 def test_a_reward_is_paid_once_at_the_last_token_of_all():

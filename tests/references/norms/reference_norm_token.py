@@ -105,6 +105,22 @@ def norm_gae_whitened(token_rewards, values, mask, finished, keep, *, gamma, lam
     return (raw - mean(counted)) / (deviation(counted, ddof) + eps)
 
 
+def norm_gae_decoupled(token_rewards, values, mask, finished, *, gamma, lam, lam_value, bootstrap):
+    """VC-PPO, arXiv 2503.01491: the λ of the values does not show in the advantages."""
+    return norm_gae(token_rewards, values, mask, finished, gamma=gamma, lam=lam, bootstrap=bootstrap)
+
+
+def norm_gae_length_adaptive(token_rewards, values, mask, finished, *, gamma, alpha, lam_value, bootstrap):
+    """VAPO, arXiv 2504.05118: Σ_k λ^k = 1 / (1 − λ) = α · l for each completion by itself, and no λ below 0."""
+    found = np.zeros(mask.shape)
+    for p, g in np.ndindex(*mask.shape[:2]):
+        reach = alpha * len(tokens_of(mask, p, g))
+        lam = 1 - 1 / reach if reach > 1 else 0.0
+        one = (each[p : p + 1, g : g + 1] for each in (token_rewards, values, mask, finished))
+        found[p, g] = norm_gae(*one, gamma=gamma, lam=lam, bootstrap=bootstrap)[0, 0]
+    return found
+
+
 def norm_value_baseline(token_rewards, values, mask, *, gamma):
     """Sutton and Barto (2018), §13.4: return minus value."""
 
@@ -122,5 +138,7 @@ FUNCTIONS = {
     "optimal_token": norm_optimal_token,
     "gae": norm_gae,
     "gae_whitened": norm_gae_whitened,
+    "gae_decoupled": norm_gae_decoupled,
+    "gae_length_adaptive": norm_gae_length_adaptive,
     "value_baseline": norm_value_baseline,
 }
