@@ -219,6 +219,9 @@ def network_problems(config: Any) -> Iterator[str]:
             chosen, asking = f"critic={config.critic.name}: norm={config.norm.name}", ", ".join(sorted(TARGETS))
             yield f"{chosen} asks for no values; take critic=none or one that does: {asking}"
         yield from cannot_judge(config.model.name, "a critic")
+        alone = getattr(config.critic, "critic_warmup", None)
+        if alone is not None and alone >= config.steps:
+            yield f"critic.critic_warmup={alone}: must be below steps={config.steps}, or the policy is never updated"
 
 
 def start_problems(config: Any) -> Iterator[str]:

@@ -52,6 +52,9 @@ VALUES: Mapping[str, Callable[[Any, Config], Any]] = {
     "openrlhf_scheduler": lambda node, config: "constant_with_warmup" if node.lr_final == 1 else "cosine_with_min_lr",
     "warmup_rollouts": lambda node, config: ceil(node.warmup_steps / own_updates(node, config)),
     "warmup_ratio": lambda node, config: min(1.0, node.warmup_steps / (config.steps * own_updates(node, config))),
+    # verl counts steps from 1, and OpenRLHF from 0, and there the policy is updated after the step that is named
+    "first_step_of_the_policy": lambda node, config: 0 if node.critic_warmup is None else node.critic_warmup + 1,
+    "last_step_without_the_policy": lambda node, config: (node.critic_warmup or 0) - 1,
     "weight_decay_of_the_policy": lambda node, config: getattr(config.optimizer, "weight_decay", 0.0),
     "weights_of_all_components": lambda node, config: list(config.task.weights.values()),
     "weighed_components": lambda node, config: [name for name, weight in config.task.weights.items() if weight],
@@ -121,6 +124,7 @@ CONDITIONS: Mapping[str, Callable[[Any, Config], bool]] = {
     "share and penalty": lambda node, config: node.scale != 0 and node.penalty != 0,
     "unusual share or penalty": lambda node, config: node.scale < 0 or node.scale > 1 or node.penalty < 0,
     "coef": lambda node, config: node.coef != 1,
+    "a fall after the critic alone": lambda node, config: node.critic_warmup is not None and config.lr_final != 1,
     "passes of its own": lambda node, config: node.updates != config.inner_steps,
     "c below 1 + high": lambda node, config: node.c < 1 + node.high,
     "low of 0": lambda node, config: node.low < BELOW_ALL,

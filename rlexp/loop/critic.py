@@ -34,11 +34,15 @@ class Critic:
     R are the targets of ``norm``, fixed, as are the values V_old that it was given. With ``clip`` the error is the
     larger one of (V − R)² and (V_old + clamp(V − V_old, ±clip) − R)². ``updates`` are its passes over each rollout,
     whatever ``inner_steps`` is; the minibatches are those of the policy. ``lr``, ``lr_final``, ``warmup_steps`` and
-    ``grad_clip`` are as those of the policy beside the axes.
+    ``grad_clip`` are as those of the policy beside the axes. In the first ``critic_warmup`` steps it is trained alone:
+    the policy is not updated, nor does its learning rate move, whose descent is over the steps that follow.
 
     Source: PPO (arXiv 1707.06347, eq. 9) with clipping as in OpenAI's ``ppo2``; verl ``compute_value_loss``, OpenRLHF
     ``ValueLoss``, TRL's ``PPOTrainer`` (``cliprange_value``, there 0.2). All three average over tokens, as here; with
     a network and an optimizer of its own, ``coef`` is but a scale of the gradient, which Adam takes out.
+    ``critic_warmup`` is that of ROLL (8eb27cc2) and NeMo-RL's ``policy_training_start_step`` (7ea279a); verl's counts
+    from 1 and leaves out a step less. Value pretraining of VC-PPO (arXiv 2503.01491) and VAPO (arXiv 2504.05118) is
+    this with a critic that is trained to returns.
     """
 
     lr: Positive
@@ -48,9 +52,15 @@ class Critic:
     coef: Positive
     clip: Positive | None
     updates: PositiveInt
+    critic_warmup: PositiveInt | None
 
 
 CRITICS = {"none": none, "value": Critic}
+
+
+def trains_alone(state: TrainState, step: int) -> bool:
+    """Whether a step updates the critic and not the policy."""
+    return step <= (getattr(state.critic, "critic_warmup", None) or 0)
 
 
 def critic_targets(variant: Variant, offered: Tensors) -> dict[str, PerToken]:

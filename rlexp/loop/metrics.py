@@ -282,8 +282,8 @@ def mismatch_metrics(mismatch: Callable, offered: Mapping[str, Tensor]) -> Row:
 
 
 def over_updates(rows: Sequence[Row]) -> Row:
-    """Join the rows of a step's updates: extremes of extremes, means of the rest."""
-    stacked = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+    """Join the rows of a step's updates: extremes of extremes, means of the rest; nothing where there are none."""
+    stacked = {name: torch.stack([row[name] for row in rows]) for name in (rows[0] if rows else ())}
     return {name: EXTREMES.get(name, torch.mean)(values, 0) for name, values in stacked.items()}
 
 

@@ -29,7 +29,8 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     batch = map_variants(compute_advantages, state.blocks, groups.rollout, groups.rewards.total, tensors)
     row = metrics.metrics_of_rollout(state, groups, reference, batch)
 
-    parts = [*minibatches(batch, state.prompts, state.minibatches)] * state.inner_steps
+    passes = 0 if critic.trains_alone(state, step) else state.inner_steps
+    parts = [*minibatches(batch, state.prompts, state.minibatches)] * passes
     shared = requested.tensors_of_step(state, batch)
     policies = sampling.policies_of_updates(state, groups)
     updates = [update(state, policy, part, shared, measure) for policy, part in zip(policies, parts, strict=False)]

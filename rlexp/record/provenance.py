@@ -54,6 +54,7 @@ MEANT |= {"distillation": {"name": "none", "weight": 0.0}, "whiten_advantages": 
 # Keys that nodes have had since: null says what their absence did. Of all choices, or of some.
 SINCE = {"start.seed": None, "teacher.network": None, "teacher.hint": None}
 SINCE |= {"start.hinted": ("pretrained_mixture",), "task.hint": ("addition", "countdown", "two_habits")}
+SINCE |= {"critic.critic_warmup": ("value",)}
 
 
 @cache

@@ -117,7 +117,8 @@ def build(configs: Sequence[Config]) -> TrainState:
     alike = groupby(configs, key=lambda config: config.optimizer)
     rules = [(bind_choice(optimizer.FUNCTIONS, node), len(list(runs))) for node, runs in alike]
     rates = (each_runs(configs, key, device) for key in ("lr", "warmup_steps", "lr_final"))
-    schedule = Schedule(*rates, first.steps * first.inner_steps * first.minibatches)
+    steps = first.steps - (getattr(first.critic, "critic_warmup", None) or 0)  # in which the policy is updated
+    schedule = Schedule(*rates, steps * first.inner_steps * first.minibatches)
     networks = {
         "policy": Network(policy, Optimizer(policy, schedule, each_runs(configs, "grad_clip", device), rules)),
         "reference": Network(copy.deepcopy(policy).requires_grad_(False)),

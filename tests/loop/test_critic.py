@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from axis_choices import CLOSE, bind
-from interrupted import jobs, stop_at  # noqa: F401 (a fixture)
+from interrupted import jobs, same_in_three_ways, stop_at  # noqa: F401 (a fixture)
 from plain_step import Recipe
 from reference import gradient
 from small_runs import SHORT, SMALL, compose, rows, values
@@ -27,13 +27,15 @@ from rlexp.loop.step import train_step
 from rlexp.models import GRU, scalar
 from rlexp.models.layers import Init
 from rlexp.record import checkpoint
+from rlexp.record.provenance import config_hash
 from rlexp.sweep import starts
 from rlexp.sweep.build import build
 from rlexp.sweep.engine import train_jobs
 
 SEEDS = [0, 1, 2]
 GAE = dict(gamma=0.9, lam=0.8, bootstrap=0.5)
-SETTINGS = Critic(lr=0.01, lr_final=1.0, warmup_steps=0, grad_clip=None, coef=0.5, clip=0.1, updates=2)
+RATES = dict(lr=0.01, lr_final=1.0, warmup_steps=0, grad_clip=None)
+SETTINGS = Critic(**RATES, coef=0.5, clip=0.1, updates=2, critic_warmup=None)
 # Central differences with a step of 1e-6 of squares of order one.
 SLOPE = dict(rtol=1e-6, atol=1e-7)
 # Rewards are float32 sums of a few numbers of order one.
@@ -183,6 +185,55 @@ def test_a_critic_changes_no_policy_that_does_not_look_at_it():
     assert all(map(torch.equal, plain.policy.parameters(), beside.policy.parameters()))
 
 
+# ---- alone
+
+
+def test_in_the_first_steps_the_critic_alone_is_trained_and_then_both():
+    """The policy stands still, its optimizer too; from then on a step is what it was, with rates from the first."""
+    state, moved = with_critic(replace(SETTINGS, critic_warmup=2)), []
+    for step in (1, 2, 3):
+        before = [p.clone() for p in state.policy.parameters()]
+        row, updates = train_step(state, step, True), state.optimizer.updates
+        moved.append(not all(map(torch.equal, before, state.policy.parameters())))
+        assert len(state.networks["critic"].optimizer.gradients) == step * SETTINGS.updates
+        assert ("loss/total" in row, "optim/lr" in row, "ratio/mean" in row) == (step > 2,) * 3
+        assert updates == max(0, step - 2) and row["value/loss"].isfinite().all()
+    assert moved == [False, False, True]
+    plain = with_critic()
+    assert_close(row["optim/lr"], train_step(plain, 1, True)["optim/lr"], **CLOSE)
+
+
+def test_a_policy_descends_over_the_steps_that_it_is_updated_in():
+    """Its last update has the same rate as without a warm-up: one part of the descent above the end."""
+    chosen = ["norm=gae", "critic=value", "steps=10", "lr=1.0", "lr_final=0.5", "minibatches=2"]
+    plain, waiting = (build([compose(*SHORT, *SMALL, *chosen, *more)]) for more in ([], ["critic.critic_warmup=4"]))
+    assert (plain.optimizer.schedule.total, waiting.optimizer.schedule.total) == (20, 12)
+    critics = [state.networks["critic"].optimizer.schedule.total for state in (plain, waiting)]
+    assert critics == [20, 20]
+
+
+@pytest.mark.bits
+@pytest.mark.slow
+def test_runs_whose_critic_is_trained_first_are_the_same_alone_together_and_resumed(tmp_path, stop_at):  # noqa: F811
+    """Stopped at step 3, before the policy has been updated."""
+    common = ["critic=value", "critic.critic_warmup=4", "checkpoint_every=2"]
+    places = (tmp_path / name for name in ("all", "one", "parts"))
+    together = same_in_three_ways(
+        *(jobs(place, *common, variants=["gae", "gae_decoupled"], seeds=[0, 1]) for place in places), stop_at, 3
+    )
+    for job in together:
+        has = {row["step"]: "loss/total" in row for row in rows(job.folder)}
+        assert has == {0: False, **{step: step > 4 for step in range(2, 13, 2)}}
+
+
+def test_configs_from_before_there_was_a_warm_up_mean_none_and_hash_alike():
+    values_now = compose("norm=gae", "critic=value").model_dump()
+    before = {**values_now, "critic": {k: v for k, v in values_now["critic"].items() if k != "critic_warmup"}}
+    assert config_hash(before) == config_hash(values_now)
+    values_now["critic"]["critic_warmup"] = 3
+    assert config_hash(before) != config_hash(values_now)
+
+
 # ---- runs
 
 CRITIC = ["critic=value", "norm=gae_whitened", "critic.updates=2", "critic.clip=0.1"]
@@ -223,6 +274,10 @@ def test_a_run_with_a_critic_goes_on_where_it_stopped(tmp_path, stop_at):  # noq
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
+        (
+            ["norm=gae", "critic=value", "steps=8", "critic.critic_warmup=8"],
+            "critic.critic_warmup=8: must be below steps=8, or the policy is never updated",
+        ),
         (["norm=gae"], "norm=gae: asks for values, and critic=none has none; choose critic=value"),
         (
             ["critic=value"],

@@ -54,7 +54,8 @@ def fixed_policies(name, **hyperparameters):
         norm=bind("norm", name, **hyperparameters),
         value_target=partial(norm.TARGETS[name], **hyperparameters),
     )
-    settings = Critic(lr=0.02, lr_final=0.02, warmup_steps=0, grad_clip=None, coef=1.0, clip=None, updates=UPDATES)
+    rates = dict(lr=0.02, lr_final=0.02, warmup_steps=0, grad_clip=None)
+    settings = Critic(**rates, coef=1.0, clip=None, updates=UPDATES, critic_warmup=None)
     state = make_state([(asking, len(SEEDS))], SEEDS, task=Tiny(), critic=settings, prompts=32, group=32)
     state.optimizer.schedule = state.optimizer.schedule._replace(peak=torch.zeros(len(SEEDS)).double())
     module = GRU(Init(SEEDS), state.task, 1, hidden=12, layers=1).double()

@@ -96,6 +96,7 @@ VERL: Mapping[str, Any] = {
     "data.seed": int,
     "data.train_batch_size": int,
     "reward.reward_manager.name": ["naive", "dapo", "gdpo", "remote"],
+    "trainer.critic_warmup": int,
     "trainer.total_training_steps": int,
     "trainer.use_v1": bool,
 }
@@ -145,6 +146,7 @@ OPENRLHF: Mapping[str, Mapping[str, Any]] = {
     "--algo.kl.target": NUMBER,
     "--algo.kl.use_loss": FLAG,
     "--critic.adam.lr": NUMBER,
+    "--critic.freezing_steps": COUNT,
     "--critic.lr_scheduler": {"type": str},
     "--critic.lr_warmup_ratio": NUMBER,
     "--critic.max_norm": NUMBER,
