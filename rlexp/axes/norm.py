@@ -624,7 +624,7 @@ def gae_length_adaptive(
 
     The weights λ^k of the errors to come add up to about alpha · l. Completions of at most 1 / alpha tokens have λ = 0,
     the error of one step. λ depends on the tokens still to come: unlike ``gae`` it is not unbiased where the values are
-    exact. Source: length-adaptive GAE (VAPO, arXiv 2504.05118, §4.2: alpha 0.05, ``lam_value`` 1);
+    exact. Source: length-adaptive GAE (VAPO, arXiv 2504.05118: alpha 0.05, ``lam_value`` 1);
     NeMo-RL ``length_adaptive_alpha`` (7ea279a, ``advantage_estimator.py``), which has the bound at λ = 0, of which the
     paper says nothing.
     """

@@ -38,6 +38,7 @@ from rlexp.tasks import TASKS
 EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "eval/length")
 EXACT = ("accuracy", "reward", "kl", "entropy", "length", "length_correct", "length_wrong")
 TAUGHT_HINTS = "start=pretrained_mixture start.hinted=0.3 teaches it to read them"
+GONE = "asks for distributions of the policy that sampled, which is gone by then"
 LARGEST_OF_ADAM = 5e-3  # a learning rate below it is meant for Adam
 Condition = Callable[[Any, Any], bool]  # of a node and the whole config
 
@@ -183,6 +184,9 @@ def shared_problems(config: Any) -> Iterator[str]:
                 f"reward={config.reward.name} {key}={node.name}: asks the task for its `{asked[0]}`, which are not the "
                 f"judge's; take reward=verifier or another {key}"
             )
+    if config.positive_nll_coef and not chosen_facts(config, "reward").is_noop:
+        chosen = f"reward={config.reward.name} positive_nll_coef={format_value(config.positive_nll_coef)}"
+        yield f"{chosen}: is of what the task calls correct, which does not judge; take reward=verifier or 0"
 
 
 def reward_model_problems(config: Any) -> Iterator[str]:
@@ -313,9 +317,11 @@ def data_problems(config: Any) -> Iterator[str]:
         return
     for key, node, _ in axis_nodes(config):
         if {"entropies", "sum_pi_squared"} & {*required_inputs(chosen_function(config, key))}:
-            chosen = f"{key}={node.name} data={data.name}"
-            yield f"{chosen}: asks for distributions of the policy that sampled, which is gone by then"
+            yield f"{key}={node.name} data={data.name}: {GONE}"
             return
+    if config.advantage_entropy_weight:
+        weight = format_value(config.advantage_entropy_weight)
+        yield f"advantage_entropy_weight={weight} data={data.name}: {GONE}"
 
 
 def remarks(config: Any) -> Iterator[str]:
@@ -364,6 +370,12 @@ def loss_remarks(config: Any) -> Iterator[str]:
     for axis, name in ((axis, getattr(config, axis).name) for axis in unused):
         if name != "none":
             yield f"clip={clip} {axis}={name}: this loss ranks rewards and uses no advantages; {axis}=none says so"
+    taken = [f"clip={clip}"] if unused else []
+    if "advantages" not in required_inputs(chosen_function(config, "teacher")):
+        taken.append(f"teacher={config.teacher.name}")
+    if taken and config.advantage_entropy_weight:
+        weight = format_value(config.advantage_entropy_weight)
+        yield f"{taken[0]} advantage_entropy_weight={weight}: does not look at the advantages that it weighs"
     if one_update and config.kl_stop is not None:
         stop = f"kl_stop={format_value(config.kl_stop)} inner_steps=1 minibatches=1"
         yield f"{stop}: with one update on each rollout there is nothing to stop"

@@ -57,7 +57,10 @@ class Settings(StrictModel):
     warmup_steps: key(NonNegativeInt, "updates until the learning rate is reached")
     grad_clip: key(Positive | None, "largest norm of a run's gradient; null for none")
     entropy_coef: key(FiniteNonNegative, "bonus, in the aggregation of the loss")
+    positive_nll_coef: key(FiniteNonNegative, "of −log π of correct completions, in the aggregation of the loss")
     whiten_advantages: key(bool, "true: mean 0 and deviation 1 over the tokens of a step, after norm")
+    advantage_entropy_weight: key(FiniteNonNegative, "b of weights 1 + b (H / mean H - 1) of advantages by entropy, "
+                                  "after norm")
     advantage_clip: key(Positive | None, "largest size of an advantage, after norm; null for none")
     log_ratio_bound: key(Positive | None, "largest size of a log-ratio before it is exponentiated, in nats, as in "
                          "verl; null for none")

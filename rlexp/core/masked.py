@@ -91,6 +91,19 @@ def whitened(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:
     return (centered(values, mask, dims) / deviation).where(mask, 0.0)
 
 
+def entropy_weights(entropies: Tensor, mask: Tensor, beta: float) -> Tensor:
+    """max(0, 1 + beta · (H / mean H − 1)) of each token, mean H that of its completion; 1 where that is 0.
+
+    Without the bound at 0 the weights of a completion are 1 on average. Source: entropy-weighted advantages as
+    textpolicy has them (2afe657, ``tinker/advantages.py``, with the negative log-probability for H; 05276e9,
+    ``algorithms/grpo.py``, with the entropy and its mean over the batch), beta 0.1. It calls that GTPO, whose paper
+    (arXiv 2508.04349) adds to the reward of each token of a correct completion its entropy, over that of the others at
+    its place, and to that of a wrong one the inverse.
+    """
+    mean = masked_mean(entropies, mask, TIME)
+    return (1 + beta * (entropies / mean - 1)).clamp(min=0).masked_fill(mean <= 0, 1.0)
+
+
 def centered(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:
     """Values minus their mean over ``dims``, exactly zero where they are all equal.
 

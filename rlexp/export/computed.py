@@ -93,6 +93,8 @@ CONDITIONS: Mapping[str, Callable[[Any, Config], bool]] = {
     "the rate moves off-policy": lambda node, config: (
         updates(config) > 1 and (config.warmup_steps > 0 or config.lr_final != 1)
     ),
+    "positive_nll_coef": lambda node, config: config.positive_nll_coef > 0,
+    "advantage_entropy_weight": lambda node, config: config.advantage_entropy_weight > 0,
     "kl_stop": lambda node, config: config.kl_stop is not None,
     "whiten_advantages": lambda node, config: config.whiten_advantages,
     "advantage_clip": lambda node, config: config.advantage_clip is not None,

@@ -102,6 +102,7 @@ CAPABILITIES = {
             Limit("data", ("fresh",), f"{OF_REPLICAS}; take {{choices}}"),
             Limit("start", ("random", "sft", "mixture"), f"{OF_REPLICAS}; take start=random, sft or mixture"),
             Limit("kl_stop", (None,), OF_REPLICAS),
+            Limit("positive_nll_coef", (0.0,), OF_REPLICAS),
             Limit("compile", (False,), OF_REPLICAS),
             Limit("task.prompt_set", (None,), "{here}: {key} is of backend=replicas; take null"),
             Limit("optimizer", OPTIMIZERS, "{here}: has no {key}={value}; take {choices}"),

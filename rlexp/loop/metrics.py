@@ -105,7 +105,8 @@ def metrics_of_update(
         return row | {name: found.get(name, missing) for name in names}
 
     terms = {name: loss.detach() for name, loss in losses.items()}
-    tensors = {**tensors, "distillation_loss": terms.pop("loss/distillation", None)}
+    of_some = {f"{name}_loss": terms.pop(f"loss/{name}", None) for name in ("distillation", "positive_nll")}
+    tensors = {**tensors, **of_some}
     return terms | map_variants(measured, blocks, log_probs, part, tensors)
 
 

@@ -199,11 +199,13 @@ def tensors_of_step(state: TrainState, batch: Experience) -> dict[str, Tensor]:
     """Return what all updates of a step share, ``[R]`` each.
 
     ``mean_tokens`` is how many tokens of a minibatch count on average, see ``agg.token``; ``taught_tokens`` how many of
-    them have a teacher; for ``stopped`` see ``kl_stop``.
+    them have a teacher, ``correct_tokens`` how many are of correct completions; for ``stopped`` see ``kl_stop``.
     """
     masks = {"mean_tokens": batch.mask}
     if "taught" in batch.kept:
         masks["taught_tokens"] = batch.mask & per_token(batch.kept["taught"], batch.mask)
+    if any(variant.positive_nll_coef for variant, _ in state.blocks):
+        masks["correct_tokens"] = batch.mask & per_token(batch.kept["correct"] > 0, batch.mask)
     tokens = {name: count(mask, ALL, batch.advantages.dtype).squeeze(ALL).clamp(min=1) for name, mask in masks.items()}
     return {name: number / state.minibatches for name, number in tokens.items()} | kl_stop.init_stopped(state)
 

@@ -24,7 +24,8 @@ from rlexp.models.policy import Policy, RolloutPolicy, TokenLogProbs
 from rlexp.tasks.task import Task
 
 Tensors = Mapping[str, Tensor]
-KEPT = ("proximal_log_probs", "ages", "teacher_log_probs", "teacher_distributions", "taught")  # for updates
+# for updates, where they have been made
+KEPT = ("proximal_log_probs", "ages", "teacher_log_probs", "teacher_distributions", "taught", "correct")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from rlexp.core.blocks import map_variants, minibatches
-from rlexp.core.masked import ALL, per_token, whitened
+from rlexp.core.masked import ALL, entropy_weights, per_token, whitened
 from rlexp.core.registry import call_with
 from rlexp.core.types import PerCompletion, PerReplica, PerToken, PerVocabulary
 from rlexp.loop import critic, data, kl_stop, metrics, requested, reward_model, sampling
@@ -45,8 +45,8 @@ def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
 
 
 def compute_advantages(variant: Variant, rollout: Rollout, rewards: PerCompletion, tensors: Tensors) -> Experience:
-    """Rewards ``[R P G]`` to advantages ``[R P G T]``: shape, penalize, filter, normalize, whiten, bound, ask the
-    teacher.
+    """Rewards ``[R P G]`` to advantages ``[R P G T]``: shape, penalize, filter, normalize, whiten, weigh, bound, ask
+    the teacher.
 
     A completion outside the statistics, because of the filter or because it has no reward (NaN), has advantage 0.
     Lengths are those of whole completions; beyond that nobody sees tokens that no loss sees.
@@ -67,6 +67,9 @@ def compute_advantages(variant: Variant, rollout: Rollout, rewards: PerCompletio
     advantages = per_token(advantages, mask).where(keep.unsqueeze(-1), 0.0).expand(mask.shape)
     if variant.whiten_advantages:
         advantages = whitened(advantages, mask & keep.unsqueeze(-1), ALL)
+    if variant.advantage_entropy_weight:
+        weights = entropy_weights(tensors["entropies"], rollout.mask, variant.advantage_entropy_weight)
+        advantages = (advantages * weights).where(rollout.mask, 0.0)
     if variant.advantage_clip is not None:
         advantages = advantages.clamp(-variant.advantage_clip, variant.advantage_clip)
     advantages = call_with(variant.teacher, offered | {"advantages": advantages})
@@ -93,6 +96,8 @@ def update(state: TrainState, policy: RolloutPolicy, part: Experience, shared: T
     if any(variant.distillation_weight for variant, _ in state.blocks):
         read = losses["loss/policy"], log_probs, distributions, part, tensors
         losses |= map_variants(distillation_terms, state.blocks, *read)
+    if any(variant.positive_nll_coef for variant, _ in state.blocks):
+        losses |= map_variants(positive_nll_terms, state.blocks, log_probs, part, tensors)
     losses["loss/total"] = sum(losses.values())
     backward(losses["loss/total"], state.policy, part, policy is state.policy)
     row = kl_stop.step_optimizer(state.optimizer, tensors)
@@ -142,6 +147,24 @@ def distillation_terms(
     offered["mean_tokens"] = tensors["taught_tokens"]
     distilled = call_with(variant.agg, offered | {"losses": call_with(variant.distillation, offered)})
     return {"loss/policy": (1 - weight) * policy, "loss/distillation": weight * distilled}
+
+
+def positive_nll_terms(
+    variant: Variant, log_probs: PerToken, part: Experience, tensors: Tensors
+) -> dict[str, PerReplica]:
+    """Return the term of −log π of completions that the verifier calls correct, aggregated over these alone.
+
+    Source: the positive-example loss of VAPO (arXiv 2504.05118), with mu 0.1; NeMo-RL ``positive_example_nll_weight``
+    (7ea279a, ``loss_functions.py``), where a reward above 0 is correct. Both are means over tokens, of the batch in the
+    paper (``agg=token``), of a micro-batch in NeMo-RL.
+    """
+    if not variant.positive_nll_coef:
+        return {"loss/positive_nll": torch.zeros_like(tensors["mean_tokens"])}
+    offered = offered_to_losses(variant, log_probs, part, tensors)
+    offered["mask"] = part.mask & per_token(part.kept["correct"] > 0, part.mask)
+    offered["mean_tokens"] = tensors["correct_tokens"]
+    nll = call_with(variant.agg, offered | {"losses": -offered["log_probs"]})
+    return {"loss/positive_nll": variant.positive_nll_coef * nll}
 
 
 def offered_to_losses(variant: Variant, log_probs: PerToken, part: Experience, tensors: Tensors) -> dict[str, object]:

@@ -32,7 +32,9 @@ class Variant(Chosen):
         distillation_weight: share of ``distillation`` in the loss; the policy loss has the rest.
         taught_by: the network that teaches, ``teacher`` for that of a run, and what it sees: None, answer or success.
         entropy_coef: what ``entropy_control`` makes the weight of the entropy bonus of.
+        positive_nll_coef: weight of −log π of correct completions, beside the other terms of the loss.
         whiten_advantages: whether what ``norm`` returns is whitened over the tokens of a step.
+        advantage_entropy_weight: how far tokens are weighed by their entropy in it (``entropy_weights``).
         advantage_clip: bound of it; None for none.
         log_ratio_bound: bound of what is exponentiated; None for none.
         kl_stop: distance from the policy that sampled at which a rollout is left; None for never.
@@ -47,7 +49,9 @@ class Variant(Chosen):
     distillation_weight: float = 0.0
     taught_by: tuple[str, str | None] = ("teacher", None)
     entropy_coef: float = 0.0
+    positive_nll_coef: float = 0.0
     whiten_advantages: bool = False
+    advantage_entropy_weight: float = 0.0
     advantage_clip: float | None = None
     log_ratio_bound: float | None = None
     kl_stop: float | None = None
@@ -93,7 +97,9 @@ class Variant(Chosen):
         weighs = {"kl": self.penalized, "distillation": self.distillation_weight}
         functions = [getattr(self, axis.attribute) for axis in axes if weighs.get(axis.key, True)]
         functions += [memory.update for memory in self.memories.values()]
-        return frozenset(name for function in functions for name in required_inputs(function))
+        weighed = {"correct": self.positive_nll_coef, "entropies": self.advantage_entropy_weight}
+        names = {name for function in functions for name in required_inputs(function)}
+        return frozenset(names | {name for name, weight in weighed.items() if weight})
 
     @cached_property
     def measures(self) -> dict[str, Callable]:
@@ -101,6 +107,8 @@ class Variant(Chosen):
         bound = dict(METRICS) if self.kl_stop is None else METRICS | {"kl/stopped": lambda stopped: stopped}
         if self.distillation_weight:
             bound["loss/distillation"] = lambda distillation_loss: distillation_loss
+        if self.positive_nll_coef:
+            bound["loss/positive_nll"] = lambda positive_nll_loss: positive_nll_loss
         for choice, kind in ((self.clip, LossFacts), (self.entropy_control, ControlFacts)):
             values = getattr(choice, "keywords", {})
             for name, metric in facts_of(choice, kind).metrics.items():

@@ -51,6 +51,7 @@ Code = dict[str, Any]
 MEANT = {"backend": {"name": "replicas"}, "log_ratio_bound": 20.0}
 MEANT |= {"anchor": {"name": "old"}, "prompts": {"name": "uniform"}}
 MEANT |= {"distillation": {"name": "none", "weight": 0.0}, "whiten_advantages": False}
+MEANT |= {"positive_nll_coef": 0.0, "advantage_entropy_weight": 0.0}
 # Keys that nodes have had since: null says what their absence did. Of all choices, or of some.
 SINCE = {"start.seed": None, "teacher.network": None, "teacher.hint": None}
 SINCE |= {"start.hinted": ("pretrained_mixture",), "task.hint": ("addition", "countdown", "two_habits")}

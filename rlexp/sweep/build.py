@@ -35,7 +35,8 @@ from rlexp.sweep.job import Job
 from rlexp.sweep.machine import available_bytes, compiled, gpus, open_files, prepare
 from rlexp.tasks import TASKS
 
-NUMBERS = ("entropy_coef", "whiten_advantages", "advantage_clip", "log_ratio_bound", "kl_stop")
+NUMBERS = ("entropy_coef", "positive_nll_coef", "whiten_advantages", "advantage_entropy_weight", "advantage_clip")
+NUMBERS += ("log_ratio_bound", "kl_stop")
 VARIANT = {*(axis.group for axis in AXES.values()), *NUMBERS}
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
 STATES = 5  # numbers a parameter: itself, its gradient, two moments, the reference

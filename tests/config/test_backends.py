@@ -76,6 +76,7 @@ def test_what_trl_is_said_to_have_is_what_there_is():
     [
         ({"data": SimpleNamespace(name="stale")}, "backend=trl: data=stale is of backend=replicas; take data=fresh"),
         ({"compile": True}, "backend=trl: compile=True is of backend=replicas"),
+        ({"positive_nll_coef": 0.1}, "backend=trl: positive_nll_coef=0.1 is of backend=replicas"),
         ({"kl_stop": 0.1}, "backend=trl: kl_stop=0.1 is of backend=replicas"),
         (
             {"start": SimpleNamespace(name="scaled")},

@@ -53,6 +53,15 @@ CASES = [
     (["kl=k2_sampler"], None),
     (["kl_stop=0.01", "minibatches=1", "clip=naive"], "kl_stop=0.01 inner_steps=1 minibatches=1: with one update"),
     (["kl_stop=0.01"], None),
+    (["advantage_entropy_weight=0.1"], None),
+    (
+        ["clip=dpo", "norm=none", "agg=sequence", "advantage_entropy_weight=0.1"],
+        "clip=dpo advantage_entropy_weight=0.1: does not look at the advantages that it weighs",
+    ),
+    (
+        ["teacher=alone", "teacher.network=reference", "norm=none", "advantage_entropy_weight=0.1"],
+        "teacher=alone advantage_entropy_weight=0.1: does not look",
+    ),
     (["kl=k1", "norm=rloo"], None),
     (["kl=k1", "kl.place=loss"], "kl=k1 kl.place=loss: its gradient is zero in expectation"),
     (["kl=k3_plus", "kl.place=reward", "norm=rloo"], "kl=k3_plus kl.place=reward: penalties in the reward have no"),

@@ -99,6 +99,7 @@ CHOICES = {
     "entropy_control=adaptive": set(facts_of(adaptive, ControlFacts).metrics),
     "kl_stop=0.1": {"kl/stopped"},
     "distillation=jsd teacher.network=reference": {"loss/distillation"},
+    "positive_nll_coef=0.1": {"loss/positive_nll"},
     "log_ratio_bound=1e-6": {"ratio/bounded"},
     "data=stale": AGES,
     "data=replay": AGES,
@@ -116,8 +117,8 @@ def test_the_keys_of_choices_are_those_documented(tmp_path):
     ]
     for job in jobs:
         job.folder.mkdir()
-    train_jobs(jobs[:7])
-    for job in jobs[7:]:
+    train_jobs(jobs[:8])
+    for job in jobs[8:]:
         train_jobs([job])
     found = {job.name: rows(job.folder)[-1].keys() for job in jobs}
     assert {name: each - found["default"] for name, each in found.items()} == {name: {*CHOICES[name]} for name in found}
