@@ -25,7 +25,7 @@ NEEDS = {  # without these a choice does nothing, or is refused
     "gdpo": ("task.weights.exact=0.5", "task.weights.graded=0.5"),
 }
 # What the plain runs have, too, since runs with other prompts are no batch.
-SHARED = {"prompts": ("task.prompt_set=64",), "spo": ("task.prompt_set=64",)}
+SHARED = {"prompts": ("task.prompt_set=64",), "spo": ("task.prompt_set=64",), "dbb": ("task.prompt_set=64",)}
 
 
 def choices(axes: str) -> list[tuple[str, str]]:

@@ -47,6 +47,7 @@ NEEDS = {
     "norm=gae_decoupled": f"critic=value {SFT}",
     "norm=gae_length_adaptive": f"critic=value norm.alpha=choice(0.5) {SFT}",  # by 0.05 no λ is above 0 here
     "norm=value_baseline": f"critic=value {SFT}",
+    "norm=dbb": f"task.prompt_set=8 {SFT}",
     "norm=spo": f"task.prompt_set=8 {SFT}",
     "optimizer=sgd": "lr=0.5",
     "optimizer=momentum": "lr=0.1",

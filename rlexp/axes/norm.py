@@ -803,12 +803,56 @@ def move_values(
     return moved.where(number.unsqueeze(-1) > 0, prompt_values)
 
 
+def dbb(
+    rewards: PerCompletion,
+    keep: CompletionMask,
+    prompt_values: PerKnownPrompt,
+    prompt_numbers: PromptNumbers,
+    *,
+    prompts: Size | None,
+    decay: Discount,
+    prior: FiniteFloat,
+    weight: Positive,
+    eps: Positive,
+) -> PerCompletion:
+    """A = (r − p) / (√(p (1 − p)) + eps), p the discounted share of successes of the prompt, this step's included.
+
+    α ← decay · α + Σ r and β ← decay · β + n − Σ r over the n completions that a step has of a prompt, p = α / (α + β);
+    they begin as ``weight`` · ``prior`` and ``weight`` · (1 − ``prior``). A group of equal rewards has an advantage, too,
+    which fades as its prompt stays all right or all wrong. Rewards are from 0 to 1. Source: discounted Beta–Bernoulli
+    estimation (GRPO-DBB, arXiv 2603.18444, alg. 1 and eq. 11 to 13, which has no eps): decay 0.5 and 0.75, one step of
+    a prompt an epoch, α = β = 1 at first. With decay 0 it is ``local`` of rewards that are 0 or 1, with ddof 0.
+    """
+    moved = count_rewards(prompt_values, rewards, keep, prompt_numbers, decay=decay)
+    share = moved[..., 0].gather(-1, prompt_numbers).unsqueeze(-1)
+    return (rewards - share) / ((share * (1 - share)).clamp(min=0).sqrt() + eps)
+
+
+def count_rewards(
+    prompt_values: PerKnownPrompt,
+    rewards: PerCompletion,
+    keep: CompletionMask,
+    prompt_numbers: PromptNumbers,
+    *,
+    decay: Discount,
+) -> PerKnownPrompt:
+    """Return values and weights after a step: α / (α + β) and α + β, as ``dbb`` has them.
+
+    Those of prompts that have no completion in the step that counts stay. Source: GRPO-DBB (arXiv 2603.18444, eq. 11).
+    """
+    number, total = sums_by_prompt(rewards, keep, prompt_numbers, prompt_values.shape[-2])
+    value, weight = prompt_values.unbind(-1)
+    more = decay * weight + number
+    moved = stack([value + (total - number * value) / more, more], -1)
+    return moved.where(number.unsqueeze(-1) > 0, prompt_values)
+
+
 FUNCTIONS = by_name(none, center, center_batch, local, global_, hybrid, hybrid_centered, batch_mean_group_std)
 FUNCTIONS |= by_name(rloo, rloo_zscore, gdpo, shrinkage, opo, optimal, remax, quantile, gpg, maxrl, asymre)
 FUNCTIONS |= by_name(max_, grpo_passk, pass_at_k, w_reinforce)
 FUNCTIONS |= by_name(reinforce, reinforce_pp, reinforce_pp_baseline, optimal_token, gae, gae_whitened, value_baseline)
 FUNCTIONS |= by_name(gae_decoupled, gae_length_adaptive)
-FUNCTIONS |= by_name(running, ema, spo, rwr, best_of_n)
+FUNCTIONS |= by_name(running, ema, spo, dbb, rwr, best_of_n)
 TARGETS = {"gae": gae_returns, "gae_whitened": gae_returns, "value_baseline": rewards_to_go}
 TARGETS |= {"gae_decoupled": decoupled_returns, "gae_length_adaptive": decoupled_returns}
 MOMENTS = "number, mean, Σ (r − mean)², smallest and largest of the run's rewards before this step"
@@ -817,6 +861,7 @@ MEMORIES = {
     "running": Memory("reward_moments", no_moments, combine_moments, MOMENTS),
     "ema": Memory("reward_average", zero_average, move_average, "moving average of the rewards of earlier steps"),
     "spo": Memory("prompt_values", prior_values, move_values, PRIOR),
+    "dbb": Memory("prompt_values", prior_values, count_rewards, PRIOR),
 }
 INPUTS = SAMPLED | SHAPED | KEEP | VALUES | KNOWN
 INPUTS |= {

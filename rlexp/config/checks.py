@@ -451,11 +451,14 @@ PROBLEMS = rules(
     ("norm=gae norm=gae_whitened norm=gae_decoupled norm=gae_length_adaptive norm=value_baseline",
      lambda _, config: config.critic.name == "none",
      "{key}={node.name}: asks for values, and critic=none has none; choose critic=value"),
-    ("norm=spo", lambda _, config: getattr(config.task, "prompt_set", None) is None,
+    ("norm=spo norm=dbb", lambda _, config: getattr(config.task, "prompt_set", None) is None,
      "{key}={node.name}: remembers the value of each prompt, so they must come again: take task=sort or "
      "token_preference with task.prompt_set=64 or the like"),
-    ("norm=spo", lambda node, config: getattr(config.task, "prompt_set", None) not in (None, node.prompts),
+    ("norm=spo norm=dbb", lambda node, config: getattr(config.task, "prompt_set", None) not in (None, node.prompts),
      "{key}.prompts={node.prompts}: must be task.prompt_set={config.task.prompt_set}"),
+    ("norm=dbb", lambda _, config: config.reward_range[0] < 0 or config.reward_range[1] > 1 or kl_in_reward(config),
+     "{key}={node.name}: takes rewards for shares of a success, so they must be from 0 to 1; those of "
+     "task={config.task.name} reward={config.reward.name} kl.place={config.kl.place} are not"),
     ("prompts=difficulty_pools", lambda node, _: node.hard > node.easy,
      "{key}.hard={node.hard}: must be at most {key}.easy={node.easy}"),
     ("norm=rwr norm=best_of_n", group_of_one,
@@ -487,6 +490,9 @@ REMARKS = rules(
     ("norm=gae_length_adaptive", lambda node, config: node.alpha * config.task.cap <= 1,
      "{key}.alpha={node.alpha}: no completion is longer than task.cap={config.task.cap}, so λ is 0 in all of them; "
      "above 1 / task.cap it grows with their lengths"),
+    ("norm=dbb", lambda _, config: not chosen_facts(config, "shaping").is_noop,
+     "{key}={node.name} shaping={config.shaping.name}: takes rewards for shares of a success, which are from 0 to 1; "
+     "those that shaping moves beyond have no deviation"),
     ("norm=maxrl", lambda _, config: config.reward_range[0] < 0,
      "{key}={node.name}: divides by the mean reward of a group, but rewards of task={config.task.name} "
      "reward={config.reward.name} go down to {config.reward_range[0]}; where the mean is not positive advantages "

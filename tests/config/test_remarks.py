@@ -72,6 +72,8 @@ CASES = [
     (["norm=nsr", "kl=k1"], "norm=w_reinforce kl.place=reward: advantages do not depend on rewards"),
     (["norm=pass_at_k"], None),
     (["norm=maxrl", "task=token_preference"], "norm=maxrl: divides by the mean reward of a group"),
+    (["norm=dbb", "task.prompt_set=8"], None),
+    (["norm=dbb", "task.prompt_set=8", "shaping=overlong"], "norm=dbb shaping=overlong: takes rewards for shares of a"),
     (["norm=maxrl"], None),
     (["norm=gae_length_adaptive", "critic=value"], "norm.alpha=0.05: no completion is longer than task.cap=6, so λ is"),
     (["norm=gae_length_adaptive", "critic=value", "norm.alpha=0.2"], None),

@@ -103,7 +103,7 @@ def test_tensors_keep_their_order_but_for_those_that_may_be_left_out():
 
 def test_what_is_remembered():
     """From its start over two steps, flat as in groups, as the memories of the axes have it."""
-    for name, hyperparameter in (("running", {}), ("ema", {}), ("spo", {"prompts": 3})):
+    for name, hyperparameter in (("running", {}), ("ema", {}), ("spo", {"prompts": 3}), ("dbb", {"prompts": 3})):
         function, memory = getattr(F.norm, name), norm.MEMORIES[name]
         kept = expected = function.start(**hyperparameter).double()
         for seed in (1, 2):

@@ -1,4 +1,4 @@
-"""Prompts that come again (``task.prompt_set``), and ``norm=spo``, which remembers a value of each."""
+"""Prompts that come again (``task.prompt_set``), and ``norm=spo`` and ``dbb``, which remember a value of each."""
 
 from __future__ import annotations
 
@@ -60,10 +60,12 @@ def jobs(folder, *variants):
 
 @pytest.mark.bits
 def test_a_run_that_remembers_prompts_is_the_same_alone_and_beside_others(tmp_path):
-    variants = ["norm=spo"], ["norm=local"], ["norm=spo", "norm.decay=0.5"]
+    variants = ["norm=spo"], ["norm=local"], ["norm=spo", "norm.decay=0.5"], ["norm=dbb"]
     train_jobs(jobs(tmp_path / "together", *variants))
     train_jobs(jobs(tmp_path / "alone", variants[2]))
+    train_jobs(jobs(tmp_path / "other", variants[3]))
     assert rows(tmp_path / "together" / "2") == rows(tmp_path / "alone" / "0")
+    assert rows(tmp_path / "together" / "3") == rows(tmp_path / "other" / "0")
     assert rows(tmp_path / "together" / "0") != rows(tmp_path / "together" / "2")
 
 
@@ -71,6 +73,9 @@ def test_a_run_that_remembers_prompts_is_the_same_alone_and_beside_others(tmp_pa
     ("overrides", "problem"),
     [
         (["norm=spo"], "norm=spo: remembers the value of each prompt"),
+        (["norm=dbb"], "norm=dbb: remembers the value of each prompt"),
+        (["norm=dbb", "task.prompt_set=8", "task=token_preference"], "norm=dbb: takes rewards for shares of a success"),
+        (["norm=dbb", "task.prompt_set=8", "kl=k1"], "norm=dbb: takes rewards for shares of a success"),
         (["norm=spo", "task.prompt_set=8", "norm.prompts=9"], "norm.prompts=9: must be task.prompt_set=8"),
         (["task.prompt_set=0"], "task.prompt_set=0: must be at least 1"),
     ],

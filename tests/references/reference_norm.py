@@ -250,6 +250,26 @@ def norm_spo(rewards, keep, prompt_values, prompt_numbers, *, prompts, decay, pr
     return (errors - mean(counted)) / (deviation(counted, ddof) + eps)
 
 
+def norm_dbb(rewards, keep, prompt_values, prompt_numbers, *, prompts, decay, prior, weight, eps):
+    """GRPO-DBB, arXiv 2603.18444, eq. 11 to 13: α and β of each prompt with this step, and what follows from them."""
+
+    def counts(number):
+        value, known = (float(each) for each in prompt_values[number])
+        alpha, beta = decay * known * value, decay * known * (1 - value)
+        of_prompt = [p for p in range(len(rewards)) if prompt_numbers[p] == number]
+        seen = [r for p in of_prompt for r in kept_of_group(rewards, keep, p)]
+        if not seen:
+            return known * value, known * (1 - value)
+        return alpha + sum(seen), beta + len(seen) - sum(seen)
+
+    def one(p, g):
+        alpha, beta = counts(prompt_numbers[p])
+        spread = math.sqrt(max(0.0, alpha * beta / (alpha + beta) ** 2))
+        return (rewards[p][g] - alpha / (alpha + beta)) / (spread + eps)
+
+    return per_completion(rewards.shape, one)
+
+
 FUNCTIONS = {
     name.removeprefix("norm_"): function for name, function in list(globals().items()) if name.startswith("norm_")
 }

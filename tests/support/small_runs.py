@@ -19,6 +19,7 @@ BESIDE = {
     "critic=ppo": ["norm=gae"],
     "critic=value": ["norm=gae"],
     "norm=spo": ["task.prompt_set=8"],
+    "norm=dbb": ["task.prompt_set=8"],
     "prompts=no_positive_resampling": ["task.prompt_set=8"],
     "prompts=difficulty_pools": ["task.prompt_set=8"],
     "prompts=pass_rate_target": ["task.prompt_set=8"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from axis_choices import bind, numbers
@@ -103,6 +105,81 @@ def test_values_of_prompts_are_those_of_beta_counts_and_wait_where_nothing_count
         expected = torch.stack([beta_counts(steps[:at], replica, known, **hyperparameters) for replica in range(2)])
         # float32 against float64, a handful of operations on numbers of order one
         torch.testing.assert_close(state["prompt_values"].double(), expected.double(), rtol=1e-6, atol=1e-6)
+
+
+def discounted_counts(steps, replica, known, decay, prior, weight):
+    """GRPO-DBB, arXiv 2603.18444, alg. 1: α ← λα + Σ r, β ← λβ + N − Σ r of each prompt that a step has."""
+    counts = {number: [prior * weight, (1 - prior) * weight] for number in range(known)}
+    for each in steps:
+        for number in counts:
+            rows = each["prompt_numbers"][replica] == number
+            earned = each["rewards"][replica][rows][each["keep"][replica][rows]].double()
+            if len(earned):
+                successes = earned.sum().item()
+                counts[number][0] = decay * counts[number][0] + successes
+                counts[number][1] = decay * counts[number][1] + len(earned) - successes
+    return counts
+
+
+def test_discounted_shares_are_those_of_beta_counts_with_the_step_itself_and_wait_where_nothing_counts():
+    known, hyperparameters = 4, dict(decay=0.75, prior=0.25, weight=2.0)
+    settings = [f"norm.{name}={value}" for name, value in hyperparameters.items()]
+    having = Having(**memories("dbb", "task=sort", f"task.prompt_set={known}", *settings))
+    chosen = bind("norm", "dbb", prompts=known, eps=1e-6, **hyperparameters)
+    steps = course()
+    for at, each in enumerate(steps):
+        each["rewards"] = (each["rewards"] > 3).float()
+        each["prompt_numbers"] = torch.tensor([[0, 2, 0], [at % known, 1, 2]])  # one twice, one of the first run never
+    for at, state in enumerate(run(having, steps)):
+        for replica in range(2):
+            before = discounted_counts(steps[:at], replica, known, **hyperparameters)
+            expected = torch.tensor([[a / (a + b), a + b] for a, b in before.values()])
+            # float32 against float64, a handful of operations on numbers of order one
+            torch.testing.assert_close(state["prompt_values"][replica], expected, rtol=1e-6, atol=1e-6)
+        if at == len(steps):
+            break
+        now = steps[at]
+        found = chosen(now["rewards"], now["keep"], state["prompt_values"], now["prompt_numbers"])
+        for replica in range(2):
+            after = discounted_counts(steps[: at + 1], replica, known, **hyperparameters)
+            for prompt, number in enumerate(now["prompt_numbers"][replica].tolist()):
+                a, b = after[number]
+                mean, deviation = a / (a + b), math.sqrt(a * b) / (a + b)
+                wanted = (now["rewards"][replica, prompt] - mean) / (deviation + 1e-6)
+                torch.testing.assert_close(found[replica, prompt], wanted, rtol=1e-5, atol=1e-5)
+
+
+def dbb_of(successes, size, share, known, decay):
+    """Advantages of one group with so many successes, and the estimated share, by what is known of its prompt."""
+    rewards = (torch.arange(size) < successes).double().view(1, size)
+    given = rewards, torch.ones_like(rewards, dtype=torch.bool)
+    values, numbers = torch.tensor([[share, known]]).double(), torch.zeros(1, dtype=torch.long)
+    chosen = bind("norm", "dbb", prompts=1, decay=decay, prior=0.5, weight=2.0, eps=1e-9)
+    estimate = norm.count_rewards(values, *given, numbers, decay=decay)[0, 0].item()
+    return chosen(*given, values, numbers)[0], estimate
+
+
+@pytest.mark.parametrize("successes", range(9))
+def test_with_nothing_remembered_a_discounted_share_is_the_mean_of_the_group(successes):
+    advantages, estimate = dbb_of(successes, 8, 0.3, 5.0, decay=0.0)
+    rewards = (torch.arange(8) < successes).double().view(1, 8)
+    local = bind("norm", "local", eps=1e-9, ddof=0)(rewards, torch.ones_like(rewards, dtype=torch.bool))[0]
+    assert estimate == pytest.approx(successes / 8)
+    torch.testing.assert_close(advantages, local)
+
+
+@pytest.mark.parametrize("decay", [0.25, 0.75, 1.0])
+def test_a_discounted_share_has_the_mean_and_variance_of_the_paper_and_never_none_itself(decay):
+    """Exactly, over all outcomes: E = wμ + (1 − w)p, Var = (1 − w)² p (1 − p) / N (eq. 14, 15); no advantage is 0."""
+    size, share, known, p = 8, 0.4, 5.0, 0.7
+    weight = decay * known / (decay * known + size)
+    odds = [math.comb(size, s) * p**s * (1 - p) ** (size - s) for s in range(size + 1)]
+    found = [dbb_of(s, size, share, known, decay) for s in range(size + 1)]
+    mean = sum(o * estimate for o, (_, estimate) in zip(odds, found, strict=True))
+    variance = sum(o * (estimate - mean) ** 2 for o, (_, estimate) in zip(odds, found, strict=True))
+    assert mean == pytest.approx(weight * share + (1 - weight) * p)
+    assert variance == pytest.approx((1 - weight) ** 2 * p * (1 - p) / size)
+    assert all(advantages.abs().min() > 0.1 for advantages, _ in found)  # not where all are right or wrong either
 
 
 def test_variants_keep_to_their_own_memories():
