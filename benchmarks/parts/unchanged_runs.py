@@ -41,6 +41,7 @@ NEEDS = {
     "logger=wandb": "logger.mode=offline",
     "mismatch": "sampler=noisy sampler.std=1.0",  # the noise of its own 0.1 reaches no bound
     "critic": f"norm=gae_whitened {SFT}",
+    "critic=vapo": f"norm=gae_decoupled critic.critic_warmup=choice(1) {SFT}",  # of three steps
     "norm": SFT,
     "norm=gae": f"critic=value {SFT}",
     "norm=gae_whitened": f"critic=value {SFT}",
@@ -54,6 +55,7 @@ NEEDS = {
     "preset": "inner_steps=2 -minibatches",
     "preset=opsd": "inner_steps=2 -minibatches task=two_habits task.hint=4",
     "preset=sdpo": "inner_steps=2 -minibatches task=two_habits task.hint=4",
+    "preset=vapo": "inner_steps=2 -minibatches critic.critic_warmup=choice(1)",
     "prompts": f"task.prompt_set=8 {SFT}",
     "reference": f"{KL} reference.every=choice(2)",  # their own is more than the steps of a run here
     "reference=random": KL,

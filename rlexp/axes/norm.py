@@ -818,7 +818,7 @@ def dbb(
     """A = (r − p) / (√(p (1 − p)) + eps), p the discounted share of successes of the prompt, this step's included.
 
     α ← decay · α + Σ r and β ← decay · β + n − Σ r over the n completions that a step has of a prompt, p = α / (α + β);
-    they begin as ``weight`` · ``prior`` and ``weight`` · (1 − ``prior``). A group of equal rewards has an advantage, too,
+    they begin as ``weight`` · ``prior`` and ``weight`` · (1 − ``prior``). Equal rewards of a group have an advantage,
     which fades as its prompt stays all right or all wrong. Rewards are from 0 to 1. Source: discounted Beta–Bernoulli
     estimation (GRPO-DBB, arXiv 2603.18444, alg. 1 and eq. 11 to 13, which has no eps): decay 0.5 and 0.75, one step of
     a prompt an epoch, α = β = 1 at first. With decay 0 it is ``local`` of rewards that are 0 or 1, with ddof 0.

@@ -130,6 +130,7 @@ RECIPES = {
     "topr": ("none", ALL, ("center",), ("topr",), "token", NO_KL, None),
     "trl": ("none", ALL, ("local", 1e-4, 1), SYMMETRIC, "token", NO_KL, (1, 0.0)),
     "trl_rloo": ("none", ALL, ("rloo",), NAIVE, "sequence_sum", ("k1", 0.05, "reward"), (1, 0.0)),
+    "vapo": ("none", ALL, ("gae_length_adaptive", 1.0, 0.05, 1.0, 0.0), HIGHER, "token", NO_KL, None),
     "verl": ("none", ALL, LOCAL, ("dual", 0.2, 0.2, 3.0), "bnpo", NO_KL, (4, 0.0)),
     "vespo": ("none", ALL, LOCAL, ("vespo", 2.0, 3.0, 3.0, 2.0), "token", NO_KL, None),
 }
@@ -169,6 +170,16 @@ def test_presets_whose_samplers_are_corrected():
     corrected = {name for name in PRESETS if of(name).mismatch.name != "none"}
     assert corrected == {"open_instruct", "oat"}
     assert compose("preset=oat").mismatch.high == 2.0
+
+
+def test_presets_with_a_critic_or_a_loss_of_correct_completions():
+    critics = {name: of(name).critic for name in PRESETS if of(name).critic.name != "none"}
+    assert {name: (node.updates, node.critic_warmup) for name, node in critics.items()} == {
+        "ppo": (4, None),
+        "rlhf": (4, None),
+        "vapo": (1, 50),
+    }
+    assert {name: of(name).positive_nll_coef for name in PRESETS if of(name).positive_nll_coef} == {"vapo": 0.1}
 
 
 def test_presets_that_begin_at_a_start_and_whose_data_are_its_samples():

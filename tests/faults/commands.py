@@ -19,7 +19,7 @@ STARTING = ("long starts", "long judges")  # killed while that is trained from w
 
 COMMANDS: dict[str, list[str]] = {
     "one run": [*BASE, *GRU, "norm=ema"],
-    "memories": [*SEEDS, *BASE, *GRU, "norm=ema,running,spo", "task.prompt_set=64"],
+    "memories": [*SEEDS, *BASE, *GRU, "norm=ema,running,spo,dbb", "task.prompt_set=64"],
     "dynamic sampling": [*SEEDS, *BASE, *TRANSFORMER]
     + ["filter=dynamic", "filter.refill.rounds=3", "shaping=flips_persistent"],
     "critic": [*SEEDS, *BASE, *GRU, "preset=ppo", "group_size.completions=4", "group_size.prompts=8"],

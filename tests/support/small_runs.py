@@ -18,6 +18,8 @@ BESIDE = {
     "data=demonstrations": ["data.oracle=2"],  # groups are smaller in tests
     "critic=ppo": ["norm=gae"],
     "critic=value": ["norm=gae"],
+    "critic=vapo": ["norm=gae", "critic.critic_warmup=1"],
+    "preset=vapo": ["critic.critic_warmup=1"],  # of two steps
     "norm=spo": ["task.prompt_set=8"],
     "norm=dbb": ["task.prompt_set=8"],
     "prompts=no_positive_resampling": ["task.prompt_set=8"],
