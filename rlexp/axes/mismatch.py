@@ -10,7 +10,8 @@ and with it every bound of ``clip``, is against π_old. log κ, its sum and its 
 from __future__ import annotations
 
 from pydantic import FiniteFloat
-from torch import Tensor
+from torch import Tensor, arange
+from torch.nn.functional import pad
 
 from rlexp.axes.offered import LOSS, LOSSES
 from rlexp.axes.ratio import bounded, bounded_exp
@@ -18,6 +19,8 @@ from rlexp.core.facts import Facts, ordered
 from rlexp.core.masked import TIME, masked_mean, masked_sum
 from rlexp.core.registry import by_name
 from rlexp.core.types import NonNegative, PerReplica, PerToken, Positive, TokenMask
+
+FAR = 1e4  # nats, far beyond what can be exponentiated
 
 
 @Facts(is_noop=True)
@@ -221,6 +224,47 @@ def truncate_and_reject(
     return truncated.where(near, 0.0)
 
 
+@Facts(of_turns=True, problems=(ordered("low", "high"),))
+def segment_truncate(
+    losses: PerToken,
+    old_log_probs: PerToken,
+    sampler_log_probs: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+    *,
+    low: NonNegative,
+    high: Positive,
+) -> PerToken:
+    """ℓ · clip(κ̄, low, high), κ̄ = exp(mean_t log κ) over the segment of the token: one weight a turn.
+
+    A segment is a run of tokens that count, between others that do not: what the policy has written between two answers
+    of an environment, or what ``filter.loss`` has left. Without gaps it is the completion. Source: ROLL
+    ``is_weight.weight_type=segment``, at most 1.2 (``roll/utils/train_infer_corrections.py``, commit 8eb27cc).
+    """
+    ratio = segment_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound)
+    return losses * ratio.clamp(low, high)
+
+
+@Facts(of_turns=True, problems=(ordered("low", "high"),))
+def segment_reject(
+    losses: PerToken,
+    old_log_probs: PerToken,
+    sampler_log_probs: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+    *,
+    low: NonNegative,
+    high: Positive,
+) -> PerToken:
+    """ℓ where low ≤ κ̄ ≤ high, else 0, κ̄ as in ``segment_truncate``: turns are rejected, the others not weighed.
+
+    Without an environment it is ``geometric_reject``. Source: ROLL, a filter with ``agg_type=segment``, 0.8 and 1.2
+    (``roll/utils/train_infer_corrections.py``, commit 8eb27cc), where what is rejected leaves the mask.
+    """
+    ratio = segment_ratio(old_log_probs, sampler_log_probs, mask, log_ratio_bound)
+    return losses.where(between(ratio, low, high), 0.0)
+
+
 def token_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, bound: PerReplica) -> Tensor:
     """κ of each token, 1 where it does not count."""
     return bounded_exp((old_log_probs - sampler_log_probs).where(mask, 0.0), bound)
@@ -229,6 +273,19 @@ def token_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, 
 def sequence_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, bound: PerReplica) -> Tensor:
     """Π_t κ_t of each completion, ``[*R P G 1]``; 1 where nothing counts."""
     return bounded_exp(masked_sum(old_log_probs - sampler_log_probs, mask, TIME), bound)
+
+
+def segment_ratio(old_log_probs: Tensor, sampler_log_probs: Tensor, mask: Tensor, bound: PerReplica) -> Tensor:
+    """κ̄ of the run of tokens that count in which a token stands, ``[*R P G T]``; 1 where it does not count."""
+    places = arange(mask.shape[-1], device=mask.device).expand(mask.shape)
+    # of each token the places of the last one before it, and of the first one behind it, that do not count
+    before = places.masked_fill(mask, -1).cummax(-1).values
+    behind = places.masked_fill(mask, mask.shape[-1]).flip(-1).cummin(-1).values.flip(-1)
+    log_ratio = (old_log_probs - sampler_log_probs).where(mask, 0.0)
+    log_ratio = log_ratio.clamp(-FAR, FAR)  # an infinite one would be NaN in the differences behind it
+    sums = pad(log_ratio.cumsum(-1), (1, 0))
+    mean = (sums.gather(-1, behind) - sums.gather(-1, before + 1)) / (behind - before - 1).clamp(min=1)
+    return bounded_exp(mean.where(mask, 0.0), bound)
 
 
 def zero_outside(ratio: Tensor, low: float, high: float) -> Tensor:
@@ -248,5 +305,5 @@ def between(values: Tensor, low: float, high: float) -> Tensor:
 
 FUNCTIONS = by_name(none, token_truncate, token_mask, sequence_truncate, sequence_mask)
 FUNCTIONS |= by_name(geometric_mask, geometric_reject, divergence_reject, truncate_and_reject)
-FUNCTIONS |= by_name(token_veto, probability_reject)
+FUNCTIONS |= by_name(token_veto, probability_reject, segment_truncate, segment_reject)
 INPUTS = LOSS | LOSSES

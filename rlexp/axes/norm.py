@@ -50,6 +50,7 @@ from torch import Tensor, arange, eye, full_like, ones_like, stack
 from torch.nn.functional import pad
 
 from rlexp.axes.offered import KEEP, KNOWN, SAMPLED, SHAPED, VALUES
+from rlexp.core.exact import sum_keepdim
 from rlexp.core.facts import NormFacts
 from rlexp.core.masked import (
     ALL,
@@ -236,6 +237,23 @@ def remax(rewards: PerCompletion, greedy_rewards: PerPrompt) -> PerCompletion:
     It costs a completion a prompt, which ``progress/tokens`` does not count.
     """
     return rewards - greedy_rewards
+
+
+def a2po(rewards: PerCompletion, reference_rewards: PerCompletion, *, beta: Positive) -> PerCompletion:
+    """A = r − V*, V* = beta · log(mean_j exp(r_j / beta)) over completions of the same prompt by the reference.
+
+    V* is what the best policy expects of a prompt less beta · KL to the reference, up to the error of a mean of few:
+    exp(V* / beta) has none on average. Beta to 0 makes it the largest of these rewards, without end their mean. Source:
+    A*-PO (arXiv 2505.20686, stage 1), with 0.5 and 8 completions; its code, ZhaolinGao/A-PO c8823a3
+    (``rl_dataset.py``), and TRL's ``A2POTrainer``. There V* of a prompt is estimated once, before training; here anew
+    in each step that has the prompt, of as many completions as the group has, which ``progress/tokens`` does not count.
+    Their rewards are the task's, before shaping and KL. TRL also drops prompts whose completions by the reference are
+    all wrong.
+    """
+    powers = reference_rewards / beta
+    largest = powers.amax(-1, keepdim=True)
+    mean = sum_keepdim((powers - largest).exp(), GROUP) / powers.shape[-1]
+    return rewards - beta * (largest + mean.log())
 
 
 @NormFacts(compares="group", laws=("scale",))
@@ -848,7 +866,7 @@ def count_rewards(
 
 
 FUNCTIONS = by_name(none, center, center_batch, local, global_, hybrid, hybrid_centered, batch_mean_group_std)
-FUNCTIONS |= by_name(rloo, rloo_zscore, gdpo, shrinkage, opo, optimal, remax, quantile, gpg, maxrl, asymre)
+FUNCTIONS |= by_name(rloo, rloo_zscore, gdpo, shrinkage, opo, optimal, remax, a2po, quantile, gpg, maxrl, asymre)
 FUNCTIONS |= by_name(max_, grpo_passk, pass_at_k, w_reinforce)
 FUNCTIONS |= by_name(reinforce, reinforce_pp, reinforce_pp_baseline, optimal_token, gae, gae_whitened, value_baseline)
 FUNCTIONS |= by_name(gae_decoupled, gae_length_adaptive)

@@ -45,6 +45,10 @@ SCORES = {
     "weights": Offer(Weights, "weights of these components"),
     "correct": Offer(PerCompletion, "1 where the task's verifier says so, else 0"),
     "greedy_rewards": Offer(PerPrompt, "the task's reward of the greedy completion; costs a completion a prompt"),
+    "reference_rewards": Offer(
+        PerCompletion,
+        "the task's rewards of as many completions of the prompt by the reference; costs these completions",
+    ),
     "lengths": Offer(PerCompletion, "tokens of the completion, the end token and those of an environment included"),
     "entropies": Offer(PerToken, "entropy of the policy that sampled at each token, in nats"),
     "sum_pi_squared": Offer(PerToken, "Σ_v π(v)² of the policy that sampled at each token"),

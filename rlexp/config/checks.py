@@ -394,6 +394,8 @@ def anchor_remarks(config: Any) -> Iterator[str]:
         yield f"anchor={anchor} sampler={sampler}: reports what the trainer computes, and it trains as anchor=old does"
     if chosen_facts(config, "mismatch").is_noop:
         return
+    if chosen_facts(config, "mismatch").of_turns and not hasattr(TASKS.get(config.task.name), "environment"):
+        yield f"mismatch={mismatch} task={config.task.name}: no environment writes, so that a completion is one segment"
     if as_reported and not same:
         yield f"mismatch={mismatch} anchor={anchor}: ratios hold the disagreement already, every weight is 1"
     elif same and not (of_age and data != "fresh"):
@@ -463,7 +465,7 @@ PROBLEMS = rules(
      "{key}.hard={node.hard}: must be at most {key}.easy={node.easy}"),
     ("norm=rwr norm=best_of_n", group_of_one,
      f"{CHOICE}: chooses among the completions of a group, {ALONE} no choice; take at least 2"),
-    ("clip=gvpo clip=tpo clip=real", group_of_one,
+    ("clip=gvpo clip=tpo clip=real clip=flowrl", group_of_one,
      f"{CHOICE}: compares the completions of a group, {ALONE} one; take at least 2"),
     ("clip=dpo clip=ipo", group_of_one,
      f"{CHOICE}: prefers a completion to others of its group, {ALONE} none; take at least 2"),
@@ -497,7 +499,14 @@ REMARKS = rules(
      "{key}={node.name}: divides by the mean reward of a group, but rewards of task={config.task.name} "
      "reward={config.reward.name} go down to {config.reward_range[0]}; where the mean is not positive advantages "
      "are 0"),
-    ("clip=ppo clip=scheduled clip=dual clip=two_sided clip=gspo clip=gspo_token clip=opsm clip=clip_cov",
+    ("norm=a2po", lambda _, config: config.shaping.name != "none",
+     "{key}={node.name} shaping={config.shaping.name}: rewards are shaped, but not those of the reference, of which V* "
+     "is made"),
+    ("norm=a2po", lambda _, config: kl_in_reward(config),
+     "{key}={node.name} kl.place=reward: the penalty is taken off rewards, not off those of which V* is made; "
+     "clip=a2po has the KL already"),
+    ("clip=ppo clip=scheduled clip=dual clip=two_sided clip=gspo clip=gspo_token clip=opsm clip=clip_cov "
+     "clip=mu_grpo",
      lambda node, _: node.low >= 1,
      "{key}.low={node.low}: no ratio is below 1 − {node.low}, so nothing is clipped on that side"),
     ("clip=gvpo clip=tpo clip=real", corrected_for_mismatch,

@@ -33,12 +33,14 @@ class Facts:
     Attributes:
         is_noop: it returns what it is given.
         of_group: it looks at the other completions of a group, on an axis where others look at one completion alone.
+        of_turns: it looks at runs of tokens that count, so that tokens between them that do not count part them.
         problems, remarks: lines about what cannot be, and about what is seldom meant; those of our own choices that
             read more than their hyperparameters are in ``rlexp.config.checks``.
     """
 
     is_noop: bool = False
     of_group: bool = False
+    of_turns: bool = False
     problems: tuple[Check, ...] = ()
     remarks: tuple[Check, ...] = ()
 

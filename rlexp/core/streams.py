@@ -38,6 +38,7 @@ class Purpose(IntEnum):
     LOSS = 30
     SAMPLER = 31
     REPLAY = 32
+    REFERENCE_SAMPLING = 33
     CRITIC_WEIGHTS = 40
     REWARD_MODEL_WEIGHTS = 41
     PAIR_PROMPTS = 42
@@ -50,6 +51,7 @@ class Purpose(IntEnum):
     EVALUATION_VOTES = 53
     EVALUATION_REFERENCE = 54
     EVALUATION_CORPUS = 55
+    REFERENCE_VOTES = 56
 
 
 def generator(seed: int, purpose: Purpose, step: int = 0, round: int = 0) -> np.random.Generator:

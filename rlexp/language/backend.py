@@ -112,6 +112,7 @@ CAPABILITIES = {
         ),
         not_offered={
             "greedy_rewards": "a greedy completion of each prompt",
+            "reference_rewards": "completions by the reference",
             "sum_pi_squared": "the whole distribution of the policy",
             "teacher_log_probs": "a teacher",
             "teacher_distributions": "a teacher",

@@ -54,6 +54,13 @@ def tensors_of_rollout(
         completed = sample(policy, state.task, part.prompts, unused, temperature, most_likely)
         return score(runs, completed, step, occasion=Purpose.GREEDY_VOTES).total.nan_to_num(0.0)
 
+    def by_reference(policy: Policy, part: Rollout, temperature: Tensor) -> Tensor:
+        """Rewards of G completions of every prompt by the reference, by the run's judge, ``[R P G]``; 0 where none."""
+        runs = state if len(temperature) == len(state.seeds) else subset(state, asking("reference_rewards"))
+        uniforms = runs.uniforms(Purpose.REFERENCE_SAMPLING, step, *part.old_log_probs.shape[1:])
+        completed = sample(policy, state.task, part.prompts, uniforms, temperature)
+        return score(runs, completed, step, occasion=Purpose.REFERENCE_VOTES).total.nan_to_num(0.0)
+
     def numbers() -> Tensor:
         asked = "prompt_numbers" in state.requested
         return prompt_numbers(state, rollout.prompts) if asked else torch.zeros_like(rollout.prompts[..., 0])
@@ -66,6 +73,7 @@ def tensors_of_rollout(
         ),
         "ages": lambda: torch.zeros_like(like) if groups.ages is None else groups.ages,
         "greedy_rewards": lambda: by_network("greedy_rewards", "policy", greedy),
+        "reference_rewards": lambda: by_network("reference_rewards", "reference", by_reference),
         "entropies": lambda: entropy(distributions()),
         "sum_pi_squared": lambda: distributions().exp().square().sum(-1),
         "prompt_numbers": numbers,

@@ -114,8 +114,10 @@ def read_recipe(world: World, overrides: Sequence[str]) -> Recipe:
         if rest == after:
             raise ConfigError([f"{override}: changes nothing of this recipe; leave it out"])
     functions = [chosen_function(config, key) for key, _, _ in axis_nodes(config)]
-    greedy = any("greedy_rewards" in required_inputs(function) for function in functions)  # one a prompt, as norm=remax
-    return Recipe(world, tuple(overrides), changes, after, config.group_size.prompts * greedy)
+    asked = {name for function in functions for name in required_inputs(function)}
+    of_prompt = {"greedy_rewards": 1, "reference_rewards": config.group_size.completions}  # as norm=remax, norm=a2po
+    uncounted = config.group_size.prompts * sum(number for name, number in of_prompt.items() if name in asked)
+    return Recipe(world, tuple(overrides), changes, after, uncounted)
 
 
 def composed(world: World, overrides: Sequence[str]) -> Config:

@@ -81,7 +81,8 @@ def batch(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 3) -> dic
     found["prompts"] = torch.randint(7, (*shape[:-2], 3), generator=random)
     found["completions"] = torch.randint(7, shape, generator=random)
     found |= {name: normal(*shape, 7).log_softmax(-1) for name in ("distributions", "teacher_distributions")}
-    return found | {"teacher_log_probs": (log_probs + 0.4 * normal(*shape)).clamp(max=-0.01)}
+    found["teacher_log_probs"] = (log_probs + 0.4 * normal(*shape)).clamp(max=-0.01)
+    return found | {"reference_rewards": normal(*shape[:-1])}
 
 
 kept_batch = cache(batch)

@@ -305,6 +305,8 @@ def masked_tokens(choice: Choice) -> Iterator[str]:
 @property_of("gaps", "filter", "norm", *TRAINED)
 def gaps(choice: Choice) -> Iterator[str]:
     """Tokens outside the mask may stand between those that count, as an environment's do: they change nothing."""
+    if choice.facts.of_turns:
+        return
     clean = cached_batch(*SHAPE)
     mask, (value, slope) = clean["mask"], value_and_slope(choice, clean)
 

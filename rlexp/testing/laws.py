@@ -58,7 +58,7 @@ def laws_of_a_batch(norm: Choice, rewards: Tensor, keep: Tensor) -> dict[str, bo
 def of_scaled(norm: Choice, rewards: Tensor, keep: Tensor, scale: float) -> Tensor:
     """Advantages of rewards in another unit; so is what is remembered of them, the greedy one, and the critic's."""
     offered = norm_inputs(rewards, keep)
-    unit = {name: scale * offered[name] for name in ("greedy_rewards", "reward_average", "values")}
+    unit = {name: scale * offered[name] for name in ("greedy_rewards", "reference_rewards", "reward_average", "values")}
     value, weight = offered["prompt_values"].unbind(-1)
     unit["prompt_values"] = torch.stack([scale * value, weight], -1)
     number, mean, squares, smallest, largest = offered["reward_moments"].unbind(-1)

@@ -6,13 +6,16 @@ import math
 from dataclasses import replace
 
 import pytest
+import reference
 import torch
 import torch.nn.functional as F
 from axis_choices import CLOSE, bind, choices, numbers, same_bits
 from plain_step import Recipe
 from policies import OF_ANY_TASK, policy_of, preference_task, prompts_of, sort_task
+from small_runs import compose
 from toy_state import make_state, variant
 
+from rlexp.config.checks import remarks
 from rlexp.core.streams import Purpose, normals, uniforms
 from rlexp.loop import sampling, step
 from rlexp.loop.rollout import sample
@@ -116,6 +119,56 @@ def test_inside_the_bounds_truncation_and_mask_agree_and_outside_the_mask_drops(
     inside = (kept > 0.7) & (kept < 1.4)
     assert torch.equal(kept[inside], dropped[inside]) and not dropped[~inside].any()
     assert set(kept[~inside].tolist()) == {0.7, 1.4} and inside.any()
+
+
+def with_gaps(shape=(3, 3, 4, 9)):
+    """Numbers of completions with runs of tokens that count, between others that do not."""
+    every = numbers(*shape)
+    random = torch.Generator().manual_seed(5)
+    return every | {"mask": torch.rand(shape, generator=random) < 0.6}
+
+
+@pytest.mark.parametrize("name", ["segment_truncate", "segment_reject"])
+def test_a_segment_ends_where_a_token_does_not_count(name):
+    every, choice = with_gaps(), bind("mismatch", name, low=0.8, high=1.2)
+    every["sampler_log_probs"] = every["sampler_log_probs"].masked_fill(~every["mask"], math.nan)
+    found = choice(*(every[each] for each in choice.needs))
+    for r in range(3):
+        given = [every[each][r].numpy() for each in choice.needs]
+        wanted = torch.from_numpy(reference.REFERENCES["mismatch"][name](*given, low=0.8, high=1.2))
+        torch.testing.assert_close(found[r][every["mask"][r]], wanted[every["mask"][r]], **CLOSE)
+    dropped = (found == 0) & every["mask"]
+    assert (name == "segment_truncate" or dropped.any()) and not dropped[every["mask"]].all()
+
+
+@pytest.mark.parametrize("name", ["segment_truncate", "segment_reject"])
+def test_a_segment_is_corrected_as_a_completion_of_its_own(name):
+    """Two turns with an answer between them, and each of them alone; an infinite ratio in the first stays there."""
+    every, choice = numbers(3, 3, 4, 9), bind("mismatch", name, low=0.8, high=1.2)
+    every["mask"] = torch.ones(3, 3, 4, 9, dtype=torch.bool)
+    every["mask"][..., 4] = False
+    whole = choice(*(every[each] for each in choice.needs))
+    for part in (slice(0, 4), slice(5, 9)):
+        cut = {each: x[..., part] if x.dim() == 4 else x for each, x in every.items()}
+        torch.testing.assert_close(whole[..., part], choice(*(cut[each] for each in choice.needs)), **CLOSE)
+    every["old_log_probs"][..., 1] = -math.inf
+    broken = choice(*(every[each] for each in choice.needs))
+    torch.testing.assert_close(broken[..., 5:], whole[..., 5:], rtol=0, atol=1e-6)
+    least = 0.8 if name == "segment_truncate" else 0.0
+    torch.testing.assert_close(broken[..., :4], least * every["losses"][..., :4], **CLOSE)
+
+
+def test_without_gaps_a_segment_is_the_completion():
+    every = numbers(3, 3, 4, 5)
+    segment, whole = (bind("mismatch", f"{kind}_reject", low=0.8, high=1.2) for kind in ("segment", "geometric"))
+    found, wanted = (choice(*(every[name] for name in choice.needs)) for choice in (segment, whole))
+    assert torch.equal(found[every["mask"]], wanted[every["mask"]])
+
+
+def test_where_no_environment_writes_a_segment_says_that_it_is_the_completion():
+    chosen = "mismatch=segment_reject", "sampler=bf16"
+    assert [note.partition(":")[0] for note in remarks(compose(*chosen))] == ["mismatch=segment_reject task=sort"]
+    assert not [*remarks(compose(*chosen, "task=tool"))]
 
 
 def exact_gradient(correction, logits, sampler, advantages):

@@ -19,6 +19,7 @@ NEEDED = dict.fromkeys(("opsd", "sdpo"), ["task=addition", "task.hint=4"])
 RECIPES = {
     # name: shaping; groups replaced, what is left out of the loss; norm and clip with their hyperparameters; agg; kl,
     # its weight and place; passes times minibatches and entropy bonus, None where the source leaves them open
+    "a2po": ("none", ALL, ("a2po", 0.5), ("a2po", 1e-3), "sequence", NO_KL, (2, 0.0)),
     "aligned": ("none", ALL, ("hybrid", 1e-6, 1), HIGHER, "sequence", NO_KL, None),
     "best_of_n": ("none", ALL, ("best_of_n",), NAIVE, "sequence", NO_KL, (1, 0.0)),
     "beyond_80_20": ("overlong", ("none", "top_entropy"), LOCAL, HIGHER, "token", NO_KL, None),
@@ -37,6 +38,7 @@ RECIPES = {
     ),
     "dpo": ("none", ALL, ("none",), ("dpo", 0.1, 0.0, "all"), "sequence", NO_KL, (None, 0.0)),
     "dr_grpo": ("none", ALL, ("center",), SYMMETRIC, "dr_grpo", NO_KL, None),
+    "flowrl": ("none", ALL, LOCAL, ("flowrl", 15.0, 10.0), "sequence", NO_KL, (None, 0.0)),
     "gmpo": ("none", ALL, LOCAL, ("gmpo", 0.4, 0.4), "sequence", NO_KL, None),
     "gpg": ("none", ALL, ("gpg",), NAIVE, "token", NO_KL, None),
     "grpo": ("none", ALL, LOCAL, SYMMETRIC, "sequence", ("k3", 0.04, "loss"), None),
@@ -133,6 +135,7 @@ RECIPES = {
     "vapo": ("none", ALL, ("gae_length_adaptive", 1.0, 0.05, 1.0, 0.0), HIGHER, "token", NO_KL, None),
     "verl": ("none", ALL, LOCAL, ("dual", 0.2, 0.2, 3.0), "bnpo", NO_KL, (4, 0.0)),
     "vespo": ("none", ALL, LOCAL, ("vespo", 2.0, 3.0, 3.0, 2.0), "token", NO_KL, None),
+    "wapo": ("none", ALL, ("center",), ("wapo", 9.0), "dr_grpo", NO_KL, None),
 }
 
 

@@ -158,7 +158,7 @@ WRONG = {
     "clip.higher: advantages must be [2, 3], and is [3]": lambda: F.clip.higher(TOKENS, TOKENS, torch.zeros(3)),
     "clip.higher: mask must be bool, and is float32": lambda: F.clip.higher(TOKENS, TOKENS, TOKENS, TOKENS),
     "clip.dpo: pairs='x': input should be 'all' or 'best_worst'": lambda: F.clip.dpo(ROWS, ROWS, ROWS, pairs="x"),
-    "clip has no highr; there are cispo, ": lambda: F.clip.highr,
+    "clip has no highr; there are a2po, ": lambda: F.clip.highr,
     "agg.dr_grpo: length is missing: it has no default": lambda: F.agg.dr_grpo(TOKENS),
 }
 

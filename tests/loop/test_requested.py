@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 from axis_choices import bind
 from plain_step import Recipe
 from toy_state import make_experience, make_state, variant
@@ -15,6 +16,8 @@ from rlexp.loop.step import train_step
 
 PLAIN = variant(Recipe())
 GREEDY = replace(PLAIN, norm=bind("norm", "remax"))
+BY_REFERENCE = replace(PLAIN, norm=bind("norm", "a2po", beta=0.5))
+SAMPLING = pytest.mark.parametrize("asking", [GREEDY, BY_REFERENCE], ids=["greedy", "by the reference"])
 PENALISED = {
     "in the loss": replace(PLAIN, kl=bind("kl", "k3"), kl_in_loss=0.1),
     "in the reward": replace(PLAIN, kl=bind("kl", "k1"), kl_in_reward=0.1),
@@ -33,9 +36,10 @@ def spied(monkeypatch, name: str) -> list[int]:
     return sizes
 
 
-def test_greedy_completions_are_sampled_for_those_that_ask(monkeypatch):
+@SAMPLING
+def test_completions_for_a_baseline_are_sampled_for_those_that_ask(monkeypatch, asking):
     sizes = spied(monkeypatch, "sample")
-    train_step(make_state([(PLAIN, 2), (GREEDY, 1), (PLAIN, 1)], [0, 1, 2, 3]), 1, False)
+    train_step(make_state([(PLAIN, 2), (asking, 1), (PLAIN, 1)], [0, 1, 2, 3]), 1, False)
     assert sizes == [1]
 
 
@@ -52,7 +56,33 @@ def test_without_a_penalty_the_reference_does_not_read(monkeypatch):
     assert sizes == []
 
 
-def test_what_some_ask_for_is_what_they_get_alone():
-    mixed, alone = make_state([(PLAIN, 2), (GREEDY, 2)], [0, 1, 2, 3]), make_state([(GREEDY, 2)], [2, 3])
+def rewards_by_reference(state, step):
+    return requested.tensors_of_rollout(state, step, gather_groups(state, step))["reference_rewards"]
+
+
+def test_rewards_by_the_reference_are_of_its_completions_of_the_prompts():
+    """The mean over many steps is the expected reward of the reference, not of the policy, whose weights are other."""
+    state = make_state([(BY_REFERENCE, 2)], [0, 1], group=16)
+    before = torch.stack([rewards_by_reference(state, step) for step in range(1, 101)])
+    assert before.shape == (100, 2, state.prompts, 16) and not before[:, 0].equal(before[:, 1])
+    assert before.equal(torch.stack([rewards_by_reference(state, step) for step in range(1, 101)])), "addressed by step"
+    own = torch.stack([gather_groups(state, step).rewards.total for step in range(1, 101)]).nan_to_num(0.0)
+    assert not own.equal(before), "other completions than those that are trained on"
+    error = (own.var(correction=1) / own.numel() + before.var(correction=1) / before.numel()).sqrt()
+    assert (own.mean() - before.mean()).abs() < 4 * error
+    with torch.no_grad():
+        for parameter in state.policy.parameters():
+            parameter.mul_(3.0)
+    assert before.equal(torch.stack([rewards_by_reference(state, step) for step in range(1, 101)]))
+    with torch.no_grad():
+        for parameter in state.reference.parameters():
+            parameter.mul_(3.0)
+    moved = torch.stack([rewards_by_reference(state, step) for step in range(1, 101)])
+    assert not before.equal(moved)
+
+
+@SAMPLING
+def test_what_some_ask_for_is_what_they_get_alone(asking):
+    mixed, alone = make_state([(PLAIN, 2), (asking, 2)], [0, 1, 2, 3]), make_state([(asking, 2)], [2, 3])
     ours, theirs = (make_experience(runs, 1, gather_groups(runs, 1)).advantages for runs in (mixed, alone))
     assert ours[2:].any() and ours[2:].equal(theirs) and not theirs[0].equal(theirs[1])

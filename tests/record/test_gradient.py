@@ -84,6 +84,8 @@ FORMULAS = {
         np.log(R) <= high if positive else (np.log(R) >= -low) & (np.log(R) <= c), R, 0
     ),
     "minpro": ppo,
+    "mu_grpo": ppo,
+    "wapo": lambda positive, high: np.where(positive & (R <= 1 + high), R, 0),
     "cppo": lambda positive, delta, **_: onward(positive, np.abs(OLD * (R - 1)) > delta),
     "cispo": lambda positive, lower, upper: R.clip(lower, upper),
     "topr": lambda positive: np.ones_like(R) if positive else R.clip(max=1),
@@ -112,6 +114,7 @@ NOTES = {
     "drpo": "drpo: of a token whose probability was 0.1.",
     "ctpo": "ctpo: of the first token, which has no prefix.",
     "minpro": "minpro: of the first token, which has no prefix.",
+    "mu_grpo": "mu_grpo: of the first token, which has no prefix.",
     "cppo": "cppo: of the first token, whose probability was 0.1.",
 }
 # Weights are written with six significant digits.

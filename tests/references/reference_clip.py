@@ -81,6 +81,16 @@ def clip_drpo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, ep
     return per_token(log_probs, one)
 
 
+def clip_wapo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, high):
+    """WAPO, layer6ai-labs/wapo ca70250: PPO's surrogate with an upper bound alone, of winners alone."""
+    ratio = ratios(log_probs, old_log_probs, log_ratio_bound)
+
+    def one(*i):
+        return -min(ratio[i], 1 + high) * advantages[i] if advantages[i] > 0 else 0.0
+
+    return per_token(log_probs, one)
+
+
 def clip_naive(log_probs, old_log_probs, advantages, mask):
     """Policy gradient theorem, Williams (1992): −A log π."""
     return per_token(log_probs, lambda *i: -advantages[i] * log_probs[i])
@@ -187,6 +197,7 @@ CLIP = {
     "sapo": clip_sapo,
     "spo": clip_spo,
     "drpo": clip_drpo,
+    "wapo": clip_wapo,
     "dro": clip_dro,
     "clip_cov": clip_clip_cov,
     "kl_cov": clip_kl_cov,

@@ -78,6 +78,20 @@ def slope_minpro(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *,
     return per_token(log_probs, one)
 
 
+def clip_mu_grpo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, low, high):
+    """μ-GRPO, arXiv 2605.17570: PPO's loss, none for A < 0 once a token before has left the bounds."""
+
+    def ratio(p, g, t):
+        return ratio_of(log_probs[p][g][t] - old_log_probs[p][g][t], log_ratio_bound)
+
+    def one(p, g, t):
+        earlier = [ratio(p, g, k) for k in tokens(mask, p, g) if k < t]
+        vetoed = advantages[p][g][t] < 0 and any(r < 1 - low or r > 1 + high for r in earlier)
+        return 0.0 if vetoed else ppo_of(ratio(p, g, t), advantages[p][g][t], low, high)
+
+    return per_token(log_probs, one)
+
+
 def clip_cppo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, delta, last, budget):
     """CPPO, arXiv 2606.10968, UniRL 30899fc: what a prefix has spent is taken off what its next token may move."""
     losses = clip_unclipped(log_probs, old_log_probs, advantages, mask, log_ratio_bound)
@@ -96,6 +110,6 @@ def clip_cppo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, de
     return losses
 
 
-CLIP = {"ctpo": clip_ctpo, "minpro": clip_minpro, "cppo": clip_cppo}
+CLIP = {"ctpo": clip_ctpo, "minpro": clip_minpro, "mu_grpo": clip_mu_grpo, "cppo": clip_cppo}
 
 SLOPES = {"ctpo": slope_ctpo, "minpro": slope_minpro, "cppo": slope_of_kept(clip_cppo)}

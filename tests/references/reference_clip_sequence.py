@@ -81,6 +81,17 @@ def clip_opsm(log_probs, old_log_probs, advantages, mask, log_ratio_bound, *, lo
     return per_token(log_probs, one)
 
 
+def clip_a2po(log_probs, ref_log_probs, advantages, mask, *, beta):
+    """A*-PO, arXiv 2505.20686: squared distance of the implicit reward of a completion from its advantage."""
+
+    def one(p, g, t):
+        kept = tokens(mask, p, g)
+        implicit = beta * sum(log_probs[p][g][k] - ref_log_probs[p][g][k] for k in kept)
+        return (implicit - sum(advantages[p][g][k] for k in kept) / max(len(kept), 1)) ** 2
+
+    return per_token(log_probs, one)
+
+
 # ---- one loss a group
 
 
@@ -141,14 +152,46 @@ def real_of(new, old, advantages, *, tau):
     return log_of_sum([0.0, *(-s / tau for s in right)]) + log_of_sum([0.0, *(s / tau for s in wrong)])
 
 
+def flowrl_parts(log_probs, ref_log_probs, old_log_probs, advantages, mask, keep, log_ratio_bound, *, beta, most):
+    """Weight and residual of each completion that counts, by place; the others have none."""
+    found = {}
+    for p in range(len(mask)):
+        group = {}
+        for g in (g for g in range(len(mask[p])) if keep[p][g] and tokens(mask, p, g)):
+            kept = tokens(mask, p, g)
+            log_weight = sum(log_probs[p][g][t] - old_log_probs[p][g][t] for t in kept)
+            gain = sum(log_probs[p][g][t] - ref_log_probs[p][g][t] for t in kept) / len(kept)
+            reward = sum(advantages[p][g][t] for t in kept) / len(kept)
+            group[p, g] = min(ratio_of(log_weight, log_ratio_bound), most), gain - beta * reward
+        log_z = -sum(w * rest for w, rest in group.values()) / max(sum(w for w, _ in group.values()), 1e-300)
+        found |= {place: (w, log_z + rest) for place, (w, rest) in group.items()}
+    return found
+
+
+def clip_flowrl(log_probs, *others, **hyperparameters):
+    """FlowRL, verl-recipe 48ea0a7 (``compute_flowrl``), with the log Z that fits a group best."""
+    parts = flowrl_parts(log_probs, *others, **hyperparameters)
+    squares = {place: weight * residual**2 for place, (weight, residual) in parts.items()}
+    return per_token(log_probs, lambda p, g, t: squares.get((p, g), 0.0))
+
+
+def slope_flowrl(log_probs, *others, **hyperparameters):
+    """That of the mean over tokens, times their number; the weight and log Z are held."""
+    parts = flowrl_parts(log_probs, *others, **hyperparameters)
+    slopes = {place: 2 * weight * residual for place, (weight, residual) in parts.items()}
+    return per_token(log_probs, lambda p, g, t: slopes.get((p, g), 0.0))
+
+
 CLIP = {
     "gspo": clip_gspo,
     "gspo_token": clip_gspo,
     "gmpo": clip_gmpo,
     "vespo": clip_vespo,
     "opsm": clip_opsm,
+    "a2po": clip_a2po,
     "gvpo": of_groups(gvpo_of),
     "tpo": of_groups(tpo_of),
     "real": of_groups(real_of),
+    "flowrl": clip_flowrl,
 }
-SLOPES = {"gspo_token": slope_gspo_token, "vespo": slope_vespo}
+SLOPES = {"gspo_token": slope_gspo_token, "vespo": slope_vespo, "flowrl": slope_flowrl}

@@ -123,6 +123,25 @@ def probability_reject(losses, old_log_probs, sampler_log_probs, mask, *, low, h
     return found
 
 
+def of_segments(old, sampler, mask, bound) -> np.ndarray:
+    """The geometric mean of the ratios over the run of tokens that count in which a token stands; 1 outside."""
+    found = np.ones(mask.shape)
+    for place in np.ndindex(*mask.shape[:-1]):
+        run = []
+        for t in range(mask.shape[-1] + 1):
+            if t < mask.shape[-1] and mask[place][t]:
+                run.append(t)
+            elif run:
+                found[place][run] = ratio_of(sum(old[place][k] - sampler[place][k] for k in run) / len(run), bound)
+                run = []
+    return found
+
+
+def segment_reject(losses, old_log_probs, sampler_log_probs, mask, log_ratio_bound, *, low, high):
+    """ROLL ``m_ratio`` of ``ratio["segment"]``."""
+    return losses * inside(of_segments(old_log_probs, sampler_log_probs, mask, log_ratio_bound), low, high)
+
+
 def truncated(ratio: float, low: float, high: float) -> float:
     return low if ratio < low else high if ratio > high else ratio
 
@@ -155,4 +174,6 @@ MISMATCH = {
     "truncate_and_reject": truncate_and_reject,
     "token_veto": token_veto,
     "probability_reject": probability_reject,
+    "segment_truncate": weighted(of_segments, truncated),
+    "segment_reject": segment_reject,
 }

@@ -200,6 +200,16 @@ def norm_remax(rewards, greedy_rewards):
     return per_completion(rewards.shape, lambda p, g: rewards[p][g] - greedy_rewards[p][0])
 
 
+def norm_a2po(rewards, reference_rewards, *, beta):
+    """A*-PO, arXiv 2505.20686: r less beta · log of the mean of exp(r / beta) over completions by the reference."""
+
+    def one(p, g):
+        powers = [math.exp(r / beta) for r in reference_rewards[p]]
+        return rewards[p][g] - beta * math.log(sum(powers) / len(powers))
+
+    return per_completion(rewards.shape, one)
+
+
 def norm_quantile(rewards, keep, *, level, eps, ddof):
     """Quantile advantage estimation, arXiv 2509.22611: the smallest reward whose empirical share reaches the level."""
 

@@ -58,6 +58,7 @@ def test_a_recipe_means_its_changes_however_it_is_written():
 def test_the_greedy_completions_of_a_baseline_count():
     assert read_recipe(SORT, ["norm=remax"]).uncounted == 16
     assert read_recipe(SORT, ["norm=remax", "group_size=4"]).uncounted == 32
+    assert read_recipe(SORT, ["norm=a2po", "group_size=4"]).uncounted == 32 * 4
     assert read_recipe(SORT, ["norm=rloo"]).uncounted == 0
 
 

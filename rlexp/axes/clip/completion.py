@@ -140,6 +140,28 @@ def opsm(
     return losses.where((advantages >= 0) | (drift <= delta), 0.0)
 
 
+@LossFacts(unit="completion", idle_on_policy=False, breaks=("policy gradient", "no advantage"))
+def a2po(
+    log_probs: PerToken,
+    ref_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    *,
+    beta: Positive,
+) -> PerToken:
+    """ℓ = (beta · Σ_t (log π − log π_ref) − A)²: the implicit reward is to be the advantage of the best policy.
+
+    With A = r − V* of the same beta (``norm=a2po``) it is 0 for all completions at π ∝ π_ref · exp(r / beta), the best
+    policy under KL to the reference, whoever sampled: no ratio, no clip. The gradient is that of REINFORCE with A less
+    what the policy has already, times 2 · beta; Adam takes the factor out. Source: A*-PO (arXiv 2505.20686, stage 2)
+    with 1e-3, far below the 0.5 of V*; its code, ZhaolinGao/A-PO c8823a3 (``compute_policy_loss``), and TRL's
+    ``A2POTrainer``, which takes one completion a prompt. Of advantages that differ from token to token the mean of the
+    completion is taken.
+    """
+    implicit = beta * masked_sum(log_probs - ref_log_probs, mask, TIME)
+    return (implicit - masked_mean(advantages, mask, TIME)).square().expand(mask.shape)
+
+
 @LossFacts(unit="completion")
 def trm(
     log_probs: PerToken,

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from rlexp.axes.ratio import bounded_exp
 from rlexp.core.facts import LossFacts
 from rlexp.core.masked import GROUP, TIME, count, masked_extreme, masked_mean, masked_sum
 from rlexp.core.types import (
     CompletionMask,
+    PerReplica,
     PerToken,
     Positive,
     TokenMask,
@@ -93,6 +95,40 @@ def real(
     both = better.any(-1, keepdim=True) & worse.any(-1, keepdim=True)
     losses = log_one_plus_sum(-scores, better) + log_one_plus_sum(scores, worse)
     return on_every_token(losses.where(both, 0.0), counted, mask)
+
+
+@OF_A_GROUP
+def flowrl(
+    log_probs: PerToken,
+    ref_log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    keep: CompletionMask,
+    log_ratio_bound: PerReplica,
+    *,
+    beta: Positive,
+    most: Positive,
+) -> PerToken:
+    """ℓ = sg(w) · (log Z + mean_t(log π − log π_ref) − beta · A)², w = min(Π_t ρ, most): rewards matched, not raised.
+
+    At rest the mean log-ratio of a completion is beta · A − log Z, so that what is nearly as good stays nearly as
+    likely. log Z is the number at which Σ w · (…)² of the group is smallest, without a gradient: what the network of
+    the source, a function of the prompt that this very loss trains, is fitted to where each prompt has its own. It
+    makes the loss a weighted variance over the group, and a baseline of the group changes nothing. Each token has its
+    own gradient, 2w(…), which with ``agg=sequence`` is that of the mean over tokens. Source: FlowRL (arXiv
+    2509.15207), as read in verl-recipe 48ea0a7 (``compute_flowrl`` in ``flowrl_actor.py``), with 15 and 10 and a mean
+    over completions; there the reward is the advantage, too.
+    """
+    counted = completions_that_count(mask, keep)
+    gains = masked_mean(log_probs.detach() - ref_log_probs, mask, TIME)
+    implicit = (gains - beta * masked_mean(advantages, mask, TIME)).squeeze(-1)
+    log_weights = masked_sum(log_probs.detach() - old_log_probs, mask, TIME)
+    weights = bounded_exp(log_weights, log_ratio_bound).clamp(max=most).squeeze(-1)
+    total = masked_sum(weights, counted, GROUP)
+    log_z = -masked_sum(weights * implicit, counted, GROUP) / total.where(total > 0, 1.0)
+    residuals = (log_z + implicit).unsqueeze(-1) + log_probs - log_probs.detach()
+    return (weights.unsqueeze(-1) * residuals.square()).where(counted.unsqueeze(-1), 0.0)
 
 
 def completions_that_count(mask: Tensor, keep: Tensor) -> Tensor:

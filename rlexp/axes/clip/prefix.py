@@ -74,6 +74,33 @@ def minpro(
     return weights * ppo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, low=low, high=high)
 
 
+@LossFacts(curves=Curves(f"mu_grpo: {OF_THE_FIRST}"))
+def mu_grpo(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+    *,
+    low: NonNegative,
+    high: NonNegative,
+) -> PerToken:
+    """``ppo``, and 0 for tokens with A < 0 behind the first of the completion with ρ outside [1 − low, 1 + high].
+
+    Wide bounds keep the gradient of old tokens; what they would let through of punishment for tokens in places that the
+    policy no longer reaches is vetoed. The token that triggers keeps what ``ppo`` leaves it: nothing below 1 − low, all
+    above 1 + high. Source: μ-GRPO (arXiv 2605.17570), of which the summary was read: relaxed clipping, and no updates
+    behind the trigger in completions with A < 0. That the trigger is a ratio out of the bounds of the clip, on either
+    side, and that it is the first of them, is this project's reading. The tokens that are left out stay in the
+    denominator.
+    """
+    ratio = bounded_exp(log_probs.detach() - old_log_probs, log_ratio_bound)
+    triggers = mask & ((ratio < 1 - low) | (ratio > 1 + high))
+    behind = triggers.cumsum(-1) > triggers
+    losses = ppo(log_probs, old_log_probs, advantages, mask, log_ratio_bound, low=low, high=high)
+    return losses.masked_fill(behind & (advantages < 0), 0.0)
+
+
 @LossFacts(curves=Curves("cppo: of the first token, whose probability was 0.1."))
 def cppo(
     log_probs: PerToken,

@@ -45,6 +45,27 @@ def ppo(
     return -minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
 
 
+@LossFacts(breaks=("policy gradient",), idle_on_policy=False)
+def wapo(
+    log_probs: PerToken,
+    old_log_probs: PerToken,
+    advantages: PerToken,
+    mask: TokenMask,
+    log_ratio_bound: PerReplica,
+    *,
+    high: NonNegative,
+) -> PerToken:
+    """ℓ = −min(ρ, 1 + high) · A where A > 0, else 0: winners alone, by how far they are above their group.
+
+    What is below the mean of its group still takes part in that mean, and only there. Source: Winner Advantage Policy
+    Optimization (arXiv 2606.16154) and its code, layer6ai-labs/wapo ca70250 (``loss_type="wapo"``), with 9, A = r −
+    mean of the group (``norm=center``) and the sum over G times the longest allowed completion (``agg=dr_grpo``), over
+    the groups with a winner instead of all. ``norm=psr`` with a clip has one advantage for all that is correct.
+    """
+    ratio = bounded_exp(log_probs - old_log_probs, log_ratio_bound)
+    return (-ratio.clamp(max=1 + high) * advantages).where(advantages > 0, 0.0)
+
+
 @LossFacts(curves=Curves("scheduled: at the start and at the end.", {"start": 0.0, "end": 1.0}))
 def scheduled(
     log_probs: PerToken,

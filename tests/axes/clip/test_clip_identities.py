@@ -34,6 +34,50 @@ def test_ppo_with_far_bounds_is_unclipped():
     assert same_bits(far(*tokens), unclipped(*tokens)) and same_bits(slopes(far, *tokens), slopes(unclipped, *tokens))
 
 
+def test_wapo_is_ppo_of_winners_without_a_lower_bound():
+    every = one_advantage_a_completion()
+    wapo, ppo = bind("clip", "wapo", high=0.2), bind("clip", "ppo", low=1.0, high=0.2)
+    winners = every["advantages"] > 0
+    expected = kept_slopes(ppo, every).where(winners, 0.0)
+    assert torch.equal(kept_slopes(wapo, every), expected)
+    values = wapo(*clip_tensors(wapo, every))
+    torch.testing.assert_close(values, ppo(*clip_tensors(ppo, every)).where(winners, 0.0), **CLOSE)
+    assert expected.any() and winners.any() and not winners.all()
+
+
+def test_mu_grpo_is_ppo_up_to_the_veto():
+    """Of winners everywhere; of losers up to the first token out of the bounds, which itself is as in ``ppo``."""
+    every, bounds = one_advantage_a_completion(), dict(low=0.2, high=0.2)
+    ratio = (every["log_probs"] - every["old_log_probs"]).exp()
+    out = every["mask"] & ((ratio < 0.8) | (ratio > 1.2))
+    behind = torch.zeros_like(out)
+    for t in range(1, T):
+        behind[..., t] = out[..., :t].any(-1)
+    vetoed = behind & (every["advantages"] < 0)
+    ppo, found = (kept_slopes(bind("clip", name, **bounds), every) for name in ("ppo", "mu_grpo"))
+    assert torch.equal(found, ppo.masked_fill(vetoed, 0.0))
+    assert (ppo != found).any() and (found[out & (every["advantages"] < 0)] != 0).any()
+
+
+@pytest.mark.parametrize(
+    ("ratios", "weights"),
+    [
+        ([1.0, 0.4, 1.0, 1.0], [1, 0, 0, 0]),  # clipped, and a trigger
+        ([1.0, 3.0, 1.0, 1.0], [1, 3, 0, 0]),  # not clipped, and a trigger
+        ([1.0, 0.6, 1.9, 1.0], [1, 0.6, 1.9, 1]),
+    ],
+)
+def test_mu_grpo_by_hand(ratios, weights):
+    old = torch.full((1, 1, 1, 4), -2.0).double()
+    given = {"old_log_probs": old, "log_probs": old + torch.tensor(ratios).double().log()}
+    given |= {"mask": torch.ones(1, 1, 1, 4) > 0, "log_ratio_bound": torch.tensor([20.0]).double()}
+    loss = bind("clip", "mu_grpo", low=0.5, high=1.0)
+    for advantage, expected in ((-1.0, weights), (1.0, [min(r, 2.0) if r <= 2 else 0 for r in ratios])):
+        given["advantages"] = torch.full_like(old, advantage)
+        slopes_of = slopes(loss, *(given[name] for name in loss.needs))
+        torch.testing.assert_close(slopes_of.flatten(), -advantage * torch.tensor(expected).double(), **CLOSE)
+
+
 def test_two_sided_is_dual():
     every = one_advantage_a_completion()
     bounds = dict(low=0.2, high=0.28)
