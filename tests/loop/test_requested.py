@@ -61,24 +61,31 @@ def rewards_by_reference(state, step):
 
 
 def test_rewards_by_the_reference_are_of_its_completions_of_the_prompts():
-    """The mean over many steps is the expected reward of the reference, not of the policy, whose weights are other."""
-    state = make_state([(BY_REFERENCE, 2)], [0, 1], group=16)
-    before = torch.stack([rewards_by_reference(state, step) for step in range(1, 101)])
-    assert before.shape == (100, 2, state.prompts, 16) and not before[:, 0].equal(before[:, 1])
-    assert before.equal(torch.stack([rewards_by_reference(state, step) for step in range(1, 101)])), "addressed by step"
-    own = torch.stack([gather_groups(state, step).rewards.total for step in range(1, 101)]).nan_to_num(0.0)
+    """By the same weights they have the policy's mean, from other draws; they move with the reference alone."""
+    state, steps = make_state([(BY_REFERENCE, 2)], [0, 1], group=16), range(1, 51)
+
+    def by_reference():
+        return torch.stack([rewards_by_reference(state, step) for step in steps])
+
+    def scale(policy, by):
+        with torch.no_grad():
+            for parameter in policy.parameters():
+                parameter.mul_(by)
+
+    with torch.no_grad():
+        for theirs, own in zip(state.reference.parameters(), state.policy.parameters(), strict=True):
+            theirs.copy_(own)
+    before = by_reference()
+    assert before.shape == (50, 2, state.prompts, 16) and not before[:, 0].equal(before[:, 1])
+    assert before.equal(by_reference()), "addressed by seed and step"
+    own = torch.stack([gather_groups(state, step).rewards.total for step in steps]).nan_to_num(0.0)
     assert not own.equal(before), "other completions than those that are trained on"
-    error = (own.var(correction=1) / own.numel() + before.var(correction=1) / before.numel()).sqrt()
+    error = ((own.var() + before.var()) / own.numel()).sqrt()
     assert (own.mean() - before.mean()).abs() < 4 * error
-    with torch.no_grad():
-        for parameter in state.policy.parameters():
-            parameter.mul_(3.0)
-    assert before.equal(torch.stack([rewards_by_reference(state, step) for step in range(1, 101)]))
-    with torch.no_grad():
-        for parameter in state.reference.parameters():
-            parameter.mul_(3.0)
-    moved = torch.stack([rewards_by_reference(state, step) for step in range(1, 101)])
-    assert not before.equal(moved)
+    scale(state.policy, 3.0)
+    assert before.equal(by_reference())
+    scale(state.reference, 3.0)
+    assert not before.equal(by_reference())
 
 
 @SAMPLING
