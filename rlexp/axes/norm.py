@@ -247,8 +247,8 @@ def a2po(rewards: PerCompletion, reference_rewards: PerCompletion, *, beta: Posi
     A*-PO (arXiv 2505.20686, stage 1), with 0.5 and 8 completions; its code, ZhaolinGao/A-PO c8823a3
     (``rl_dataset.py``), and TRL's ``A2POTrainer``. There V* of a prompt is estimated once, before training; here anew
     in each step that has the prompt, of as many completions as the group has, which ``progress/tokens`` does not count.
-    Their rewards are the task's, before shaping and KL. TRL also drops prompts whose completions by the reference are
-    all wrong.
+    Their rewards are those of who judges the run, before shaping and KL. TRL also drops prompts whose completions by
+    the reference are all wrong.
     """
     powers = reference_rewards / beta
     largest = powers.amax(-1, keepdim=True)

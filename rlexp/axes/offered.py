@@ -47,7 +47,7 @@ SCORES = {
     "greedy_rewards": Offer(PerPrompt, "the task's reward of the greedy completion; costs a completion a prompt"),
     "reference_rewards": Offer(
         PerCompletion,
-        "the task's rewards of as many completions of the prompt by the reference; costs these completions",
+        "rewards of as many completions of the prompt by the reference, before shaping; costs these completions",
     ),
     "lengths": Offer(PerCompletion, "tokens of the completion, the end token and those of an environment included"),
     "entropies": Offer(PerToken, "entropy of the policy that sampled at each token, in nats"),

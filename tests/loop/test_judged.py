@@ -17,6 +17,7 @@ from toy_state import GROUP, PROMPTS, Toy, make_experience, make_state, variant
 from rlexp.loop import sampling
 from rlexp.loop.data import gather_groups
 from rlexp.loop.metrics import agreement
+from rlexp.loop.requested import tensors_of_rollout
 from rlexp.loop.rewards import score, score_with
 from rlexp.loop.sampling import sample_groups
 from rlexp.loop.step import train_step
@@ -87,6 +88,14 @@ def test_a_greedy_baseline_is_judged_too():
     gap = make_experience(state, 1, gather_groups(state, 1))
     baseline = (gap.rewards.unsqueeze(-1) - gap.advantages)[:, :, 0, 0]
     assert {*baseline[0].round(decimals=6).tolist()} <= {-1.0, 0.0, 1.0} and not baseline[1].equal(baseline[0])
+
+
+def test_the_reference_is_judged_too():
+    """By whoever judges the run, with votes of its own; the same completions for the same seed."""
+    a2po = {"norm": bind("norm", "a2po", beta=0.5)}
+    state = make_state([(replace(PRM, **a2po), 1), (replace(PLAIN, **a2po), 1), (PRM, 1)], [0, 0, 0])
+    judged, plain, unasked = tensors_of_rollout(state, 1, gather_groups(state, 1))["reference_rewards"]
+    assert {*judged.flatten().tolist()} <= {-1.0, 0.0, 1.0} and not judged.equal(plain) and not unasked.any()
 
 
 @pytest.mark.bits
