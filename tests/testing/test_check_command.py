@@ -61,7 +61,7 @@ def test_a_group_without_checks_is_said_to_have_none(plugin, capsys):
     [
         ("a_plugin", 'a_plugin: registers nothing; rlexp.register("norm", function) does'),
         ("no_such_plugin", "no_such_plugin: cannot be imported: ModuleNotFoundError: No module named 'no_such_plugin'"),
-        ("norm=nix", "norm=nix: no such choice; there are asymre, batch_mean_group_std"),
+        ("norm=nix", "norm=nix: no such choice; there are a2po, asymre"),
         ("nurm=local", "nurm=local: no such axis; there are prompts, reward, shaping"),
     ],
 )
