@@ -97,7 +97,7 @@ def known(group):
     [
         ("norm", "grpo", "did you mean preset=grpo or norm=gdpo? (rlexp explain norm has all "),
         ("preset", "gpro", "did you mean grpo? "),
-        ("preset", "locall", "there are aligned, "),
+        ("preset", "locall", "there are a2po, "),
         ("preset", "local", "did you mean norm=local?"),
         ("kl", "0.1", "a number is a key below it, as kl.coef=0.1. The choices: "),
         ("agg", "2", "there are bnpo, "),
