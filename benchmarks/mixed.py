@@ -17,7 +17,7 @@ from rlexp.sweep.build import bucket_key
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 AXES = ("shaping", "filter", "norm", "clip", "agg", "kl", "kl_control", "reference", "sampler", "mismatch", "anchor")
-AXES += ("distillation", "prompts", "entropy_control", "reward", "optimizer")
+AXES += ("distillation", "prompts", "allocation", "entropy_control", "reward", "optimizer")
 NEEDS = {  # without these a choice does nothing, or is refused
     "kl_control": ("kl=k3",),
     "reference": ("kl=k3",),
@@ -25,7 +25,7 @@ NEEDS = {  # without these a choice does nothing, or is refused
     "gdpo": ("task.weights.exact=0.5", "task.weights.graded=0.5"),
 }
 # What the plain runs have, too, since runs with other prompts are no batch.
-SHARED = {"prompts": ("task.prompt_set=64",), "spo": ("task.prompt_set=64",), "dbb": ("task.prompt_set=64",)}
+SHARED = {name: ("task.prompt_set=64",) for name in ("prompts", "allocation", "spo", "dbb")}
 
 
 def choices(axes: str) -> list[tuple[str, str]]:

@@ -29,6 +29,7 @@ TEACHER = f"teacher.run={TAUGHT}/0"
 # What an axis or a single choice needs besides itself; what stands here for a choice replaces what stands for its axis.
 # Hydra first composes a multirun without what it sweeps: a key that the default of its axis lacks is a choice() too.
 NEEDS = {
+    "allocation": f"task.prompt_set=8 {SFT}",
     "anchor": "data=stale data.age=2 sampler=noisy sampler.std=1.0 mismatch=token_truncate",
     "data=pipeline": "data.rollouts=2 data.tokens=1 data.max_age=3",
     "filter": f"norm=global {SFT}",  # some filters only change the statistics of a batch

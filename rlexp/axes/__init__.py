@@ -83,6 +83,7 @@ AXES: dict[str, Axis] = {
     axis.key: axis
     for axis in (
         Axis("prompts", "which prompts come, where they come again", "sampling", "[R N]"),
+        Axis("allocation", "how many completions each prompt of a step has", "sampling", "[R P]"),
         Axis("reward", "who judges: the task, or a judge who errs", "reward", PER_COMPLETION, facts=RewardFacts),
         Axis("shaping", "rewards to rewards, before anything else looks at them", "advantages", PER_COMPLETION),
         Axis("filter.refill", "groups kept as they are", "sampling", PER_COMPLETION, "GROUPS", "OFFERED_TO_REFILL"),

@@ -52,7 +52,7 @@ def contradictions(config: Any) -> Iterator[str]:
     yield from step_problems(config)
     yield from choice_lines("problems", PROBLEMS, config)
     of_axes = shared_problems, reward_model_problems, network_problems, start_problems, data_problems, prompts_problems
-    for check in (turn_problems, *of_axes, teacher_problems):
+    for check in (turn_problems, *of_axes, allocation_problems, teacher_problems):
         yield from check(config)
     yield from policies.problems(config)
     yield from loggers.problems(config)
@@ -271,6 +271,25 @@ def prompts_problems(config: Any) -> Iterator[str]:
         yield f"{chosen} data=offline: no prompts are drawn during training; take prompts=uniform"
 
 
+def allocation_problems(config: Any) -> Iterator[str]:
+    """Refuse numbers of completions where no pass rates are known, where there is no room, or where none are drawn."""
+    if chosen_facts(config, "allocation").is_noop:
+        return
+    node, completions = config.allocation, config.group_size.completions
+    chosen, known = f"allocation={node.name}", getattr(config.task, "prompt_set", None)
+    if known is None:
+        tasks = "task=sort, addition or token_preference with task.prompt_set=64 or the like"
+        yield f"{chosen}: remembers how often prompts are solved that come again: take {tasks}"
+    elif (size := getattr(node, "size", known)) != known:
+        yield f"allocation.size={size}: must be task.prompt_set={known}"
+    if (most := getattr(node, "most", completions)) != completions:
+        yield f"allocation.most={most}: must be group_size.completions={completions}"
+    elif (average := getattr(node, "average", most)) > most:
+        yield f"allocation.average={average}: must be at most group_size.completions={completions}"
+    if config.data.name in ("offline", "pipeline"):
+        yield f"{chosen} data={config.data.name}: needs steps that sample whole groups; take allocation=uniform"
+
+
 def teacher_problems(config: Any) -> Iterator[str]:
     """Refuse teachers that there cannot be, and hints that have no room or that say what the judge does not."""
     teacher, distillation = config.teacher, config.distillation
@@ -431,6 +450,7 @@ def kl_in_reward(config: Any) -> bool:
 
 
 CHOICE = "{key}={node.name}"
+OVER_ROOM = ("sequence", "sequence_sum", "dr_grpo", "delta_l")  # they divide by P · G
 ALONE = "and group_size.completions=1 leaves it"
 NO_REFERENCE = "it is about the reference, and the penalty is about the sampler"
 NO_GRADIENT = f"{CHOICE} {{key}}.place=reward: penalties in the reward have no gradient, so it is {{key}}="
@@ -524,6 +544,12 @@ REMARKS = rules(
      f"{CHOICE} kl_control={{config.kl_control.name}}: {NO_REFERENCE}"),
     ("kl=k2_sampler", lambda _, config: config.reference.name != "frozen",
      f"{CHOICE} reference={{config.reference.name}}: {NO_REFERENCE}"),
+    ("allocation=vip allocation=vip_rloo", lambda node, _: node.average == node.most,
+     "{key}.average={node.average}: every prompt has group_size.completions, as with {key}=uniform"),
+    ("allocation=vip allocation=vip_rloo",
+     lambda node, config: node.average != node.most and config.agg.name in OVER_ROOM,
+     "{key}={node.name} agg={config.agg.name}: divides by all group_size.completions={config.group_size.completions}, "
+     "of which {key}.average={node.average} are there, so that every loss is that much smaller"),
     ("reference=follow",
      lambda _, config: config.kl.coef == 0 and config.teacher.network != "reference"
      and "ref_log_probs" not in required_inputs(chosen_function(config, "clip")),

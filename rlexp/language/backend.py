@@ -85,7 +85,16 @@ OF_REPLICAS = "{here}: {key}={value} is of backend=replicas"
 ONLY_NOOP = "{here}: has no {key} but the neutral one; take backend=replicas, or leave {key} as it is"
 OF_ADAPTERS = "{key}={value}: with model.lora the reference is the model without its adapter"
 OF_VLLM = "{key}={value}: without backend.vllm=true the policy itself samples, nothing differs"
-OF_THE_LOOP = ("prompts", "reward", "filter.refill", "sampler", "teacher", "distillation", "anchor")  # axes
+OF_THE_LOOP = (
+    "prompts",
+    "allocation",
+    "reward",
+    "filter.refill",
+    "sampler",
+    "teacher",
+    "distillation",
+    "anchor",
+)  # axes
 CAPABILITIES = {
     "replicas": Capabilities(
         batched=True,

@@ -143,7 +143,7 @@ class Offline(Rollouts):
         none = torch.zeros(len(state.seeds), dtype=torch.long, device=state.temperature.device)
         rollout = self.slot(state, step)
         ages = torch.full_like(rollout.old_log_probs, step - 1)
-        return Groups(rollout, none, none, none, none, state.policy, score(state, rollout, step), none, ages=ages)
+        return Groups(rollout, *[none] * 4, state.policy, score(state, rollout, step), none, none, ages=ages)
 
 
 def from_buffer(state: TrainState, step: int, rollout: Rollout, groups: Groups) -> Groups:
@@ -167,7 +167,7 @@ def prefill_buffer(state: TrainState) -> Row:
         groups = sample_groups(replace(state, prompts=state.data.sampled(state.prompts)), number)
         state.data.store(state, number, with_right_answers(state, groups.rollout, state.data.oracle))
         row["tokens"] += groups.tokens.cpu()
-        row["completions"] += groups.sampled.cpu() * state.group
+        row["completions"] += groups.completions.cpu()
     return row
 
 

@@ -53,9 +53,8 @@ def metrics_of_rollout(
     They are those of the policy before it learns from it. ``reference`` are the log-probabilities of the whole
     vocabulary. Entropy, KL and advantages are of the tokens that the policy has written itself.
     """
-    rollout, rewards, completions = groups.rollout, groups.rewards, groups.sampled * state.group
-    verdicts = groups.judged * state.group * state.verdicts
-    row = {"tokens": groups.tokens, "completions": completions, "verdicts": verdicts}
+    rollout, rewards, verdicts = groups.rollout, groups.rewards, groups.judged * state.verdicts
+    row = {"tokens": groups.tokens, "completions": groups.completions, "verdicts": verdicts}
     if reference is None:
         return row
     policy = groups.policy.distributions(rollout.prompts, rollout.completions, state.temperature)
@@ -195,20 +194,19 @@ def advantage_metrics(advantages: Tensor, mask: Tensor) -> Row:
 
     The tokens of a completion have one advantage, unless the norm gives each its own.
     """
-    advantages = mean(advantages, mask, (-1,))
-    everywhere = torch.ones_like(advantages, dtype=torch.bool)
-    row = summary("advantage", advantages, everywhere)
-    row["advantage/min"] = masked_extreme(advantages, everywhere, BATCH, -1).squeeze(BATCH)
-    row["advantage/max"] = masked_extreme(advantages, everywhere, BATCH, 1).squeeze(BATCH)
+    advantages, there = mean(advantages, mask, (-1,)), mask.any(-1)
+    row = summary("advantage", advantages, there)
+    row["advantage/min"] = masked_extreme(advantages, there, BATCH, -1).squeeze(BATCH)
+    row["advantage/max"] = masked_extreme(advantages, there, BATCH, 1).squeeze(BATCH)
     return row
 
 
 def length_metrics(mask: Tensor, finished: Tensor, correct: Tensor) -> Row:
     """Mean tokens (the end token counts) of all completions, ended, right and wrong ones; share that was cut off."""
-    lengths = mask.sum(-1)
-    groups = {"mean": torch.ones_like(finished), "finished": finished, "correct": correct, "wrong": ~correct}
+    lengths, there = mask.sum(-1), mask.any(-1)
+    groups = {"mean": there, "finished": finished & there, "correct": correct & there, "wrong": ~correct & there}
     row = {f"length/{name}": mean(lengths, which, BATCH) for name, which in groups.items()}
-    return row | {"length/truncated": mean(~finished, torch.ones_like(finished), BATCH)}
+    return row | {"length/truncated": mean(~finished, there, BATCH)}
 
 
 def policy_metrics(distributions: Tensor, references: Tensor, rollout: Rollout) -> Row:
@@ -317,7 +315,7 @@ def judged_metrics(state: TrainState, groups: Groups, reference: PerVocabulary) 
     if len(state.judges) > 1:
         said = [judge(rollout.prompts, rollout.completions, rollout.mask) for judge in state.judges]
         deviations = moments(torch.stack(said, -1))[1]
-        row["judge/disagreement"] = mean(deviations, torch.ones_like(rollout.finished), BATCH)
+        row["judge/disagreement"] = mean(deviations, rollout.there, BATCH)
     return of_judged(state, row)
 
 

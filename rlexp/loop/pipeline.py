@@ -150,7 +150,7 @@ class Pipeline(Source):
         left = flight._replace(number=flight.number.scatter(-1, places, ~taken.number))
         rewards, used = score(state, rollout, step), torch.full_like(begun, state.prompts)
         more = {"stored": left, "ages": ages, "dropped": dropped if self.max_age is not None else None}
-        return Groups(rollout, rounds, tokens, used, used, state.policy, rewards, begun, **more)
+        return Groups(rollout, rounds, tokens, used, used, state.policy, rewards, begun, begun * state.group, **more)
 
     def drop(self, flight: InFlight, step: int) -> tuple[InFlight, Counts]:
         """Free the places of groups that are too old; return how many they were."""

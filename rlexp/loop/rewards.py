@@ -44,6 +44,8 @@ def score(
     """
     scores = scores_of(state.task, rollout)
     rewards = of_task(state.task, scores)
+    if state.allocates:
+        rewards = of_those_there(rewards, rollout.there)
     if not state.judged_at_all:
         return rewards
     dtype, judged = rewards.gold.dtype, (rollout.prompts, rollout.completions, rollout.mask)
@@ -80,6 +82,13 @@ def of_task(task: Task, scores: Scores) -> Rewards:
     """Weigh the components of a task's scores and sum them."""
     total = total_reward(scores.components, task.weights)
     return Rewards(total, scores.components, scores.correct, scores.token_rewards, total)
+
+
+def of_those_there(rewards: Rewards, there: CompletionMask) -> Rewards:
+    """Return no reward for completions that there are not."""
+    total, gold = (each.masked_fill(~there, torch.nan) for each in (rewards.total, rewards.gold))
+    components = {name: each.masked_fill(~there, torch.nan) for name, each in rewards.components.items()}
+    return rewards._replace(total=total, components=components, correct=rewards.correct & there, gold=gold)
 
 
 def kl_penalties(variant: Variant, rollout: Rollout, tensors: Tensors) -> PerToken:

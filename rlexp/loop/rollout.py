@@ -31,6 +31,11 @@ class Rollout(NamedTuple):
     sampler_log_probs: PerToken
 
     @property
+    def there(self) -> CompletionMask:
+        """Return the completions that there are: one that ``allocation`` has left out has no token."""
+        return self.mask.any(-1)
+
+    @property
     def pairs(self) -> tuple[Tensor, Tensor]:
         """Return every completion behind its prompt and which of these tokens count, ``[R, P, G, L + T]`` each."""
         prompts = self.prompts.unsqueeze(2).expand(-1, -1, self.mask.shape[2], -1)

@@ -35,7 +35,7 @@ class Groups(NamedTuple):
 
     ``policy`` is the policy that reads them, with what sampling them has computed if it records that. ``rewards`` are
     made once, in the round in which a group was sampled, or where old groups are used. ``sampled`` counts the groups
-    of all rounds.
+    of all rounds, ``completions`` their completions.
     Where the step trains on others than it samples (``loop.data``), ``stored`` is what the buffer keeps of those that
     it sampled, None for nothing, and ``ages`` is how many steps ago each token that it trains on was drawn;
     ``dropped`` counts groups that were thrown away for it.
@@ -49,15 +49,15 @@ class Groups(NamedTuple):
     policy: RolloutPolicy | None
     rewards: Rewards
     sampled: Counts
+    completions: Counts
     stored: NamedTuple | None = None
     ages: PerToken | None = None
     dropped: Counts | None = None
 
     @property
     def judged(self) -> Counts:
-        """How many groups were judged: those of all rounds, or old ones where they are used."""
-        used = torch.full_like(self.sampled, self.rollout.mask.shape[1])
-        return self.sampled if self.ages is None else used
+        """How many completions were judged: those of all rounds, or old ones where they are used."""
+        return self.completions if self.ages is None else count_completions(self)
 
 
 class Round(NamedTuple):
@@ -80,6 +80,7 @@ def sample_groups(state: TrainState, step: int) -> Groups:
     groups = sample_round(state, policy, prompts, step, 0)
     most = state.per_run(lambda variant: variant.refill_rounds)
     rounds, tokens, passed = torch.ones_like(most), count_tokens(groups), groups.keep.sum(-1)
+    completions = count_completions(groups)
     for number in range(1, max(variant.refill_rounds for variant, _ in state.blocks)):
         short = (~groups.keep.all(-1) & (number < most)).nonzero().squeeze(-1)
         if not len(short):
@@ -89,11 +90,12 @@ def sample_groups(state: TrainState, step: int) -> Groups:
         groups = merge_rounds(groups, short, more)
         rounds[short] += 1
         tokens[short] += count_tokens(more)
+        completions[short] += count_completions(more)
         passed[short] += more.keep.sum(-1)
     if policy is not state.policy and (rounds > 1).any():
         policy = record_again(policy, state, (rounds > 1).nonzero().squeeze(-1), groups.rollout)
-    sampled = rounds * state.prompts
-    return Groups(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1), policy, groups.rewards, sampled)
+    counts = rounds * state.prompts, completions
+    return Groups(groups.rollout, rounds, tokens, passed, groups.keep.sum(-1), policy, groups.rewards, *counts)
 
 
 def policies_of_updates(state: TrainState, groups: Groups) -> Iterator[RolloutPolicy]:
@@ -163,12 +165,33 @@ def prompt_numbers(state: TrainState, prompts: Prompts) -> PromptNumbers:
 def sample_round(state: TrainState, policy: RolloutPolicy, prompts: Prompts, step: int, number: int) -> Round:
     """Sample P groups a run and look at their rewards before shaping: one that punishes length varies everywhere."""
     noise = state.uniforms(Purpose.SAMPLING, step, state.prompts, state.group, state.task.cap, round=number)
-    rollout = sample_completions(state, policy, prompts, noise, step, number)
+    rollout = allocated(state, sample_completions(state, policy, prompts, noise, step, number))
     rewards = score(state, rollout, step, round=number)
     if all(variant.refill_rounds == 1 for variant, _ in state.blocks):
         return Round(rollout, rewards, torch.ones_like(rollout.finished[..., 0]))
     seen = rollout._replace(mask=loss_mask(state.task, prompts, rollout.completions, rollout.mask))
     return Round(rollout, rewards, map_variants(refill_keeps, state.blocks, seen, rewards.total)["keep"])
+
+
+def allocated(state: TrainState, rollout: Rollout) -> Rollout:
+    """Return a rollout whose groups have as many completions as ``allocation`` gives them; the others have no token."""
+    if not state.allocates:
+        return rollout
+    offered = {"prompt_numbers": prompt_numbers(state, rollout.prompts)}
+    offered["group"] = torch.full_like(offered["prompt_numbers"], state.group)
+
+    def numbers(variant: Variant, offered: Mapping[str, Tensor]) -> Tensor:
+        return call_with(variant.allocation, offered)
+
+    number = map_variants(numbers, state.blocks, state.memory | offered)
+    there = torch.arange(state.group, device=number.device) < number.unsqueeze(-1)
+    tokens = there.unsqueeze(-1)
+    return rollout._replace(
+        mask=rollout.mask & tokens,
+        finished=rollout.finished | ~there,
+        old_log_probs=rollout.old_log_probs.where(tokens, 0.0),
+        sampler_log_probs=rollout.sampler_log_probs.where(tokens, 0.0),
+    )
 
 
 def refill_keeps(variant: Variant, rollout: Rollout, rewards: PerCompletion) -> dict[str, PromptMask]:
@@ -203,6 +226,10 @@ def record_again(policy: RolloutPolicy, state: TrainState, replicas: Tensor, rol
 
 def count_tokens(groups: Round) -> Counts:
     return groups.rollout.mask.flatten(1).sum(-1)
+
+
+def count_completions(groups: Round | Groups) -> Counts:
+    return groups.rollout.there.flatten(1).sum(-1)
 
 
 def sample_completions(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from rlexp.core import types as t
 from rlexp.core.blocks import map_variants
 from rlexp.core.exact import as_before
+from rlexp.core.facts import Facts, facts_of
 from rlexp.core.memory import apply_updates
 from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose, uniforms
@@ -135,6 +136,11 @@ class TrainState:
     def bounds(self) -> Tensor:
         """The smallest and the largest reward of each run, ``[2, R]``: of its task, or of who judges in its place."""
         return self.per_run(lambda variant: variant.bounds or self.task.reward_range, self.temperature.dtype).T
+
+    @cached_property
+    def allocates(self) -> bool:
+        """Whether groups of any run can have less completions than there is room for."""
+        return not all(facts_of(variant.allocation, Facts).is_noop for variant, _ in self.blocks)
 
     @cached_property
     def requested(self) -> frozenset[str]:

@@ -49,7 +49,7 @@ OF_ANOTHER_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMM
 Code = dict[str, Any]
 # What configs mean that were saved before there were these keys. A run without a bound has others only beyond it.
 MEANT = {"backend": {"name": "replicas"}, "log_ratio_bound": 20.0}
-MEANT |= {"anchor": {"name": "old"}, "prompts": {"name": "uniform"}}
+MEANT |= {"anchor": {"name": "old"}, "prompts": {"name": "uniform"}, "allocation": {"name": "uniform"}}
 MEANT |= {"distillation": {"name": "none", "weight": 0.0}, "whiten_advantages": False}
 MEANT |= {"positive_nll_coef": 0.0, "advantage_entropy_weight": 0.0}
 # Keys that nodes have had since: null says what their absence did. Of all choices, or of some.

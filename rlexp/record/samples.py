@@ -47,6 +47,7 @@ def samples(state: TrainState, step: int) -> list[list[Sample]]:
             | ({"gold": round(rewards.gold[run, p, g].item(), DIGITS)} if judged[run] else {})
             for p in range(min(PROMPTS, state.prompts))
             for g in range(min(COMPLETIONS, state.group))
+            if rollout.there[run, p, g]
         ]
         for run in range(len(state.seeds))
     ]

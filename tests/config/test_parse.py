@@ -124,7 +124,7 @@ def settings():
         ("normalization", "no such key; normalization is norm here"),
         ("aggregation", "no such key; aggregation is agg here"),
         ("num_generation", "no such key; num_generations is group_size.completions here"),
-        ("zzz", "no such key; there are advantage_clip, advantage_entropy_weight, agg, anchor, "),
+        ("zzz", "no such key; there are advantage_clip, advantage_entropy_weight, agg, allocation, "),
         ("nrm.eps", "no such key; did you mean norm.eps?"),
         ("norm.epss", "no such key; did you mean eps?"),
         ("clip.zzz", "no such key; there are high, low"),

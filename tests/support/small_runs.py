@@ -26,6 +26,8 @@ BESIDE = {
     "prompts=difficulty_pools": ["task.prompt_set=8"],
     "prompts=pass_rate_target": ["task.prompt_set=8"],
     "prompts=easy_to_hard": ["task.prompt_set=8"],
+    "allocation=vip": ["task.prompt_set=8", "allocation.average=3"],
+    "allocation=vip_rloo": ["task.prompt_set=8", "allocation.average=3"],
     "teacher=self": ["teacher.hint=null"],
     "teacher=rlsd": ["teacher.hint=null"],
     **{

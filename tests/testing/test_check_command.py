@@ -62,7 +62,7 @@ def test_a_group_without_checks_is_said_to_have_none(plugin, capsys):
         ("a_plugin", 'a_plugin: registers nothing; rlexp.register("norm", function) does'),
         ("no_such_plugin", "no_such_plugin: cannot be imported: ModuleNotFoundError: No module named 'no_such_plugin'"),
         ("norm=nix", "norm=nix: no such choice; there are a2po, asymre"),
-        ("nurm=local", "nurm=local: no such axis; there are prompts, reward, shaping"),
+        ("nurm=local", "nurm=local: no such axis; there are prompts, allocation, reward, shaping"),
     ],
 )
 def test_what_cannot_be_checked_is_one_line(plugin, word, line, capsys):

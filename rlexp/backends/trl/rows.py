@@ -38,7 +38,7 @@ def step_row(
     """
     rollout, rewards = scored.rollout, scored.rewards
     made = torch.full((1,), rollout.mask.shape[1])
-    groups = Groups(rollout, made * 0 + 1, rollout.mask.sum((-1, -2, -3)), made, made, None, rewards, made)
+    groups = Groups(rollout, made * 0 + 1, rollout.mask.sum((-1, -2, -3)), made, made, None, rewards, made, made)
     limits = rewards.total.new_tensor(bounds).unsqueeze(-1)
     row = (
         metrics.reward_metrics(rewards, experience.rewards)

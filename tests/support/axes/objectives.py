@@ -30,6 +30,7 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         norm=chosen["norm"],
         anchor=bind("anchor", "old"),
         prompts=bind("prompts", "uniform"),
+        allocation=bind("allocation", "uniform"),
         clip=chosen["clip"],
         agg=chosen["agg"],
         kl=chosen["kl"],

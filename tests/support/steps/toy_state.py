@@ -106,6 +106,7 @@ def variant(recipe: Recipe) -> Variant:
         norm=norm(recipe),
         anchor=bind("anchor", "old"),
         prompts=bind("prompts", "uniform"),
+        allocation=bind("allocation", "uniform"),
         clip=bind("clip", "ppo", low=recipe.low, high=recipe.high),
         agg=bind("agg", recipe.agg),
         kl=bind("kl", "k1" if recipe.kl_in_reward else "k3"),
