@@ -1,10 +1,11 @@
 """Where the completions of a step come from: the policy as it is, as it was some steps ago, or as it started.
 
-Runs whose data are not fresh have a buffer, ``TrainState.buffer``: that of a pipeline is in ``loop.pipeline``, those of
-the others have K rollouts, ``[R K P ...]``. Rollouts have numbers: n has the prompts and the noise of step n. Before
-the first step the policy of the start samples those up to K (``prefill_buffer``); step s then samples number s + K, if
-it samples at all, with the policy as it is before its updates. Number n lies in slot (n − 1) mod K, in the place of
-n − K. So step s of stale runs has the prompts that it has in fresh ones.
+Runs whose data are not fresh have a buffer, ``TrainState.buffer``: that of a pipeline is in ``loop.pipeline``, that of
+groups whose rewards vary in ``loop.replay_variance``; those of the others have K rollouts, ``[R K P ...]``. Rollouts
+have numbers: n has the prompts and the noise of step n. Before the first step the policy of the start samples those up
+to K (``prefill_buffer``); step s then samples number s + K, if it samples at all, with the policy as it is before its
+updates. Number n lies in slot (n − 1) mod K, in the place of n − K. So step s of stale runs has the prompts that it has
+in fresh ones.
 
 A rollout is kept as it was sampled: ``old_log_probs`` are those of the policy that sampled it, however long ago that
 was, so that the ratios of a policy loss are to that policy. Rewards, advantages and the log-probabilities of the
@@ -25,6 +26,7 @@ from rlexp.core.blocks import gather_rows
 from rlexp.core.streams import Purpose
 from rlexp.core.types import NonNegativeInt, Size
 from rlexp.loop.pipeline import Pipeline
+from rlexp.loop.replay_variance import ReplayVariance
 from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout, loss_mask
 from rlexp.loop.sampling import Groups, sample_groups
@@ -152,6 +154,7 @@ def from_buffer(state: TrainState, step: int, rollout: Rollout, groups: Groups) 
 
 
 DATA = {"fresh": Fresh, "stale": Stale, "pipeline": Pipeline, "replay": Replay, "offline": Offline}
+DATA |= {"replay_variance": ReplayVariance}
 
 
 def gather_groups(state: TrainState, step: int) -> Groups:

@@ -153,6 +153,8 @@ def age_metrics(groups: Groups, mask: TokenMask, log_probs: PerToken) -> Row:
     }
     if groups.dropped is not None:
         row["data/dropped"] = groups.dropped.to(log_probs.dtype)
+    if groups.replayed is not None:
+        row["data/replayed"] = groups.replayed.to(log_probs.dtype)
     return row
 
 

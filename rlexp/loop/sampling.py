@@ -38,7 +38,7 @@ class Groups(NamedTuple):
     of all rounds, ``completions`` their completions.
     Where the step trains on others than it samples (``loop.data``), ``stored`` is what the buffer keeps of those that
     it sampled, None for nothing, and ``ages`` is how many steps ago each token that it trains on was drawn;
-    ``dropped`` counts groups that were thrown away for it.
+    ``dropped`` counts groups that were thrown away for it, ``replayed`` stored ones that took the place of others.
     """
 
     rollout: Rollout
@@ -53,6 +53,7 @@ class Groups(NamedTuple):
     stored: NamedTuple | None = None
     ages: PerToken | None = None
     dropped: Counts | None = None
+    replayed: Counts | None = None
 
     @property
     def judged(self) -> Counts:
@@ -139,7 +140,11 @@ def places_of_prompts(variant: Variant, uniforms: Tensor, offered: Mapping[str, 
     if facts_of(variant.prompts, Facts).is_noop:
         return (uniforms * offered["candidates"].shape[-1]).long()
     weights = call_with(variant.prompts, offered).gather(-1, offered["first"])
-    weights = weights.where((weights > 0).any(-1, keepdim=True), 1.0)
+    return place_by_weight(weights.where((weights > 0).any(-1, keepdim=True), 1.0), uniforms)
+
+
+def place_by_weight(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """Draw places in proportion to weights, with replacement: ``[R N], [R n] -> [R n]``; N where all weights are 0."""
     ends = weights.cumsum(-1)
     total = ends[..., -1:]
     places = torch.minimum(uniforms * total, total.nextafter(torch.zeros_like(total)))  # rounding reaches no end

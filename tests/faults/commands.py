@@ -24,6 +24,7 @@ COMMANDS: dict[str, list[str]] = {
     + ["filter=dynamic", "filter.refill.rounds=3", "shaping=flips_persistent"],
     "critic": [*SEEDS, *BASE, *GRU, "preset=ppo", "group_size.completions=4", "group_size.prompts=8"],
     "replayed data": [*SEEDS, *BASE, *TRANSFORMER, "data=replay", "data.capacity=4"],
+    "groups that vary": [*SEEDS, *BASE, *TRANSFORMER, "data=replay_variance", "data.capacity=4"],
     "reward models": [*SEEDS, *BASE, *GRU, *JUDGE],
     "loss memories": [*SEEDS, *BASE, *GRU, "norm=global", "kl=k1", "kl_control=adaptive,ziegler", "reference=polyak"],
     "starts": [*SEEDS, *BASE, *TRANSFORMER, *STARTS, "norm=local,global"],

@@ -103,6 +103,7 @@ CHOICES = {
     "log_ratio_bound=1e-6": {"ratio/bounded"},
     "data=stale": AGES,
     "data=replay": AGES,
+    "data=replay_variance": AGES | {"data/replayed"},
     "data=offline": AGES,
     "data=pipeline": AGES,
     "data=pipeline data.max_age=2": AGES | {"data/dropped"},

@@ -18,6 +18,7 @@ DATA = {
     "pipeline": ["data=pipeline", "data.rollouts=2", "data.tokens=2", "data.max_age=3", "sampler=noisy"],
     "anchored": ["data=stale", "data.age=2", "anchor=proximal", "mismatch=token_truncate", "minibatches=2"],
     "loglinear": ["task=tool", "data=pipeline", "data.rollouts=3", "data.tokens=1", "anchor=loglinear"],
+    "replay_variance": ["data=replay_variance", "data.capacity=3"],
     "refilled": ["data=replay", "data.capacity=2", "filter=dynamic"],
 }
 RARE = {"stale", "replay", "refilled", "loglinear"}
