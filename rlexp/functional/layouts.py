@@ -9,7 +9,7 @@ from torch import Tensor
 
 Axes = tuple[str, ...]
 GROUPED, OF_PROMPT = ("prompts", "group"), ("prompts", "1")
-LETTERS = {"prompts": "P", "group": "G", "time": "T", "rows": "B", "places": "T+1", "vocabulary": "V"}
+LETTERS = {"prompts": "P", "group": "G", "time": "T", "rows": "B", "places": "T+1", "vocabulary": "V", "known": "N"}
 
 
 def axes_of(kind: Any) -> Axes | None:

@@ -18,6 +18,7 @@ from rlexp.core.masked import per_token
 from rlexp.core.registry import hyperparameters, required_inputs
 from rlexp.functional.defaults import REQUIRED, settings_of
 from rlexp.functional.layouts import axes_of
+from rlexp.testing.choices import KNOWN_PROMPTS
 
 P, G, T, R = 5, 6, 4, 2
 SIZES = torch.tensor([6, 1, 3, 6, 2])  # of ragged groups
@@ -34,6 +35,7 @@ GIVEN = {
     "penalty": 0.2,
     "false_positives": 0.2,
     "false_negatives": 0.1,
+    "most": 9,
 }
 # Groups of several sizes are refused.
 ONE_SIZE = {"clip.gvpo", "clip.tpo", "clip.real", "norm.a2po", "shaping.length_by_pass_rate"}
@@ -82,6 +84,10 @@ def batch(*lead: int) -> dict[str, Tensor]:
         found[name] = found[name].where(found["mask"], 0.0)  # as a step offers them
     found["lengths"] += 1e-3 * torch.arange(P * G).view(P, G)  # of equal ones the first is taken, and rows are shuffled
     found["entropy_steering"] = torch.ones(*lead, 2, dtype=torch.float64)
+    known = torch.rand(*lead, KNOWN_PROMPTS, 2, generator=normal, dtype=torch.float64)
+    found |= {"candidates": torch.ones_like(known[..., 0]), "answer_lengths": (4 * known[..., 0]).ceil()}
+    found |= {"solved": known[..., :1].round(), "latest": known, "successes": 1 + 9 * known, "attempts": 1 + 9 * known}
+    found["group"] = torch.full((*lead, P), G)
     return found
 
 
@@ -155,6 +161,8 @@ def rows_of(tensor: Tensor, kind: object, prompt: Tensor, place: Tensor) -> Tens
 
 
 def flat_inputs(case: Case, offered: Mapping[str, Tensor], prompt: Tensor, place: Tensor) -> dict[str, Tensor]:
+    if "group_ids" not in inspect.signature(case.flat).parameters:  # nothing is of completions
+        return asked(case, offered)
     kinds = inspect.get_annotations(case.function, eval_str=True)
     return {name: rows_of(value, kinds[name], prompt, place) for name, value in asked(case, offered).items()}
 

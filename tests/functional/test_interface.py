@@ -118,6 +118,22 @@ def test_what_is_remembered():
             assert torch.equal(kept, expected), name
 
 
+def test_a_loop_that_draws_prompts_by_what_is_remembered():
+    """Start, weights, update: grouped as flat, with prompts that come twice."""
+    rewards, numbers = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]), torch.tensor([2, 0, 2])
+    latest = F.prompts.difficulty_pools.start(size=4)
+    assert F.prompts.difficulty_pools(latest).tolist() == [1.0] * 4
+    grouped = F.prompts.difficulty_pools.update(latest, rewards, numbers)
+    ids = numbers.new_tensor([7, 8, 9]).repeat_interleave(3)
+    flat = F.prompts.difficulty_pools.update(latest, rewards.flatten(), numbers.repeat_interleave(3), group_ids=ids)
+    assert torch.equal(grouped, flat) and grouped[2, 0].item() == pytest.approx(5 / 6)
+    assert F.prompts.difficulty_pools(grouped, hard_weight=0.1).tolist() == pytest.approx([0.1, 1.0, 0.2, 1.0])
+    attempts = F.allocation.vip.start(size=4)
+    for _ in range(2):
+        attempts = F.allocation.vip.update(attempts, rewards, numbers)
+    assert F.allocation.vip(attempts, numbers, most=9, average=4).tolist() == [5, 3, 4]
+
+
 def test_advantages_of_completions():
     offered, group_ids = numbers(P, G, T), torch.arange(P).repeat_interleave(G)
     policy = [offered[name] for name in ("log_probs", "old_log_probs")]
