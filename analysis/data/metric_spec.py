@@ -8,7 +8,15 @@ from rlexp.analysis.data.errors import AnalysisError
 
 Direction = Literal["higher", "lower"] | None
 
-HIGHER = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/pass@", "eval/reward", "reward/mean", "reward/shaped")
+HIGHER = (
+    "eval/greedy_accuracy",
+    "eval/sampled_accuracy",
+    "eval/hinted_accuracy",
+    "eval/pass@",
+    "eval/reward",
+    "reward/mean",
+    "reward/shaped",
+)
 HIGHER += ("eval/exact/accuracy", "eval/exact/pass@", "eval/exact/reward", "eval/exact/gold")
 LOWER = ("kl/ref_", "mismatch/kl", "eval/corpus_loss", "time/")
 

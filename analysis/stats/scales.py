@@ -30,7 +30,14 @@ RULE_OF_THREE = 3.0  # 0 of m say with 95 % that a share is below 3/m (Hanley & 
 SMALLEST = {"log-odds": 0.25, "log": float(np.log(1.25)), "start SD": 0.2, "identity": np.nan}
 
 # By the beginnings of names, the first that fits; docs/metrics.md has the names with their units.
-SHARES = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/pass@", "eval/exact/accuracy", "eval/exact/pass@")
+SHARES = (
+    "eval/greedy_accuracy",
+    "eval/sampled_accuracy",
+    "eval/hinted_accuracy",
+    "eval/pass@",
+    "eval/exact/accuracy",
+    "eval/exact/pass@",
+)
 SHARES += ("eval/exact/hard", "eval/exact/easy", "eval/exact/right", "eval/agreement", "eval/win_rate")
 SHARES += ("gold/agreement", "pairs/accuracy", "pairs/groups", "length/truncated", "groups/", "filter/tokens", "clip/")
 SHARES += ("mismatch/dropped", "ratio/bounded", "kl/stopped", "value/clipped", "repetition/bigrams", "data/ess_")

@@ -16,6 +16,7 @@ from rlexp.loop.metrics import agreement, of_judged, win_rate
 from rlexp.loop.rewards import Rewards, score, score_with
 from rlexp.loop.rollout import as_rollout, most_likely, response_mask, sample
 from rlexp.loop.state import TrainState
+from rlexp.loop.teachers import hinted_accuracy
 from rlexp.tasks import TabularTask
 
 MANY = 128  # samples a prompt
@@ -28,7 +29,7 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
     ``eval/greedy_accuracy`` takes the most likely token at every step; the others use ``samples`` completions a prompt
     at the sampling temperature. ``eval/reward`` is the weighted sum of the task's components before any shaping,
     whoever judges in training; what that judge says of the same completions, and how it orders them, is logged beside
-    it. Of a task with a ``corpus`` its held-out loss is logged too.
+    it. Of a task with a ``corpus`` its held-out loss is logged too, of a teacher with a hint how often it is right.
     """
     task = state.task
     uniforms = state.uniforms(Purpose.EVALUATION_PROMPTS, 0, prompts, task.draws)
@@ -46,6 +47,7 @@ def evaluate(state: TrainState, step: int, prompts: int, samples: int, ks: Seque
     if hasattr(task, "corpus"):
         row["eval/corpus_loss"] = corpus_loss(state, questions)
     row |= {f"eval/pass@{k}": pass_at(k, hits, samples).mean(-1) for k in ks}
+    row |= hinted_accuracy(state, questions)
     if state.judged_at_all:
         proxy, right = rewards.total.nanmean(-1).nanmean(-1), agreement(rewards.total, rewards.gold)
         wins = win_rate(state, questions, rewards.gold)

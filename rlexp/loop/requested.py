@@ -13,15 +13,16 @@ from torch import Tensor
 
 from rlexp.core.masked import ALL, count, per_token
 from rlexp.core.streams import Purpose, hashed_uniforms
-from rlexp.core.types import CompletionMask, PerVocabulary
+from rlexp.core.types import PerVocabulary
 from rlexp.loop import kl_stop
+from rlexp.loop.networks import log_probs_of, of_replicas
 from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout, loss_mask, most_likely, sample
 from rlexp.loop.sampling import Groups, prompt_numbers
-from rlexp.loop.state import Experience, Tensors, TrainState, subset, take_replicas
+from rlexp.loop.state import Experience, Tensors, TrainState, subset
+from rlexp.loop.teachers import teaching
 from rlexp.models import scalar
 from rlexp.models.policy import Policy, entropy, gather_log_probs
-from rlexp.tasks import Task
 
 
 @torch.no_grad()
@@ -92,109 +93,6 @@ def tensors_of_rollout(
         made["loss_mask"] = lambda: loss_mask(state.task, rollout.prompts, rollout.completions, rollout.mask)
     names = state.requested | {"ref_log_probs", "prompt_numbers", "loss_mask", "taught"}
     return state.memory | {name: make() for name, make in made.items() if name in names}
-
-
-def of_replicas(
-    state: TrainState,
-    replicas: Tensor,
-    network: str,
-    rollout: Rollout,
-    function: Callable[[Policy, Rollout, Tensor], Tensor],
-    into: Tensor | None = None,
-) -> Tensor | None:
-    """Return what a network makes of the rollouts of some replicas, 0 or what ``into`` has for the others.
-
-    None for no replicas at all, if nothing is given.
-    """
-    if not len(replicas):
-        return into
-    policy = state.networks[network].module
-    if len(replicas) == len(state.seeds):
-        return function(policy, rollout, state.temperature)
-    part = Rollout(*(tensor[replicas] for tensor in rollout))
-    computed = function(take_replicas(policy, replicas), part, state.temperature[replicas])
-    into = computed.new_zeros(len(state.seeds), *computed.shape[1:]) if into is None else into
-    return into.index_copy(0, replicas, computed)
-
-
-def teaching(state: TrainState, rollout: Rollout, correct: CompletionMask) -> dict[str, Callable[[], Tensor]]:
-    """Return how what teachers say is made, by name; nothing where no run has one.
-
-    ``taught`` are the completions that have a teacher: where none has a hint to show, its ``teacher_log_probs`` are
-    those of the policy that sampled.
-    """
-    asked = {"teacher_log_probs", "teacher_distributions"} & state.requested
-    if not asked:
-        return {}
-    ways = {variant.taught_by: None for variant, _ in state.blocks if asked & variant.requested}
-    shown = {hint: shown_prompts(state.task, rollout, correct, hint) for _, hint in ways}
-
-    def read(name: str, function: Callable[[Policy, Rollout, Tensor], Tensor]) -> Tensor | None:
-        result = None
-        for network, hint in ways:
-            runs = state.per_run(lambda v, way=(network, hint): name in v.requested and v.taught_by == way)
-            prompts, _ = shown[hint]
-            result = of_replicas(
-                state, runs.nonzero().squeeze(-1), network, rollout._replace(prompts=prompts), function, result
-            )
-        return result
-
-    def taught() -> Tensor:
-        there = torch.zeros_like(correct)
-        for way in ways:
-            runs = state.per_run(lambda v, way=way: bool(asked & v.requested) and v.taught_by == way)
-            there |= runs[:, None, None] & shown[way[1]][1]
-        return there
-
-    return {
-        "taught": taught,
-        "teacher_log_probs": lambda: read("teacher_log_probs", log_probs_of).where(
-            per_token(taught(), rollout.mask), rollout.old_log_probs
-        ),
-        "teacher_distributions": lambda: read("teacher_distributions", distributions_of),
-    }
-
-
-def shown_prompts(
-    task: Task, rollout: Rollout, correct: CompletionMask, hint: str | None
-) -> tuple[Tensor, CompletionMask]:
-    """Return the prompts as a teacher sees them, and for which completions there is something to show.
-
-    Prompts are ``[R P L]``, or ``[R P G L]`` where each completion has its own. Source of ``success``: SDPO (arXiv
-    2601.20802), TRL ``SDPOConfig.dont_reprompt_on_self_success``: never the completion itself.
-    """
-    prompts, completions, mask = rollout.prompts, rollout.completions, rollout.mask
-    if hint is None:
-        return prompts, torch.ones_like(correct)
-    if hint == "answer":
-        answers, there = task.oracle(prompts)
-        return task.hinted(prompts, answers, there), there.any(-1, keepdim=True).expand(correct.shape)
-    alone = torch.eye(correct.shape[-1], dtype=torch.bool, device=correct.device)
-    others = correct.unsqueeze(-2) & ~alone
-    first = others.to(torch.int8).argmax(-1, keepdim=True).expand(completions.shape)
-    there, shown = others.any(-1), mask.gather(2, first)
-    prompts = prompts.unsqueeze(2).expand(*correct.shape, -1)
-    hinted = task.hinted(prompts, completions.gather(2, first), shown & there.unsqueeze(-1))
-    return hinted, there
-
-
-def distributions_of(policy: Policy, rollout: Rollout, temperature: Tensor) -> Tensor:
-    """Log-probabilities of the vocabulary at the completions' tokens by another network, ``[R P G T V]``."""
-    return as_one_each(policy.distributions, rollout, temperature)
-
-
-def log_probs_of(policy: Policy, rollout: Rollout, temperature: Tensor) -> Tensor:
-    """Log-probabilities of the completions' tokens by another network than the one that sampled, ``[R P G T]``."""
-    return as_one_each(lambda *inputs: policy.log_probs(*inputs).log_probs, rollout, temperature)
-
-
-def as_one_each(function: Callable, rollout: Rollout, temperature: Tensor) -> Tensor:
-    """Call a function of prompts and completions; completions with prompts of their own are groups of one."""
-    prompts, completions = rollout.prompts, rollout.completions
-    if prompts.dim() == 3:
-        return function(prompts, completions, temperature)
-    result = function(prompts.flatten(1, 2), completions.flatten(1, 2).unsqueeze(2), temperature)
-    return result.view(*completions.shape[:3], *result.shape[3:])
 
 
 @torch.no_grad()

@@ -13,10 +13,10 @@ from task_choices import addition, two_habits
 from rlexp.config.checks import remarks
 from rlexp.core.errors import ConfigError
 from rlexp.core.streams import Purpose, uniforms
-from rlexp.loop import requested, start, step
-from rlexp.loop.requested import shown_prompts
+from rlexp.loop import start, step, teachers
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.start import pretrained_mixture
+from rlexp.loop.teachers import shown_prompts
 from rlexp.sweep.build import build
 from rlexp.sweep.job import Job
 
@@ -79,10 +79,10 @@ def state_of(names, monkeypatch):
     with torch.no_grad():  # a reference that is not the policy
         for parameter in state.reference.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(5)))
-    real_shown = requested.shown_prompts
+    real_shown = teachers.shown_prompts
     of_all = torch.tensor(RIGHT).expand(len(names), 4, 4)
     monkeypatch.setattr(
-        requested, "shown_prompts", lambda task, rollout, _, hint: real_shown(task, rollout, of_all, hint)
+        teachers, "shown_prompts", lambda task, rollout, _, hint: real_shown(task, rollout, of_all, hint)
     )
     return state, seen
 
@@ -140,6 +140,36 @@ def test_the_loss_of_a_step_is_that_of_the_loops(monkeypatch):
         weight = 0.4 if name == "answer" else 1.0
         assert row["loss/distillation"][run].item() == pytest.approx(weight * total / tokens, rel=1e-4, abs=1e-6)
         assert total, name
+
+
+def test_the_accuracy_of_teachers_that_see_the_answer(monkeypatch):
+    """Every second answer is made right, where a teacher is asked; judged by the prompt without its hint."""
+    names, asked, real = ["answer", "none", "success", "masked", "rlsd"], [], teachers.sample
+    state = build([compose(*RUN, *WAYS[name], f"seed={number}") for number, name in enumerate(names)])
+    questions = state.task.prompts(state.uniforms(Purpose.EVALUATION_PROMPTS, 0, 6, state.task.draws), held_out=True)
+    right, mask = state.task.oracle(questions)
+    shown, seeds = state.task.hinted(questions, right, mask), []
+
+    def answer(policy, task, prompts, unused, temperature, pick):
+        asked.append((policy, pick))
+        runs = [next(r for r in range(len(names)) if mine.equal(shown[r])) for mine in prompts]
+        seeds.extend(runs)
+        found = real(policy, task, prompts, unused, temperature, pick)
+        second = (torch.arange(6) % 2 == 0).view(1, 6, 1, 1)
+        return found._replace(
+            completions=right[runs].unsqueeze(2).where(second, found.completions),
+            mask=mask[runs].unsqueeze(2).where(second, found.mask),
+            finished=found.finished | second[..., 0],
+        )
+
+    monkeypatch.setattr(teachers, "sample", answer)
+    (row,) = teachers.hinted_accuracy(state, questions).values()
+    assert row.tolist() == [0.5, None, 0.5, None, 0.5] and seeds == [0, 2, 4]
+    assert all(pick is teachers.most_likely for _, pick in asked)
+    for (policy, _), (runs, network) in zip(asked, (([0], "reference"), ([2, 4], "policy")), strict=True):
+        theirs = state.networks[network].module.parameters()
+        assert all(mine.equal(other[runs]) for mine, other in zip(policy.parameters(), theirs, strict=True))
+    assert not teachers.hinted_accuracy(build([compose(*RUN, *WAYS["masked"])]), questions[:1])
 
 
 def test_a_weight_divides_the_loss_between_both(monkeypatch):

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow  # whole runs
 
 DOC = Path(__file__).parents[2] / "docs" / "metrics.md"
 SECTIONS = {"Run", "Rollout", "Updates", "Critic", "Choices", "Evaluation", "Corpus", "Judged runs", "Worlds"}
+SECTIONS |= {"Hinted teachers"}
 KS = [1, 3]
 COMPONENTS = {
     "task=sort": ("exact", "graded", "lecture", "multiset", "format"),
@@ -165,6 +166,20 @@ def test_a_judged_run_has_the_keys_of_its_section_too(command, tmp_path, choice)
     assert rows[0] == run | evaluation | own - of_rollout
     assert rows[1] == run | rollout | updates | own - of_evaluation
     assert rows[2] == run | rollout | updates | evaluation | own
+
+
+def test_a_run_with_a_hinted_teacher_has_the_key_of_its_section_too(tmp_path):
+    beside = ["task=two_habits", "task.hint=4", "teacher.network=reference", "distillation=jsd", *SHORT, *SMALL]
+    jobs = [
+        Job(read(values(*beside, f"teacher.hint={hint}")), tmp_path / hint, hint, hint) for hint in ("null", "answer")
+    ]
+    for job in jobs:
+        job.folder.mkdir()
+    train_jobs(jobs)  # side by side: the other has no such key
+    plain, hinted = ([set(row) for row in rows(job.folder)] for job in jobs)
+    assert [mine - theirs for mine, theirs in zip(hinted, plain, strict=True)] == [
+        keys("Hinted teachers") if "eval/reward" in row else set() for row in plain
+    ]
 
 
 def test_every_row_is_complete():

@@ -12,6 +12,7 @@ import torch
 from command import command  # noqa: F401 (a fixture)
 from small_runs import SHORT, SMALL, compose
 
+from rlexp.core.blocks import Masked
 from rlexp.loop.evaluation import evaluate
 from rlexp.loop.step import train_step
 from rlexp.sweep import build as buckets
@@ -39,7 +40,8 @@ def stepped(runs, steps: int = 2) -> list[torch.Tensor]:
     """Rows of some steps and an evaluation, and the weights after them."""
     found = [row for step in range(1, steps + 1) for row in train_step(runs, step, True).values()]
     found += evaluate(runs, steps, prompts=4, samples=2, ks=[1]).values()
-    return [tensor.detach().cpu() for tensor in [*found, *runs.policy.parameters()]]
+    found = [each.values if isinstance(each, Masked) else each for each in [*found, *runs.policy.parameters()]]
+    return [tensor.detach().cpu() for tensor in found]
 
 
 @pytest.mark.parametrize("model", TINY)
@@ -121,13 +123,17 @@ def test_freed_memory_is_kept():
     assert 10 * faults("keep_freed_memory()") < faults("")
 
 
+HINTED = ["task=two_habits", "task.hint=4", "teacher.network=policy", "teacher.hint=success"]
+
+
 @pytest.mark.rare  # capturing takes as long as a hundred steps
-def test_compiled_functions_give_the_same_numbers(monkeypatch):
+@pytest.mark.parametrize("more", [[], ["distillation=jsd", *HINTED]], ids=["plain", "whole vocabulary"])
+def test_compiled_functions_give_the_same_numbers(monkeypatch, more):
     """Captured and differentiated ahead of time, but not translated: that needs a compiler and minutes."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # it cannot check shapes while they are captured
     real = torch.compile
     monkeypatch.setattr(torch, "compile", lambda f, dynamic: real(f, dynamic=dynamic, backend="aot_eager"))
-    runs, plain = (state(*TINY["transformer"], f"compile={compiling}") for compiling in ("true", "false"))
+    runs, plain = (state(*TINY["transformer"], *more, f"compile={compiling}") for compiling in ("true", "false"))
     assert runs.sample is not plain.sample and runs.log_probs is not plain.log_probs
     # the order of a few sums differs; two steps of Adam multiply that
     torch.testing.assert_close(stepped(runs), stepped(plain), rtol=1e-3, atol=1e-4, equal_nan=True)
