@@ -2,12 +2,16 @@
 
 A simulation of the disagreement between an inference engine and a trainer. Given are the trainer's log-probabilities of
 the next token at the sampling temperature (the scaled logits, up to a constant); tokens are drawn from what comes back,
-also log-probabilities. Evaluation samples from the policy itself.
+also log-probabilities, or from the most likely of them (``truncated``). Evaluation samples from the policy itself.
 """
 
 from __future__ import annotations
 
+import math
+
+import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from rlexp.core.facts import Facts
 from rlexp.core.registry import Offer, by_name
@@ -35,6 +39,31 @@ def bf16(log_probs: NextToken) -> NextToken:
     Source: bfloat16 as the cause of the disagreement (arXiv 2510.26788). Only the last rounding is simulated.
     """
     return F.log_softmax(log_probs.bfloat16().to(log_probs.dtype), -1)
+
+
+OUTSIDE = -1e9
+"""log π of a token that is left out: its probability is 0, and no product or difference of it is NaN."""
+
+
+def truncated(log_probs: Tensor, top_k: int | None, top_p: float | None) -> Tensor:
+    """Return log π of the most likely tokens alone, which have all the probability, ``[..., V] -> [..., V]``.
+
+    First the ``top_k`` most likely ones; then of these, once they have all the probability, the fewest that together
+    have at least ``top_p``. Tokens as likely as the last that is kept are kept, too. The others have ``OUTSIDE`` and no
+    gradient: which are kept has none. Source: top-k (Fan et al., arXiv 1805.04833), nucleus sampling (Holtzman et al.,
+    arXiv 1904.09751); the order of vLLM, Transformers and NeMo-RL (nemo_rl/algorithms/logits_sampling_utils.py,
+    7ea279a), where top-k keeps equals, too, and top-p keeps of them what its sort puts last.
+    """
+    kept = torch.ones_like(log_probs, dtype=torch.bool)
+    seen = log_probs.detach()
+    if top_k is not None and top_k < log_probs.shape[-1]:
+        kept = seen >= seen.topk(top_k, -1).values[..., -1:]
+    if top_p is not None and top_p < 1:
+        left = F.log_softmax(seen.masked_fill(~kept, OUTSIDE), -1)
+        ordered = left.sort(-1, descending=True).values
+        before = F.pad(ordered.exp().cumsum(-1)[..., :-1], (1, 0))
+        kept = kept & (left >= ordered.masked_fill(before >= top_p, math.inf).amin(-1, keepdim=True))
+    return F.log_softmax(log_probs.masked_fill(~kept, OUTSIDE), -1).masked_fill(~kept, OUTSIDE)
 
 
 FUNCTIONS = by_name(exact, noisy, bf16)

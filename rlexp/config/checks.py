@@ -51,8 +51,17 @@ def contradictions(config: Any) -> Iterator[str]:
     yield from task_problems(config)
     yield from step_problems(config)
     yield from choice_lines("problems", PROBLEMS, config)
-    of_axes = shared_problems, reward_model_problems, network_problems, start_problems, data_problems, prompts_problems
-    for check in (turn_problems, *of_axes, allocation_problems, teacher_problems):
+    of_axes = (
+        shared_problems,
+        sampler_problems,
+        reward_model_problems,
+        network_problems,
+        start_problems,
+        data_problems,
+        prompts_problems,
+        allocation_problems,
+    )
+    for check in (turn_problems, *of_axes, teacher_problems):
         yield from check(config)
     yield from policies.problems(config)
     yield from loggers.problems(config)
@@ -290,6 +299,26 @@ def allocation_problems(config: Any) -> Iterator[str]:
         yield f"{chosen} data={config.data.name}: needs steps that sample whole groups; take allocation=uniform"
 
 
+def sampler_problems(config: Any) -> Iterator[str]:
+    """Refuse what asks for log-probabilities of all tokens where the policy that is trained has only some."""
+    if config.sampler.training is None:
+        return
+    chosen = f"sampler.training={config.sampler.training}"
+    for key, node, _ in axis_nodes(config):
+        if "distributions" in required_inputs(chosen_function(config, key)):
+            yield f"{key}={node.name} {chosen}: compares all tokens, which the policy lacks; take sampler.training=null"
+    if getattr(config.data, "oracle", 0):
+        yield f"data.oracle={config.data.oracle} {chosen}: the policy may not have their tokens; take data.oracle=0"
+    if getattr(config.task, "train_on_environment", False):
+        yield f"task.train_on_environment=true {chosen}: the policy may not have its tokens; take sampler.training=null"
+
+
+def samples_exactly(config: Any) -> bool:
+    """Whether tokens are drawn from the policy itself, as the trainer computes it."""
+    whole = config.sampler.top_k is None and config.sampler.top_p is None
+    return whole and chosen_facts(config, "sampler").is_noop and CAPABILITIES[config.backend.name].batched
+
+
 def teacher_problems(config: Any) -> Iterator[str]:
     """Refuse teachers that there cannot be, and hints that have no room or that say what the judge does not."""
     teacher, distillation = config.teacher, config.distillation
@@ -399,12 +428,26 @@ def loss_remarks(config: Any) -> Iterator[str]:
         stop = f"kl_stop={format_value(config.kl_stop)} inner_steps=1 minibatches=1"
         yield f"{stop}: with one update on each rollout there is nothing to stop"
     yield from anchor_remarks(config)
+    yield from sampler_remarks(config)
+
+
+def sampler_remarks(config: Any) -> Iterator[str]:
+    """Say where nothing is truncated."""
+    top_k, top_p, training = config.sampler.top_k, config.sampler.top_p, config.sampler.training
+    if training is not None and top_k is None and top_p is None:
+        yield f"sampler.training={training} sampler.top_k=null sampler.top_p=null: nothing is truncated"
+    if top_p == 1:
+        yield "sampler.top_p=1: leaves no token out; null says so"
+    if top_k is not None and config.task.name in TASKS and not [*task_problems(config)]:
+        tokens = bind_choice(TASKS, config.task)().vocabulary
+        if top_k >= tokens:
+            yield f"sampler.top_k={top_k} task={config.task.name}: it has {tokens} tokens, and none is left out"
 
 
 def anchor_remarks(config: Any) -> Iterator[str]:
     """Anchors that are the policy that sampled, and corrections of what is equal."""
     anchor, data, sampler, mismatch = (getattr(config, key).name for key in ("anchor", "data", "sampler", "mismatch"))
-    same = chosen_facts(config, "sampler").is_noop and CAPABILITIES[config.backend.name].batched
+    same = samples_exactly(config)
     asked = {*required_inputs(chosen_function(config, "anchor"))}
     of_age, as_reported = bool(asked & {"proximal_log_probs", "ages"}), "sampler_log_probs" in asked
     if of_age and data == "fresh":

@@ -27,7 +27,7 @@ from rlexp.axes import AXES, Axis
 from rlexp.config.settings import Settings
 from rlexp.core.errors import closest, no_such_key
 from rlexp.core.facts import Facts, facts_of
-from rlexp.core.numbers import FiniteNonNegative, PositiveInt, Probability, Seed
+from rlexp.core.numbers import FiniteNonNegative, PositiveInt, Probability, Seed, Share, Size
 from rlexp.core.registry import REGISTERED, StrictModel
 from rlexp.runfolder.variants import number
 
@@ -80,6 +80,11 @@ SETTINGS = {
     "kl": {"coef": (FiniteNonNegative, 0.04), "place": (Literal["loss", "reward"], "loss")},
     "reference": {"begin": (Literal["start", "random", "halfway", "run"], "start"), "run": (str | None, None)},
     "reward": {"model": (dict | None, None)},
+    "sampler": {
+        "top_k": (Size | None, None),
+        "top_p": (Share | None, None),
+        "training": (Literal["truncated"] | None, None),
+    },
 }
 # Fields of TRL's GRPOConfig and of verl, and the axes in whole words, under their names here.
 ELSEWHERE = dict(

@@ -103,6 +103,7 @@ CONDITIONS: Mapping[str, Callable[[Any, Config], bool]] = {
         config.advantage_clip is not None and config.norm.name.startswith("reinforce")
     ),
     "log_ratio_bound": lambda node, config: config.log_ratio_bound is not None,
+    "truncated training": lambda node, config: config.sampler.training is not None,
     "another log_ratio_bound than 20": lambda node, config: config.log_ratio_bound != 20,
     "bounded exponents": lambda node, config: config.log_ratio_bound is not None and exponentiates(config),
     "entropy bonus not over tokens": lambda node, config: config.entropy_coef > 0 and config.agg.name not in BY_TOKEN,

@@ -4,8 +4,8 @@ Each stands over ``common.yaml`` and has under ``choices``, for each part of a c
 several, with commas), its settings in the framework, or a text that says why there are none; ``run`` has those of every
 run.
 
-- ``$low`` is the hyperparameter ``low``, ``$grad_clip or 1.0`` a number where it is null, ``$warmup_ratio()`` a
-  function of ``computed.VALUES``.
+- ``$low`` is the hyperparameter ``low``, and no setting where it is null; ``$grad_clip or 1.0`` is a number there,
+  ``$warmup_ratio()`` a function of ``computed.VALUES``.
 - ``notes`` say what differs all the same: a text, with hyperparameters as ``{node.cap}``; ``condition: text``, by
   ``computed.CONDITIONS``; ``fixed: {eps: 1.0e-6}``, what is constant there; ``$clamped``, notes that stand at
   the head of a file, or one of ``computed.NOTES``.
@@ -46,7 +46,8 @@ class Rule(NamedTuple):
 
     def settings_of(self, node: Any, config: Config) -> dict[str, Any]:
         """Return the settings for the node of a choice and the whole config."""
-        return {name: read_value(value, node, config) for name, value in self.settings.items()}
+        found = {name: (value, read_value(value, node, config)) for name, value in self.settings.items()}
+        return {name: there for name, (value, there) in found.items() if there is not None or value is None}
 
     def notes_of(self, node: Any, config: Config) -> Iterator[str]:
         """Yield what differs, of a node and the whole config; KeyError for a name that ``computed`` does not have."""

@@ -28,6 +28,7 @@ from rlexp.core.types import (
     Prompts,
     TokenMask,
 )
+from rlexp.loop import truncation
 from rlexp.loop.rewards import Rewards, score_with
 from rlexp.loop.rollout import Rollout, response_mask, sample
 from rlexp.loop.sampling import Groups
@@ -58,6 +59,7 @@ def metrics_of_rollout(
     if reference is None:
         return row
     policy = groups.policy.distributions(rollout.prompts, rollout.completions, state.temperature)
+    policy = truncation.distributions(state.blocks, policy)
     own = rollout._replace(mask=response_mask(state.task, rollout.prompts, rollout.completions, rollout.mask))
     if groups.ages is not None:
         row |= age_metrics(groups, own.mask, gather_log_probs(policy, rollout.completions))
@@ -147,7 +149,7 @@ def age_metrics(groups: Groups, mask: TokenMask, log_probs: PerToken) -> Row:
     row = {
         "data/age": mean(masked_mean(groups.ages, mask, TIME).squeeze(TIME), written, BATCH),
         "data/age_max": masked_extreme(groups.ages, mask, ALL, 1).squeeze(ALL),
-        "data/drift": mean(log_weights.exp() - 1 - log_weights, mask, ALL),
+        "data/drift": mean(log_weights.exp() - 1 - log_weights, mask & truncation.inside(log_weights), ALL),
         "data/ess_tokens": effective_share(log_weights, mask, ALL),
         "data/ess_completions": effective_share(masked_sum(log_weights, mask, TIME).squeeze(TIME), written, BATCH),
     }
@@ -225,7 +227,8 @@ def policy_metrics(distributions: Tensor, references: Tensor, rollout: Rollout) 
         "kl/ref_k3": (-difference).exp() - 1 + difference,
         "kl/ref_exact": (distributions.exp() * (distributions - references)).sum(-1),
     }
-    return {name: mean(value, rollout.mask, ALL) for name, value in values.items()}
+    masks = dict.fromkeys(("kl/ref_k1", "kl/ref_k3"), rollout.mask & truncation.inside(difference))
+    return {name: mean(value, masks.get(name, rollout.mask), ALL) for name, value in values.items()}
 
 
 def ratio_metrics(log_probs: Tensor, old_log_probs: Tensor, mask: Tensor) -> Row:

@@ -14,7 +14,7 @@ from torch import Tensor
 from rlexp.core.masked import ALL, count, per_token
 from rlexp.core.streams import Purpose, hashed_uniforms
 from rlexp.core.types import PerVocabulary
-from rlexp.loop import kl_stop
+from rlexp.loop import kl_stop, truncation
 from rlexp.loop.networks import log_probs_of, of_replicas
 from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout, loss_mask, most_likely, sample
@@ -39,7 +39,20 @@ def tensors_of_rollout(
     weights = {name: weight for name, weight in state.task.weights.items() if weight}
 
     def distributions() -> Tensor:
-        return groups.policy.distributions(rollout.prompts, rollout.completions, state.temperature)
+        whole = groups.policy.distributions(rollout.prompts, rollout.completions, state.temperature)
+        return truncation.distributions(state.blocks, whole)
+
+    def proximal() -> Tensor:
+        """Return those of the policy as it is; where it cannot draw a token any more, the old ones."""
+        if groups.ages is None:
+            return like
+        computed = by_network("proximal_log_probs", "policy", log_probs_of)
+        if not truncation.trains_any(state.blocks):
+            return computed
+        trained = gather_log_probs(distributions(), rollout.completions)
+        trained = trained.where(truncation.inside(trained), like)
+        which = state.per_run(lambda variant: variant.trains_truncated and "proximal_log_probs" in variant.requested)
+        return trained.where(which[:, None, None, None], computed)
 
     def asking(name: str) -> Tensor:
         return state.per_run(lambda variant: name in variant.requested).nonzero().squeeze(-1)
@@ -69,9 +82,7 @@ def tensors_of_rollout(
     made = {
         "ref_log_probs": lambda: by_network("ref_log_probs", "reference", log_probs_of),
         **teaching(state, rollout, rewards.correct),
-        "proximal_log_probs": lambda: (
-            like if groups.ages is None else by_network("proximal_log_probs", "policy", log_probs_of)
-        ),
+        "proximal_log_probs": proximal,
         "ages": lambda: torch.zeros_like(like) if groups.ages is None else groups.ages,
         "greedy_rewards": lambda: by_network("greedy_rewards", "policy", greedy),
         "reference_rewards": lambda: by_network("reference_rewards", "reference", by_reference),

@@ -11,6 +11,7 @@ streams addressed by the round, so that a run takes the same groups whoever its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import repeat
 from typing import NamedTuple
 
@@ -18,11 +19,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rlexp.axes.sampler import truncated
 from rlexp.core.blocks import gather_rows, map_tensors, map_variants
 from rlexp.core.facts import Facts, facts_of
 from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose, normals
 from rlexp.core.types import Counts, PerCompletion, PerToken, PromptMask, PromptNumbers, Prompts
+from rlexp.loop import truncation
 from rlexp.loop.rewards import Rewards, score
 from rlexp.loop.rollout import Rollout, inverse_cdf, loss_mask, response_mask, sample
 from rlexp.loop.state import TrainState, subset
@@ -255,30 +258,46 @@ def sample_completions(
         return normals(seeds.tolist(), Purpose.SAMPLER, step, shape, round=round)
 
     def distort(variant: Variant, log_probs: Tensor, errors: Tensor) -> Tensor:
-        return call_with(variant.sampler, {"log_probs": log_probs, "errors": errors})
+        distorted = call_with(variant.sampler, {"log_probs": log_probs, "errors": errors})
+        return truncated(distorted, variant.top_k, variant.top_p)
 
     errors = map_variants(draw_errors, state.blocks, torch.tensor(state.seeds))
     return sample_distorted(
-        lambda log_probs, t: map_variants(distort, state.blocks, log_probs, errors[..., t, :].to(log_probs)), *inputs
+        lambda log_probs, t: map_variants(distort, state.blocks, log_probs, errors[..., t, :].to(log_probs)),
+        *inputs,
+        trained=partial(truncation.distributions, state.blocks) if truncation.trains_any(state.blocks) else None,
     )
 
 
 @torch.no_grad()
-def sample_distorted(distort: Callable[[Tensor, int], Tensor], *inputs: object) -> Rollout:
+def sample_distorted(
+    distort: Callable[[Tensor, int], Tensor], *inputs: object, trained: Callable[[Tensor], Tensor] | None = None
+) -> Rollout:
     """Sample from ``distort(log_probs, t)`` instead of the policy; ``inputs`` are those of ``sample``.
 
-    The rollout's ``old_log_probs`` are the trainer's, its ``sampler_log_probs`` are those that the tokens were drawn
-    from; of what the environment has written, which nobody has drawn, they are the trainer's too.
+    The rollout's ``old_log_probs`` are the trainer's, of the policy that ``trained`` makes of the whole one, if there
+    is such a function, but for tokens that it cannot draw. Its ``sampler_log_probs`` are those that the tokens were
+    drawn from; of what the environment has written, which nobody has drawn, they are the trainer's too.
     """
-    drawn_from = []
+    drawn_from, old = [], []
 
     def pick(log_probs: Tensor, uniforms: Tensor) -> Tensor:
         distorted = distort(log_probs, len(drawn_from))
         tokens = inverse_cdf(distorted, uniforms)
         drawn_from.append(gather_log_probs(distorted, tokens))
+        if trained is not None:
+            old.append(gather_log_probs(trained(log_probs), tokens))
         return tokens
 
     rollout = sample(*inputs, pick)
-    padded = F.pad(torch.stack(drawn_from, -1), (0, rollout.mask.shape[-1] - len(drawn_from)))
     drawn = response_mask(inputs[1], rollout.prompts, rollout.completions, rollout.mask)
-    return rollout._replace(sampler_log_probs=padded.where(drawn, rollout.old_log_probs))
+
+    def padded(log_probs: list[Tensor]) -> Tensor:
+        return F.pad(torch.stack(log_probs, -1), (0, rollout.mask.shape[-1] - len(log_probs)))
+
+    if trained is not None:
+        of_trained = padded(old)
+        rollout = rollout._replace(
+            old_log_probs=of_trained.where(drawn & truncation.inside(of_trained), rollout.old_log_probs)
+        )
+    return rollout._replace(sampler_log_probs=padded(drawn_from).where(drawn, rollout.old_log_probs))

@@ -13,7 +13,7 @@ from rlexp.core.blocks import map_variants, minibatches
 from rlexp.core.masked import ALL, entropy_weights, per_token, whitened
 from rlexp.core.registry import call_with
 from rlexp.core.types import PerCompletion, PerReplica, PerToken, PerVocabulary
-from rlexp.loop import critic, data, kl_stop, metrics, requested, reward_model, sampling
+from rlexp.loop import critic, data, kl_stop, metrics, requested, reward_model, sampling, truncation
 from rlexp.loop.rewards import kl_penalties, reward_parts
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.state import KEPT, Experience, Tensors, TrainState, backward, update_memory, update_reference
@@ -81,16 +81,17 @@ def compute_advantages(variant: Variant, rollout: Rollout, rewards: PerCompletio
 def update(state: TrainState, policy: RolloutPolicy, part: Experience, shared: Tensors, measure: bool) -> metrics.Row:
     """One optimizer step on a minibatch; return its metrics, taken before the weights change."""
     bonus = any(variant.has_bonus for variant, _ in state.blocks)
-    log_probs, entropies, distributions = state.log_probs(
+    read = state.log_probs(
         policy,
         part.prompts,
         part.completions,
         state.temperature,
         entropies=bonus,
-        distributions="distributions" in state.requested,
+        distributions="distributions" in state.requested or truncation.trains_any(state.blocks),
     )
+    (log_probs, entropies, distributions), outside = truncation.as_trained(state.blocks, read, part)
     part = part._replace(**map_variants(anchor, state.blocks, log_probs.detach(), part))
-    tensors = requested.tensors_of_update(state, part, shared)
+    tensors = requested.tensors_of_update(state, part, shared) | outside
     kl_stop.update_stopped(state, tensors, log_probs, part)
     losses = map_variants(loss_terms, state.blocks, log_probs, entropies, part, tensors)
     if any(variant.distillation_weight for variant, _ in state.blocks):

@@ -11,6 +11,7 @@ import torch
 
 from rlexp.axes import AXES
 from rlexp.core.facts import ControlFacts, Facts, LossFacts, RewardFacts, facts_of
+from rlexp.core.masked import ALL, masked_mean
 from rlexp.core.memory import Memory
 from rlexp.core.registry import METRICS, hyperparameters, required_inputs
 from rlexp.core.types import PerReplica
@@ -39,6 +40,8 @@ class Variant(Chosen):
         log_ratio_bound: bound of what is exponentiated; None for none.
         kl_stop: distance from the policy that sampled at which a rollout is left; None for never.
         value_target: what a critic is trained to, where ``norm`` asks for its values.
+        top_k, top_p: which of the sampler's tokens are drawn, the most likely ones (``axes.sampler.truncated``).
+        trains_truncated: whether the policy that is trained is the one that is left by them.
     """
 
     memories: Mapping[str, Memory]
@@ -56,6 +59,9 @@ class Variant(Chosen):
     log_ratio_bound: float | None = None
     kl_stop: float | None = None
     value_target: Callable | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    trains_truncated: bool = False
 
     @property
     def judged(self) -> bool:
@@ -80,7 +86,7 @@ class Variant(Chosen):
     @property
     def samples_exactly(self) -> bool:
         """Whether tokens are drawn from the policy itself."""
-        return facts_of(self.sampler, Facts).is_noop
+        return facts_of(self.sampler, Facts).is_noop and self.top_k is None and self.top_p is None
 
     def bound(self, like: PerReplica) -> dict[str, PerReplica]:
         """Return the bound of log-ratios, infinite for none, by the name that choices ask for it."""
@@ -109,6 +115,8 @@ class Variant(Chosen):
             bound["loss/distillation"] = lambda distillation_loss: distillation_loss
         if self.positive_nll_coef:
             bound["loss/positive_nll"] = lambda positive_nll_loss: positive_nll_loss
+        if self.trains_truncated:
+            bound["ratio/outside"] = lambda outside, mask: masked_mean(outside, mask, ALL).squeeze(ALL)
         for choice, kind in ((self.clip, LossFacts), (self.entropy_control, ControlFacts)):
             values = getattr(choice, "keywords", {})
             for name, metric in facts_of(choice, kind).metrics.items():

@@ -54,6 +54,7 @@ MEANT |= {"distillation": {"name": "none", "weight": 0.0}, "whiten_advantages": 
 MEANT |= {"positive_nll_coef": 0.0, "advantage_entropy_weight": 0.0}
 # Keys that nodes have had since: null says what their absence did. Of all choices, or of some.
 SINCE = {"start.seed": None, "teacher.network": None, "teacher.hint": None}
+SINCE |= {"sampler.top_k": None, "sampler.top_p": None, "sampler.training": None}
 SINCE |= {"start.hinted": ("pretrained_mixture",), "task.hint": ("addition", "countdown", "two_habits")}
 SINCE |= {"critic.critic_warmup": ("value",)}
 

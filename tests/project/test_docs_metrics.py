@@ -101,6 +101,7 @@ CHOICES = {
     "kl_stop=0.1": {"kl/stopped"},
     "distillation=jsd teacher.network=reference": {"loss/distillation"},
     "positive_nll_coef=0.1": {"loss/positive_nll"},
+    "sampler=top_p_trained": {"ratio/outside"},
     "log_ratio_bound=1e-6": {"ratio/bounded"},
     "data=stale": AGES,
     "data=replay": AGES,

@@ -45,6 +45,27 @@ def sampler_bf16(log_probs):
     return normalised(np.array([rounded(value) for value in log_probs.flat]).reshape(log_probs.shape))
 
 
+def most_likely(log_probs: list[float], top_k: int | None, top_p: float | None) -> list[float]:
+    """Keep the most likely tokens of one distribution, one after another; -inf for the others.
+
+    Tokens as likely as the last one that is kept are kept. Holtzman et al., arXiv 1904.09751, section 3.1.
+    """
+    ordered = sorted(range(len(log_probs)), key=lambda token: -log_probs[token])
+    if top_k is not None:
+        least = log_probs[ordered[min(top_k, len(ordered)) - 1]]
+        ordered = [token for token in ordered if log_probs[token] >= least]
+    if top_p is not None:
+        total = math.fsum(math.exp(log_probs[token]) for token in ordered)
+        nucleus = []
+        for token in ordered:
+            share = math.fsum(math.exp(log_probs[each]) for each in nucleus) / total
+            if share < top_p or log_probs[token] == log_probs[nucleus[-1]]:
+                nucleus.append(token)
+        ordered = nucleus
+    total = math.fsum(math.exp(log_probs[token]) for token in ordered)
+    return [log_probs[token] - math.log(total) if token in ordered else -math.inf for token in range(len(log_probs))]
+
+
 def of_tokens(old, sampler, mask, bound) -> np.ndarray:
     """π_old / π_sampler of each token; 1 where nothing counts."""
     ratios = np.ones(mask.shape)
