@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rlexp.core.facts import Facts
 from rlexp.core.registry import Offer, by_name
+from rlexp.core.rounding import HeadPrecision, Precision
 from rlexp.core.types import FiniteNonNegative, NextToken
 
 
@@ -41,6 +42,14 @@ def bf16(log_probs: NextToken) -> NextToken:
     return F.log_softmax(log_probs.bfloat16().to(log_probs.dtype), -1)
 
 
+def rounded(rounded_log_probs: NextToken, *, products: Precision, head: HeadPrecision) -> NextToken:
+    """The policy of the same weights whose matrix products are rounded as ``products`` and ``head`` say.
+
+    They are ``rlexp.core.rounding.RoundedProducts``, which has the sources; what is between products is not rounded.
+    """
+    return rounded_log_probs
+
+
 OUTSIDE = -1e9
 """log π of a token that is left out: its probability is 0, and no product or difference of it is NaN."""
 
@@ -54,6 +63,8 @@ def truncated(log_probs: Tensor, top_k: int | None, top_p: float | None) -> Tens
     arXiv 1904.09751); the order of vLLM, Transformers and NeMo-RL (nemo_rl/algorithms/logits_sampling_utils.py,
     7ea279a), where top-k keeps equals, too, and top-p keeps of them what its sort puts last.
     """
+    if top_k is None and top_p is None:
+        return log_probs
     kept = torch.ones_like(log_probs, dtype=torch.bool)
     seen = log_probs.detach()
     if top_k is not None and top_k < log_probs.shape[-1]:
@@ -66,8 +77,11 @@ def truncated(log_probs: Tensor, top_k: int | None, top_p: float | None) -> Tens
     return F.log_softmax(log_probs.masked_fill(~kept, OUTSIDE), -1).masked_fill(~kept, OUTSIDE)
 
 
-FUNCTIONS = by_name(exact, noisy, bf16)
+FUNCTIONS = by_name(exact, noisy, bf16, rounded)
 INPUTS = {
     "log_probs": Offer(NextToken, "log π of the next token over the vocabulary, at the sampling temperature"),
     "errors": Offer(NextToken, "independent standard normal numbers"),
+    "rounded_log_probs": Offer(
+        NextToken, "those of the same weights with products that are rounded as the choice says"
+    ),
 }

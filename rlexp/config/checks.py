@@ -516,6 +516,8 @@ PROBLEMS = rules(
     ("norm=gae norm=gae_whitened norm=gae_decoupled norm=gae_length_adaptive norm=value_baseline",
      lambda _, config: config.critic.name == "none",
      "{key}={node.name}: asks for values, and critic=none has none; choose critic=value"),
+    ("sampler=rounded", lambda _, config: config.model.name == "tabular",
+     "{key}={node.name} model=tabular: a table multiplies nothing; take another model or sampler"),
     ("norm=spo norm=dbb", lambda _, config: getattr(config.task, "prompt_set", None) is None,
      "{key}={node.name}: remembers the value of each prompt, so they must come again: take task=sort or "
      "token_preference with task.prompt_set=64 or the like"),

@@ -23,20 +23,23 @@ The rule, stated here and nowhere else:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from itertools import product
+from itertools import product as every
+from typing import Literal
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 __all__ = [
-    "Product", "Softmax", "as_before", "baddbmm", "bmm", "forget", "matmul", "paths_taken",
-    "sigmoid", "softmax_", "softmax_backward_", "sum_keepdim",
+    "Kind", "Product", "Softmax", "as_before", "baddbmm", "bmm", "forget", "matmul", "paths_taken",
+    "product", "products_by", "products_of", "sigmoid", "softmax_", "softmax_backward_", "sum_keepdim",
 ]  # fmt: skip
 
+Kind = Literal["linear", "attention", "head"]
+"""Of a product: a layer's, an attention's, or that of the layer whose results are logits."""
 PATHS: dict[tuple, bool] = {}
 """Whether torch's product of the stack holds, by what it may depend on."""
 HELD: WeakKeyDictionary[nn.Module, set[tuple]] = WeakKeyDictionary()
@@ -51,19 +54,63 @@ ENOUGH = 256  # numbers that must agree: of sums in another order one of three t
 
 def bmm(x: Tensor, weight: Tensor) -> Tensor:
     """x W of each replica: ``[R, N, in], [R, in, out] -> [R, N, out]``."""
-    return torch.bmm(x, weight) if holds(x, weight) else in_pairs(None, x, weight)
+    return product_of(kind, None, x, weight)
 
 
 def baddbmm(addend: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     """x W + ``addend`` of each replica, the addend ``[R, N, out]`` or ``[R, 1, out]``."""
-    return torch.baddbmm(addend, x, weight) if holds(x, weight, addend) else in_pairs(addend, x, weight)
+    return product_of(kind, addend, x, weight)
 
 
 def matmul(x: Tensor, weight: Tensor) -> Tensor:
-    """``bmm`` of stacks with more leading axes, ``[R, ..., N, in], [R, ..., in, out] -> [R, ..., N, out]``."""
-    if holds(x, weight):
-        return torch.matmul(x, weight)
+    """``bmm`` of stacks with more leading axes, ``[R, ..., N, in], [R, ..., in, out] -> [R, ..., N, out]``.
+
+    Such products are those of an attention.
+    """
+    return product_of("attention", None, x, weight)
+
+
+def product(addend: Tensor | None, x: Tensor, weight: Tensor) -> Tensor:
+    """Return what ``bmm``, ``baddbmm`` and ``matmul`` do, by torch's function of the stack where that holds."""
+    if holds(x, weight, addend):
+        return in_stack(addend, x, weight)
+    if x.dim() == 3:
+        return in_pairs(addend, x, weight)
     return in_pairs(None, x.flatten(0, -3), weight.flatten(0, -3)).unflatten(0, x.shape[:-2])
+
+
+def product_exactly(kind: Kind, addend: Tensor | None, x: Tensor, weight: Tensor) -> Tensor:
+    return product(addend, x, weight)
+
+
+product_of: Callable = product_exactly
+kind: Kind = "linear"
+
+
+@contextmanager
+def products_by(function: Callable[[Kind, Tensor | None, Tensor, Tensor], Tensor]) -> Iterator[None]:
+    """Within, let a function make what ``bmm``, ``baddbmm`` and ``matmul`` return; without gradients."""
+    global product_of
+    before, product_of = product_of, function
+    try:
+        yield
+    finally:
+        product_of = before
+
+
+class products_of:  # noqa: N801
+    """Within, the products of ``bmm`` and ``baddbmm`` are of a kind: linear where nothing says so."""
+
+    def __init__(self, kind: Kind):
+        self.kind = kind
+
+    def __enter__(self) -> None:
+        global kind
+        self.before, kind = kind, self.kind
+
+    def __exit__(self, *_: object) -> None:
+        global kind
+        kind = self.before
 
 
 def in_stack(addend: Tensor | None, x: Tensor, weight: Tensor) -> Tensor:
@@ -168,7 +215,7 @@ def trial(x: Tensor, weight: Tensor, addend: Tensor | None = None) -> bool:
     """Whether replicas have the same bits in the stack and in pairs, for random numbers that lie as these do."""
     numbers = math.prod(x.shape[:-1]) * weight.shape[-1]
     draws = min(-(-ENOUGH // numbers), DRAWS) if numbers else 0
-    for draw, start in product(range(draws), (0, 1)):  # from an address to which kernels align, and from another
+    for draw, start in every(range(draws), (0, 1)):  # from an address to which kernels align, and from another
         likes = [None if each is None else numbers_like(each, draw, start) for each in (addend, x, weight)]
         stack = in_stack(*likes).flatten(0, -3)
         likes = [None if each is None else each.flatten(0, -3) for each in likes]

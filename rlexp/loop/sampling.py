@@ -28,6 +28,7 @@ from rlexp.core.types import Counts, PerCompletion, PerToken, PromptMask, Prompt
 from rlexp.loop import truncation
 from rlexp.loop.rewards import Rewards, score
 from rlexp.loop.rollout import Rollout, inverse_cdf, loss_mask, response_mask, sample
+from rlexp.loop.rounded import RoundedPolicies
 from rlexp.loop.state import TrainState, subset
 from rlexp.loop.variant import Variant
 from rlexp.models.policy import RolloutPolicy, gather_log_probs
@@ -257,27 +258,33 @@ def sample_completions(
             return torch.zeros(len(seeds), *shape)
         return normals(seeds.tolist(), Purpose.SAMPLER, step, shape, round=round)
 
-    def distort(variant: Variant, log_probs: Tensor, errors: Tensor) -> Tensor:
-        distorted = call_with(variant.sampler, {"log_probs": log_probs, "errors": errors})
-        return truncated(distorted, variant.top_k, variant.top_p)
+    def distort_variant(variant: Variant, log_probs: Tensor, errors: Tensor, rounded: Tensor) -> Tensor:
+        offered = {"log_probs": log_probs, "errors": errors, "rounded_log_probs": rounded}
+        return truncated(call_with(variant.sampler, offered), variant.top_k, variant.top_p)
+
+    def distort(log_probs: Tensor, t: int) -> Tensor:
+        given = log_probs, errors[..., t, :].to(log_probs), rounded.log_probs(log_probs)
+        return map_variants(distort_variant, state.blocks, *given)
 
     errors = map_variants(draw_errors, state.blocks, torch.tensor(state.seeds))
-    return sample_distorted(
-        lambda log_probs, t: map_variants(distort, state.blocks, log_probs, errors[..., t, :].to(log_probs)),
-        *inputs,
-        trained=partial(truncation.distributions, state.blocks) if truncation.trains_any(state.blocks) else None,
-    )
+    rounded = RoundedPolicies(state, *inputs)
+    trained = partial(truncation.distributions, state.blocks) if truncation.trains_any(state.blocks) else None
+    return sample_distorted(distort, *inputs, trained=trained, drawn=rounded.read)
 
 
 @torch.no_grad()
 def sample_distorted(
-    distort: Callable[[Tensor, int], Tensor], *inputs: object, trained: Callable[[Tensor], Tensor] | None = None
+    distort: Callable[[Tensor, int], Tensor],
+    *inputs: object,
+    trained: Callable[[Tensor], Tensor] | None = None,
+    drawn: Callable[[Tensor], None] = lambda tokens: None,
 ) -> Rollout:
     """Sample from ``distort(log_probs, t)`` instead of the policy; ``inputs`` are those of ``sample``.
 
     The rollout's ``old_log_probs`` are the trainer's, of the policy that ``trained`` makes of the whole one, if there
     is such a function, but for tokens that it cannot draw. Its ``sampler_log_probs`` are those that the tokens were
-    drawn from; of what the environment has written, which nobody has drawn, they are the trainer's too.
+    drawn from; of what the environment has written, which nobody has drawn, they are the trainer's too. ``drawn`` is
+    told the tokens of each place.
     """
     drawn_from, old = [], []
 
@@ -287,10 +294,11 @@ def sample_distorted(
         drawn_from.append(gather_log_probs(distorted, tokens))
         if trained is not None:
             old.append(gather_log_probs(trained(log_probs), tokens))
+        drawn(tokens)
         return tokens
 
     rollout = sample(*inputs, pick)
-    drawn = response_mask(inputs[1], rollout.prompts, rollout.completions, rollout.mask)
+    own = response_mask(inputs[1], rollout.prompts, rollout.completions, rollout.mask)
 
     def padded(log_probs: list[Tensor]) -> Tensor:
         return F.pad(torch.stack(log_probs, -1), (0, rollout.mask.shape[-1] - len(log_probs)))
@@ -298,6 +306,6 @@ def sample_distorted(
     if trained is not None:
         of_trained = padded(old)
         rollout = rollout._replace(
-            old_log_probs=of_trained.where(drawn & truncation.inside(of_trained), rollout.old_log_probs)
+            old_log_probs=of_trained.where(own & truncation.inside(of_trained), rollout.old_log_probs)
         )
-    return rollout._replace(sampler_log_probs=padded(drawn_from).where(drawn, rollout.old_log_probs))
+    return rollout._replace(sampler_log_probs=padded(drawn_from).where(own, rollout.old_log_probs))

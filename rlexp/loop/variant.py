@@ -40,6 +40,7 @@ class Variant(Chosen):
         log_ratio_bound: bound of what is exponentiated; None for none.
         kl_stop: distance from the policy that sampled at which a rollout is left; None for never.
         value_target: what a critic is trained to, where ``norm`` asks for its values.
+        rounding: of a sampler whose products are rounded those of its layers and of its output layer.
         top_k, top_p: which of the sampler's tokens are drawn, the most likely ones (``axes.sampler.truncated``).
         trains_truncated: whether the policy that is trained is the one that is left by them.
     """
@@ -59,6 +60,7 @@ class Variant(Chosen):
     log_ratio_bound: float | None = None
     kl_stop: float | None = None
     value_target: Callable | None = None
+    rounding: tuple[str, str] | None = None
     top_k: int | None = None
     top_p: float | None = None
     trains_truncated: bool = False

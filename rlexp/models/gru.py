@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from rlexp.core.exact import baddbmm, sigmoid
+from rlexp.core.exact import baddbmm, products_of, sigmoid
 from rlexp.core.types import Completions, Depth, NextToken, NextTokens, PerVocabulary, Prompts, Size
 from rlexp.models import shapes as s
 from rlexp.models.layers import Embedding, Init, Linear
@@ -70,6 +70,11 @@ class GRU(Policy):
             last_states.append(state)
         return outputs, last_states
 
+    def read_out(self, outputs: Tensor) -> Tensor:
+        """Return the logits of outputs of the last layer, ``[R, ..., W] -> [R, ..., V]``."""
+        with products_of("head"):
+            return self.head(outputs)
+
     def prompt_states(self, prompts: Prompts, group: int) -> tuple[s.HiddenState, list[s.HiddenState]]:
         """Read each prompt once; return its last output and its states for every completion of its group."""
         zeros = self.embedding.weight.new_zeros(*prompts.shape[:2], self.hidden)
@@ -79,13 +84,13 @@ class GRU(Policy):
 
     def prefill(self, prompts: Prompts, group: int) -> tuple[NextToken, list[s.HiddenState]]:
         output, states = self.prompt_states(prompts, group)
-        return self.head(output).unflatten(1, (-1, group)), states
+        return self.read_out(output).unflatten(1, (-1, group)), states
 
     def decode(self, tokens: NextTokens, state: list[s.HiddenState]) -> tuple[NextToken, list[s.HiddenState]]:
         outputs, states = self.run_layers(tokens.flatten(1).unsqueeze(-1), state)
-        return self.head(outputs[..., 0, :]).unflatten(1, tokens.shape[1:]), states
+        return self.read_out(outputs[..., 0, :]).unflatten(1, tokens.shape[1:]), states
 
     def logits(self, prompts: Prompts, completions: Completions) -> PerVocabulary:
         output, states = self.prompt_states(prompts, completions.shape[2])
         outputs, _ = self.run_layers(completions[..., :-1].flatten(1, 2), states)
-        return self.head(torch.cat([output.unsqueeze(-2), outputs], -2)).unflatten(1, completions.shape[1:3])
+        return self.read_out(torch.cat([output.unsqueeze(-2), outputs], -2)).unflatten(1, completions.shape[1:3])

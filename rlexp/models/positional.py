@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from rlexp.core.exact import bmm
+from rlexp.core.exact import bmm, products_of
 from rlexp.core.types import Completions, NextToken, NextTokens, PerVocabulary, Prompts, Size
 from rlexp.models.layers import Embedding, Init
 from rlexp.models.policy import Policy
@@ -33,7 +33,9 @@ class Positional(Policy):
         encoded = bmm(self.embedding(prompts).flatten(2), self.encoder.flatten(1, 2))
         decoded = bmm(encoded, self.decoder.transpose(1, 2).flatten(2))
         rows = decoded.view(replicas, -1, encoded.shape[-1])
-        return bmm(rows, self.embedding.weight.transpose(1, 2)).view(replicas, count, self.decoder.shape[1], -1)
+        with products_of("head"):
+            logits = bmm(rows, self.embedding.weight.transpose(1, 2))
+        return logits.view(replicas, count, self.decoder.shape[1], -1)
 
     def head_parameters(self) -> list[nn.Parameter]:
         """Return the parameters in which all logits are linear; the embedding is not: prompts are read with it."""

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rlexp.core.exact import Product, Softmax, baddbmm, bmm, matmul, softmax_, softmax_backward_
+from rlexp.core.exact import Product, Softmax, baddbmm, bmm, matmul, products_of, softmax_, softmax_backward_
 from rlexp.core.types import Completions, NextToken, NextTokens, PerReplica, PerVocabulary, Prompts, ReplicaIndices
 from rlexp.models import shapes as s
 from rlexp.models.forward_cache import (
@@ -107,6 +107,12 @@ class DecodingAttention:
             for turned in (query, key):
                 self.rotation.at(t).turn_(turned)
         cache.key[..., t, :], cache.value[..., t, :] = key, value
+        with products_of("attention"):
+            return self.read(query, t)
+
+    def read(self, query: Tensor, t: int) -> Tensor:
+        """Return what the t-th queries read of all tokens up to theirs."""
+        cache = self.cache
         query = cache.query[..., t, :].copy_(query).flatten(0, 2)
         prompt_scores = baddbmm(self.bias, query, self.prompt_key)
         own_scores = bmm(query.flatten(0, 1).unsqueeze(1), cache.key.flatten(0, 3)[:, : t + 1].transpose(1, 2))
@@ -359,7 +365,8 @@ class Transformer(PlainTransformer):
 
     def read_out(self, x: Tensor, result: Tensor | None = None) -> Tensor:
         """Return logits ``[R, ·, V]`` of outputs ``[R, ·, W]``."""
-        return Product.apply(self.block.norm(x), self.head_weight(), None, result)
+        with products_of("head"):
+            return Product.apply(self.block.norm(x), self.head_weight(), None, result)
 
     def read_prompts(self, prompts: Prompts) -> PromptCache:
         present = prompts != self.pad
@@ -432,7 +439,8 @@ class Transformer(PlainTransformer):
         for block, weights, attention in zip(self.blocks, state.weights, state.attention, strict=True):
             blocks.append(block.decode(x, weights, attention, state.count))
             x = blocks[-1].output
-        logits = bmm(self.block.norm(x), state.head)
+        with products_of("head"):
+            logits = bmm(self.block.norm(x), state.head)
         decoded = None if state.tokens is None else [*state.tokens, DecodedToken(blocks, logits)]
         return logits.view(*tokens.shape, -1), state._replace(count=state.count + 1, tokens=decoded)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rlexp.core.exact import Softmax, bmm, matmul
+from rlexp.core.exact import Softmax, bmm, matmul, products_of
 from rlexp.core.types import Completions, Depth, NextToken, NextTokens, PerVocabulary, Prompts, Size, TokenMask
 from rlexp.models.layers import Embedding, Init, Projection, layer_norm
 from rlexp.models.policy import Policy
@@ -98,7 +98,8 @@ class PlainTransformer(Policy):
         bias = attention_bias((later_than(tokens) | ~present[..., None, :]).unsqueeze(2))
         for block in self.blocks:
             x = block(x, bias)
-        return self.head(layer_norm(x)).unflatten(1, prefix.tokens.shape[1:3])
+        with products_of("head"):
+            return self.head(layer_norm(x)).unflatten(1, prefix.tokens.shape[1:3])
 
     def repeat_prompts(self, prompts: Prompts, group: int) -> Prefix:
         tokens = prompts.unsqueeze(2).expand(-1, -1, group, -1)

@@ -182,6 +182,7 @@ def variant(config: Config) -> Variant:
         distillation_weight=config.distillation.weight,
         taught_by=(config.teacher.network or "teacher", config.teacher.hint),
         value_target=target and bind_hyperparameters(target, config.norm),
+        rounding=(config.sampler.products, config.sampler.head) if hasattr(config.sampler, "products") else None,
         top_k=config.sampler.top_k,
         top_p=config.sampler.top_p,
         trains_truncated=config.sampler.training == "truncated",

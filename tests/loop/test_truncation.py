@@ -59,6 +59,11 @@ def test_the_tokens_that_are_left_are_those_of_the_loops(top_k, top_p):
     torch.testing.assert_close(found.exp().sum(-1), torch.ones(40, dtype=torch.float64), **CLOSE)
 
 
+def test_without_numbers_nothing_is_computed():
+    log_probs = distributions(4, 7)
+    assert truncated(log_probs, None, None) is log_probs
+
+
 @pytest.mark.parametrize(("top_k", "top_p"), [(3, None), (None, 0.7), (4, 0.8)])
 def test_its_gradient_is_that_of_the_tokens_that_are_left(top_k, top_p):
     logits, slants = distributions(6, 5), distributions(6, 5, seed=4)
