@@ -1,8 +1,9 @@
 """What the sampler makes of the policy: ``sampler(log_probs, *, hyperparameters) -> log_probs``, ``[*R P G V]``.
 
-A simulation of the disagreement between an inference engine and a trainer. Given are the trainer's log-probabilities of
-the next token at the sampling temperature (the scaled logits, up to a constant); tokens are drawn from what comes back,
-also log-probabilities, or from the most likely of them (``truncated``). Evaluation samples from the policy itself.
+A simulation of the disagreement between an inference engine and a trainer. Given are log-probabilities of the next
+token at the sampling temperature (the scaled logits, up to a constant): the trainer's, or with ``sampler.products``
+those of the same weights with products that are rounded (``rlexp.core.rounding``). Tokens are drawn from what comes
+back, also log-probabilities, or from the most likely of them (``truncated``). Evaluation samples from the policy.
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ from torch import Tensor
 
 from rlexp.core.facts import Facts
 from rlexp.core.registry import Offer, by_name
-from rlexp.core.rounding import HeadPrecision, Precision
 from rlexp.core.types import FiniteNonNegative, NextToken
 
 
 @Facts(is_noop=True)
 def exact(log_probs: NextToken) -> NextToken:
-    """The policy itself: sampler and trainer agree."""
+    """Nothing else: sampler and trainer agree, as far as they compute alike."""
     return log_probs
 
 
@@ -40,14 +40,6 @@ def bf16(log_probs: NextToken) -> NextToken:
     Source: bfloat16 as the cause of the disagreement (arXiv 2510.26788). Only the last rounding is simulated.
     """
     return F.log_softmax(log_probs.bfloat16().to(log_probs.dtype), -1)
-
-
-def rounded(rounded_log_probs: NextToken, *, products: Precision, head: HeadPrecision) -> NextToken:
-    """The policy of the same weights whose matrix products are rounded as ``products`` and ``head`` say.
-
-    They are ``rlexp.core.rounding.RoundedProducts``, which has the sources; what is between products is not rounded.
-    """
-    return rounded_log_probs
 
 
 OUTSIDE = -1e9
@@ -77,11 +69,8 @@ def truncated(log_probs: Tensor, top_k: int | None, top_p: float | None) -> Tens
     return F.log_softmax(log_probs.masked_fill(~kept, OUTSIDE), -1).masked_fill(~kept, OUTSIDE)
 
 
-FUNCTIONS = by_name(exact, noisy, bf16, rounded)
+FUNCTIONS = by_name(exact, noisy, bf16)
 INPUTS = {
     "log_probs": Offer(NextToken, "log π of the next token over the vocabulary, at the sampling temperature"),
     "errors": Offer(NextToken, "independent standard normal numbers"),
-    "rounded_log_probs": Offer(
-        NextToken, "those of the same weights with products that are rounded as the choice says"
-    ),
 }

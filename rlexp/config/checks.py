@@ -300,7 +300,12 @@ def allocation_problems(config: Any) -> Iterator[str]:
 
 
 def sampler_problems(config: Any) -> Iterator[str]:
-    """Refuse what asks for log-probabilities of all tokens where the policy that is trained has only some."""
+    """Refuse to round what is not there, and tokens that the policy that is trained may not have."""
+    products, head = config.sampler.products, config.sampler.head
+    if products is not None and config.model.name == "tabular":
+        yield f"sampler.products={products} model=tabular: a table multiplies nothing; take sampler.products=null"
+    if head is not None and products is None:
+        yield f"sampler.head={head} sampler.products=null: all products are in float32; take null, or products to round"
     if config.sampler.training is None:
         return
     chosen = f"sampler.training={config.sampler.training}"
@@ -315,7 +320,7 @@ def sampler_problems(config: Any) -> Iterator[str]:
 
 def samples_exactly(config: Any) -> bool:
     """Whether tokens are drawn from the policy itself, as the trainer computes it."""
-    whole = config.sampler.top_k is None and config.sampler.top_p is None
+    whole = config.sampler.products is None and config.sampler.top_k is None and config.sampler.top_p is None
     return whole and chosen_facts(config, "sampler").is_noop and CAPABILITIES[config.backend.name].batched
 
 
@@ -516,8 +521,6 @@ PROBLEMS = rules(
     ("norm=gae norm=gae_whitened norm=gae_decoupled norm=gae_length_adaptive norm=value_baseline",
      lambda _, config: config.critic.name == "none",
      "{key}={node.name}: asks for values, and critic=none has none; choose critic=value"),
-    ("sampler=rounded", lambda _, config: config.model.name == "tabular",
-     "{key}={node.name} model=tabular: a table multiplies nothing; take another model or sampler"),
     ("norm=spo norm=dbb", lambda _, config: getattr(config.task, "prompt_set", None) is None,
      "{key}={node.name}: remembers the value of each prompt, so they must come again: take task=sort or "
      "token_preference with task.prompt_set=64 or the like"),

@@ -27,7 +27,7 @@ from rlexp.axes import AXES, Axis
 from rlexp.config.settings import Settings
 from rlexp.core.errors import closest, no_such_key
 from rlexp.core.facts import Facts, facts_of
-from rlexp.core.numbers import FiniteNonNegative, PositiveInt, Probability, Seed, Share, Size
+from rlexp.core.numbers import FiniteNonNegative, PositiveInt, Precision, Probability, Seed, Share, Size
 from rlexp.core.registry import REGISTERED, StrictModel
 from rlexp.runfolder.variants import number
 
@@ -81,6 +81,8 @@ SETTINGS = {
     "reference": {"begin": (Literal["start", "random", "halfway", "run"], "start"), "run": (str | None, None)},
     "reward": {"model": (dict | None, None)},
     "sampler": {
+        "products": (Precision | None, None),
+        "head": (Literal["float32"] | None, None),
         "top_k": (Size | None, None),
         "top_p": (Share | None, None),
         "training": (Literal["truncated"] | None, None),

@@ -67,6 +67,7 @@ class Settings(StrictModel):
     kl_stop: key(Positive | None, "distance from the policy that sampled, in nats a token, beyond which a rollout is "
                  "left; null for none")
     temperature: key(Positive, "of sampling and of every log-probability")
+    temperature_final: key(Positive | None, "that of training moves linearly towards this one; null keeps it")
     log_every: key(PositiveInt, "steps between lines of metrics.jsonl")
     checkpoint_every: key(PositiveInt, "steps between checkpoints; Ctrl-C writes one too")
     resume: key(Literal["auto", "failed", "never"], "in a folder that holds runs of this config: skip what is done, go "

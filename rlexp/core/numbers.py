@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import AllowInfNan
@@ -23,3 +23,5 @@ Ddof = Annotated[int, Ge(0), Le(1)]
 Level = Share = Annotated[float, Gt(0), Le(1)]
 Discount = Probability = Annotated[float, Ge(0), Le(1)]
 Decay = Annotated[float, Ge(0), Lt(1)]
+# Of matrix products; float8 e4m3 with a scale for each tensor, or for each row and column.
+Precision = Literal["bfloat16", "float8_tensor", "float8_channel"]

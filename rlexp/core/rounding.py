@@ -10,10 +10,9 @@ from typing import Literal
 from torch import Tensor, float8_e4m3fn
 
 from rlexp.core.exact import Kind, product
+from rlexp.core.numbers import Precision
 
 LARGEST = 448.0  # of float8_e4m3fn
-Precision = Literal["bfloat16", "float8_tensor", "float8_channel"]
-HeadPrecision = Literal["bfloat16", "float32"]
 
 
 def to_bfloat16(numbers: Tensor) -> Tensor:
@@ -39,7 +38,7 @@ class RoundedProducts:
     - ``float8_channel``: factors of linear layers are float8 e4m3, with a scale for each row of activations and each
       column of weights; ``float8_tensor``: with one for all of each. Results, attention and the output layer are
       bfloat16.
-    - a ``head`` of ``float32`` is not rounded at all.
+    - an output layer with a ``head`` of ``float32`` is not rounded at all.
 
     Source: float8 of vLLM (docs/features/quantization: dynamic scales, e4m3 up to 448, the output layer left out) and
     of verl (verl/utils/kernel/fp8_kernel.py, b178a3c), whose blocks of 128 numbers are rows of activations here. The
@@ -47,7 +46,7 @@ class RoundedProducts:
     and trainer together; prime-rl ``enable_fp32_lm_head``, which adds up products of bfloat16 there.
     """
 
-    def __init__(self, products: Precision, head: HeadPrecision):
+    def __init__(self, products: Precision, head: Literal["float32"] | None):
         self.products, self.head = products, head
         self.weights: dict[int, tuple[Tensor, object]] = {}
 

@@ -95,6 +95,7 @@ CONDITIONS: Mapping[str, Callable[[Any, Config], bool]] = {
     ),
     "positive_nll_coef": lambda node, config: config.positive_nll_coef > 0,
     "advantage_entropy_weight": lambda node, config: config.advantage_entropy_weight > 0,
+    "temperature_final": lambda node, config: config.temperature_final is not None,
     "kl_stop": lambda node, config: config.kl_stop is not None,
     "whiten_advantages": lambda node, config: config.whiten_advantages,
     "advantage_clip": lambda node, config: config.advantage_clip is not None,
@@ -103,6 +104,7 @@ CONDITIONS: Mapping[str, Callable[[Any, Config], bool]] = {
         config.advantage_clip is not None and config.norm.name.startswith("reinforce")
     ),
     "log_ratio_bound": lambda node, config: config.log_ratio_bound is not None,
+    "rounded products": lambda node, config: config.sampler.products is not None or config.sampler.head is not None,
     "truncated training": lambda node, config: config.sampler.training is not None,
     "another log_ratio_bound than 20": lambda node, config: config.log_ratio_bound != 20,
     "bounded exponents": lambda node, config: config.log_ratio_bound is not None and exponentiates(config),

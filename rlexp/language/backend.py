@@ -110,6 +110,8 @@ CAPABILITIES = {
             Limit("critic", ("none",), f"{OF_REPLICAS}; take {{choices}}"),
             Limit("data", ("fresh",), f"{OF_REPLICAS}; take {{choices}}"),
             Limit("start", ("random", "sft", "mixture"), f"{OF_REPLICAS}; take start=random, sft or mixture"),
+            Limit("temperature_final", (None,), OF_REPLICAS),
+            Limit("sampler.products", (None,), OF_REPLICAS),
             Limit("sampler.training", (None,), OF_REPLICAS),
             Limit("kl_stop", (None,), OF_REPLICAS),
             Limit("positive_nll_coef", (0.0,), OF_REPLICAS),

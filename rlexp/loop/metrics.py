@@ -64,6 +64,8 @@ def metrics_of_rollout(
     if groups.ages is not None:
         row |= age_metrics(groups, own.mask, gather_log_probs(policy, rollout.completions))
         row["data/age"] *= state.inner_steps * state.minibatches
+    if state.temperature_final is not None:
+        row["policy/temperature"] = Masked(state.temperature, state.temperature_final.isfinite())
     return (
         row
         | reward_metrics(rewards, experience.rewards)

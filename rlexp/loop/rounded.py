@@ -1,4 +1,4 @@
-"""Policies whose products are rounded, which read along what is sampled (``sampler=bf16_products``, ``fp8``, …).
+"""Policies whose products are rounded, which read along what is sampled (``sampler.products``).
 
 They have the weights of the policies that are trained. What such a policy would draw next is a function of the tokens
 so far: it decodes them beside the policy itself, whose log-probabilities are recorded as ever.
@@ -11,19 +11,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rlexp.core.exact import products_by
-from rlexp.core.registry import required_inputs
 from rlexp.core.rounding import RoundedProducts
 from rlexp.core.types import NextToken, PerReplica, PerToken, Prompts, ReplicaIndices
 from rlexp.loop.state import TrainState, take_replicas
-from rlexp.loop.variant import Variant
 from rlexp.models.policy import RolloutPolicy
 from rlexp.tasks import Task
 
-Rounding = tuple[str, str]
-
 
 class RoundedPolicies:
-    """Of the runs whose sampler asks for them, the policies that a rollout is sampled from; none for the others."""
+    """Of the runs whose sampler rounds, the policies that a rollout is sampled from."""
 
     def __init__(
         self,
@@ -34,15 +30,12 @@ class RoundedPolicies:
         uniforms: PerToken,
         temperature: PerReplica,
     ):
-        def rounding_of(variant: Variant) -> Rounding | None:
-            return variant.rounding if "rounded_log_probs" in required_inputs(variant.sampler) else None
-
-        ways = dict.fromkeys(filter(None, (rounding_of(variant) for variant, _ in state.blocks)))
+        ways = dict.fromkeys(variant.rounding for variant, _ in state.blocks if variant.rounding is not None)
         self.task, self.prompts, self.tokens = task, prompts, []
         self.readers = [
             RoundedPolicy(
                 policy,
-                state.per_run(lambda variant, way=way: rounding_of(variant) == way).nonzero().squeeze(-1),
+                state.per_run(lambda variant, way=way: variant.rounding == way).nonzero().squeeze(-1),
                 RoundedProducts(*way),
                 prompts,
                 uniforms.shape[2],

@@ -258,12 +258,12 @@ def sample_completions(
             return torch.zeros(len(seeds), *shape)
         return normals(seeds.tolist(), Purpose.SAMPLER, step, shape, round=round)
 
-    def distort_variant(variant: Variant, log_probs: Tensor, errors: Tensor, rounded: Tensor) -> Tensor:
-        offered = {"log_probs": log_probs, "errors": errors, "rounded_log_probs": rounded}
-        return truncated(call_with(variant.sampler, offered), variant.top_k, variant.top_p)
+    def distort_variant(variant: Variant, log_probs: Tensor, errors: Tensor) -> Tensor:
+        distorted = call_with(variant.sampler, {"log_probs": log_probs, "errors": errors})
+        return truncated(distorted, variant.top_k, variant.top_p)
 
     def distort(log_probs: Tensor, t: int) -> Tensor:
-        given = log_probs, errors[..., t, :].to(log_probs), rounded.log_probs(log_probs)
+        given = rounded.log_probs(log_probs), errors[..., t, :].to(log_probs)
         return map_variants(distort_variant, state.blocks, *given)
 
     errors = map_variants(draw_errors, state.blocks, torch.tensor(state.seeds))

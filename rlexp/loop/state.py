@@ -71,7 +71,8 @@ class TrainState:
     ``reward_model``; ``critic`` and ``judging`` say how the last two are trained (None without them). ``blocks`` are
     the variants, in the order of the replicas, each with the number of replicas that it owns. ``memory`` holds what
     runs remember from step to step, ``[R, ...]``. ``data`` says where completions come from, and ``buffer`` holds
-    those that it keeps, ``[R, ...]``; None for fresh ones. A step changes weights, memory and buffer, nothing
+    those that it keeps, ``[R, ...]``; None for fresh ones. ``temperature`` is that of evaluation, and in training where
+    ``temperature_final`` is None or infinite. A step changes weights, memory and buffer, nothing
     else. ``sample`` and ``log_probs`` are functions of a policy, compiled where the config asks for that.
     """
 
@@ -91,6 +92,19 @@ class TrainState:
     sample: Callable = sample
     log_probs: Callable = token_log_probs
     critic: object = None
+    temperature_final: t.PerReplica | None = None
+    steps: int = 0
+
+    def at_step(self, step: int) -> TrainState:
+        """Return the state with the temperatures of a step of training: T + (T_final − T) · (step − 1) / steps.
+
+        Evaluation keeps the first ones. What was sampled at another temperature keeps the log-probabilities that it
+        had there. Source: linear, as the learning rate; asked for in TRL #2941, which has a constant.
+        """
+        if self.temperature_final is None:
+            return self
+        moved = self.temperature + (self.temperature_final - self.temperature) * ((step - 1) / self.steps)
+        return replace(self, temperature=moved.where(self.temperature_final.isfinite(), self.temperature))
 
     @property
     def policy(self) -> Policy:
@@ -204,6 +218,7 @@ def subset(state: TrainState, replicas: Tensor) -> TrainState:
         networks={name: Network(take_replicas(network.module, replicas), network.optimizer) for name, network in kept},
         seeds=[state.seeds[replica] for replica in replicas.tolist()],
         temperature=state.temperature[replicas],
+        temperature_final=None,
         memory={name: values[replicas] for name, values in state.memory.items()},
         sample=sample,
         log_probs=token_log_probs,

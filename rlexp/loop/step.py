@@ -23,6 +23,7 @@ from rlexp.models.policy import RolloutPolicy
 
 def train_step(state: TrainState, step: int, measure: bool) -> metrics.Row:
     """Sample, score, compute advantages, update; return what was sampled and, if ``measure``, the metrics."""
+    state = state.at_step(step)
     groups = data.gather_groups(state, step)
     reference = requested.reference_distributions(state, groups.rollout) if measure else None
     tensors = requested.tensors_of_rollout(state, step, groups, reference)

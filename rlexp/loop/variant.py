@@ -40,7 +40,7 @@ class Variant(Chosen):
         log_ratio_bound: bound of what is exponentiated; None for none.
         kl_stop: distance from the policy that sampled at which a rollout is left; None for never.
         value_target: what a critic is trained to, where ``norm`` asks for its values.
-        rounding: of a sampler whose products are rounded those of its layers and of its output layer.
+        rounding: how the sampler's products are rounded, and those of its output layer (``core.rounding``).
         top_k, top_p: which of the sampler's tokens are drawn, the most likely ones (``axes.sampler.truncated``).
         trains_truncated: whether the policy that is trained is the one that is left by them.
     """
@@ -60,7 +60,7 @@ class Variant(Chosen):
     log_ratio_bound: float | None = None
     kl_stop: float | None = None
     value_target: Callable | None = None
-    rounding: tuple[str, str] | None = None
+    rounding: tuple[str, str | None] | None = None
     top_k: int | None = None
     top_p: float | None = None
     trains_truncated: bool = False
@@ -88,7 +88,8 @@ class Variant(Chosen):
     @property
     def samples_exactly(self) -> bool:
         """Whether tokens are drawn from the policy itself."""
-        return facts_of(self.sampler, Facts).is_noop and self.top_k is None and self.top_p is None
+        plain = self.rounding is None and self.top_k is None and self.top_p is None
+        return plain and facts_of(self.sampler, Facts).is_noop
 
     def bound(self, like: PerReplica) -> dict[str, PerReplica]:
         """Return the bound of log-ratios, infinite for none, by the name that choices ask for it."""

@@ -51,9 +51,10 @@ Code = dict[str, Any]
 MEANT = {"backend": {"name": "replicas"}, "log_ratio_bound": 20.0}
 MEANT |= {"anchor": {"name": "old"}, "prompts": {"name": "uniform"}, "allocation": {"name": "uniform"}}
 MEANT |= {"distillation": {"name": "none", "weight": 0.0}, "whiten_advantages": False}
-MEANT |= {"positive_nll_coef": 0.0, "advantage_entropy_weight": 0.0}
+MEANT |= {"positive_nll_coef": 0.0, "advantage_entropy_weight": 0.0, "temperature_final": None}
 # Keys that nodes have had since: null says what their absence did. Of all choices, or of some.
 SINCE = {"start.seed": None, "teacher.network": None, "teacher.hint": None}
+SINCE |= {"sampler.products": None, "sampler.head": None}
 SINCE |= {"sampler.top_k": None, "sampler.top_p": None, "sampler.training": None}
 SINCE |= {"start.hinted": ("pretrained_mixture",), "task.hint": ("addition", "countdown", "two_habits")}
 SINCE |= {"critic.critic_warmup": ("value",)}
@@ -232,7 +233,8 @@ def config_hash(config: Mapping[str, Any]) -> str:
 def with_effect(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a config that results depend on; what one ``MEANT`` by saying nothing is left out."""
     known = {key: value for key, value in config.items() if key not in WITHOUT_EFFECT | {"study", "format"}}
-    known |= {key: "none" for key in MEANT if key in known and known[key] is None}  # null counts as absent
+    nulls = {key for key, meant in MEANT.items() if meant is not None and known.get(key, meant) is None}
+    known |= dict.fromkeys(nulls, "none")  # null counts as absent
     return {key: value for key, value in known.items() if key not in MEANT or value != MEANT[key]}
 
 

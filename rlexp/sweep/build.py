@@ -38,7 +38,7 @@ from rlexp.tasks import TASKS
 NUMBERS = ("entropy_coef", "positive_nll_coef", "whiten_advantages", "advantage_entropy_weight", "advantage_clip")
 NUMBERS += ("log_ratio_bound", "kl_stop")
 VARIANT = {*(axis.group for axis in AXES.values()), *NUMBERS}
-REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "start")
+REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "temperature_final", "start")
 STATES = 5  # numbers a parameter: itself, its gradient, two moments, the reference
 PASSES = 3  # numbers a value of a layer while it trains: itself, its gradient, a temporary
 BYTES_A_TOKEN = 17  # of a completion that is kept: the token, two log-probabilities, whether it counts
@@ -146,6 +146,8 @@ def build(configs: Sequence[Config]) -> TrainState:
         blocks=variants,
         seeds=seeds,
         temperature=each_runs(configs, "temperature", device),
+        temperature_final=final_temperatures(configs, device),
+        steps=first.steps,
         memory={name: values.to(device) for name, values in remembered.items()},
         prompts=first.group_size.prompts,
         group=first.group_size.completions,
@@ -166,6 +168,12 @@ def each_runs(configs: Sequence[Config], key: str, device: torch.device) -> Tens
     return torch.tensor([math.inf if n is None else n for n in numbers], dtype=torch.float32, device=device)
 
 
+def final_temperatures(configs: Sequence[Config], device: torch.device) -> Tensor | None:
+    """Return where each run's temperature goes, ``[R]``, infinite where it stays; None where all stay."""
+    scheduled = any(config.temperature_final is not None for config in configs)
+    return each_runs(configs, "temperature_final", device) if scheduled else None
+
+
 def variant(config: Config) -> Variant:
     """Bind the axis functions that a config chooses."""
     weight, memories = {config.kl.place: config.kl.coef}, {}
@@ -182,7 +190,7 @@ def variant(config: Config) -> Variant:
         distillation_weight=config.distillation.weight,
         taught_by=(config.teacher.network or "teacher", config.teacher.hint),
         value_target=target and bind_hyperparameters(target, config.norm),
-        rounding=(config.sampler.products, config.sampler.head) if hasattr(config.sampler, "products") else None,
+        rounding=config.sampler.products and (config.sampler.products, config.sampler.head),
         top_k=config.sampler.top_k,
         top_p=config.sampler.top_p,
         trains_truncated=config.sampler.training == "truncated",

@@ -63,7 +63,6 @@ def batch(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 3) -> dic
         "uniforms": torch.rand(shape, generator=random),
         "sampler_log_probs": (log_probs + 0.4 * normal(*shape)).clamp(max=-0.01),
         "errors": normal(*shape),
-        "rounded_log_probs": log_probs.bfloat16().to(dtype),
         "proximal_log_probs": (log_probs + 0.2 * normal(*shape)).clamp(max=-0.01),
         "ages": torch.randint(5, shape, generator=random).to(dtype),
         "scored": normal(*shape[:-1]) < 1,

@@ -27,7 +27,7 @@ CAP, KNOWN_PROMPTS = 16, 3  # what ${task.cap} and ${task.prompt_set} of a YAML 
 # Keys of a node that its function does not take.
 BESIDE_KNOBS = {"kl": {"coef", "place"}, "filter": {"rounds"}, "reward": {"model"}}
 BESIDE_KNOBS |= {"teacher": {"run", "network", "hint"}, "distillation": {"weight"}}
-BESIDE_KNOBS |= {"sampler": {"top_k", "top_p", "training"}}
+BESIDE_KNOBS |= {"sampler": {"products", "head", "top_k", "top_p", "training"}}
 
 
 @dataclass(frozen=True)

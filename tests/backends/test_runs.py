@@ -143,6 +143,8 @@ def test_two_processes_train_one_run(tmp_path):
         (["norm=remax"], "backend=trl norm=remax: asks for a greedy completion of each prompt, not there"),
         (["filter=dynamic"], "backend=trl: has no filter.refill but the neutral one; take backend=replicas, or"),
         (["sampler=noisy"], "backend=trl: has no sampler but the neutral one"),
+        (["temperature_final=0.5"], "backend=trl: temperature_final=0.5 is of backend=replicas"),
+        (["sampler=fp8"], "backend=trl: sampler.products=float8_channel is of backend=replicas"),
         (["sampler=top_p_trained"], "backend=trl: sampler.training=truncated is of backend=replicas"),
         (["prompts=easy_to_hard"], "backend=trl: has no prompts but the neutral one"),
         (["distillation=jsd"], "backend=trl: has no distillation but the neutral one"),

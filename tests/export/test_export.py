@@ -21,6 +21,7 @@ OF_NO_OTHER = {
     "whiten_advantages": ((False, True), "advantages are not whitened after the norm there"),
     "advantage_entropy_weight": ((0.0, 0.1), "advantages are not weighed by entropy there"),
     "positive_nll_coef": ((0.0, 0.1), "correct completions have no loss of their own there"),
+    "temperature_final": ((None, 0.5), "the temperature is constant there"),
 }
 # A key that no framework has, and of which each says what it does instead.
 OF_FORMULAS = "log_ratio_bound"

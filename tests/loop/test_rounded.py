@@ -24,10 +24,10 @@ from rlexp.loop.step import train_step
 from rlexp.models import GRU, Transformer
 
 WAYS = [
-    ("bfloat16", "bfloat16"),
+    ("bfloat16", None),
     ("bfloat16", "float32"),
-    ("float8_channel", "bfloat16"),
-    ("float8_tensor", "bfloat16"),
+    ("float8_channel", None),
+    ("float8_tensor", None),
 ]
 SEEDS = (3, 8, 5)
 # Every number of e4m3: 4 bits of exponent less 7, 3 of mantissa, none for infinity; the largest would be NaN.
@@ -88,7 +88,7 @@ def by_hand(kind, addend, x, weight, products, head):
     return result
 
 
-@pytest.mark.parametrize("way", WAYS, ids="-".join)
+@pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("kind", ["linear", "attention", "head"])
 def test_products_are_those_by_hand(way, kind):
     """But for the last bit of a bfloat16, which another order of a sum can turn over, in one of fifty numbers."""
@@ -108,7 +108,7 @@ def test_products_are_those_by_hand(way, kind):
 def test_outside_the_block_products_are_as_they_were():
     x, weight = random(2, 5, 7), random(2, 7, 6, seed=1)
     before = bmm(x, weight)
-    with products_by(RoundedProducts("bfloat16", "bfloat16")):
+    with products_by(RoundedProducts("bfloat16", None)):
         assert not bmm(x, weight).equal(before)
     assert bmm(x, weight).equal(before)
 
@@ -123,7 +123,7 @@ def test_a_model_has_one_output_layer_and_only_what_reads_other_tokens_is_attent
 
     def spy(kind, addend, x, weight):
         seen.append((kind, weight.shape))
-        return RoundedProducts("bfloat16", "bfloat16")(kind, addend, x, weight)
+        return RoundedProducts("bfloat16", None)(kind, addend, x, weight)
 
     with torch.inference_mode(), products_by(spy):
         logits, state = policy.prefill(prompts_of(task, SEEDS, 4), 2)
@@ -148,7 +148,7 @@ def state_of(*ways, model=Transformer, task=None, seeds=(0, 1, 2, 4), recipe=Non
     for way in ways:
         one = base
         if isinstance(way, tuple):
-            one = replace(base, sampler=bind("sampler", "rounded", products=way[0], head=way[1]), rounding=way)
+            one = replace(base, rounding=way)
         elif way:
             one = replace(base, sampler=bind("sampler", way, std=0.5))
         blocks.append((one, 1))
@@ -174,7 +174,7 @@ TASKS = {"toy": Toy(), "conversation": Conversation(), "packed": Long()}
 
 @pytest.mark.parametrize("model", [GRU, Transformer], ids=lambda model: model.__name__)
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
-@pytest.mark.parametrize("way", WAYS, ids="-".join)
+@pytest.mark.parametrize("way", WAYS, ids=str)
 def test_tokens_come_from_the_rounded_policy_and_old_log_probs_are_the_trainers(way, task, model):
     """Token by token to the bit; read as a whole, sums near the middle of two numbers are rounded to the other one."""
     state = state_of(way, way, model=model, task=task)
@@ -257,8 +257,22 @@ def test_an_output_layer_in_float32_takes_away_most_of_the_disagreement_and_floa
 # ---- configs
 
 
-def test_a_table_is_refused_in_a_line():
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["sampler=fp8", "task=bandit", "model=tabular"], "sampler.products=float8_channel model=tabular: a table"),
+        (["sampler.head=float32"], "sampler.head=float32 sampler.products=null: all products are in float32"),
+        (["sampler.products=float4"], "sampler.products=float4"),
+    ],
+)
+def test_what_cannot_be_rounded_is_refused_in_a_line(overrides, line):
     with pytest.raises(ConfigError) as error:
-        read(values("sampler=fp8", "task=bandit", "model=tabular"))
-    (line,) = error.value.problems
-    assert line.startswith("sampler=rounded model=tabular: a table multiplies nothing")
+        read(values(*overrides))
+    assert [problem.startswith(line) for problem in error.value.problems] == [True]
+
+
+def test_noise_comes_on_top_of_rounding():
+    state = state_of("noisy", "noisy")
+    blocks = [(state.blocks[0][0], 1), (replace(state.blocks[1][0], rounding=WAYS[3]), 1)]
+    rollout = drawn(replace(state, blocks=blocks, seeds=[0, 0]))
+    assert not rollout.sampler_log_probs[0].equal(rollout.sampler_log_probs[1])

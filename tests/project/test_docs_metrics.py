@@ -102,6 +102,7 @@ CHOICES = {
     "distillation=jsd teacher.network=reference": {"loss/distillation"},
     "positive_nll_coef=0.1": {"loss/positive_nll"},
     "sampler=top_p_trained": {"ratio/outside"},
+    "temperature_final=0.5": {"policy/temperature"},
     "log_ratio_bound=1e-6": {"ratio/bounded"},
     "data=stale": AGES,
     "data=replay": AGES,
@@ -120,8 +121,8 @@ def test_the_keys_of_choices_are_those_documented(tmp_path):
     ]
     for job in jobs:
         job.folder.mkdir()
-    train_jobs(jobs[:8])
-    for job in jobs[8:]:
+    train_jobs(jobs[:9])
+    for job in jobs[9:]:
         train_jobs([job])
     found = {job.name: rows(job.folder)[-1].keys() for job in jobs}
     assert {name: each - found["default"] for name, each in found.items()} == {name: {*CHOICES[name]} for name in found}

@@ -45,11 +45,6 @@ def sampler_bf16(log_probs):
     return normalised(np.array([rounded(value) for value in log_probs.flat]).reshape(log_probs.shape))
 
 
-def sampler_rounded(rounded_log_probs, *, products, head):
-    """What the products of test_rounding make of the weights."""
-    return rounded_log_probs
-
-
 def most_likely(log_probs: list[float], top_k: int | None, top_p: float | None) -> list[float]:
     """Keep the most likely tokens of one distribution, one after another; -inf for the others.
 
@@ -187,7 +182,7 @@ def weighted(ratios: Callable, weight: Callable) -> Callable:
     return mismatch
 
 
-SAMPLER = {"exact": sampler_exact, "noisy": sampler_noisy, "bf16": sampler_bf16, "rounded": sampler_rounded}
+SAMPLER = {"exact": sampler_exact, "noisy": sampler_noisy, "bf16": sampler_bf16}
 MISMATCH = {
     "none": lambda losses: losses,
     "token_truncate": weighted(of_tokens, truncated),
