@@ -46,6 +46,20 @@ def test_settings_are_those_of_the_framework(to, overrides, expected):
     assert {name: settings.get(name) for name in expected} == expected
 
 
+@pytest.mark.parametrize(("number", "expected"), [("null", 0), ("1", 1), ("3", 3)])
+def test_as_many_steps_train_the_critic_alone_there(number, expected):
+    """verl (1dda039b) updates the policy where critic_warmup <= global_steps, from 1; OpenRLHF (3c3be623) where
+    global_steps > freezing_steps, from 0."""
+    overrides = ["norm=gae_whitened", "critic=value", f"critic.critic_warmup={number}"]
+    verl = exported("verl", *overrides).settings["trainer.critic_warmup"]
+    openrlhf = exported("openrlhf", *overrides).settings["--critic.freezing_steps"]
+    assert sum(not verl <= step for step in range(1, 10)) == expected
+    assert sum(not step > openrlhf for step in range(9)) == expected
+    falls = [exported(to, *overrides, *more).differs for to in ("verl", "openrlhf") for more in ([], ["lr_final=1.0"])]
+    line = "critic=value: the policy's learning rate falls over all steps there"
+    assert [any(each.startswith(line) for each in said) for said in falls] == [expected > 0, False] * 2
+
+
 WARNINGS = [
     ("trl", ["clip=cispo"], "clip=cispo: epsilon_high is the bound itself there, not its distance from 1"),
     ("trl", ["clip=cispo_two_sided"], "clip=cispo: lower is 0.8 here and always 0 there"),

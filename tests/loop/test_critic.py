@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import yaml
 from axis_choices import CLOSE, bind
 from interrupted import jobs, same_in_three_ways, stop_at  # noqa: F401 (a fixture)
 from plain_step import Recipe
@@ -17,7 +18,7 @@ from torch.testing import assert_close
 from toy_state import LAYERS, make_experience, make_state, variant
 
 from rlexp.axes import norm
-from rlexp.config.schema import read
+from rlexp.config.schema import load, read
 from rlexp.core.errors import ConfigError
 from rlexp.loop.critic import Critic, squared_errors, train_critic
 from rlexp.loop.data import gather_groups
@@ -226,9 +227,12 @@ def test_runs_whose_critic_is_trained_first_are_the_same_alone_together_and_resu
         assert has == {0: False, **{step: step > 4 for step in range(2, 13, 2)}}
 
 
-def test_configs_from_before_there_was_a_warm_up_mean_none_and_hash_alike():
-    values_now = compose("norm=gae", "critic=value").model_dump()
+def test_configs_from_before_there_was_a_warm_up_mean_none_and_hash_alike(tmp_path):
+    now = compose("norm=gae", "critic=value")
+    values_now = now.model_dump()
     before = {**values_now, "critic": {k: v for k, v in values_now["critic"].items() if k != "critic_warmup"}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(before, allow_unicode=True), "utf-8")
+    assert load(tmp_path / "config.yaml") == now
     assert config_hash(before) == config_hash(values_now)
     values_now["critic"]["critic_warmup"] = 3
     assert config_hash(before) != config_hash(values_now)
