@@ -34,7 +34,7 @@ CASES = [
     (["mismatch=token_mask", "sampler=top_p"], None),
     (["sampler.training=truncated"], "sampler.training=truncated sampler.top_k=null sampler.top_p=null: nothing is"),
     (["sampler=top_p", "sampler.top_p=1.0"], "sampler.top_p=1: leaves no token out"),
-    (["sampler=top_k", "sampler.top_k=14"], "sampler.top_k=14 task=sort: it has 14 tokens, and none is left out"),
+    (["sampler=top_k", "sampler.top_k=11"], "sampler.top_k=11 task=sort: it has 11 tokens, and none is left out"),
     (["sampler=top_k"], None),
     (["mismatch=token_mask"], "mismatch=token_mask: sampler=exact leaves nothing to correct"),
     (["clip=naive", "minibatches=1"], None),
