@@ -20,9 +20,19 @@ from torch import Tensor, logsumexp, zeros_like
 
 from rlexp.axes.offered import BOUND, LOSS
 from rlexp.axes.ratio import bounded_exp
+from rlexp.core.exact import sigmoid
 from rlexp.core.facts import Facts
 from rlexp.core.registry import Offer, by_name
-from rlexp.core.types import AboveOne, FiniteNonNegative, PerReplica, PerToken, PerVocabulary, Probability, Size
+from rlexp.core.types import (
+    AboveOne,
+    FiniteNonNegative,
+    PerReplica,
+    PerToken,
+    PerVocabulary,
+    Positive,
+    Probability,
+    Size,
+)
 
 LARGEST_SUM = -1e-7  # of log-probabilities that leave something for the others
 """TRL ``add_tail_bucket``."""
@@ -67,10 +77,30 @@ def jsd(
     elif alpha == 1:
         losses = divergence(student, teacher)
     else:
-        weights = student.new_tensor([1 - alpha, alpha]).log()
-        mixture = logsumexp(torch.stack([student + weights[0], teacher + weights[1]]), 0)
+        mixture = mixed(student, teacher, alpha)
         losses = (1 - alpha) * divergence(student, mixture) + alpha * divergence(teacher, mixture)
     return corrected(losses, log_probs, old_log_probs, log_ratio_bound, is_clip)
+
+
+def jsd_clipped(
+    distributions: PerVocabulary, teacher_distributions: PerVocabulary, *, alpha: Probability, largest: Positive
+) -> PerToken:
+    """``jsd`` of the whole vocabulary, of which each entry's part is at most ``largest``, where it has no gradient.
+
+    Parts are T log(T / S) for α = 0 and S log(S / T) for α = 1, else (1 − α) S log(S / M) + α T log(T / M). Few tokens
+    of style have most of the divergence. Parts below 0 have no bound, as in the source, so this is no divergence: away
+    from the teacher it can be below 0. Source: OPSD (arXiv 2601.18734 from its third version on, point-wise KL
+    clipping), siyan-zhao/OPSD 8ae338d ``token_clip``, of which ``jsd_token_clip`` is 0.05; 590ec26 has none.
+    """
+    student, teacher = distributions, teacher_distributions
+    if alpha == 0:
+        parts = teacher.exp() * (teacher - student)
+    elif alpha == 1:
+        parts = student.exp() * (student - teacher)
+    else:
+        mixture = mixed(student, teacher, alpha)
+        parts = (1 - alpha) * student.exp() * (student - mixture) + alpha * teacher.exp() * (teacher - mixture)
+    return parts.clamp(max=largest).sum(-1)
 
 
 def sampled(
@@ -108,6 +138,23 @@ def sampled_masked(
     return policy.where(kept, 0.0) + kl_coef * (log_probs - old_log_probs).square()
 
 
+def sampled_gated(log_probs: PerToken, teacher_log_probs: PerToken, *, beta: FiniteNonNegative) -> PerToken:
+    """g · (log T − log S) of the sampled token, g = σ(beta · (log T − log S)) without a gradient.
+
+    It raises log S of all tokens, by g: most of those that the teacher likes better than the student does. For beta 0
+    it is half an imitation of what the student writes. Source: SDAR (arXiv 2605.15155), ZJU-REAL/SDAR 8b85c23
+    ``compute_sdar_loss``, with beta 5 and 0.1 of it added to the policy loss.
+    """
+    gap = teacher_log_probs - log_probs
+    return sigmoid(beta * gap.detach()) * gap
+
+
+def mixed(student: Tensor, teacher: Tensor, alpha: float) -> Tensor:
+    """Log-probabilities of (1 − α) S + α T."""
+    weights = student.new_tensor([1 - alpha, alpha]).log()
+    return logsumexp(torch.stack([student + weights[0], teacher + weights[1]]), 0)
+
+
 def divergence(p: Tensor, q: Tensor) -> Tensor:
     """KL(p‖q) of log-probabilities, ``[... V] -> [...]``."""
     return (p.exp() * (p - q)).sum(-1)
@@ -128,7 +175,7 @@ def corrected(losses: Tensor, log_probs: Tensor, old_log_probs: Tensor, bound: T
     return losses * bounded_exp(log_probs - old_log_probs, bound).detach().clamp(max=is_clip)
 
 
-FUNCTIONS = by_name(none, jsd, sampled, sampled_masked)
+FUNCTIONS = by_name(none, jsd, jsd_clipped, sampled, sampled_masked, sampled_gated)
 INPUTS = LOSS | BOUND
 INPUTS |= {
     "distributions": Offer(PerVocabulary, "log π of the whole vocabulary at each token; carries the gradient"),

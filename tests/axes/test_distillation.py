@@ -68,6 +68,27 @@ def test_slopes_of_the_sampled_ones_are_those_by_hand():
     assert 0 < kept.float().mean() < 1
     torch.testing.assert_close(found, (ratio * slope).where(kept, 0.0) + 0.6 * (p - q).detach(), **CLOSE)
 
+    (found,) = torch.autograd.grad(bind("distillation", "sampled_gated", beta=3.0).of(given).sum(), p)
+    torch.testing.assert_close(found, -1 / (1 + (3 * slope).exp()), **CLOSE)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("largest", [0.01, 0.05, 50.0])
+def test_a_clipped_divergence_is_that_of_the_loops_and_without_a_bound_the_divergence(alpha, largest):
+    given = tensors()
+    student = given["distributions"].requires_grad_()
+    losses = bind("distillation", "jsd_clipped", alpha=alpha, largest=largest).of(given)
+    (found,) = torch.autograd.grad(losses.sum(), student)
+    for at in [(0, 0, 0), (1, 2, 3)]:
+        taught = given["teacher_distributions"][at].tolist()
+        value = partial(loops.clipped_of, teacher=taught, alpha=alpha, largest=largest)
+        assert losses[at].item() == pytest.approx(value(student[at].tolist()), rel=1e-9)
+        np.testing.assert_allclose(
+            found[at].numpy(), reference.gradient(value, student[at].detach().numpy()), **DIFFERENCES
+        )
+    plain = bind("distillation", "jsd", alpha=alpha, top_k=None, support="student", tail=False, is_clip=None).of(given)
+    assert torch.allclose(losses, plain, **CLOSE) == (largest == 50)
+
 
 def at_a_state(seed=2, vocabulary=7):
     """Logits of a student at one state, and log-probabilities of a teacher."""
@@ -100,7 +121,8 @@ def test_a_sampled_loss_follows_the_reverse_kl_over_tokens_of_the_student(name):
 @pytest.mark.parametrize("choice", OF_DISTRIBUTIONS, ids=str)
 def test_a_divergence_is_0_with_a_slope_of_0_at_the_teacher_and_above_elsewhere(choice):
     logits, taught = at_a_state()
-    assert loss_at(choice, logits, taught) > 0.01
+    elsewhere = loss_at(choice, logits, taught)
+    assert elsewhere < -0.01 if choice.name == "jsd_clipped" else elsewhere > 0.01  # it has bounds on one side alone
     equal = taught.clone().requires_grad_()
     loss = loss_at(choice, equal, taught)
     assert abs(loss.item()) < 1e-12

@@ -88,6 +88,29 @@ def jsd(p, q, student, teacher, bound, *, alpha, top_k, support, tail, is_clip):
     return found
 
 
+def jsd_clipped(student, teacher, *, alpha, largest):
+    """OPSD ``generalized_jsd_loss`` with ``token_clip``: ``jsd.clamp(max=token_clip)`` before the sum."""
+    found = np.zeros(student.shape[:-1])
+    for at in np.ndindex(*found.shape):
+        found[at] = clipped_of(student[at], teacher[at], alpha, largest)
+    return found
+
+
+def clipped_of(student, teacher, alpha, largest):
+    total = 0.0
+    for s, t in zip(student, teacher, strict=True):
+        s, t = math.exp(s), math.exp(t)
+        m = (1 - alpha) * s + alpha * t  # is the other one where alpha is 0 or 1
+        parts = {0: t * math.log(t / m), 1: s * math.log(s / m)}
+        total += min(parts.get(alpha, (1 - alpha) * s * math.log(s / m) + alpha * t * math.log(t / m)), largest)
+    return total
+
+
+def sampled_gated(p, taught, *, beta):
+    """SDAR ``compute_sdar_loss``."""
+    return (taught - p) / (1 + np.exp(-beta * (taught - p)))
+
+
 def sampled(p, q, taught, bound, *, is_clip):
     """TRL ``compute_sampled_token_self_distillation_loss``."""
     weights = np.vectorize(lambda a, b: weight_of(a, b, bound, is_clip))(p, q)
@@ -106,6 +129,8 @@ def sampled_masked(p, q, taught, bound, *, low, kl_coef):
 DISTILLATION = {
     "none": lambda log_probs: np.zeros(log_probs.shape),
     "jsd": jsd,
+    "jsd_clipped": jsd_clipped,
+    "sampled_gated": sampled_gated,
     "sampled": sampled,
     "sampled_masked": sampled_masked,
 }

@@ -40,6 +40,8 @@ BESIDE = {
             "reverse_kl_top_k",
             "sampled",
             "sampled_masked",
+            "sampled_gated",
+            "jsd_clipped",
             "sdpo",
         )
     },
