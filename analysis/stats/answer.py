@@ -213,6 +213,12 @@ class Answer(NamedTuple):
         return [*self.comparisons, *filter(None, [self.pooled])]
 
 
+def _one_of_several(question: Question, data: SweepData, comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Say what p is not corrected for where another number of the runs is asked for than their score."""
+    if {"metric", "endpoint"} & _differing(question, data).keys() and any(each.others for each in comparisons):
+        yield "p (Holm) is corrected within this metric: who asks several, one after another, corrects for that too."
+
+
 def answer(data: SweepData, question: Question) -> Answer:
     """Compare the runs as asked. A question that cannot be answered is an AnalysisError of one line.
 
@@ -272,7 +278,7 @@ def answer(data: SweepData, question: Question) -> Answer:
         study=whole.study,
         verdicts=verdicts,
         no_verdict=no_verdict,
-        remarks=further,
+        remarks=[*further, *_one_of_several(question, whole, comparisons)],
     )
 
 

@@ -61,3 +61,15 @@ def test_an_interval_beside_zero_and_a_large_p_are_explained(tmp_path):
 def test_seeds_that_cannot_show_anything_are_the_first_note(tmp_path, seeds, said):
     result = found(tmp_path, random_scores(["norm=a", "norm=b", "norm=c"], seeds))
     assert (result.notes[0].startswith("With 5 paired seeds p (Holm) cannot fall below 0.05")) == said
+
+
+def test_another_number_than_the_score_is_said_to_be_corrected_within_itself(tmp_path):
+    folder = write_sweep(tmp_path, random_scores(["norm=a", "norm=b"], 6), 4)
+    data = load(folder, metrics={"eval/reward"})
+    said = {
+        metric: [note for note in answer(data, Question(metric=metric)).notes if "within this metric" in note]
+        for metric in (None, data.score_metric, "eval/reward")
+    }
+    assert said[None] == said[data.score_metric] == [] and len(said["eval/reward"]) == 1
+    alone = answer(data, Question(metric="eval/reward", where=["norm=a"])).notes
+    assert not any("within this metric" in note for note in alone)
