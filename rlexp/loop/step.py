@@ -12,8 +12,9 @@ import torch
 from rlexp.core.blocks import map_variants, minibatches
 from rlexp.core.masked import ALL, entropy_weights, per_token, whitened
 from rlexp.core.registry import call_with
-from rlexp.core.types import PerCompletion, PerReplica, PerToken, PerVocabulary
+from rlexp.core.types import PerCompletion, PerReplica, PerToken
 from rlexp.loop import critic, data, kl_stop, metrics, requested, reward_model, sampling, truncation
+from rlexp.loop.losses import added_losses, offered_to_losses
 from rlexp.loop.rewards import kl_penalties, reward_parts
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.state import KEPT, Experience, Tensors, TrainState, backward, update_memory, update_reference
@@ -95,11 +96,7 @@ def update(state: TrainState, policy: RolloutPolicy, part: Experience, shared: T
     tensors = requested.tensors_of_update(state, part, shared) | outside
     kl_stop.update_stopped(state, tensors, log_probs, part)
     losses = map_variants(loss_terms, state.blocks, log_probs, entropies, part, tensors)
-    if any(variant.distillation_weight for variant, _ in state.blocks):
-        read = losses["loss/policy"], log_probs, distributions, part, tensors
-        losses |= map_variants(distillation_terms, state.blocks, *read)
-    if any(variant.positive_nll_coef for variant, _ in state.blocks):
-        losses |= map_variants(positive_nll_terms, state.blocks, log_probs, part, tensors)
+    losses |= added_losses(state.blocks, losses["loss/policy"], log_probs, distributions, part, tensors)
     losses["loss/total"] = sum(losses.values())
     backward(losses["loss/total"], state.policy, part, policy is state.policy)
     row = kl_stop.step_optimizer(state.optimizer, tensors)
@@ -130,46 +127,3 @@ def loss_terms(
         coef = call_with(variant.entropy_control, {**tensors, "entropy_coef": variant.entropy_coef})
         terms["loss/entropy"] = -coef * aggregate(entropies)
     return terms
-
-
-def distillation_terms(
-    variant: Variant,
-    policy: PerReplica,
-    log_probs: PerToken,
-    distributions: PerVocabulary | None,
-    part: Experience,
-    tensors: Tensors,
-) -> dict[str, PerReplica]:
-    """Divide the loss between that of the policy and that against the teacher, of completions that have one."""
-    weight = variant.distillation_weight
-    if not weight:
-        return {"loss/policy": policy, "loss/distillation": torch.zeros_like(policy)}
-    offered = offered_to_losses(variant, log_probs, part, tensors) | part.kept | {"distributions": distributions}
-    offered["mask"] = part.mask & per_token(part.kept["taught"], part.mask)
-    offered["mean_tokens"] = tensors["taught_tokens"]
-    distilled = call_with(variant.agg, offered | {"losses": call_with(variant.distillation, offered)})
-    return {"loss/policy": (1 - weight) * policy, "loss/distillation": weight * distilled}
-
-
-def positive_nll_terms(
-    variant: Variant, log_probs: PerToken, part: Experience, tensors: Tensors
-) -> dict[str, PerReplica]:
-    """Return the term of −log π of completions that the verifier calls correct, aggregated over these alone.
-
-    Source: the positive-example loss of VAPO (arXiv 2504.05118), with mu 0.1; NeMo-RL ``positive_example_nll_weight``
-    (7ea279a, ``loss_functions.py``), where a reward above 0 is correct. Both are means over tokens, of the batch in the
-    paper (``agg=token``), of a micro-batch in NeMo-RL.
-    """
-    if not variant.positive_nll_coef:
-        return {"loss/positive_nll": torch.zeros_like(tensors["mean_tokens"])}
-    offered = offered_to_losses(variant, log_probs, part, tensors)
-    offered["mask"] = part.mask & per_token(part.kept["correct"] > 0, part.mask)
-    offered["mean_tokens"] = tensors["correct_tokens"]
-    nll = call_with(variant.agg, offered | {"losses": -offered["log_probs"]})
-    return {"loss/positive_nll": variant.positive_nll_coef * nll}
-
-
-def offered_to_losses(variant: Variant, log_probs: PerToken, part: Experience, tensors: Tensors) -> dict[str, object]:
-    """Return what losses of tokens may ask for; where no loss looks, the policy is the one that sampled."""
-    offered = {**part._asdict(), **tensors, **variant.bound(tensors["mean_tokens"])}
-    return offered | {"log_probs": log_probs.where(part.mask, part.old_log_probs)}

@@ -15,10 +15,12 @@ from small_runs import SHORT, SMALL, compose, rows, values
 from toy_state import Toy, make_experience, make_state, variant
 
 from rlexp.config.schema import read
+from rlexp.core.blocks import minibatches
 from rlexp.core.errors import ConfigError
 from rlexp.core.masked import per_token
-from rlexp.loop import requested, step
+from rlexp.loop import requested
 from rlexp.loop.data import gather_groups
+from rlexp.loop.losses import positive_nll_terms
 from rlexp.loop.metrics import of_others
 from rlexp.loop.step import train_step
 from rlexp.record.provenance import config_hash
@@ -64,7 +66,7 @@ def of_tokens(state, experience, log_probs, chosen):
     part = experience
     tensors = {**state.memory, **requested.tensors_of_step(state, part)}
     tensors["progress"] = torch.zeros_like(tensors["mean_tokens"])
-    return step.positive_nll_terms(chosen, log_probs, part, tensors)["loss/positive_nll"]
+    return positive_nll_terms(chosen, log_probs, part, tensors)["loss/positive_nll"]
 
 
 @pytest.mark.parametrize("recipe", [Recipe(), Recipe(drop_from_loss=True)], ids=["whole", "filtered"])
@@ -119,8 +121,8 @@ def test_minibatches_together_have_the_gradient_of_the_whole(monkeypatch):
     shared = requested.tensors_of_step(state, experience)
     tensors = {**state.memory, **shared, "progress": torch.zeros_like(shared["mean_tokens"])}
     terms = []
-    for part in step.minibatches(experience, state.prompts, state.minibatches):
-        terms.append(step.positive_nll_terms(chosen, part.old_log_probs, part, tensors)["loss/positive_nll"])
+    for part in minibatches(experience, state.prompts, state.minibatches):
+        terms.append(positive_nll_terms(chosen, part.old_log_probs, part, tensors)["loss/positive_nll"])
     mask, old = experience.mask[0].numpy(), experience.old_log_probs[0].numpy()
     assert terms[0].item() == 0
     assert sum(terms).item() / 4 == pytest.approx(COEF * vapo(old, mask, correct[0].numpy() > 0), rel=1e-10)
