@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.claims.outcome import NOT_RUN, UNDECIDED, Finding, Outcome, findings, latest, outcome
+from benchmarks.claims.outcome import Finding, Outcome, findings, latest, outcome
 from benchmarks.claims.texts import Claim
 from benchmarks.parts.common import ROOT
 from rlexp.analysis.stats.verdicts import EXPLORATORY
 
-BEGIN, END = "<!-- written by python -m benchmarks.claims -->", "<!-- until here -->"
 SIZE = re.compile(r", (by at least|within) [^,]+")
 STUDIED = ROOT / "docs" / "studies"
 READ = {
@@ -133,33 +132,12 @@ def checked(records: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def short_table(claims: Sequence[Claim], records: Records) -> str:
-    """Return the README's form of the table: claims with an outcome, and the names of those that are open."""
-    lines, still_open = [f"> {EXPLORATORY}", "", "| published claim | what became of it here |", "|---|---|"], []
-    for claim in claims:
-        result, link = outcome_of(claim, records), f"docs/claims.md#{claim.label.lower()}"
-        if any(result.word.startswith(word) for word in (NOT_RUN, *UNDECIDED)):
-            still_open.append(f"[{claim.label}]({link})")
-        else:
-            lines.append(f"| [{claim.title}]({link}) | {result.word}{result.parts} |")
-    return "\n".join([*lines, "", f"Open: {', '.join(still_open)}."] if still_open else lines)
-
-
-def with_table(readme: str, short: str) -> str:
-    """Return the README with its table of claims replaced."""
-    before, _, rest = readme.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{short}\n{END}{after}" if rest else readme
-
-
 def write(claims: Sequence[Claim], records: Records, home: Path) -> None:
-    """Write the page, the README's table, and the figures beside the records."""
+    """Write the page, and the figures beside the records."""
     from benchmarks.claims.figure import rows_figure
     from rlexp.analysis.figures.layout import theme
 
     (home.parent / "claims.md").write_text(page(claims, records), encoding="utf-8")
-    readme = ROOT / "README.md"
-    readme.write_text(with_table(readme.read_text("utf-8"), short_table(claims, records)), encoding="utf-8")
     found = [(claim, found_of(claim, records)) for claim in claims]
     rows = {"claims": [(f"{claim.label}  {claim.title}", latest(each)) for claim, each in found if each]}
     rows |= {claim.number: [(f"{n}  {labelled(one)}", [one]) for n, one in enumerate(each, 1)] for claim, each in found}

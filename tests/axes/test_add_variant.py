@@ -1,4 +1,4 @@
-"""What README says about adding a variant, done literally in a copy of the project: its code blocks, its commands."""
+"""What docs/add_variant.md says about adding a variant, done literally in a copy of the project."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ class Block(NamedTuple):
 
 def blocks() -> list[Block]:
     """Return the code blocks of the section in their order."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("## Add a variant\n")[2].partition("\n## ")[0]
+    section = (ROOT / "docs" / "add_variant.md").read_text(encoding="utf-8")
     found, before = [], ""
     for text, language, code in re.findall(r"(.*?)```(\w+)\n(.*?)```\n", section, re.DOTALL):
         before += text
@@ -89,7 +88,7 @@ def test_a_name_that_is_not_offered_is_refused_before_anything_is_trained(copy):
 
 @pytest.mark.rare  # runs the tests of choices in a copy, twice
 def test_the_tests_fail_until_everything_is_there_and_say_what_to_write_where(copy):
-    """Of the command that README prints only what a variant can change: all of it takes minutes.
+    """Of the command that the page prints only what a variant can change: all of it takes minutes.
 
     Beside mad stand variants that are complete but for their facts, which are wrong.
     """

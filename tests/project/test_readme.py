@@ -1,4 +1,4 @@
-"""What README quotes is so: commands are taken, links lead somewhere, tables and numbers are those that were measured.
+"""What README and the first pages quote is so: commands are taken, links lead somewhere, numbers were measured.
 
 They are held to docs/readme, which ``python -m benchmarks.readme`` writes, and that to the present defaults. Nothing
 here asks README to say anything.
@@ -23,7 +23,8 @@ from rlexp.launch import hooks
 from rlexp.sweep.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+FIRST = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("get_started", "command_line"))]
+README = "\n\n".join(page.read_text(encoding="utf-8") for page in FIRST)
 STORED = ROOT / "docs" / "readme"
 RESULTS = json.loads((STORED / "results.json").read_text(encoding="utf-8"))
 AGAIN = "README's numbers are of another configuration: train them again with python -m benchmarks.readme"
@@ -58,6 +59,20 @@ def test_links_and_files_that_a_page_names_are_there(page):
     assert not [file for file in tests if not (ROOT / file).is_file()]
 
 
+def test_it_is_a_screen_and_a_half():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_each_finding_has_its_numbers_on_the_page_that_it_names():
+    findings = README.partition("## What came out so far")[2].partition("\n\n[docs/claims.md]")[0]
+    found = re.split(r"\n- ", findings)[1:]
+    assert len(found) >= 5
+    for finding in found:
+        page = (ROOT / re.search(r"\]\((docs/\w+\.md)", finding)[1]).read_text(encoding="utf-8")
+        numbers = re.findall(r"\d[\d.,]*\d|\d+", re.sub(r"\]\(.*?\)", "", finding))
+        assert not [each for each in numbers if each not in page], finding
+
+
 def test_its_numbers_are_of_the_present_defaults():
     """What was set still is; a key that came later changes nothing by default, which benchmarks.unchanged checks."""
     assert holds(compose().model_dump(mode="json"), RESULTS["ablation"]["config"]), AGAIN
@@ -71,7 +86,7 @@ def holds(now, then) -> bool:
 
 
 def test_numbers_of_the_default_run_are_those_of_the_config():
-    config, said = compose(), " ".join(README.split())
+    config, said = compose(), " ".join(FIRST[1].read_text(encoding="utf-8").split())
     weights = sum(parameter[0].numel() for parameter in build([config]).policy.parameters())
     true = {
         r"([\d,]+) weights": weights,
@@ -102,7 +117,7 @@ def test_durations_are_those_that_were_measured():
 
 def test_differences_that_a_paragraph_quotes_of_a_table_stand_there():
     for paragraph in README.split("\n\n"):
-        tables = re.findall(r"\]\(docs/readme/(\w+)\.txt\)", paragraph)
+        tables = re.findall(r"\]\((?:docs/)?readme/(\w+)\.txt\)", paragraph)
         text = "\n".join((STORED / f"{name}.txt").read_text(encoding="utf-8") for name in tables)
         quoted = re.findall(r"[−+]0\.\d+ \[[−+]0\.\d+, [−+]0\.\d+\]", " ".join(paragraph.split()) if tables else "")
         assert not [difference for difference in quoted if difference not in text], tables
