@@ -1,0 +1,40 @@
+"""docs/asked.md is what ``python -m benchmarks.asked`` writes of the kept answers to questions that are shipped."""
+
+import json
+import re
+
+import pandas as pd
+import pytest
+
+from benchmarks.asked import ASKED, PAGE, page, stored
+from rlexp.question.declare import declare
+from rlexp.question.spec import read_question
+
+NAMES = sorted(place.name for place in ASKED.iterdir() if place.is_dir())
+
+
+def test_the_page_is_written_from_what_is_kept():
+    assert sorted(stored()) == NAMES
+    assert PAGE.read_text(encoding="utf-8") == page(stored())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_question_is_the_one_that_is_shipped(name):
+    asked = json.loads((ASKED / name / "question.json").read_text(encoding="utf-8"))["declared"]
+    shipped = json.loads(json.dumps(declare(read_question(name)).declared))
+    same = ("question", "source", "assertions", "seeds", "checks", "secondary")
+    assert {key: asked[key] for key in same} == {key: shipped[key] for key in same}
+    names = [each["name"] for each in asked["conditions"]]
+    assert names == [each["name"] for each in shipped["conditions"]]
+    runs = pd.read_parquet(ASKED / name / "runs.parquet")
+    assert runs.groupby("condition").seed.nunique().tolist() == [len(asked["seeds"])] * len(names)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_of_a_remark_were_printed(name):
+    found = stored()[name]
+    quoted = re.findall(
+        r"[+−]\d[\d.]*(?:\s\w+)? \[[^\]]*\]|×\d[\d.]* \[[^\]]*\]", " ".join(found["remark"]["text"].split())
+    )
+    said = re.sub(r" points", "", found["said"])
+    assert not [each for each in quoted if each.replace(" points", "") not in said]
