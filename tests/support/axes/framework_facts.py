@@ -37,6 +37,8 @@ def is_list_of(kind: type) -> Any:
 VERL: Mapping[str, Any] = {
     "actor_rollout_ref.rollout.n": int,
     "actor_rollout_ref.rollout.temperature": float,
+    "actor_rollout_ref.rollout.top_k": int,
+    "actor_rollout_ref.rollout.top_p": float,
     "actor_rollout_ref.rollout.calculate_log_probs": bool,
     f"{ACTOR}.calculate_sum_pi_squared": bool,
     f"{ACTOR}.clip_ratio_c": lambda value: value > 1,
@@ -160,6 +162,7 @@ OPENRLHF: Mapping[str, Mapping[str, Any]] = {
     "--rollout.max_new_tokens": COUNT,
     "--rollout.n_samples_per_prompt": COUNT,
     "--rollout.temperature": NUMBER,
+    "--rollout.top_p": NUMBER,
     "--train.batch_size": COUNT,
     "--train.max_epochs": COUNT,
     "--train.seed": COUNT,
