@@ -17,6 +17,7 @@ from small_runs import compose  # noqa: E402
 
 from rlexp.backends.trl import rows as trl_rows  # noqa: E402
 from rlexp.backends.trl.run import Session, train_job  # noqa: E402
+from rlexp.backends.trl.trainer import grpo_config  # noqa: E402
 from rlexp.core.errors import ConfigError  # noqa: E402
 from rlexp.core.exits import RunFailed  # noqa: E402
 from rlexp.export.__main__ import main as export  # noqa: E402
@@ -127,6 +128,12 @@ def test_adapters_are_trained_and_the_reference_is_the_model_without_them(tmp_pa
     assert abs(found[1]["kl/ref_k3"]) < 1e-9 < found[-1]["kl/ref_k3"]
     saved = [path.name for path in (one.folder / "model").rglob("*.safetensors")]
     assert "adapter_model.safetensors" in saved and "model.safetensors" not in saved
+
+
+def test_generation_has_the_samplers_numbers(tmp_path):
+    given = compose(*TINY, "sampler=top_p", "sampler.top_k=3", "temperature=0.7")
+    settings = [grpo_config(each, tmp_path, 1, [1.0], False) for each in (given, compose(*TINY))]
+    assert [(each.top_p, each.top_k, each.temperature) for each in settings] == [(0.9, 3, 0.7), (1.0, 0, 1.0)]
 
 
 @pytest.mark.slow

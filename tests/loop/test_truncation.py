@@ -270,6 +270,19 @@ def test_tokens_that_the_policy_can_draw_no_longer_leave_everything_finite(name,
     assert all(weights.isfinite().all() for weights in state.policy.parameters())
 
 
+def test_metrics_are_of_the_policy_that_is_trained():
+    """Of one token alone the entropy is 0; a policy that cannot draw what was sampled is no infinite distance away."""
+    state = cut_state(top_p=1e-9, inner_steps=1)
+    row = train_step(state, 1, True)
+    assert (row["policy/entropy"].abs() < 1e-6).all() and (row["kl/ref_exact"] == row["kl/ref_k1"]).all()
+    assert (row["kl/ref_k1"] > 0.5).all()  # log of what the reference gives to the token
+    whole = train_step(cut_state(top_p=1e-9, inner_steps=1, training=False), 1, True)
+    assert (whole["policy/entropy"] > 1).all()
+    state = cut_state(data=Stale(age=2))
+    drifts = torch.stack([train_step(state, step, True)["data/drift"] for step in range(1, 6)])
+    assert (drifts < 100).all() and drifts.max() > 0
+
+
 def test_a_token_outside_has_no_gradient_and_the_others_have_theirs():
     """Its log-probability is the old one, as a constant; a policy of all tokens is left as it is, beside it."""
     whole = distributions(2, 1, 3, 4, 6).requires_grad_()
