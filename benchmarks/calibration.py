@@ -86,7 +86,7 @@ def half(
 @rlexp.register("norm")
 def center_again(rewards: PerCompletion, keep: CompletionMask) -> PerCompletion:
     """What `norm=center` is, under another name."""
-    from rlexp.axes.norm import center
+    from rlexp.axes.norm.group import center
 
     return center(rewards, keep)
 

@@ -15,7 +15,10 @@ import torch
 from torch import Tensor
 
 from rlexp.axes import kl, norm
-from rlexp.axes.norm import gae, gradient_energy, grpo_passk, local, returns_to_go, token_rewards
+from rlexp.axes.norm.best import grpo_passk
+from rlexp.axes.norm.critic import gae
+from rlexp.axes.norm.group import local
+from rlexp.axes.norm.tokens import gradient_energy, returns_to_go, token_rewards
 from rlexp.config.schema import Config
 from rlexp.core.masked import ALL, BATCH, GROUP, centered, count, masked_std, masked_sum, per_token
 from rlexp.core.registry import bind_choice, call_with, hyperparameters

@@ -9,6 +9,7 @@ import torch
 from axis_choices import bind
 
 from rlexp.axes import norm
+from rlexp.axes.norm import critic
 from rlexp.core.masked import at_last_token, last_token
 
 P, G, T = 3, 5, 8
@@ -77,7 +78,7 @@ def test_gae_is_that_of_verl():
     """All have ended: verl knows no value behind the last token."""
     offered = gappy()
     finished = torch.ones_like(offered["finished"])
-    found = norm.gae(offered["token_rewards"], offered["values"], offered["mask"], finished, **LAM)
+    found = critic.gae(offered["token_rewards"], offered["values"], offered["mask"], finished, **LAM)
     for p, g in np.ndindex(P, G):
         rows = (offered[name][p, g].tolist() for name in ("token_rewards", "values", "mask"))
         expected = torch.tensor(verl_gae(*rows, 0.9, 0.7), dtype=torch.float64)
@@ -89,8 +90,8 @@ def test_with_lam_1_advantages_and_values_add_up_to_the_returns_across_gaps():
     offered = gappy()
     inputs, mask = (offered["token_rewards"], offered["values"], offered["mask"]), offered["mask"]
     every = torch.ones_like(offered["finished"])
-    found = norm.gae_returns(*inputs, every, gamma=0.9, lam=1.0, bootstrap=0.0)
-    torch.testing.assert_close(found[mask], norm.rewards_to_go(inputs[0], mask, gamma=0.9)[mask], **CLOSE)
+    found = critic.gae_returns(*inputs, every, gamma=0.9, lam=1.0, bootstrap=0.0)
+    torch.testing.assert_close(found[mask], critic.rewards_to_go(inputs[0], mask, gamma=0.9)[mask], **CLOSE)
 
 
 @pytest.mark.parametrize("lam_value", [1.0, 0.6])
@@ -105,7 +106,7 @@ def test_decoupled_targets_are_returns_of_a_lambda_of_their_own(lam_value):
     if lam_value == 1:
         ended = [*given[:3], torch.ones_like(given[3])]
         found = norm.TARGETS[names[0]](*ended, lam_value=1.0, **settings)
-        rewards = norm.rewards_to_go(given[0], given[2], gamma=0.9)
+        rewards = critic.rewards_to_go(given[0], given[2], gamma=0.9)
         torch.testing.assert_close(found[given[2]], rewards[given[2]], **CLOSE)
 
 
@@ -113,9 +114,9 @@ def test_a_lambda_by_length_is_the_one_step_error_below_its_bound_and_nears_the_
     """α = ½: λ is 0 for up to two tokens, ½ for four, ¾ for eight; each completion is ``gae`` of its own λ."""
     offered = gappy() | {"mask": torch.arange(T) < torch.tensor([1, 2, 4, 6, 8]).view(1, G, 1).expand(P, G, 1)}
     given = [offered[name] for name in ("token_rewards", "values", "mask", "finished")]
-    found = norm.gae_length_adaptive(*given, gamma=0.9, alpha=0.5, lam_value=1.0, bootstrap=0.6)
+    found = critic.gae_length_adaptive(*given, gamma=0.9, alpha=0.5, lam_value=1.0, bootstrap=0.6)
     for g, lam in enumerate([0.0, 0.0, 0.5, 2 / 3, 0.75]):
-        alone = norm.gae(*(each[:, g : g + 1] for each in given), gamma=0.9, lam=lam, bootstrap=0.6)
+        alone = critic.gae(*(each[:, g : g + 1] for each in given), gamma=0.9, lam=lam, bootstrap=0.6)
         torch.testing.assert_close(found[:, g : g + 1], alone, **CLOSE)
 
 
@@ -134,7 +135,7 @@ def test_advantages_and_targets_by_length_are_those_of_nemo_rl():
     offered, alpha = gappy(), 0.4
     inputs = [offered[name] for name in ("token_rewards", "values", "mask")]
     finished, settings = torch.ones_like(offered["finished"]), dict(gamma=0.9, lam_value=0.8, bootstrap=0.0)
-    advantages = norm.gae_length_adaptive(*inputs, finished, alpha=alpha, **settings)
+    advantages = critic.gae_length_adaptive(*inputs, finished, alpha=alpha, **settings)
     targets = norm.TARGETS["gae_length_adaptive"](*inputs, finished, **settings)
     for p, g in np.ndindex(P, G):
         rewards, values, mask = (each[p, g].tolist() for each in inputs)
@@ -152,4 +153,4 @@ def test_a_reward_is_paid_once_at_the_last_token_of_all():
     assert last_token(mask).nonzero().tolist() == [[0, 5], [2, 1]]
     paid = at_last_token(torch.tensor([2.0, 3.0, 4.0]), mask)
     assert paid.sum(-1).tolist() == [2, 0, 4]
-    assert norm.next_places(mask)[0].tolist() == [1, 4, 4, 4, 5, 6, 7]
+    assert critic.next_places(mask)[0].tolist() == [1, 4, 4, 4, 5, 6, 7]

@@ -10,6 +10,7 @@ from axis_choices import bind, numbers
 from small_runs import compose
 
 from rlexp.axes import norm
+from rlexp.axes.norm.memory import count_rewards
 from rlexp.core import memory
 
 STEPS, P, G = 4, 3, 4
@@ -155,7 +156,7 @@ def dbb_of(successes, size, share, known, decay):
     given = rewards, torch.ones_like(rewards, dtype=torch.bool)
     values, numbers = torch.tensor([[share, known]]).double(), torch.zeros(1, dtype=torch.long)
     chosen = bind("norm", "dbb", prompts=1, decay=decay, prior=0.5, weight=2.0, eps=1e-9)
-    estimate = norm.count_rewards(values, *given, numbers, decay=decay)[0, 0].item()
+    estimate = count_rewards(values, *given, numbers, decay=decay)[0, 0].item()
     return chosen(*given, values, numbers)[0], estimate
 
 
