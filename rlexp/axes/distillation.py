@@ -90,7 +90,7 @@ def jsd_clipped(
     Parts are T log(T / S) for α = 0 and S log(S / T) for α = 1, else (1 − α) S log(S / M) + α T log(T / M). Few tokens
     of style have most of the divergence. Parts below 0 have no bound, as in the source, so this is no divergence: away
     from the teacher it can be below 0. Source: OPSD (arXiv 2601.18734 from its third version on, point-wise KL
-    clipping), siyan-zhao/OPSD 8ae338d ``token_clip``, of which ``jsd_token_clip`` is 0.05; 590ec26 has none.
+    clipping), siyan-zhao/OPSD ``token_clip``, of which ``jsd_token_clip`` is 0.05; 590ec26 has none yet.
     """
     student, teacher = distributions, teacher_distributions
     if alpha == 0:

@@ -25,7 +25,7 @@ ADVANTAGES = torch.tensor([[1.0, 1.25, 0.75], [-0.5, -0.625, 1.5], [0.375, -1.12
 NEAREST = -0.5 - torch.arange(9).view(3, 3) / 16  # log-probabilities, no two alike
 # A log-ratio of 20 is good to 1e-6 in float32, its exponential to as much of itself; some ten operations more.
 CLOSE = dict(rtol=2e-5, atol=2e-6)
-OF_SUMS = ("sequence_truncate", "sequence_mask", "ctpo")  # what they bound is a sum over tokens
+OF_SUMS = ("sequence_truncate", "sequence_mask", "ctpo", "flowrl")  # what they bound is a sum over tokens
 STEPS = {"clip": 1e-6, "kl": 1e-6, "mismatch": 1.0, "agg": 1.0}  # the last two are linear
 
 

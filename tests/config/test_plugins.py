@@ -135,7 +135,7 @@ def test_a_choice_of_a_part_leaves_the_other_parts_and_has_the_settings_of_its_a
 @pytest.mark.parametrize(
     ("group", "function", "more", "line"),
     [
-        ("nrm", mad, {}, "register('nrm'): no such group; there are prompts, reward, "),
+        ("nrm", mad, {}, "register('nrm'): no such group; there are prompts, allocation, reward, "),
         ("preset", mad, {}, "register('preset'): no such group; there are "),
         ("norm", mad, {"name": "local"}, "norm=local: there is one already; take another name: name=..."),
         ("norm", mad, {"name": "my norm"}, "register('norm'): 'my norm' cannot be a name; take one like mad: name=..."),
