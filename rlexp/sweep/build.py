@@ -109,8 +109,8 @@ def build(configs: Sequence[Config]) -> TrainState:
     first, seeds = configs[0], [config.seed for config in configs]
     device = prepare(first)
     task = bind_choice(TASKS, first.task)()
-    init = Init([config.start_seed for config in configs])
-    policy = bind_choice(MODELS, first.model)(init, task).to(device)
+    beginnings = [config.start_seed for config in configs]
+    policy = bind_choice(MODELS, first.model)(Init(beginnings), task).to(device)
     keys = [variant_key(config) for config in configs]
     variants = [(variant(configs[keys.index(key)]), keys.count(key)) for key in dict.fromkeys(keys)]
 
@@ -126,7 +126,7 @@ def build(configs: Sequence[Config]) -> TrainState:
     }
     critic = bind_choice(CRITICS, first.critic)()
     if critic is not None:  # its body is that of the policy before its start
-        module = bind_choice(MODELS, first.model)(init, task, 1).to(device)
+        module = bind_choice(MODELS, first.model)(Init(beginnings), task, 1).to(device)
         numbers = (critic.lr, critic.warmup_steps, critic.lr_final, critic.grad_clip or math.inf)
         *rates, limit = (torch.full((len(seeds),), number, dtype=torch.float32, device=device) for number in numbers)
         schedule = Schedule(*rates, first.steps * critic.updates * first.minibatches)

@@ -243,6 +243,16 @@ def test_configs_from_before_there_was_a_warm_up_mean_none_and_hash_alike(tmp_pa
 CRITIC = ["critic=value", "norm=gae_whitened", "critic.updates=2", "critic.clip=0.1"]
 
 
+def test_its_body_is_that_of_the_policy_whose_weights_are_drawn_anew():
+    """Of each run, whatever its start's seed: both are drawn from the same numbers, in the same order."""
+    chosen = ["critic=value", "norm=gae", "start=random"]
+    state = build([compose(*chosen, "seed=0"), compose(*chosen, "seed=1")])
+    policy = dict(state.policy.named_parameters())
+    critic = dict(state.networks["critic"].module.named_parameters())
+    body = [name for name in critic if critic[name].shape == policy[name].shape]
+    assert len(body) > len(critic) / 2 and all(torch.equal(critic[name], policy[name]) for name in body)
+
+
 def test_it_begins_with_the_body_of_the_start_and_a_head_of_its_own(monkeypatch):
     config = compose(*SHORT, *SMALL, *CRITIC, "start=sft", "model=gru", "model.hidden=8", "task=sort_lecture")
 
