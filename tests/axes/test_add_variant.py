@@ -79,7 +79,7 @@ def test_a_function_and_a_yaml_are_a_variant(copy):
 
 
 def test_a_name_that_is_not_offered_is_refused_before_anything_is_trained(copy):
-    asks = ("def mad(rewards: PerCompletion,", "def mad(rewards: PerCompletion, foo: PerToken,")
+    asks = ("def mad(rewards: PerCompletion,", "def mad(rewards: PerCompletion, foo: PerCompletion,")
     with copy.replaced(blocks()[0].path, asks):
         refused = copy.run("rlexp.train", "norm=local")
     assert refused.returncode == 2
