@@ -99,14 +99,15 @@ def section(name: str, found: dict[str, Any]) -> str:
     remark, declared = found["remark"], found["answer"]["declared"]
     blocks = re.split(r"\n\n+", found["said"].strip())
     outcomes = [block.removeprefix("What came out: ") for block in blocks if block.startswith("What came out: ")]
-    tables = [block for block in blocks if block.startswith("| condition")]
+    tables = [block for block in blocks if block.startswith("| condition | n |")]
+    dropped = [block for block in blocks if block.startswith("| condition | why |")]
     parts = [f"## {remark['title']}", remark["text"].strip()]
     parts.append(f"`rlexp ask {name}`: {declared['question']} Source: {remark.get('source', declared['source'])}.")
     for number, (outcome, table) in enumerate(zip(outcomes, tables, strict=True), 1):
         source = f'src="asked/{name}/assertion_{number}.svg"'
         figure = f'<img {source} width="420" alt="The effect in each condition, and pooled">'
         parts += [f"> {outcome}", table, figure]
-    return "\n\n".join([*parts, f"[All that was said](asked/{name}/answer.md)", ""])
+    return "\n\n".join([*parts, *dropped, f"[All that was said](asked/{name}/answer.md)", ""])
 
 
 if __name__ == "__main__":
