@@ -126,14 +126,14 @@ LineStyle = Mapping[str, Any]  # color, dash pattern, marker: what Line2D takes
 
 
 def wrap_label(label: str, width: int, lines: int = 3) -> str:
-    """Wrap a label at `width` characters, after commas if possible, else after `=`, `_`, `.` or `-`; cut it by "…".
+    """Wrap a label at `width` characters, after `,` or `+` if possible, else after `=`, `_`, `.` or `-`; cut it by "…".
 
     One that has line breaks stays as it is.
     """
     if "\n" in label:
         return label
     wrapped = [""]
-    for part in re.split(r"(?<=,)", label):
+    for part in re.split(r"(?<=[,+])", label):
         pieces = []
         while len(part) > width:
             cut = max((m.end() for m in _CUTS.finditer(part, width // 2, width)), default=width)

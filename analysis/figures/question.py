@@ -1,7 +1,7 @@
 """One assertion over its conditions: a row a condition, then the pooled effect."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -67,11 +67,8 @@ def forest(
         edges = [0.0, *accumulate(ROW * (1 + 0.6 * name.count("\n")) for name in names)]
         places, y = [(start + end) / 2 for start, end in pairwise(edges)], edges[-1]
         size = max(WIDTH, left + 2.2), y + 0.1
-        too_wide = [each for each in label.split("\n") if text_size(figure, each, FONT)[0] > size[0] - 2 * GAP]
-        for each in too_wide:  # two arms do not go into one line
-            label = label.replace(each, re.sub(r" ([−/]) ", r" \1\n", each))
-        lines = label.count("\n") + 1
-        set_frame(figure, size, left, 2 * GAP, 0.1, caption, label_lines=lines)
+        label = narrowed(label, lambda line: text_size(figure, line, FONT)[0] / (size[0] - 2 * GAP))
+        set_frame(figure, size, left, 2 * GAP, 0.1, caption, label_lines=label.count("\n") + 1)
         for row, (start, end) in zip([*rows, *[pooled] * (pooled is not None)], pairwise(edges), strict=True):
             band = [(row.margins[0], row.margins[1] - row.margins[0])]
             axes.broken_barh(band, (start, end - start), color=BASELINE, alpha=0.1, linewidth=0, zorder=0)
@@ -100,6 +97,13 @@ def forest(
         axes.spines["left"].set_visible(False)
         light_grid(axes)
     return figure
+
+
+def narrowed(label: str, share: Callable[[str], float]) -> str:
+    """Break the lines whose share of the width is above 1: between two arms, then between the parts of an arm."""
+    lines = label.split("\n")
+    lines = [part for line in lines for part in (re.split(r"(?<= [−/]) ", line) if share(line) > 1 else [line])]
+    return "\n".join(wrap_label(line, int(len(line) / share(line)), 4) if share(line) > 1 else line for line in lines)
 
 
 def ratio_axis(axes: Axes) -> None:

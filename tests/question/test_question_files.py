@@ -160,6 +160,7 @@ def test_a_small_p_is_below_what_is_shown():
         "filter=dynamic / filter=none",
         "teacher=self+distillation=reverse_kl − teacher=self+distillation=jsd",
         "teacher=self+distillation=reverse_kl / teacher=self+distillation=jsd",
+        "shaping=flips+shaping.false_positives=0.6+shaping.false_negatives=0.6 − shaping=random",
     ],
 )
 def test_the_label_of_a_forest_is_on_the_figure_and_above_the_caption(arms):
