@@ -5,21 +5,25 @@ One line on stdout and an exit code: 0 yes, 10 no, 11 open, with how many more s
 
 import json
 import sys
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
+from rlexp.analysis.data.ledger import Row, open_ledger
 from rlexp.analysis.data.load import load
 from rlexp.analysis.data.metric_spec import direction_sign, parse_option
 from rlexp.analysis.data.variants import resolve_variant
+from rlexp.analysis.ledger import left
 from rlexp.analysis.report.tables import plain
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.comparison import Comparison, paired_differences
 from rlexp.analysis.stats.endpoints import ENDPOINT_HELP, parse_endpoint
 from rlexp.analysis.stats.formatting import decimal_places, format_interval
-from rlexp.analysis.stats.significance import ALPHA, seeds_for_effect, seeds_for_p
+from rlexp.analysis.stats.significance import ALPHA, reachable_p, seeds_for_effect, seeds_for_p
 
 CODES = {"yes": 0, "no": 10, "open": 11}
 EXAMPLES = """
@@ -27,6 +31,7 @@ examples:
   rlexp better runs/<sweep> norm=hybrid norm=local
   rlexp better runs/<sweep> norm=hybrid norm=local --by 0.02 || echo "not shown"
   rlexp better runs/<sweep> norm=hybrid norm=local --by 0.02 --json
+  rlexp better runs/<sweep> norm=hybrid norm=local --ledger runs/ledger.jsonl
 """
 
 
@@ -43,8 +48,8 @@ class Reply(NamedTuple):
     """For 80 % power, if the difference is what it looks like; None where it is decided, or nothing can be said."""
 
 
-def reply(comparison: Comparison, variant: str, versus: str, by: float) -> Reply:
-    """Whether `variant` is better than `versus` by at least `by`; one question, so p is not corrected.
+def reply(comparison: Comparison, variant: str, versus: str, by: float, level: float = ALPHA) -> Reply:
+    """Whether `variant` is better than `versus` by at least `by`, by a test of this level.
 
     yes: a difference of `by` or less is rejected. no: a difference of `by` or more is. By sign flips, or where seeds
     were added until something was decided by bets on signs.
@@ -58,10 +63,10 @@ def reply(comparison: Comparison, variant: str, versus: str, by: float) -> Reply
     test = comparison.paired_test
     mean, low, high, sd, _ = map(float, test.estimate(differences))
     p = test.p(differences - by)
-    if p < ALPHA:
+    if p < level:
         return Reply("yes" if test.side(differences - by) > 0 else "no", mean, low, high, p, n, None)
-    needed = seeds_for_effect(abs(mean - by), sd) if sd > 0 and mean != by and np.isfinite(mean) else None
-    more = max(needed or 0, seeds_for_p()) - n
+    needed = seeds_for_effect(abs(mean - by), sd, alpha=level) if sd > 0 and mean != by and np.isfinite(mean) else None
+    more = max(needed or 0, seeds_for_p(1, level)) - n
     return Reply("open", mean, low, high, p, n, max(more, 1) if needed or sd == 0 else None)
 
 
@@ -92,6 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--metric", help="another metric than the score")
     parser.add_argument("--endpoint", metavar="E", help=ENDPOINT_HELP)
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON instead of the line")
+    parser.add_argument("--ledger", type=Path, metavar="FILE", help="ask it of a campaign's budget (rlexp ledger)")
     options = parser.parse_args(arguments)
     if not np.isfinite(options.by) or options.by < 0:
         raise AnalysisError(f"--by {options.by:g}: must be at least 0")
@@ -104,10 +110,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     variant, versus = (resolve_variant(name, labels) for name in (options.variant, options.versus))
     if variant == versus:
         raise AnalysisError(f"{options.variant}: is both; name two variants")
-    found = reply(comparisons[0], variant, versus, options.by)
-    line = as_line(found, options.variant, options.versus, options.by)
-    print(json.dumps(plain(found._asdict())) if options.json else line)
+    reply_at = partial(reply, comparisons[0], variant, versus, options.by)
+    line_of = partial(as_line, variant=options.variant, versus=options.versus, by=options.by)
+    numbers: dict[str, Any] = {"level": ALPHA}
+    if options.ledger:
+        asked = {"folder": str(Path(options.sweep).resolve()), "variant": variant, "versus": versus, "by": options.by}
+        asked |= {"metric": comparisons[0].metric, "endpoint": options.endpoint}
+        row, questions = ask_of_ledger(options.ledger, asked, reply_at, line_of)
+        numbers = {"level": row["level"], "question": row["number"], "questions": questions}
+    found = reply_at(level=numbers["level"])
+    line = line_of(found)
+    if options.ledger:
+        line += "; level {level:.2g}, question {question} of {questions}".format_map(numbers)
+    print(json.dumps(plain(found._asdict() | numbers)) if options.json else line)
     return CODES[found.answer]
+
+
+def ask_of_ledger(
+    file: Path, asked: Row, reply_at: Callable[..., Reply], line_of: Callable[[Reply], str]
+) -> tuple[Row, int]:
+    """Write a question and its answer into a ledger, unless it was asked of these runs before.
+
+    Returns:
+        Its row, and how many questions the budget is for.
+
+    Raises:
+        AnalysisError: nothing is left, or too few seeds for the level that is left: nothing is spent then.
+    """
+    with open_ledger(file) as ledger:
+        found = reply_at()
+        asked = asked | {"n": found.n, "p": found.p}
+        questions, level = ledger.budget["questions"], ledger.level
+        if before := ledger.asked(asked):
+            return before, questions
+        if not level:
+            raise AnalysisError(f"{file}: {left(ledger)}")
+        if (needed := seeds_for_p(1, level)) > found.n:
+            reached = f"{found.n} seeds reach no level below {reachable_p(found.n):.2g}"
+            raise AnalysisError(
+                f"{reached}; question {len(ledger.rows) + 1} has level {level:.2g}, which takes {needed}"
+            )
+        found = reply_at(level=level)
+        return ledger.add(asked, {"answer": found.answer, "said": line_of(found)}), questions
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ COMMANDS = {
     "transfer": "rlexp.analysis.transfer",
     "plan": "rlexp.analysis.plan",
     "better": "rlexp.analysis.better",
+    "ledger": "rlexp.analysis.ledger",
     "noise": "rlexp.analysis.noise",
     "sensitivity": "rlexp.analysis.sensitivity",
     "report": "rlexp.analysis.report",
