@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("overrides", nargs="*", metavar="override", help="what all runs share, as steps=100")
     parser.add_argument("--folder", help="where the runs go; the same command goes on there")
     parser.add_argument("--check", action="store_true", help="check the question and say what would be trained")
+    parser.add_argument("--json", action="store_true", help="print answer.json, which is written anyway")
     options = parser.parse_args(arguments)
     if options.question is None and options.folder is None:
         parser.error("name a question, as a YAML file, or the --folder of one that was asked")
@@ -43,12 +44,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.check:
             print(plan_text(checked(options.question, options.overrides)))
             return
-        from rlexp.analysis.report.question import publish
+        from rlexp.analysis.report.question import publish, write_files
         from rlexp.analysis.stats.question import answer
 
-        publish(
-            answer(folder) if options.question is None else ask(options.question, *options.overrides, folder=folder)
-        )
+        found = answer(folder) if options.question is None else ask(options.question, *options.overrides, folder=folder)
+        if options.json:
+            print(next(path for path in write_files(found) if path.name == "answer.json").read_text(encoding="utf-8"))
+        else:
+            publish(found)
     except KeyboardInterrupt:
         end_undisturbed()
         again = arguments if options.folder else [*arguments, "--folder", folder]

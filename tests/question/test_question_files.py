@@ -18,6 +18,7 @@ from rlexp.analysis.report.ablation_files import NOTEBOOK as ABLATION_NOTEBOOK
 from rlexp.analysis.report.question import figures, p_text, publish
 from rlexp.analysis.report.question_files import NOTEBOOK, OTHERS
 from rlexp.analysis.stats.question import answer
+from rlexp.question.__main__ import main as ask_command
 from rlexp.question.ask import ask
 from rlexp.runfolder.files import json_with_checksum
 
@@ -63,6 +64,13 @@ def asked_again(folder, place, **changes):
     (copied / "question.json").write_bytes(json_with_checksum(json.dumps(written, indent=2) + "\n"))
     publish(answer(copied))
     return copied / "answer"
+
+
+def test_json_is_what_is_written_and_nothing_else(folder, capsys):
+    capsys.readouterr()
+    ask_command(["--folder", str(folder), "--json"])
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == json.loads((folder / "answer" / "answer.json").read_text(encoding="utf-8"))
 
 
 def test_cells_with_the_same_id_are_the_same_in_both_notebooks():
