@@ -19,7 +19,7 @@ from rlexp.analysis.stats.alpha_spending import next_level
 from rlexp.analysis.stats.significance import ALPHA, sign_flip_p
 
 QUESTIONS, SEEDS = 64, 14
-REAL = {"none": (0, 0.0), "4 of 1": (4, 1.0), "16 of 1": (16, 1.0), "16 of 1.5": (16, 1.5), "32 of 1.5": (32, 1.5)}
+REAL = {"none": (0, 0.0), "4 of 1.5": (4, 1.5), "16 of 1": (16, 1.0), "16 of 1.5": (16, 1.5)}
 """Questions with an effect, and its size in standard deviations of a paired difference."""
 ORDERS = ("mixed", "first")
 
