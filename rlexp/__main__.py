@@ -21,6 +21,7 @@ COMMANDS = {
     "noise": "rlexp.analysis.noise",
     "sensitivity": "rlexp.analysis.sensitivity",
     "report": "rlexp.analysis.report",
+    "publish": "rlexp.analysis.publish",
     "watch": "rlexp.analysis.watch",
     "dashboard": "rlexp.analysis.workspace",
     "export": "rlexp.export",
