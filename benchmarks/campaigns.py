@@ -65,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; prints a table, and writes its numbers as JSON if asked."""
     parser = CommandParser(prog="python -m benchmarks.campaigns", description=__doc__.split("\n")[0])
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--campaigns", type=int, default=1000, help="of each kind; of those without any effect ten times as many (1000)")
+    about = "of each kind, and ten times as many without any effect (1000)"
+    parser.add_argument("--campaigns", type=int, default=1000, help=about)
     parser.add_argument("--out", type=Path, help="file for the numbers as JSON")
     options = parser.parse_args(arguments)
     if options.campaigns < 1:
