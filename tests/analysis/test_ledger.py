@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from analysis_fixtures import write_sweep
+from jsonschema import validate
 
-from rlexp.analysis import better, ledger
+from rlexp.analysis import better, ledger, report
 from rlexp.analysis.data.ledger import begin, open_ledger
 
+SCHEMAS = Path(report.__file__).parent
 NOISE = np.random.default_rng(0).normal(0, 0.01, 14)
 
 
@@ -73,6 +76,19 @@ def test_a_spent_budget_answers_nothing_more(sweep, tmp_path, capsys):
     assert better.main([sweep, "c", "a", "--ledger", str(book)]) == 11
     assert better.main([sweep, "b", "a", "--ledger", str(book)]) == 2
     assert "1 of 1 questions asked, alpha 0.05 over all of them; the budget is spent" in capsys.readouterr().err
+
+
+def test_what_is_printed_for_programs_is_as_its_schema_says(sweep, book, capsys):
+    schemas = {name: json.loads((SCHEMAS / f"{name}.schema.json").read_text("utf-8")) for name in ("better", "ledger")}
+    for options, more in (([], set()), (["--ledger", str(book)], {"question", "questions"})):
+        better.main([sweep, "c", "a", *options, "--json"])
+        found = json.loads(capsys.readouterr().out)
+        validate(found, schemas["better"])
+        assert found.keys() == {*schemas["better"]["required"]} | more
+    ledger.main([str(book), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    validate(found, schemas["ledger"])
+    assert len(found["asked"]) == 1
 
 
 def test_a_line_that_was_half_written_is_left_out(book):

@@ -40,7 +40,10 @@ def test_the_wheel_holds_code_configs_and_plugin(installed):
         "rlexp/analysis/report/templates/report.html",
         "rlexp/analysis/report/templates/recompute_ablation.ipynb",
         "rlexp/analysis/report/templates/recompute_question.ipynb",
+        "rlexp/analysis/report/templates/recompute_sweeps.ipynb",
         "rlexp/analysis/report/comparison.schema.json",
+        "rlexp/analysis/report/better.schema.json",
+        "rlexp/analysis/report/ledger.schema.json",
         "hydra_plugins/rlexp_launcher/fused.py",
         "rlexp/tour/rl_chapter.py",
     ):
