@@ -6,6 +6,7 @@ What a paired seed is worth, what means of n seeds must differ by, and what woul
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,9 @@ from rich.text import Text
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from rlexp.analysis.data.load import load
+from rlexp.analysis.data.readers.detect import holds_logs
+from rlexp.analysis.data.readers.logs import Columns
+from rlexp.analysis.data.readers.options import LOGS_HELP, add_column_options, say_origin, take_columns
 from rlexp.analysis.plan import seconds_a_run
 from rlexp.analysis.report.tables import Terminal, TextTable, plain, print_table
 from rlexp.analysis.stats.answer import Question, answer
@@ -30,7 +34,27 @@ examples:
   rlexp noise runs/<sweep>
   rlexp noise runs/<sweep> --effect 0.02
   rlexp noise runs/<sweep> --metric eval/pass@8 --json
+  rlexp noise runs.csv --metric accuracy
 """
+
+
+def noise_of_folder(path: str | Path, metric: str, columns: Columns) -> Noise:
+    """Noise of a metric in other runs.
+
+    Args:
+        path: of a sweep, or of logs of another tool.
+        metric: that both have.
+        columns: what of logs of another tool is the arm, the seed and the step.
+
+    Raises:
+        AnalysisError: They have no such metric, no two seeds of an arm, or several strata.
+    """
+    is_log = holds_logs(Path(path))
+    data = load(path, columns=columns._replace(metric=metric) if is_log else Columns())
+    comparisons = answer(data, Question(metric=None if is_log else metric)).comparisons
+    if len(comparisons) > 1:
+        raise AnalysisError(f"--noise {path}: has several strata, and so no one noise; name a sweep of one")
+    return noise_of(comparisons[0])
 
 
 class Settled(NamedTuple):
@@ -119,15 +143,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Say by how much two runs must differ, by the scatter over the seeds of a sweep.",
         examples=EXAMPLES,
     )
-    parser.add_argument("sweep", help="folder of a sweep, with two seeds or more")
+    parser.add_argument("sweep", help=f"with two seeds or more: {LOGS_HELP}")
     parser.add_argument("--metric", help="another metric than the score")
     parser.add_argument("--effect", type=float, help="also say what would settle a difference of this size")
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    add_column_options(parser)
     options = parser.parse_args(arguments)
     if options.effect is not None and not (np.isfinite(options.effect) and options.effect > 0):
         raise AnalysisError(f"--effect {options.effect:g}: must be above 0")
-    data = load(options.sweep)
-    comparisons = answer(data, Question(metric=options.metric)).comparisons
+    data = load(options.sweep, columns=take_columns(vars(options)))
+    say_origin(data)
+    comparisons = answer(data, Question(metric=None if data.origin else options.metric)).comparisons
     noises = [noise_of(comparison) for comparison in comparisons]
     settles: list[Settled | None] = [None] * len(noises)
     if options.effect is not None:

@@ -13,16 +13,19 @@ from rich.text import Text
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from rlexp.analysis.data.load import SweepData, load
+from rlexp.analysis.data.readers.options import LOGS_HELP, add_column_options, say_origin, take_columns
 from rlexp.analysis.report.tables import Terminal, TextTable, print_table
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.formatting import decimal_places, format_number
 from rlexp.analysis.stats.significance import ALPHA, seeds_for_effect, seeds_until_decided
+from rlexp.analysis.stats.unpaired import runs_for_effect
 from rlexp.runfolder.files import MULTIRUN_FILE
 
 EXAMPLES = """
 examples:
   rlexp plan runs/<pilot> --effect 0.02
   rlexp plan runs/<pilot> --effect 0.02 --metric eval/pass@8
+  rlexp plan runs.csv --effect 0.02 --metric accuracy
 """
 
 
@@ -31,21 +34,24 @@ class Need(NamedTuple):
 
     label: str
     sd: float
-    """Of the paired differences in the pilot."""
+    """Of the paired differences in the pilot, or of the difference of two runs where these are not paired."""
     seeds: int | None
     """For 80 % power by the rule of evidence; None beyond `power.MOST`."""
     in_turns: float
-    """Seeds that `until_decided` takes on average, if the true difference is the effect."""
+    """Seeds that `until_decided` takes on average, if the true difference is the effect; NaN of unpaired runs."""
 
 
 def needs(data: SweepData, effect: float, metric: str | None = None) -> list[Need]:
     """Seeds for each difference of a pilot; AnalysisError where none has a spread."""
     found = []
-    for comparison in answer(data, Question(metric=metric)).comparisons:
+    for comparison in answer(data, Question(metric=None if data.origin else metric)).comparisons:
         for arm in comparison.others:
             sd = float(comparison.table.loc[arm, "difference_sd"])
             if sd > 0:
                 label = ", ".join(filter(None, (comparison.labels[arm], comparison.stratum)))
+                if not comparison.paired:
+                    found.append(Need(label, sd, runs_for_effect(effect, sd, comparison.family), float("nan")))
+                    continue
                 seeds = seeds_for_effect(effect, sd, comparison.family)
                 found.append(Need(label, sd, seeds, seeds_until_decided(effect, sd, comparison.family)))
     if not found:
@@ -59,7 +65,7 @@ def print_needs(data: SweepData, found: Sequence[Need], effect: float, console: 
     """A row per difference, and how long the largest of them takes."""
     digits = decimal_places([need.sd for need in found])
     rows = [
-        [need.label, format_number(need.sd, digits), str(need.seeds or "more"), f"{need.in_turns:.0f}"]
+        [need.label, format_number(need.sd, digits), str(need.seeds or "more"), format_number(need.in_turns, 0)]
         for need in found
     ]
     headers = ["difference of", "SD over seeds", "seeds for 80 %", "until_decided"]
@@ -88,15 +94,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 2 if the pilot says nothing."""
     description = "Say how many seeds and minutes an effect needs, by the scatter and the speed of an earlier sweep."
     parser = CommandParser("rlexp plan", description, EXAMPLES)
-    parser.add_argument("pilot", type=Path, help="folder of a sweep of the same variants, with five seeds or so")
+    parser.add_argument("pilot", type=Path, help=f"of the same variants, with five seeds or so: {LOGS_HELP}")
     parser.add_argument(
         "--effect", type=float, required=True, help="difference that should be found, in units of the score"
     )
     parser.add_argument("--metric", help="another metric than the score")
+    add_column_options(parser)
     options = parser.parse_args(arguments)
     if not options.effect > 0:
         raise AnalysisError(f"--effect {options.effect:g}: must be above 0")
-    data = load(options.pilot)
+    data = load(options.pilot, columns=take_columns(vars(options)))
+    say_origin(data)
     print_needs(data, needs(data, options.effect, options.metric), options.effect, Terminal())
     return 0
 

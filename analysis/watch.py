@@ -29,7 +29,7 @@ def partial_data(folder: str | Path, metric: str | None = None) -> tuple[SweepDa
 
     Runs without a summary count as running; their score is the late mean of the metric up to there.
     """
-    data = load(folder)
+    data = load(folder, columns=None)
     metric = metric or data.score_metric or config_section(data.config, "score").get("metric")
     if not metric or metric not in data.metrics:
         raise AnalysisError(f"no run has logged {metric or 'the metric of its score'} yet")

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--push", action="store_true", help="also save it on the server, after `wandb login`")
     options = parser.parse_args(arguments)
     path = Path(options.out) if options.out else inner(options.folder, "analysis") / "workspace.json"
-    view = workspace(load(options.folder))
+    view = workspace(load(options.folder, columns=None))
     model = view._to_model()  # as the server stores it; private, so tested
     write_text(path, model.model_dump_json(by_alias=True, exclude_none=True, indent=1) + "\n")
     print(printable(str(path)))

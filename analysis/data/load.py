@@ -1,115 +1,52 @@
-"""Sweeps' folders as two tidy tables. Pandas is imported on the first call, so that importing this costs nothing."""
+"""Sweeps' folders, or runs of other tools, as two tidy tables. Pandas is imported on the first call."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.read import printable, read_config, read_yaml
+from rlexp.analysis.data.readers.detect import holds_logs, read_logs
+from rlexp.analysis.data.readers.logs import Columns
 from rlexp.analysis.data.runs import Problem, RunRecord, find_jobs, read_run
 from rlexp.analysis.data.starts import merge_starts
+from rlexp.analysis.data.sweep import InTurns, SweepData, config_section
 from rlexp.analysis.data.variants import equal_variants, in_order
 from rlexp.runfolder.files import MULTIRUN_FILE, SUMMARY_FILE
 from rlexp.runfolder.variants import IN_TURNS, parse_override, short_labels, varying_keys
 
-if TYPE_CHECKING:
-    import pandas as pd
+__all__ = ["Columns", "InTurns", "SweepData", "config_section", "load"]
 
 
-class InTurns(NamedTuple):
-    """Seeds that were added until enough was known: by which key, and its number."""
+def load(
+    folders: str | Path | Sequence[str | Path],
+    metrics: Collection[str] | None = None,
+    columns: Columns | None = Columns(),  # noqa: B008 (a tuple)
+) -> SweepData:
+    """Read all runs of one or several sweeps (or single runs), or logs of other tools.
 
-    key: str
-    value: float
+    Args:
+        folders: of sweeps; or files and folders of logs, of which docs/your_runs.md has the formats.
+        metrics: only the rows of a sweep in which one of these names, or part of a name, or the run's score or the
+            study's metric occurs: several times faster.
+        columns: what of other tools' logs is the arm, the seed, the metric and the step; None reads no such logs.
 
-    @classmethod
-    def of(cls, config: Mapping[str, Any]) -> InTurns | None:
-        """That of a configuration; None if it has none."""
-        given = ((key, config.get(key)) for key in IN_TURNS)
-        return next((cls(key, float(value)) for key, value in given if isinstance(value, int | float)), None)
+    Returns:
+        The runs; those that are damaged are listed in `problems`.
 
-    @property
-    def sequential(self) -> bool:
-        """Whether looks at the signs of differences decided how many seeds there are: p must hold at every look."""
-        return self.key != "until_width"
-
-
-class SweepData(NamedTuple):
-    """The runs of one or several sweeps as tables."""
-
-    folder: Path
-    runs: pd.DataFrame
-    """One row per run: RUN_COLUMNS and one column per override key that varies. Only completed runs have a score."""
-    metrics: pd.DataFrame
-    """One row per run and logged step: name, variant, seed, step, then one column per metric, NaN where null."""
-    variants: list[str]
-    """In order of first appearance, along an axis of numbers by size."""
-    labels: dict[str, str]
-    """Short label of each variant, for tables and figures."""
-    axis: str
-    """Header of the labels: the one override key that varies, or "variant"."""
-    score_metric: str | None
-    """The metric whose late mean is the score."""
-    config: dict[str, Any]
-    """The configuration of the first run that has one: for what is the same in all runs, such as the study."""
-    problems: list[Problem]
-    axes: tuple[str, ...] = ()
-    """Override keys that vary, in order of first appearance."""
-    remarks: tuple[str, ...] = ()
-    """Notes for the reader on how the runs were read."""
-    aliases: Mapping[str, str] = {}
-    """Other names of a variant: those of the same configuration."""
-    unit: str = "seed"
-    """What a row of ``runs`` is: ``"seed"``, or ``"start"`` where starts vary, whose number is then its seed."""
-
-    def __repr__(self) -> str:
-        """In a line: the frames are shown by their names."""
-        named = ", ".join(self.labels.values())
-        return f"SweepData('{self.folder}': {len(self.runs)} runs of {self.axis} {named}; frames: .runs, .metrics)"
-
-    @property
-    def first_variant(self) -> str:
-        """That of the first run: the baseline unless another is named."""
-        named = self.runs["variant"]
-        return next((variant for variant in named if variant in self.labels), self.variants[0])
-
-    @property
-    def unit_remarks(self) -> Sequence[str]:
-        """What there is to say of starts as units; nothing where seeds are."""
-        return self.remarks[:1] if self.unit == "start" else ()
-
-    @property
-    def study(self) -> dict[str, Any]:
-        """The study's configuration with its expectations; empty if the sweep is not a study."""
-        return config_section(self.config, "study")
-
-    @property
-    def score_share(self) -> float:
-        """A score is the mean over this last share of a run's evaluations."""
-        return float(config_section(self.config, "score").get("share") or 0.1)
-
-    @property
-    def in_turns(self) -> InTurns | None:
-        """Why seeds came in turns; None if they came all at once."""
-        return InTurns.of(self.config)
-
-    @property
-    def planned_baseline(self) -> str | None:
-        """The baseline that the configuration or the study names, if one does."""
-        return self.config.get("baseline") or self.study.get("baseline")
-
-
-def load(folders: str | Path | Sequence[str | Path], metrics: Collection[str] | None = None) -> SweepData:
-    """Read all runs of one or several sweeps (or single runs). Damaged runs are listed in `problems`.
-
-    With `metrics`, only the rows in which one of these names, or part of a name, or the run's score or the study's
-    metric occurs: several times faster. No folder, or no runs in it: AnalysisError.
+    Raises:
+        AnalysisError: No folder, no runs in it, or logs that can be read in several ways.
     """
     given = [folders] if isinstance(folders, str | Path) else folders
     paths = list({Path(folder).resolve(): Path(folder) for folder in given}.values())  # twice the same counts once
+    if any(map(holds_logs, paths)):
+        return _load_logs(paths, columns)
+    if columns and any(columns._replace(metric=None)):
+        known = f"'{paths[0]}' is a sweep of rlexp, whose arms and seeds are known"
+        raise AnalysisError(f"{known}; leave out --arm, --seed, --step and --better")
     names = [path.resolve().name for path in paths]
     names = names if len(set(names)) == len(names) else [str(path) for path in paths]
     problems: list[Problem] = []
@@ -127,6 +64,20 @@ def load(folders: str | Path | Sequence[str | Path], metrics: Collection[str] | 
     if not runs:
         raise AnalysisError("no folder is named")
     return _collect(paths[0], config, runs, problems)
+
+
+def _load_logs(paths: Sequence[Path], columns: Columns | None) -> SweepData:
+    from rlexp.analysis.data.readers.mapping import sweep_data
+
+    if own := [path for path in paths if not holds_logs(path)]:
+        other = next(path for path in paths if path not in own)
+        raise AnalysisError(f"'{own[0]}' is no log of another tool, and '{other}' is one: compare one kind")
+    if columns is None:
+        raise AnalysisError(
+            f"'{paths[0]}' has runs of another tool, without configurations and checksums of rlexp; "
+            "compare, better, noise, plan and report read them"
+        )
+    return sweep_data([read_logs(path, columns) for path in paths], columns, paths[0])
 
 
 def last_rule(sweep: Path) -> dict[str, Any]:
@@ -203,9 +154,3 @@ def _merge_equal(runs: list[RunRecord]) -> tuple[list[RunRecord], list[str], dic
         for place, run in zip(places, runs, strict=True)
     ]
     return renamed, remarks, {variant: name for (_, variant), name in names.items() if variant != name}
-
-
-def config_section(config: dict[str, Any], key: str) -> dict[str, Any]:
-    """A block of a configuration; empty if it is absent, null or no mapping."""
-    value = config.get(key)
-    return value if isinstance(value, dict) else {}

@@ -10,7 +10,7 @@ import pandas as pd
 from rlexp.analysis.data import metric_spec
 from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData
-from rlexp.analysis.data.metric_spec import OF_WHOLE_RUNS, Budget, Direction, MetricSpec, Target, better_direction
+from rlexp.analysis.data.metric_spec import OF_WHOLE_RUNS, Budget, Direction, MetricSpec, Target
 from rlexp.analysis.data.read import read_config
 from rlexp.runfolder.rows import late_count
 
@@ -57,7 +57,7 @@ def resolve_metric(data: SweepData, name: str) -> str:
 
 
 def late_rule(data: SweepData) -> str:
-    return f"mean over the last {100 * data.score_share:g} % of its evaluations"
+    return data.origin.rule if data.origin else f"mean over the last {100 * data.score_share:g} % of its evaluations"
 
 
 def late_means(data: SweepData, metric: str, rows: pd.DataFrame | None = None) -> pd.Series:
@@ -121,7 +121,7 @@ def values_at_budget(data: SweepData, metric: str | None, at: Budget) -> RunValu
     if not values.notna().any():
         measured = metric or data.score_metric or "its score"
         raise NothingLeft(f"no run had logged {measured} by the time it had spent {_amount(amount, at.kind)}")
-    direction = better_direction(metric, data.score_metric) if metric else "higher"
+    direction = data.better(str(metric or data.score_metric)) if metric or data.origin else "higher"
     return RunValues(values, metric or data.score_metric or "score", late_rule(data), remarks, direction)
 
 
@@ -148,7 +148,7 @@ def values_at_target(data: SweepData, metric: str | None, at: Budget | None, tar
     taken = f"{metric or kind} at {condition}", "taken where this is first so"
     if metric:
         said = f"Left out, as they never reached it (differences are then of the seeds that did): {listed}."
-        return RunValues(values, *taken, [said] if listed else [], better_direction(metric, data.score_metric))
+        return RunValues(values, *taken, [said] if listed else [], data.better(metric))
     values = pd.concat([values, pd.Series(np.inf, never["name"], dtype=float)])
     said = f"Never reached it, and count as worse than any that did: {listed}."
     return RunValues(values, *taken, [said] if listed else [], "lower", ranked=True)
@@ -233,7 +233,7 @@ def fitted_values(data: SweepData, metric: str) -> RunValues:
     """
     named = data.study.get("metric")  # the study's metric, or that of the score
     fitted = resolve_metric(data, data.score_metric or "score" if named in (None, *OF_WHOLE_RUNS) else str(named))
-    better = better_direction(fitted, data.score_metric)
+    better = data.better(fitted)
     completed = data.runs.loc[data.runs["status"] == "completed", "name"]
     rows = data.metrics.loc[data.metrics["name"].isin(completed), ["name", "step", fitted]].dropna()
     curves = {name: group.sort_values("step") for name, group in rows.groupby("name", sort=False)}
@@ -305,6 +305,7 @@ def values_per_run(
     if at:
         return values_at_budget(data, metric, at)
     if metric and metric != data.score_metric:
-        return RunValues(late_means(data, metric), metric, late_rule(data), better=better_direction(metric))
+        return RunValues(late_means(data, metric), metric, late_rule(data), better=data.better(metric))
     scores = data.runs.set_index("name")["score"]
-    return RunValues(scores, data.score_metric or "score", late_rule(data), better="higher", is_score=True)
+    better = data.better(str(data.score_metric)) if data.origin else "higher"  # a score has a floor
+    return RunValues(scores, data.score_metric or "score", late_rule(data), better=better, is_score=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 SEED_AT_END = re.compile(r",seed=[^,]*$")
+OF_RUNS = re.compile(r"\b(few|over|\d+) seeds\b")
 SUMS = ("completions", "tokens", "wall_time_s")
 
 
@@ -43,9 +44,11 @@ def merge_starts(runs: list[RunRecord]) -> tuple[list[RunRecord], str, list[str]
 
 
 def in_units(text: str, unit: str) -> str:
-    """Say ``starts`` for ``seeds`` where the start is the unit."""
+    """Say ``starts``, or ``runs``, for ``seeds`` where these are the unit."""
     if unit == "seed":
         return text
+    if unit == "run":
+        return OF_RUNS.sub(r"\1 runs", text)
     text = text.replace(' seed="', ' start.seed="').replace("single runs", "single starts")
     return re.sub(r"(?<!start\.)\b([Ss])eed(s?)\b", r"\1tart\2", text)
 

@@ -69,6 +69,12 @@ def draw_effects(inputs: FigureInputs) -> Drawing:
         f"paired t interval (not adjusted); small dots: the seeds, {seed_count(counts)} per variant. "
         f"Filled: p < {ALPHA:g} by sign flips, corrected by Holm over the variants shown.{few_seeds_note(counts)}"
     )
+    if not comparison.paired:
+        caption = (
+            f"Dot and line: difference of the mean to that of {comparison.labels[comparison.baseline]} with its 95 % "
+            f"Welch t interval (not adjusted), over runs that are not paired. Filled: p < {ALPHA:g} by permutation, "
+            "corrected by Holm over the variants shown."
+        )
     alt_text, table = _best_first(comparison, comparison.others, "difference", "n_pairs")
     rows = [
         Row(row["name"], row["ends"], comparison.differences(variant), inputs.colors[variant], row["p_holm"] < ALPHA)
@@ -77,7 +83,7 @@ def draw_effects(inputs: FigureInputs) -> Drawing:
     columns = {"difference [95 %]": list(table["text"]), "p (Holm)": format_corrected_p(comparison, table)}
     baseline = variant_names(comparison, [comparison.baseline], 40, 1)[comparison.baseline]
     title = f"Difference to {baseline}{direction_note(comparison.better)}"
-    label = f"paired difference in {comparison.metric}"
+    label = f"{'paired ' * comparison.paired}difference in {comparison.metric}"
     return Drawing(caption, alt_text, forest_plot(rows, columns, title, label, caption, zero=True))
 
 

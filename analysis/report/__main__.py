@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rlexp.analysis.data.errors import CommandParser, ends_in_a_line, printable
 from rlexp.analysis.data.metric_spec import parse_option
+from rlexp.analysis.data.readers.options import LOGS_HELP, add_column_options, take_columns
 from rlexp.analysis.report.page import save_figures, write_report
 from rlexp.analysis.stats.endpoints import ENDPOINT_HELP, parse_endpoint
 
@@ -14,15 +15,17 @@ from rlexp.analysis.stats.endpoints import ENDPOINT_HELP, parse_endpoint
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0: written, 1: written, and some runs failed or are damaged, 2: nothing could be compared."""
     parser = CommandParser(prog="rlexp report", description=__doc__)
-    parser.add_argument("folder", help="a sweep's folder, such as runs/<sweep>")
+    parser.add_argument("folder", help=LOGS_HELP)
     parser.add_argument("--baseline", help="variant to compare with; the first unless named")
     parser.add_argument("--metric", help="compare this metric (mean over its last 10 %%) instead of the stored score")
     parser.add_argument("--endpoint", metavar="E", help=ENDPOINT_HELP)
     parser.add_argument("--out", help="the page; <folder>/analysis/report.html unless named")
     parser.add_argument("--figures", metavar="FOLDER", help="also save every figure as SVG, PDF and PNG here")
+    add_column_options(parser)
     options = parser.parse_args(arguments)
-    endpoint = parse_option("--endpoint ", options.endpoint, parse_endpoint)
-    page = write_report(options.folder, options.baseline, options.metric, options.out, endpoint)
+    endpoint = options.endpoint = parse_option("--endpoint ", options.endpoint, parse_endpoint)
+    columns = take_columns(vars(options))
+    page = write_report(options.folder, options.baseline, options.metric, options.out, endpoint, columns)
     if options.figures:
         save_figures(page.figures, Path(options.figures))
     for omitted in page.omitted:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from rlexp.analysis.data.metric_spec import BUDGETS, direction_sign
-from rlexp.analysis.data.run_values import better_direction, cumulative_cost, resolve_metric
+from rlexp.analysis.data.metric_spec import BUDGETS, better_direction, direction_sign
+from rlexp.analysis.data.run_values import cumulative_cost, resolve_metric
 from rlexp.analysis.report.kept_files import (
     NOTEBOOK_FILE,
     PACKAGE_FILE,

@@ -17,6 +17,8 @@ from matplotlib.text import Text
 from rlexp.analysis.data.kept import Records, read_samples, variant_gradients
 from rlexp.analysis.data.load import SweepData, load
 from rlexp.analysis.data.read import inner, read_object, read_yaml, write_text, writing_to
+from rlexp.analysis.data.readers.logs import Columns
+from rlexp.analysis.data.readers.options import output_folder, say_origin
 from rlexp.analysis.data.runs import UNFINISHED
 from rlexp.analysis.data.variants import common_settings, differing_settings, sweep_overrides, variant_configs
 from rlexp.analysis.figures import layout
@@ -149,15 +151,23 @@ def write_report(
     metric: str | None = None,
     out: str | Path | None = None,
     endpoint: Endpoint | None = None,
+    columns: Columns = Columns(),  # noqa: B008 (a tuple)
 ) -> ReportPage:
-    """Write the page to `<folder>/analysis/report.html`. Raises AnalysisError, one line, if nothing can be compared."""
+    """Write the page to `<folder>/analysis/report.html`. Raises AnalysisError, one line, if nothing can be compared.
+
+    columns: what of other tools' logs is the arm, the seed and the metric.
+    """
     question = Question(metric=metric, baseline=baseline, endpoint=endpoint)
-    data = load(folder, metrics={*METRICS, *question.metrics})
+    data = load(folder, metrics={*METRICS, *question.metrics}, columns=columns)
+    if data.origin:  # its score is of the metric that was named
+        say_origin(data)
+        question = question._replace(metric=None)
     result = answer(data, question)
     samples, configs = read_samples(data), variant_configs(data.runs)
     figures, omitted = draw_figures(result, configs, samples, variant_gradients(data))
     text = render(data, result, configs, samples, figures, omitted)
-    path = Path(out) if out else inner(folder, "analysis") / "report.html"
+    place = output_folder(folder) if data.origin else inner(folder, "analysis")
+    path = Path(out) if out else place / "report.html"
     with writing_to(path):
         write_text(path, text)
     return ReportPage(path, data, result, figures, omitted)

@@ -24,10 +24,12 @@ from rlexp.analysis.stats.noise import noise_statement
 from rlexp.analysis.stats.notes import below_floor
 from rlexp.analysis.stats.racing import Race
 from rlexp.analysis.stats.significance import ALPHA, seeds_for_p
+from rlexp.analysis.stats.unpaired import runs_for_p
 from rlexp.runfolder.variants import split_overrides, varying_keys
 
 MAX_NAMED = 4  # variants named in a sentence
 OPEN = "What the variants change is still open: train longer, or choose an easier task or a finer score."
+SINGLE = "Nothing can be said of a single run, unless other runs say how much seeds scatter (--noise FOLDER)."
 SCOPE = "All of it holds for this task, this model and this many steps."
 
 
@@ -60,7 +62,7 @@ def summarize(data: SweepData, result: Answer) -> Summary:
     noise = noise_statement(*[each for each in result.comparisons if not _nothing_learned(each)])
     confidence = _by_stratum(result.comparisons, _confidence)
     lists = [_question(data, result)], findings, [*filter(None, [noise]), *confidence]
-    (question,), *others = ([in_units(line, data.unit) for line in lines] for lines in lists)
+    (question,), *others = ([in_units(line, result.unit) for line in lines] for lines in lists)
     return Summary(question, *others)
 
 
@@ -94,8 +96,12 @@ def _question(data: SweepData, result: Answer) -> str:
     axes = _listed(varying_keys({arm: split_overrides(arm) for arm in arms}) or ["variant"])
     change = f"What does {axes} change in {first.heading}"
     question = f"Which choice of {axes} is best by {first.heading}" if first.better else change
-    compared = f"{len(arms)} variants ran with {each} each, and are compared with {first.labels[first.baseline]}"
-    return _join([data.study.get("question"), f"{question}{apart}? {compared}, seed by seed."])
+    baseline = first.labels[first.baseline]
+    compared = f"{len(arms)} variants ran with {each} each, and are compared with {baseline}, seed by seed."
+    if not first.paired:
+        counts = _listed([f"{first.labels[arm]} {n:g}" for arm, n in first.table["n"].items()], len(arms))
+        compared = f"Runs of each: {counts}. They are compared with {baseline} as unpaired runs."
+    return _join([data.study.get("question"), f"{question}{apart}? {compared}"])
 
 
 def _lost_runs(result: Answer) -> str:
@@ -137,7 +143,7 @@ def outcome(comparison: Comparison) -> Outcome:
     groups = Outcome([], [], [], [])
     for variant, row in table.iterrows():
         if row["p_holm"] < ALPHA:
-            above = comparison.paired_test.side(comparison.differences(variant)) > 0
+            above = comparison.side(variant) > 0
             (groups.higher if above else groups.lower).append(variant)
         else:
             testable = can_be_significant(row, comparison.family)
@@ -249,16 +255,21 @@ def _confidence(comparison: Comparison) -> str:
         parts.append(f"That {differ} is hardly luck of the seeds: p (Holm) is {p}.")
     if groups.untestable:
         n = int(table.loc[groups.untestable, "n_pairs"].max())
+        shared, needed = (f"{n} shared seed{'s' * (n > 1)}", f"{seeds_for_p(comparison.family)} seeds")
+        if not comparison.paired:
+            shared, needed = f"{n} run{'s' * (n > 1)} of an arm", f"{runs_for_p(comparison.family)} runs of each"
         family = f" and {comparison.family} comparisons" if comparison.family > 1 else ""
+        if n == 1 and not comparison.paired:
+            parts.append(SINGLE)
         parts.append(
-            f"{'A first look only' if n < MIN_SEEDS else 'Not sure'}: with {n} shared seed{'s' * (n > 1)}{family} no "
+            f"{'A first look only' if n < MIN_SEEDS else 'Not sure'}: with {shared}{family} no "
             "difference, however large, can be told from luck; "
-            f"a claim takes {seeds_for_p(comparison.family)} seeds."
+            f"a claim takes {needed}."
         )
     if groups.undecided and (size := table.loc[groups.undecided, "detectable"].max()) > 0:
         digits = decimal_places(comparison.scores.to_numpy().ravel())
         parts.append(
-            "“Not told apart” is not “equal”: these seeds find a true difference of "
-            f"{format_number(size, digits)} four times out of five, and smaller ones less often."
+            f"“Not told apart” is not “equal”: these {'seeds' if comparison.paired else 'runs'} find a true "
+            f"difference of {format_number(size, digits)} four times out of five, and smaller ones less often."
         )
     return _join([*parts, "" if comparison.stratum else SCOPE])

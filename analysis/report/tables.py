@@ -76,7 +76,7 @@ def comparison_table(comparison: Comparison) -> TextTable:
             effects = {
                 "difference [95 %]": format_difference(row, digits),
                 "effect": format_number(row["effect_size"], 2, signed=True),
-                **({"win rate [95 %]": format_win_rate(row)} if comparison.better else {}),
+                **({"win rate [95 %]": format_win_rate(row)} if comparison.better and comparison.paired else {}),
                 "p": format_p(row["p"]) if can_be_significant(row, 1) else DASH,
                 "q (BH)" if "q" in row else "p (Holm)": p,
                 "detectable": format_size(row["detectable"], digits),
@@ -418,6 +418,7 @@ def answer_json(result: Answer, files: Sequence[Path]) -> str:
         content = {
             "stratum": comparison.stratum or None,
             "ranked": comparison.ranked,
+            "paired": comparison.paired,
             "arms": _arms(comparison),
             "scores": {variant: comparison.scores[variant].to_dict() for variant in comparison.scores},
             **{kind: [] if table is None else _rows(table.reset_index()) for kind, table in further.items()},

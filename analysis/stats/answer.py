@@ -192,7 +192,12 @@ class Answer(NamedTuple):
         ]
         pooled = self.pooled.remarks if self.pooled else ()
         notes = *filter(None, [self.no_verdict]), *everywhere, *specific, *pooled, *self._corrected(), *self.remarks
-        return [in_units(note, self.data.unit) for note in notes]
+        return [in_units(note, self.unit) for note in notes]
+
+    @property
+    def unit(self) -> str:
+        """What n counts: "seed", "start", or "run" where runs are not paired."""
+        return self.data.unit if self.comparisons[0].paired else "run"
 
     def _corrected(self) -> Iterator[str]:
         pooled = {} if self.pooled is None else {"pooled": self.pooled.table}
@@ -270,9 +275,11 @@ def answer(data: SweepData, question: Question) -> Answer:
         interactions=dict(zip(together, tables, strict=False)),
         collapses=dict(zip(collapsed, tables[len(together) :], strict=False)),
         secondary=secondary,
-        # of the scores of which the highest is best; none where they may be infinite, and have no mean
+        # of the scores of which the highest is best; none where they may be infinite, or runs are not paired
         flips={
-            each.stratum: ranking_flips(direction_sign(each.better) * each.scores.iloc[:, : 0 if each.ranked else None])
+            each.stratum: ranking_flips(
+                direction_sign(each.better) * each.scores.iloc[:, : 0 if each.ranked or not each.paired else None]
+            )
             for each in comparisons
         },
         study=whole.study,

@@ -1,4 +1,4 @@
-"""Scores of a sweep to one row of statistics per variant. Seeds are paired with the baseline's."""
+"""Scores of a sweep to one row of statistics per variant. Seeds that arms share are paired."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -6,12 +6,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.load import InTurns, SweepData
 from rlexp.analysis.data.metric_spec import Direction, direction_note, direction_sign
 from rlexp.analysis.data.run_values import RunValues, values_per_run
 from rlexp.analysis.data.runs import UNFINISHED
 from rlexp.analysis.data.variants import resolve_variant
-from rlexp.analysis.stats import estimates, significance
+from rlexp.analysis.stats import estimates, significance, unpaired
 from rlexp.analysis.stats.racing import Race, race
 from rlexp.analysis.stats.significance import ALPHA, MEAN_TEST, PairedTest, subtract
 
@@ -61,6 +62,21 @@ def effect_columns(differences: np.ndarray, better: Direction = None, test: Pair
     }
     hidden = [] if differences.size >= MIN_SEEDS else [key for key in columns if key.endswith(("_low", "_high"))]
     return columns | dict.fromkeys(hidden, np.nan)
+
+
+def unpaired_columns(scores: np.ndarray, baseline: np.ndarray) -> dict[str, float]:
+    """The same columns of two arms that share no seeds, `[n]` and `[m]`; beside them what Welch's t test goes by.
+
+    `n_pairs` is the smaller number of runs. There are neither wins nor a trimmed difference.
+    """
+    found = unpaired.welch_difference(scores, baseline)
+    fewest = min(scores.size, baseline.size)
+    ends = {} if fewest >= MIN_SEEDS else {"low": np.nan, "high": np.nan}
+    mean, low, high, sd, effect_size, error, df = found._replace(**ends)
+    columns = dict.fromkeys(effect_columns(np.zeros(0)), np.nan) | {"n_pairs": fewest}
+    columns |= {"difference": mean, "difference_low": low, "difference_high": high}
+    columns |= {"difference_sd": sd, "effect_size": effect_size, "p": unpaired.permutation_p(scores, baseline)}
+    return columns | {"n_baseline": baseline.size, "standard_error": error, "df": df}
 
 
 def baseline_columns() -> dict[str, float]:
@@ -114,6 +130,8 @@ class Comparison(NamedTuple):
     """The metric of the runs' scores; a run has collapsed where its score is below the floor."""
     is_score: bool = False
     """Whether the scores are compared."""
+    paired: bool = True
+    """Whether differences are taken on each seed. If not, the rows of `scores` are runs, each of one variant."""
 
     @property
     def all_collapsed(self) -> bool:
@@ -163,8 +181,18 @@ class Comparison(NamedTuple):
         return self.metric + direction_note(self.better)
 
     def differences(self, variant: str) -> np.ndarray:
-        """Paired differences to the baseline `[n]`, over the seeds that both have."""
+        """Paired differences to the baseline `[n]`, over the seeds that both have; none of unpaired runs."""
         return paired_differences(self.scores, variant, self.baseline)
+
+    def runs(self, variant: str) -> np.ndarray:
+        """The numbers of a variant's runs `[n]`."""
+        return self.scores[variant].dropna().to_numpy(dtype=float)
+
+    def side(self, variant: str) -> float:
+        """Above 0 if a variant is on the whole above the baseline, below 0 if it is below."""
+        if not self.paired:
+            return float(self.table.loc[variant, "difference"])
+        return self.paired_test.side(self.differences(variant))
 
     @property
     def others(self) -> list[str]:
@@ -183,12 +211,24 @@ def compare(
     baseline = resolve_variant(baseline, data.labels) if baseline else data.first_variant
     run_values = run_values or values_per_run(data, metric)
     scores = seed_table(data, run_values)
+    paired = shares_seeds(data, scores)
+    if not paired:
+        if run_values.ranked:
+            raise AnalysisError(
+                f"{run_values.metric} may be infinite, and arms with other seeds have no ranks of theirs"
+            )
+        run_values = run_values._replace(remarks=(*run_values.remarks, *_other_seeds(data, scores)))
+        scores = spread_runs(scores)
     sequential = data.in_turns is not None and data.in_turns.sequential
     ranked, test = run_values.ranked, PairedTest(sequential, run_values.ranked)
     rows = {variant: level_columns(scores[variant].dropna().to_numpy(), ranked) for variant in data.variants}
     for variant, row in rows.items():
-        differences = paired_differences(scores, variant, baseline)
-        row |= baseline_columns() if variant == baseline else effect_columns(differences, run_values.better, test)
+        if variant == baseline:
+            row |= baseline_columns()
+        elif paired:
+            row |= effect_columns(paired_differences(scores, variant, baseline), run_values.better, test)
+        else:
+            row |= unpaired_columns(*(scores[each].dropna().to_numpy() for each in (variant, baseline)))
         row |= count_columns(data.runs[data.runs["variant"] == variant])
     comparison = Comparison(
         table=pd.DataFrame.from_dict(rows, orient="index").rename_axis("variant"),
@@ -204,6 +244,7 @@ def compare(
         ranked=ranked,
         score_metric=data.score_metric or "score",
         is_score=run_values.is_score,
+        paired=paired,
     )
     return apply_holm([comparison])[0]
 
@@ -227,9 +268,48 @@ def add_holm(table: pd.DataFrame, further_p: Sequence[float] = ()) -> tuple[pd.D
     corrected = significance.holm(np.concatenate([table["p"].to_numpy(dtype=float), further_p]))
     table.insert(table.columns.get_loc("p") + 1, "p_holm", corrected[: len(table)])
     family = int((table["n_pairs"] > 0).sum() + (~np.isnan(np.asarray(further_p, dtype=float))).sum())
-    pairs = zip(table["difference_sd"], table["n_pairs"], strict=True)
-    detectable = [significance.minimum_detectable_effect(sd, n, ALPHA, family) for sd, n in pairs]
+    detectable = [_detectable(row, family) for _, row in table.iterrows()]
     return table.assign(detectable=detectable), family
+
+
+def _detectable(row: pd.Series, family: int) -> float:
+    if not np.isnan(row.get("df", np.nan)):
+        return unpaired.detectable_difference(row["standard_error"], row["df"], family)
+    return significance.minimum_detectable_effect(row["difference_sd"], row["n_pairs"], ALPHA, family)
+
+
+def shares_seeds(data: SweepData, scores: pd.DataFrame) -> bool:
+    """Whether differences are to be taken on each seed of a seed × variant table.
+
+    Of our own runs always: a seed that an arm lacks is left out. Of others' where all arms have numbers on the same
+    seeds.
+    """
+    if data.origin is None:
+        return True
+    seeds = [frozenset(scores.index[scores[variant].notna()]) for variant in scores if scores[variant].notna().any()]
+    return data.origin.has_seeds and len(set(seeds)) == 1
+
+
+def _other_seeds(data: SweepData, scores: pd.DataFrame) -> list[str]:
+    """Say which seeds each variant has, where that is why runs are not paired."""
+    if not data.origin or not data.origin.has_seeds:
+        return []
+    seeds = {variant: [*map(str, scores.index[scores[variant].notna()])] for variant in scores}
+    texts = [
+        f"{data.labels[variant]} {', '.join(found[:6])}{' …' * (len(found) > 6)}" for variant, found in seeds.items()
+    ]
+    shared = scores.dropna().index
+    hint = f" --where seed={','.join(map(str, shared))} compares the seeds that all have." if len(shared) > 1 else ""
+    return [f"The arms have not the same seeds ({'; '.join(texts)}), so runs are not paired.{hint}"]
+
+
+def spread_runs(scores: pd.DataFrame) -> pd.DataFrame:
+    """A row for each run of a seed × variant table: no two variants share one."""
+    runs = [(variant, value) for variant in scores for value in scores[variant].dropna()]
+    table = pd.DataFrame(np.nan, pd.RangeIndex(len(runs), name="run"), scores.columns)
+    for place, (variant, value) in enumerate(runs):
+        table.loc[place, variant] = value
+    return table
 
 
 def paired_differences(scores: pd.DataFrame, variant: str, versus: str) -> np.ndarray:
@@ -261,5 +341,12 @@ def seed_table(data: SweepData, run_values: RunValues) -> pd.DataFrame:
 def can_be_significant(row: pd.Series, comparisons: int) -> bool:
     """Whether a corrected p of this row could be at most ALPHA; if not, a table shows a dash instead."""
     if "q" in row:  # where all are discoveries a p of ALPHA will do
-        return bool(row["q"] < ALPHA or significance.reachable_p(int(row["n_pairs"])) <= ALPHA)
-    return bool(row["p_holm"] < ALPHA or significance.reachable_p(int(row["n_pairs"]), comparisons) <= ALPHA)
+        return bool(row["q"] < ALPHA or reachable_p(row) <= ALPHA)
+    return bool(row["p_holm"] < ALPHA or reachable_p(row, comparisons) <= ALPHA)
+
+
+def reachable_p(row: pd.Series, comparisons: int = 1) -> float:
+    """Smallest p that the seeds or runs of a row can give, one of so many differences."""
+    if not np.isnan(row.get("n_baseline", np.nan)):
+        return min(1.0, max(comparisons, 1) * unpaired.min_unpaired_p(int(row["n"]), int(row["n_baseline"])))
+    return significance.reachable_p(int(row["n_pairs"]), comparisons)

@@ -19,7 +19,7 @@ import pandas as pd
 
 from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData
-from rlexp.analysis.data.metric_spec import OF_WHOLE_RUNS, better_direction, direction_sign
+from rlexp.analysis.data.metric_spec import OF_WHOLE_RUNS, direction_sign
 from rlexp.analysis.data.run_values import RunValues, cumulative_cost, resolve_metric, values_per_run
 from rlexp.analysis.stats.curve_fits import FORMS, check_forecast, fit_curve, pool_forecasts
 from rlexp.analysis.stats.curve_numbers import Array, area_under_curve, cost_to_target, known, value_at_match
@@ -162,7 +162,7 @@ def endpoint_table(data: SweepData, endpoint: Endpoint, metric: str | None = Non
     values, notes = zip(*(found[name] for name in table.index), strict=True)
     table = table.assign(value=np.array(values, dtype=float), note=np.array(notes, dtype=object))
     if endpoint.kind in ("asymptote", "speed"):
-        better = better_direction(names[0], data.score_metric)
+        better = data.better(names[0])
         sign = direction_sign(better) if better else 0
         for _, group in table[table["value"].notna()].groupby("variant", sort=False):
             checks = [
@@ -183,7 +183,7 @@ def _measure(
 ) -> Measure:
     """How the curve `[2 or 3, n]` of one run becomes its value and note, given whether it completed."""
     share = data.score_share
-    better = better_direction(names[0], data.score_metric)
+    better = data.better(names[0])
     sign = direction_sign(better) if better else 0
 
     def auc(curve: Array, completed: bool) -> tuple[float, str]:
@@ -229,7 +229,7 @@ def endpoint_values(data: SweepData, endpoint: Endpoint, metric: str | None = No
         raise NothingLeft(f"no run has {endpoint}: {reasons}")
     wanted = endpoint.metric if endpoint.kind == "cost" else metric or data.score_metric or "score"
     of = resolve_metric(data, wanted)
-    better = better_direction(of, data.score_metric)
+    better = data.better(of)
     if table["note"].eq(NEVER).all():
         raise NothingLeft(f"no run arrives at {endpoint} within {table.attrs['budget']:,.6g} {endpoint.unit}")
     remarks = []

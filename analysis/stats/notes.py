@@ -9,8 +9,14 @@ import numpy as np
 
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.runs import UNFINISHED, origin_note
-from rlexp.analysis.stats.comparison import MIN_SEEDS, Comparison, can_be_significant, paired_differences
+from rlexp.analysis.stats.comparison import (
+    MIN_SEEDS,
+    Comparison,
+    can_be_significant,
+    paired_differences,
+)
 from rlexp.analysis.stats.significance import ALPHA, min_p, reachable_p, seeds_for_p, seeds_with_choice, symmetry_p
+from rlexp.analysis.stats.unpaired import min_unpaired_p, runs_for_p
 from rlexp.core.exits import RunFailed
 from rlexp.runfolder.files import RUNGS_FILE, SEARCH_FILE, is_foreign, read_json
 
@@ -83,11 +89,14 @@ def _numbers(comparison: Comparison) -> tuple[str, str]:
             f"with a {comparison.better} number."
         )
     else:
+        units = "seeds" if comparison.paired else "runs"
         score = (
             f"The score of a run is {comparison.metric}, {comparison.aggregation}. The IQM is the mean score over "
-            "seeds without the lowest and the highest quarter of them; in brackets, its 95 % interval (percentile "
+            f"{units} without the lowest and the highest quarter of them; in brackets, its 95 % interval (percentile "
             "bootstrap)."
         )
+        if not comparison.paired:
+            return score, _unpaired(comparison) if comparison.others else ""
         kind = "confidence sequence: it holds at every look" if comparison.sequential else "paired t"
         wins = f"The win rate counts the seeds with a {comparison.better} score." if comparison.better else NO_WINS
         difference += (
@@ -95,6 +104,15 @@ def _numbers(comparison: Comparison) -> tuple[str, str]:
             f"difference divided by its SD over seeds. {wins}"
         )
     return score, difference if comparison.others else ""
+
+
+def _unpaired(comparison: Comparison) -> str:
+    return (
+        "Runs are not paired. The difference is the mean of an arm less that of "
+        f"{comparison.labels[comparison.baseline]}; in brackets, its 95 % interval (Welch's t, of each difference "
+        "alone). The effect is this difference divided by the SD of a run (Cohen's d). There is no win rate, as no run "
+        "of one arm belongs to one of another."
+    )
 
 
 def _rule(comparison: Comparison) -> str:
@@ -108,6 +126,11 @@ def _rule(comparison: Comparison) -> str:
         "p is how often a difference at least this large comes about if the sign of each seed's difference is tossed "
         "like a coin (all tosses up to 14 seeds, else 9,999 random ones)."
     )
+    if not comparison.paired:
+        tossed = (
+            "p is how often Welch's t is at least this large if the runs of both arms are shuffled between them (all "
+            "ways to do so up to 19,999, else as many random ones)."
+        )
     if comparison.ranked:
         tossed = (
             "p is how often a sum of signed ranks at least this large comes about if the sign of each seed's "
@@ -137,6 +160,8 @@ def _one_sided(comparison: Comparison) -> str:
     if not texts:
         return ""
     why = "it only tosses signs, an interval takes the differences to be normal"
+    if not comparison.paired:
+        why = "it only shuffles runs, an interval takes them to be normal"
     if comparison.ranked:
         why = "it ranks the differences, an interval only counts them"
     if comparison.family > 1:
@@ -256,6 +281,8 @@ def _unreachable(comparison: Comparison) -> str:
     ]
     if not short:
         return ""
+    if not comparison.paired:
+        return _few_runs(comparison, short)
     n, family = int(comparison.table.loc[short, "n_pairs"].max()), comparison.family
     in_all = f", or {seeds_with_choice(family)} with those that choose the best points" if comparison.tuned else ""
     times = f" ({min_p(n):.2g} before Holm's correction for {family})" if family > 1 else ""
@@ -263,6 +290,18 @@ def _unreachable(comparison: Comparison) -> str:
         f"With {n} paired seed{'s' * (n > 1)} p (Holm) cannot fall below {ALPHA:g}, however large the difference is: "
         f"the smallest possible is {reachable_p(n, family):.2g}{times}. It takes {seeds_for_p(family)} seeds"
         f"{in_all}."
+    )
+
+
+def _few_runs(comparison: Comparison, short: list[str]) -> str:
+    """Say the same of arms whose runs are not paired."""
+    table, family = comparison.table, comparison.family
+    largest = table.loc[short, "n"].idxmax()
+    n, m = int(table.loc[largest, "n"]), int(table.loc[largest, "n_baseline"])
+    reachable = min(1.0, family * min_unpaired_p(n, m))
+    return (
+        f"With {n} and {m} runs that are not paired p (Holm) cannot fall below {ALPHA:g}, however large the difference "
+        f"is: the smallest possible is {reachable:.2g}. It takes {runs_for_p(family)} runs an arm."
     )
 
 
@@ -283,6 +322,9 @@ def _missed(comparison: Comparison) -> str:
 
 def _left_out(data: SweepData, comparison: Comparison) -> Iterator[str]:
     """Say which runs do not count: without a partner, without an end, twice, without a score."""
+    if not comparison.paired:
+        yield from _not_counted(data, comparison)
+        return
     scored = comparison.scores.notna()
     raced = comparison.race
     stopped = {*raced.out} if raced else set()  # of which another note says why they have fewer seeds
@@ -299,7 +341,11 @@ def _left_out(data: SweepData, comparison: Comparison) -> Iterator[str]:
     if texts:
         left_out = "Left out of the differences, as only one of the two variants has a score there: seeds of"
         yield f"{left_out} {'; '.join(texts)}."
+    yield from _not_counted(data, comparison)
 
+
+def _not_counted(data: SweepData, comparison: Comparison) -> Iterator[str]:
+    """Say which runs do not count: without an end, twice, without a score."""
     counts = data.runs["status"].value_counts()
     if texts := [f"{counts[status]} {status}" for status in UNFINISHED if status in counts]:
         yield f"Runs that have not ended have no score, and are drawn as far as they got: {', '.join(texts)}."

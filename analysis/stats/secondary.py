@@ -41,15 +41,15 @@ SUMMED = ("runs", "failed", "unfinished", "collapsed", "collapsed_of")
 def pool(comparisons: Sequence[Comparison]) -> Comparison | None:
     """All strata in one table, whose units are the pairs of stratum and seed; None if there are not two strata.
 
-    None, too, where seeds were added until something was decided: what holds at every look goes by their order; and
-    where numbers may be infinite, which have no SD.
+    None, too, where seeds were added until something was decided: what holds at every look goes by their order; where
+    numbers may be infinite, which have no SD; and of runs that are not paired.
 
     Scores are centered and divided by their SD over all runs of the stratum. The SD does not change when a variant and
     the baseline change places, so the sign flips stay exact: they test "no effect in any stratum". The interval of the
     IQM resamples runs within strata. `superiority` is P(X better than Y) of independent runs (Agarwal et al. 2021), a
     point value, mean over strata.
     """
-    if len(comparisons) < 2 or any(each.sequential or each.ranked for each in comparisons):
+    if len(comparisons) < 2 or any(each.sequential or each.ranked or not each.paired for each in comparisons):
         return None
     first = comparisons[0]
     standard = []
@@ -109,10 +109,11 @@ def interactions(comparison: Comparison) -> pd.DataFrame | None:
     """Difference of differences per seed, (y_ab - y_a0) - (y_0b - y_00), for each a and b that are not the baseline's.
 
     One row per variant with the values on both axes and the columns of `effect_columns`.
-    0: what the two choices bring adds up. None if there are not two axes, or no cell has its three partners.
+    0: what the two choices bring adds up. None if there are not two axes, no cell has its three partners, or runs are
+    not paired.
     """
     grid = axis_grid(comparison)
-    if grid is None:
+    if grid is None or not comparison.paired:
         return None
     scores = comparison.scores
     a0, b0 = next(place for place, variant in grid.cells.items() if variant == comparison.baseline)

@@ -26,7 +26,7 @@ Where seeds were added until something was decided p holds at every look: by bet
 have too, but without their sizes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from math import ceil, log2
 from typing import NamedTuple
@@ -343,20 +343,36 @@ MOST = 1000  # seeds that anybody would run
 
 def power(effect_size: float, n: int, alpha: float = 0.05) -> float:
     """Power of the two-sided paired t test: P(|T| > t_crit), T noncentral t(n-1) with noncentrality d·√n."""
-    critical, shift = stdtrit(n - 1, 1 - alpha / 2), effect_size * np.sqrt(n)
-    lower_tail = np.nan_to_num(nctdtr(n - 1, shift, -critical))  # SciPy gives NaN where it is below 1e-10
-    return float(1 - nctdtr(n - 1, shift, critical) + lower_tail)
+    return shift_power(effect_size * np.sqrt(n), n - 1, alpha)
+
+
+def shift_power(shift: float, df: float, alpha: float = 0.05) -> float:
+    """Power of a two-sided t test whose mean is so many standard errors from 0."""
+    critical = stdtrit(df, 1 - alpha / 2)
+    lower_tail = np.nan_to_num(nctdtr(df, shift, -critical))  # SciPy gives NaN where it is below 1e-10
+    return float(1 - nctdtr(df, shift, critical) + lower_tail)
+
+
+@cache
+def detectable_shift(df: float, alpha: float = 0.05, target: float = 0.8) -> float:
+    """Standard errors from 0 that a t test finds with probability 0.8."""
+    return _smallest(9 * float(stdtrit(df, 1 - alpha / 2)), lambda shift: shift_power(shift, df, alpha) >= target)
 
 
 @cache
 def detectable_effect_size(n: int, alpha: float = 0.05, target: float = 0.8) -> float:
-    """Effect size d̄/SD that a paired t test with n seeds finds with probability 0.8 (bisection); n < 3: NaN."""
+    """Effect size d̄/SD that a paired t test with n seeds finds with probability 0.8; n < 3: NaN."""
     if n < 3:
         return np.nan
-    low, high = 0.0, 3 * float(stdtrit(n - 1, 1 - alpha / 2))
+    return _smallest(3 * float(stdtrit(n - 1, 1 - alpha / 2)), lambda effect: power(effect, n, alpha) >= target)
+
+
+def _smallest(high: float, reaches: Callable[[float], bool]) -> float:
+    """Smallest number below `high` that reaches what it should (bisection)."""
+    low = 0.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if power(middle, n, alpha) >= target else (middle, high)
+        low, high = (low, middle) if reaches(middle) else (middle, high)
     return high
 
 

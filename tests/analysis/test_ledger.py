@@ -66,7 +66,7 @@ def test_an_answer_is_judged_at_the_level_of_its_question(tmp_path, book, capsys
     assert better.main([sweep, "b", "a"]) == 0
     capsys.readouterr()
     assert better.main([sweep, "b", "a", "--ledger", str(book)]) == 2
-    assert "8 seeds reach no level below 0.0078; question 1 has level 0.0025, which takes 10" in capsys.readouterr().err
+    assert "8 seeds cannot reach the level of question 1, 0.0025: it takes 10" in capsys.readouterr().err
     assert len(rows_of(book)) == 1  # nothing was looked at, so nothing is spent
 
 
