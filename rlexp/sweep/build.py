@@ -14,7 +14,7 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from rlexp.axes import AXES, norm, optimizer
+from rlexp.axes import AXES, imitation, norm, optimizer
 from rlexp.config.choices import axis_nodes, chosen_facts
 from rlexp.config.schema import Config
 from rlexp.core import memory
@@ -188,6 +188,7 @@ def variant(config: Config) -> Variant:
         kl_in_loss=weight.get("loss", 0.0),
         kl_in_reward=weight.get("reward", 0.0),
         distillation_weight=config.distillation.weight,
+        imitation_mu=bind_hyperparameters(imitation.mu_schedule, config.imitation),
         taught_by=(config.teacher.network or "teacher", config.teacher.hint),
         value_target=target and bind_hyperparameters(target, config.norm),
         rounding=config.sampler.products and (config.sampler.products, config.sampler.head),
