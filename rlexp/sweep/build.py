@@ -86,6 +86,8 @@ def bytes_of(config: Config) -> float:
     values = sum(parameter.shape[-1] for parameter in policy.parameters())
     sampled = group.prompts * (length + group.completions * cap)
     trained = sampled * (1 + PASSES / config.minibatches)  # the forward_cache of all, the pass of a minibatch
+    if config.imitation.name != "none":  # an answer a prompt is read beside the completions
+        trained += group.prompts * (length + cap) * PASSES / config.minibatches
     evaluated = config.eval.prompts * (length + config.eval.samples * cap)
     data = bind_choice(DATA, config.data)()
     held = data.slots * data.sampled(group.prompts) * (8 * length + BYTES_A_TOKEN * group.completions * cap)
