@@ -17,7 +17,7 @@ from rlexp.sweep.build import bucket_key
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 AXES = ("shaping", "filter", "norm", "clip", "agg", "kl", "kl_control", "reference", "sampler", "mismatch", "anchor")
-AXES += ("distillation", "prompts", "allocation", "entropy_control", "reward", "optimizer")
+AXES += ("distillation", "imitation", "prompts", "allocation", "entropy_control", "reward", "optimizer")
 NEEDS = {  # without these a choice does nothing, or is refused
     "kl_control": ("kl=k3",),
     "reference": ("kl=k3",),

@@ -95,6 +95,7 @@ AXES: dict[str, Axis] = {
         Axis("clip", "the policy loss: advantages and ratios to a loss a token", "loss", PER_TOKEN, facts=LossFacts),
         Axis("agg", "losses of tokens to one loss", "loss", "[R]", facts=AggregationFacts),
         Axis("distillation", "a loss against the teacher, beside the policy loss or in its place", "loss", PER_TOKEN),
+        Axis("imitation", "a loss on right answers, beside the policy loss", "loss", PER_TOKEN),
         Axis("kl", "penalty for leaving the reference policy", "loss", PER_TOKEN),
         Axis("kl_control", "the weight of that penalty over time", "after", "[R]"),
         Axis("reference", "how the reference policy follows the policy", "after", "a parameter"),

@@ -20,8 +20,8 @@ from typing import Any
 
 from rlexp.axes import axis_of
 from rlexp.axes.norm import TARGETS
-from rlexp.axes.offered import OF_VERIFIER, REWARDS
-from rlexp.config.choices import axis_nodes, chosen_facts, chosen_function
+from rlexp.axes.offered import EXPERIENCE, OF_VERIFIER, REWARDS
+from rlexp.config.choices import SETTINGS, axis_nodes, chosen_facts, chosen_function
 from rlexp.core.errors import format_value
 from rlexp.core.registry import bind_choice, required_inputs
 from rlexp.language import LANGUAGE_MODELS, TEXT_TASKS, text_task
@@ -39,6 +39,7 @@ EVALUATED = ("eval/greedy_accuracy", "eval/sampled_accuracy", "eval/reward", "ev
 EXACT = ("accuracy", "reward", "kl", "entropy", "length", "length_correct", "length_wrong")
 TAUGHT_HINTS = "start=pretrained_mixture start.hinted=0.3 teaches it to read them"
 GONE = "asks for distributions of the policy that sampled, which is gone by then"
+WITH_COMPLETIONS = EXPERIENCE.keys() - {"mask"} | {"rewards"}  # nothing of the kind is there of right answers
 LARGEST_OF_ADAM = 5e-3  # a learning rate below it is meant for Adam
 Condition = Callable[[Any, Any], bool]  # of a node and the whole config
 
@@ -61,7 +62,7 @@ def contradictions(config: Any) -> Iterator[str]:
         prompts_problems,
         allocation_problems,
     )
-    for check in (turn_problems, *of_axes, teacher_problems):
+    for check in (turn_problems, *of_axes, teacher_problems, imitation_problems):
         yield from check(config)
     yield from policies.problems(config)
     yield from loggers.problems(config)
@@ -347,6 +348,26 @@ def teacher_problems(config: Any) -> Iterator[str]:
         yield "teacher.hint=success group_size.completions=1: there is no other completion to show; take at least 2"
 
 
+def imitation_problems(config: Any) -> Iterator[str]:
+    """Refuse right answers that there are not, that nothing imitates, or that the loss or the policy cannot take."""
+    node = config.imitation
+    if chosen_facts(config, "imitation").is_noop:
+        given = [f"imitation.{key}" for key in SETTINGS["imitation"] if getattr(node, key)]
+        if given:
+            chosen = f"imitation={node.name} {given[0]}={format_value(value_at(config, given[0]))}"
+            yield f"{chosen}: has no loss; take 0, or imitation=sft or the like"
+        return
+    chosen, task = f"imitation={node.name}", config.task.name
+    if not hasattr(TASKS[task], "oracle"):
+        yield f"{chosen} task={task}: has no right answers; take imitation=none"
+    asked = sorted(WITH_COMPLETIONS & {*required_inputs(chosen_function(config, "agg"))})
+    if asked:
+        yield f"{chosen} agg={config.agg.name}: asks for `{asked[0]}`, and right answers have none; take another agg"
+    if config.sampler.training is not None:
+        training = f"sampler.training={config.sampler.training}"
+        yield f"{chosen} {training}: the policy may not have their tokens; take sampler.training=null"
+
+
 def data_problems(config: Any) -> Iterator[str]:
     """Refuse shares without new groups, a buffer smaller than what a step draws, and choices that ask for too much."""
     data, task, group_size = config.data, config.task.name, config.group_size
@@ -383,6 +404,8 @@ def remarks(config: Any) -> Iterator[str]:
     yield from choice_lines("remarks", REMARKS, config)
     if not chosen_facts(config, "kl").is_noop and config.kl.coef == 0:
         yield f"kl={config.kl.name} kl.coef=0: the penalty weighs nothing, and it trains as kl=none does"
+    if not chosen_facts(config, "imitation").is_noop and not config.imitation.mu_peak + config.imitation.mu_valley:
+        yield f"imitation={config.imitation.name} imitation.mu_peak=0 imitation.mu_valley=0: it weighs nothing"
     asked = REWARDS | {"advantages"}
     axes = [axis for axis in ("norm", "teacher") if not asked & {*required_inputs(chosen_function(config, axis))}]
     blind = [f"{axis}={getattr(config, axis).name}" for axis in axes]

@@ -77,6 +77,12 @@ SETTINGS = {
         "hint": (Literal["answer", "success"] | None, None),
     },
     "distillation": {"weight": (Probability, 1.0)},
+    "imitation": {
+        "mu_peak": (Probability, 0.1),
+        "mu_valley": (Probability, 0.1),
+        "mu_warmup": (Probability, 0.0),
+        "mu_decay": (Probability, 0.0),
+    },
     "kl": {"coef": (FiniteNonNegative, 0.04), "place": (Literal["loss", "reward"], "loss")},
     "reference": {"begin": (Literal["start", "random", "halfway", "run"], "start"), "run": (str | None, None)},
     "reward": {"model": (dict | None, None)},

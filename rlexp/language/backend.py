@@ -93,6 +93,7 @@ OF_THE_LOOP = (
     "sampler",
     "teacher",
     "distillation",
+    "imitation",
     "anchor",
 )  # axes
 CAPABILITIES = {

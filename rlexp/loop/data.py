@@ -28,7 +28,7 @@ from rlexp.core.types import NonNegativeInt, Size
 from rlexp.loop.pipeline import Pipeline
 from rlexp.loop.replay_variance import ReplayVariance
 from rlexp.loop.rewards import score
-from rlexp.loop.rollout import Rollout, loss_mask
+from rlexp.loop.rollout import Rollout, loss_mask, right_answers
 from rlexp.loop.sampling import Groups, sample_groups
 from rlexp.loop.state import Source, TrainState
 
@@ -178,9 +178,8 @@ def with_right_answers(state: TrainState, rollout: Rollout, number: int) -> Roll
     """Put the task's right answer in the place of the first ``number`` completions of every group."""
     if not number:
         return rollout
-    answers, mask = (each.unsqueeze(2) for each in state.task.oracle(rollout.prompts))
-    answers, right = answers.where(mask, max(state.task.pad, 0)), torch.arange(state.group) < number
-    right = right.to(answers.device)
+    answers, mask = right_answers(state.task, rollout.prompts)
+    right = torch.arange(state.group, device=answers.device) < number
     log_probs = state.policy.log_probs(rollout.prompts, answers, state.temperature).log_probs
     log_probs = log_probs.where(loss_mask(state.task, rollout.prompts, answers, mask), 0.0)
     tokens = right.unsqueeze(-1)

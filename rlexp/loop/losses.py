@@ -28,10 +28,12 @@ def added_losses(
     part: Experience,
     tensors: Tensors,
 ) -> dict[str, PerReplica]:
-    """Return the terms that some variant adds, 0 for those that do not, and what distillation leaves of ``policy``."""
-    losses = {}
+    """Return the terms that some variant adds, 0 for those that do not, and what they leave of ``policy``."""
+    losses = {"loss/policy": policy}
     if any(variant.distillation_weight for variant, _ in blocks):
         losses |= map_variants(distillation_terms, blocks, policy, log_probs, distributions, part, tensors)
+    if any(variant.imitates for variant, _ in blocks):
+        losses |= map_variants(imitation_terms, blocks, losses, part, tensors)
     if any(variant.positive_nll_coef for variant, _ in blocks):
         losses |= map_variants(positive_nll_terms, blocks, log_probs, part, tensors)
     return losses
@@ -54,6 +56,23 @@ def distillation_terms(
     offered["mean_tokens"] = tensors["taught_tokens"]
     distilled = call_with(variant.agg, offered | {"losses": call_with(variant.distillation, offered)})
     return {"loss/policy": (1 - weight) * policy, "loss/distillation": weight * distilled}
+
+
+def imitation_terms(
+    variant: Variant, terms: dict[str, PerReplica], part: Experience, tensors: Tensors
+) -> dict[str, PerReplica]:
+    """Divide the loss between the terms of the policy's own completions and that of right answers.
+
+    Source: CHORD (arXiv 2508.11408). Penalty and bonus stay whole, as in Trinity-RFT; ms-swift has the penalty in what
+    it divides.
+    """
+    if not variant.imitates:
+        return terms | {"loss/imitation": torch.zeros_like(tensors["mean_tokens"])}
+    mask, mu = part.kept["answer_mask"], tensors["mu"]
+    offered = {**tensors, **variant.bound(mu), "mask": mask, "mean_tokens": tensors["answer_tokens"]}
+    offered["log_probs"] = tensors["answer_log_probs"].where(mask, 0.0)
+    imitated = call_with(variant.agg, offered | {"losses": call_with(variant.imitation, offered)})
+    return {name: (1 - mu) * term for name, term in terms.items()} | {"loss/imitation": mu * imitated}
 
 
 def positive_nll_terms(

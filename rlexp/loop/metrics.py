@@ -39,6 +39,7 @@ from rlexp.models.policy import entropy, gather_log_probs
 ROUNDING = 1e-6
 QUARTERS = 4
 EXTREMES = {"ratio/min": torch.amin, "ratio/max": torch.amax}  # of all updates of a step; of other metrics the mean
+OF_SOME = ("distillation", "imitation", "positive_nll")  # terms of the loss that only some variants have
 BOUNDED = "ratio/bounded"  # only in lines where it is not 0
 POLICIES = ("log_probs", "old_log_probs", "sampler_log_probs", "ref_log_probs")
 
@@ -108,7 +109,7 @@ def metrics_of_update(
         return row | {name: found.get(name, missing) for name in names}
 
     terms = {name: loss.detach() for name, loss in losses.items()}
-    of_some = {f"{name}_loss": terms.pop(f"loss/{name}", None) for name in ("distillation", "positive_nll")}
+    of_some = {f"{name}_loss": terms.pop(f"loss/{name}", None) for name in OF_SOME}
     tensors = {**tensors, **of_some}
     return terms | map_variants(measured, blocks, log_probs, part, tensors)
 

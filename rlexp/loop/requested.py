@@ -14,7 +14,7 @@ from torch import Tensor
 from rlexp.core.masked import ALL, count, per_token
 from rlexp.core.streams import Purpose, hashed_uniforms
 from rlexp.core.types import PerVocabulary
-from rlexp.loop import kl_stop, truncation
+from rlexp.loop import imitation, kl_stop, truncation
 from rlexp.loop.networks import log_probs_of, of_replicas
 from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout, loss_mask, most_likely, sample
@@ -82,6 +82,7 @@ def tensors_of_rollout(
     made = {
         "ref_log_probs": lambda: by_network("ref_log_probs", "reference", log_probs_of),
         **teaching(state, rollout, rewards.correct),
+        **imitation.shown(state, rollout),
         "proximal_log_probs": proximal,
         "ages": lambda: torch.zeros_like(like) if groups.ages is None else groups.ages,
         "greedy_rewards": lambda: by_network("greedy_rewards", "policy", greedy),
@@ -116,20 +117,25 @@ def tensors_of_step(state: TrainState, batch: Experience) -> dict[str, Tensor]:
     """Return what all updates of a step share, ``[R]`` each.
 
     ``mean_tokens`` is how many tokens of a minibatch count on average, see ``agg.token``; ``taught_tokens`` how many of
-    them have a teacher, ``correct_tokens`` how many are of correct completions; for ``stopped`` see ``kl_stop``.
+    them have a teacher, ``correct_tokens`` how many are of correct completions, ``answer_tokens`` how many right
+    answers have; for ``stopped`` see ``kl_stop``.
     """
     masks = {"mean_tokens": batch.mask}
     if "taught" in batch.kept:
         masks["taught_tokens"] = batch.mask & per_token(batch.kept["taught"], batch.mask)
     if any(variant.positive_nll_coef for variant, _ in state.blocks):
         masks["correct_tokens"] = batch.mask & per_token(batch.kept["correct"] > 0, batch.mask)
+    if "answer_mask" in batch.kept:
+        masks["answer_tokens"] = batch.kept["answer_mask"]
     tokens = {name: count(mask, ALL, batch.advantages.dtype).squeeze(ALL).clamp(min=1) for name, mask in masks.items()}
     return {name: number / state.minibatches for name, number in tokens.items()} | kl_stop.init_stopped(state)
 
 
 def tensors_of_update(state: TrainState, part: Experience, shared: Tensors) -> dict[str, Tensor]:
-    """Return what a loss may ask for beside a minibatch: memory, what all share, where the run is, random numbers."""
-    tensors = state.memory | dict(shared)
+    """Return what a loss may ask for beside a minibatch: memory, what all share, right answers, where the run is,
+    random numbers.
+    """
+    tensors = state.memory | dict(shared) | imitation.read(state, part)
     tensors["progress"] = torch.full_like(tensors["mean_tokens"], state.optimizer.progress)
     if "uniforms" in state.requested:
         tensors["uniforms"] = state.uniforms(Purpose.LOSS, state.optimizer.updates, *part.mask.shape[1:])

@@ -111,6 +111,12 @@ def loss_mask(task: Task, prompts: Prompts, completions: Completions, mask: Toke
     return response_mask(task, prompts, completions, mask)
 
 
+def right_answers(task: Task, prompts: Prompts) -> tuple[Completions, TokenMask]:
+    """Return the task's right answer to each prompt as its one completion, ``[R P 1 T]``, and the tokens it has."""
+    answers, mask = (each.unsqueeze(2) for each in task.oracle(prompts))
+    return answers.where(mask, max(task.pad, 0)), mask
+
+
 def decode(
     policy: RolloutPolicy, task: Task, prompts: Prompts, uniforms: PerToken, temperature: PerReplica, pick: Callable
 ) -> tuple[list[Tensor], list[Tensor], Any]:

@@ -27,6 +27,7 @@ from rlexp.tasks.task import Task
 Tensors = Mapping[str, Tensor]
 # for updates, where they have been made
 KEPT = ("proximal_log_probs", "ages", "teacher_log_probs", "teacher_distributions", "taught", "correct")
+KEPT += ("answers", "answer_mask")
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def update(state: TrainState, policy: RolloutPolicy, part: Experience, shared: T
     losses = map_variants(loss_terms, state.blocks, log_probs, entropies, part, tensors)
     losses |= added_losses(state.blocks, losses["loss/policy"], log_probs, distributions, part, tensors)
     losses["loss/total"] = sum(losses.values())
-    backward(losses["loss/total"], state.policy, part, policy is state.policy)
+    backward(losses["loss/total"], state.policy, part, policy is state.policy, "answers" in part.kept)
     row = kl_stop.step_optimizer(state.optimizer, tensors)
     return row | metrics.metrics_of_update(state.blocks, losses, log_probs.detach(), part, tensors) if measure else {}
 

@@ -32,6 +32,7 @@ class Variant(Chosen):
         kl_in_loss, kl_in_reward: weight of ``kl``, of which at most one is not 0.
         distillation_weight: share of ``distillation`` in the loss; the policy loss has the rest.
         taught_by: the network that teaches, ``teacher`` for that of a run, and what it sees: None, answer or success.
+        imitation_mu: share of ``imitation`` in the loss, by the share of the run that is done.
         entropy_coef: what ``entropy_control`` makes the weight of the entropy bonus of.
         positive_nll_coef: weight of −log π of correct completions, beside the other terms of the loss.
         whiten_advantages: whether what ``norm`` returns is whitened over the tokens of a step.
@@ -51,6 +52,7 @@ class Variant(Chosen):
     kl_in_loss: float = 0.0
     kl_in_reward: float = 0.0
     distillation_weight: float = 0.0
+    imitation_mu: Callable[[float], float] = lambda progress: 0.0
     taught_by: tuple[str, str | None] = ("teacher", None)
     entropy_coef: float = 0.0
     positive_nll_coef: float = 0.0
@@ -86,6 +88,11 @@ class Variant(Chosen):
         return bool(self.entropy_coef) or not facts_of(self.entropy_control, ControlFacts).is_noop
 
     @property
+    def imitates(self) -> bool:
+        """Whether right answers have a loss."""
+        return not facts_of(self.imitation, Facts).is_noop
+
+    @property
     def samples_exactly(self) -> bool:
         """Whether tokens are drawn from the policy itself."""
         plain = self.rounding is None and self.top_k is None and self.top_p is None
@@ -107,6 +114,7 @@ class Variant(Chosen):
         functions = [getattr(self, axis.attribute) for axis in axes if weighs.get(axis.key, True)]
         functions += [memory.update for memory in self.memories.values()]
         weighed = {"correct": self.positive_nll_coef, "entropies": self.advantage_entropy_weight}
+        weighed |= dict.fromkeys(("answers", "answer_mask"), self.imitates)
         names = {name for function in functions for name in required_inputs(function)}
         return frozenset(names | {name for name, weight in weighed.items() if weight})
 
@@ -116,6 +124,9 @@ class Variant(Chosen):
         bound = dict(METRICS) if self.kl_stop is None else METRICS | {"kl/stopped": lambda stopped: stopped}
         if self.distillation_weight:
             bound["loss/distillation"] = lambda distillation_loss: distillation_loss
+        if self.imitates:
+            bound["loss/imitation"] = lambda imitation_loss: imitation_loss
+            bound["imitation/mu"] = lambda mu: mu
         if self.positive_nll_coef:
             bound["loss/positive_nll"] = lambda positive_nll_loss: positive_nll_loss
         if self.trains_truncated:

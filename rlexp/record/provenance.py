@@ -51,6 +51,7 @@ Code = dict[str, Any]
 MEANT = {"backend": {"name": "replicas"}, "log_ratio_bound": 20.0}
 MEANT |= {"anchor": {"name": "old"}, "prompts": {"name": "uniform"}, "allocation": {"name": "uniform"}}
 MEANT |= {"distillation": {"name": "none", "weight": 0.0}, "whiten_advantages": False}
+MEANT |= {"imitation": {"name": "none", "mu_peak": 0.0, "mu_valley": 0.0, "mu_warmup": 0.0, "mu_decay": 0.0}}
 MEANT |= {"positive_nll_coef": 0.0, "advantage_entropy_weight": 0.0, "temperature_final": None}
 # Keys that nodes have had since: null says what their absence did. Of all choices, or of some.
 SINCE = {"start.seed": None, "teacher.network": None, "teacher.hint": None}

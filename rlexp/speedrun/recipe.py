@@ -23,7 +23,16 @@ from rlexp.runfolder.variants import WITHOUT_EFFECT, flatten, key_of
 
 # What is learned and how that is judged; who judges; what would bring knowledge that no completion has paid for.
 FIXED = ("task", "model", "backend", "start", "reward", "teacher", "eval", "score", "seed", "steps", "log_every")
-FIXED += ("device", "matmul_precision", "compile", "study", "data.oracle", "reference.begin", "reference.run")
+FIXED += (
+    "imitation",
+    "device",
+    "matmul_precision",
+    "compile",
+    "study",
+    "data.oracle",
+    "reference.begin",
+    "reference.run",
+)
 
 Flat = dict[str, Any]
 """A configuration by dotted keys."""

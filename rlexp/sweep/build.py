@@ -14,7 +14,7 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from rlexp.axes import AXES, norm, optimizer
+from rlexp.axes import AXES, imitation, norm, optimizer
 from rlexp.config.choices import axis_nodes, chosen_facts
 from rlexp.config.schema import Config
 from rlexp.core import memory
@@ -86,6 +86,8 @@ def bytes_of(config: Config) -> float:
     values = sum(parameter.shape[-1] for parameter in policy.parameters())
     sampled = group.prompts * (length + group.completions * cap)
     trained = sampled * (1 + PASSES / config.minibatches)  # the forward_cache of all, the pass of a minibatch
+    if config.imitation.name != "none":  # an answer a prompt is read beside the completions
+        trained += group.prompts * (length + cap) * PASSES / config.minibatches
     evaluated = config.eval.prompts * (length + config.eval.samples * cap)
     data = bind_choice(DATA, config.data)()
     held = data.slots * data.sampled(group.prompts) * (8 * length + BYTES_A_TOKEN * group.completions * cap)
@@ -188,6 +190,7 @@ def variant(config: Config) -> Variant:
         kl_in_loss=weight.get("loss", 0.0),
         kl_in_reward=weight.get("reward", 0.0),
         distillation_weight=config.distillation.weight,
+        imitation_mu=bind_hyperparameters(imitation.mu_schedule, config.imitation),
         taught_by=(config.teacher.network or "teacher", config.teacher.hint),
         value_target=target and bind_hyperparameters(target, config.norm),
         rounding=config.sampler.products and (config.sampler.products, config.sampler.head),

@@ -22,11 +22,12 @@ from rlexp.core.registry import bind_hyperparameters, choice_type, hyperparamete
 
 # The axes whose functions take tensors of a batch and can be checked as a whole; of the others only the signature is.
 BATCH_AXES = ("reward", "shaping", "filter", "norm", "clip", "agg", "kl", "sampler", "mismatch", "anchor")
-BATCH_AXES += ("teacher", "distillation")
+BATCH_AXES += ("teacher", "distillation", "imitation")
 CAP, KNOWN_PROMPTS = 16, 3  # what ${task.cap} and ${task.prompt_set} of a YAML stand for in a check
 # Keys of a node that its function does not take.
 BESIDE_KNOBS = {"kl": {"coef", "place"}, "filter": {"rounds"}, "reward": {"model"}}
 BESIDE_KNOBS |= {"teacher": {"run", "network", "hint"}, "distillation": {"weight"}}
+BESIDE_KNOBS |= {"imitation": {"mu_peak", "mu_valley", "mu_warmup", "mu_decay"}}
 BESIDE_KNOBS |= {"sampler": {"products", "head", "top_k", "top_p", "training"}}
 
 

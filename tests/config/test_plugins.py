@@ -24,7 +24,7 @@ from rlexp.core.errors import ConfigError
 from rlexp.core.facts import LossFacts, NormFacts, ordered
 from rlexp.core.memory import Memory
 from rlexp.core.registry import METRICS, REGISTERED, registered
-from rlexp.core.types import CompletionMask, PerCompletion, PerReplica, Positive
+from rlexp.core.types import CompletionMask, PerCompletion, PerReplica, PerToken, Positive, TokenMask
 from rlexp.record import provenance
 from rlexp.tasks import TASKS
 
@@ -156,6 +156,18 @@ def test_what_cannot_be_registered_is_refused_in_one_line_and_leaves_nothing(gro
         rlexp.register(group, function, **more)
     assert str(error.value).startswith(line) and "\n" not in str(error.value) and registered() == []
     assert "m" not in choices_of("norm")
+
+
+def by_advantage(losses: PerToken, mask: TokenMask, advantages: PerToken) -> PerReplica:
+    return (losses * advantages.abs()).where(mask, 0.0).sum((-1, -2, -3))
+
+
+def test_right_answers_are_refused_an_aggregation_by_what_they_have_not():
+    rlexp.register("agg", by_advantage)
+    rlexp.register("imitation", lambda log_probs: log_probs.square(), "squared")
+    assert rlexp.Config(imitation="squared").imitation.mu_peak == 0.1
+    with pytest.raises(ConfigError, match="imitation=squared agg=by_advantage: asks for `advantages`, and right answ"):
+        rlexp.Config(agg="by_advantage", imitation="squared")
 
 
 def test_a_choice_may_bring_its_own_checks():

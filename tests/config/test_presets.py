@@ -23,6 +23,7 @@ RECIPES = {
     "aligned": ("none", ALL, ("hybrid", 1e-6, 1), HIGHER, "sequence", NO_KL, None),
     "best_of_n": ("none", ALL, ("best_of_n",), NAIVE, "sequence", NO_KL, (1, 0.0)),
     "beyond_80_20": ("overlong", ("none", "top_entropy"), LOCAL, HIGHER, "token", NO_KL, None),
+    "chord": ("none", ALL, LOCAL, SYMMETRIC, "token", NO_KL, (None, 0.0)),
     "cispo": ("none", ALL, LOCAL, ("cispo", 0.0, 5.0), "token", NO_KL, None),
     "clip_cov": ("none", ALL, LOCAL, ("clip_cov", 0.2, 0.2, 2e-4, 1.0, 5.0), "token", NO_KL, None),
     "dapo": ("overlong", ALL, LOCAL, HIGHER, "token", NO_KL, None),
@@ -183,6 +184,12 @@ def test_presets_with_a_critic_or_a_loss_of_correct_completions():
         "vapo": (1, 50),
     }
     assert {name: of(name).positive_nll_coef for name in PRESETS if of(name).positive_nll_coef} == {"vapo": 0.1}
+
+
+def test_presets_that_imitate_right_answers():
+    nodes = {name: of(name).imitation for name in PRESETS if of(name).imitation.name != "none"}
+    levels = {name: (node.name, node.mu_peak, node.mu_valley, node.mu_decay) for name, node in nodes.items()}
+    assert levels == {"chord": ("sft_phi", 0.1, 0.1, 0.0)}
 
 
 def test_presets_that_begin_at_a_start_and_whose_data_are_its_samples():

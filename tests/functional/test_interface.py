@@ -23,7 +23,7 @@ from rlexp.functional.formula import LOG_RATIO_BOUND
 P, G, T = 5, 6, 4
 OF_AXES = [name for name in F.NAMESPACES if name != "value_target"]
 
-OF_TEACHERS = ("run", "network", "hint", "weight")
+OF_TEACHERS = ("run", "network", "hint", "weight", "mu_peak", "mu_valley", "mu_warmup", "mu_decay")
 
 
 def functions():

@@ -100,6 +100,7 @@ CHOICES = {
     "entropy_control=adaptive": set(facts_of(adaptive, ControlFacts).metrics),
     "kl_stop=0.1": {"kl/stopped"},
     "distillation=jsd teacher.network=reference": {"loss/distillation"},
+    "imitation=sft": {"loss/imitation", "imitation/mu"},
     "positive_nll_coef=0.1": {"loss/positive_nll"},
     "sampler=top_p_trained": {"ratio/outside"},
     "temperature_final=0.5": {"policy/temperature"},
@@ -121,8 +122,8 @@ def test_the_keys_of_choices_are_those_documented(tmp_path):
     ]
     for job in jobs:
         job.folder.mkdir()
-    train_jobs(jobs[:9])
-    for job in jobs[9:]:
+    train_jobs(jobs[:10])
+    for job in jobs[10:]:
         train_jobs([job])
     found = {job.name: rows(job.folder)[-1].keys() for job in jobs}
     assert {name: each - found["default"] for name, each in found.items()} == {name: {*CHOICES[name]} for name in found}

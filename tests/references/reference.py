@@ -20,6 +20,7 @@ import reference_clip_trust
 import reference_clip_weighted
 import reference_distillation
 import reference_filter
+import reference_imitation
 import reference_kl
 import reference_norm
 import reference_norm_pass_at_k
@@ -67,6 +68,7 @@ REFERENCES: dict[str, dict[str, Callable]] = {
     "filter": reference_filter.FUNCTIONS,
     "teacher": reference_distillation.TEACHER,
     "distillation": reference_distillation.DISTILLATION,
+    "imitation": reference_imitation.IMITATION,
 }
 
 # Where a function stops gradients: the slope of each output in the same place of the first input.
@@ -76,4 +78,5 @@ GRADIENTS: dict[str, dict[str, Callable]] = {
     | reference_clip_trust.SLOPES
     | reference_clip_prefix.SLOPES,
     "kl": reference_kl.SLOPES,
+    "imitation": reference_imitation.SLOPES,
 }

@@ -40,6 +40,7 @@ def objective(chosen: Mapping[str, Callable], coef: float, batch: Mapping[str, T
         optimizer=sgd,
         teacher=no_teacher,
         distillation=bind("distillation", "none"),
+        imitation=bind("imitation", "none"),
         memories={},
         sampler=bind("sampler", "exact"),
         mismatch=chosen.get("mismatch", bind("mismatch", "none")),

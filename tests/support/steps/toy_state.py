@@ -116,6 +116,7 @@ def variant(recipe: Recipe) -> Variant:
         optimizer=sgd,
         teacher=no_teacher,
         distillation=bind("distillation", "none"),
+        imitation=bind("imitation", "none"),
         memories=MEMORIES,
         sampler=bind("sampler", "exact"),
         mismatch=bind("mismatch", "none"),
