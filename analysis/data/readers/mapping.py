@@ -185,7 +185,7 @@ def find_arms(runs: Sequence[LoggedRun], columns: Columns, seeds: Seeds) -> tupl
         chosen = [each if each == "name" else named(each, keys, "--arm", "config keys") for each in columns.arm]
         texts = [[without_seed(run.name) if k == "name" else run.config.get(k, "none") for k in chosen] for run in runs]
         return [_overrides(chosen, values) for values in texts], f"arm: {', '.join(chosen)}"
-    names = [without_seed(run.name) for run in runs]
+    names = _without_common_folders([without_seed(run.name) for run in runs])
     varying = [key for key in keys if key != seeds.key and len({run.config.get(key) for run in runs}) > 1]
     if len(set(names)) < len(names) or len(runs) == 1:
         return [_overrides(["arm"], [name]) for name in names], "arm: the name without its seed"
@@ -200,6 +200,14 @@ def find_arms(runs: Sequence[LoggedRun], columns: Columns, seeds: Seeds) -> tupl
     if any(run.config for run in runs) and not varying:
         return [_overrides(["arm"], ["all"])] * len(runs), "arm: one, as all configurations are the same"
     return [_overrides(["arm"], [name]) for name in names], "arm: the name, so each run is an arm of its own"
+
+
+def _without_common_folders(names: Sequence[str]) -> list[str]:
+    """`project/grpo` and `project/dapo` → `grpo` and `dapo`."""
+    parts = [name.split("/") for name in names]
+    while len({each[0] for each in parts}) == 1 and all(len(each) > 1 for each in parts):
+        parts = [each[1:] for each in parts]
+    return ["/".join(each) for each in parts]
 
 
 def _overrides(keys: Sequence[str], values: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,7 @@ from rlexp.analysis.data.runs import Problem
 if TYPE_CHECKING:
     import pandas as pd
 
+LENGTH, CHECKSUM = struct.Struct("<QI"), 4  # bytes
 HPARAMS = "_hparams_/session_start_info"
 BY_DATE = re.compile(r"(^|/)(runs/)?[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_[^/]*$")  # of SummaryWriter and Transformers
 
@@ -57,12 +59,12 @@ def _table(scalars: Iterator[tuple[str, int, float]]) -> pd.DataFrame:
 
 def _scalars(files: Sequence[Path], damaged: list[str], config: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
     """Tag, step and value of all scalars of event files, in the order of the files; `config` takes hyperparameters."""
-    from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
+    from google.protobuf.message import DecodeError
     from tensorboard.compat.proto.event_pb2 import Event
 
     for file in files:
         try:
-            for data in RawEventFileLoader(str(file)).Load():
+            for data in _records(file):
                 event = Event()
                 event.ParseFromString(data)
                 for value in event.summary.value:
@@ -70,8 +72,19 @@ def _scalars(files: Sequence[Path], damaged: list[str], config: dict[str, Any]) 
                         config |= _hyperparameters(value.metadata.plugin_data.content)
                     elif (number := _number(value)) is not None:
                         yield printable(value.tag), event.step, number
-        except Exception as error:  # of TensorBoard's reader, or of protobuf
-            damaged.append(f"{file.name}: the rest of it is damaged, and skipped ({type(error).__name__})")
+        except (EOFError, struct.error, DecodeError, MemoryError):
+            damaged.append(f"the end of {file.name} is cut, or damaged: skipped")
+
+
+def _records(file: Path) -> Iterator[bytes]:
+    """The records of an event file, as TensorFlow writes them: length, its checksum, data, its checksum."""
+    with file.open("rb") as events:
+        while head := events.read(LENGTH.size):
+            size, _ = LENGTH.unpack(head)
+            data = events.read(size)
+            if len(data) < size or len(events.read(CHECKSUM)) < CHECKSUM:
+                raise EOFError
+            yield data
 
 
 def _hyperparameters(content: bytes) -> dict[str, Any]:

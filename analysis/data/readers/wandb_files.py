@@ -70,13 +70,14 @@ def read_run(file: Path) -> tuple[LoggedRun, str]:
 
 def _history(file: Path, facts: dict[str, Any], damage: list[str]) -> Iterator[dict[str, Any]]:
     """The rows of a run; what else it says of itself goes to `facts`."""
+    from google.protobuf.message import DecodeError
     from wandb.proto.wandb_internal_pb2 import Record
 
     for data in records(file, damage):
         record = Record()
         try:
             record.ParseFromString(data)
-        except Exception:  # of protobuf, which has its own kinds
+        except DecodeError:
             damage.append("a record that is none: skipped")
             continue
         kind = record.WhichOneof("record_type")
