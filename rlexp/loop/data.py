@@ -28,7 +28,7 @@ from rlexp.core.types import NonNegativeInt, Size
 from rlexp.loop.pipeline import Pipeline
 from rlexp.loop.replay_variance import ReplayVariance
 from rlexp.loop.rewards import score
-from rlexp.loop.rollout import Rollout, loss_mask, right_answers
+from rlexp.loop.rollout import Rollout, empty_rollout, loss_mask, right_answers
 from rlexp.loop.sampling import Groups, sample_groups
 from rlexp.loop.state import Source, TrainState
 
@@ -46,18 +46,8 @@ class Rollouts(Source):
     def empty(self, state: TrainState) -> Rollout | None:
         if not self.slots:
             return None
-        task, device = state.task, state.temperature.device
         held = len(state.seeds), self.slots, self.sampled(state.prompts)
-        tokens = *held, state.group, task.cap
-        log_probs = torch.zeros(tokens, device=device)
-        return Rollout(
-            prompts=torch.zeros(*held, task.prompt_length, dtype=torch.long, device=device),
-            completions=torch.zeros(tokens, dtype=torch.long, device=device),
-            old_log_probs=log_probs,
-            mask=torch.zeros(tokens, dtype=torch.bool, device=device),
-            finished=torch.zeros(tokens[:-1], dtype=torch.bool, device=device),
-            sampler_log_probs=log_probs.clone(),
-        )
+        return empty_rollout(state.task, held, state.group, state.temperature.device)
 
     def slot(self, state: TrainState, number: int) -> Rollout:
         """Return a copy of what the buffer has in the slot of a rollout."""

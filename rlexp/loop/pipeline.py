@@ -116,10 +116,6 @@ class Pipeline(Source):
             steps=torch.zeros(tokens, dtype=torch.long, device=device),
         )
 
-    def store(self, state: TrainState, step: int, stored: InFlight) -> None:
-        for held, new in zip(state.buffer, stored, strict=True):
-            held.copy_(new)
-
     def gather(self, state: TrainState, step: int) -> Groups:
         """Let groups grow until each run has P complete ones, and return those that were begun first."""
         flight, dropped = self.drop(state.buffer, step)

@@ -29,7 +29,7 @@ from rlexp.core.types import (
     TokenMask,
 )
 from rlexp.loop.rewards import score
-from rlexp.loop.rollout import Rollout
+from rlexp.loop.rollout import Rollout, empty_rollout
 from rlexp.loop.sampling import Groups, place_by_weight, sample_groups
 from rlexp.loop.state import Source, TrainState
 
@@ -68,23 +68,9 @@ class ReplayVariance(Source):
     capacity: Size
 
     def empty(self, state: TrainState) -> Stored:
-        task, device = state.task, state.temperature.device
-        held = len(state.seeds), self.capacity
-        tokens = *held, state.group, task.cap
-        return Stored(
-            scores=torch.zeros(held, device=device),
-            steps=torch.zeros(held, dtype=torch.long, device=device),
-            prompts=torch.zeros(*held, task.prompt_length, dtype=torch.long, device=device),
-            completions=torch.zeros(tokens, dtype=torch.long, device=device),
-            old_log_probs=torch.zeros(tokens, device=device),
-            mask=torch.zeros(tokens, dtype=torch.bool, device=device),
-            finished=torch.zeros(tokens[:-1], dtype=torch.bool, device=device),
-            sampler_log_probs=torch.zeros(tokens, device=device),
-        )
-
-    def store(self, state: TrainState, step: int, stored: Stored) -> None:
-        for held, new in zip(state.buffer, stored, strict=True):
-            held.copy_(new)
+        held, device = (len(state.seeds), self.capacity), state.temperature.device
+        groups = empty_rollout(state.task, held, state.group, device)
+        return Stored(torch.zeros(held, device=device), torch.zeros(held, dtype=torch.long, device=device), *groups)
 
     def gather(self, state: TrainState, step: int) -> Groups:
         """Return the step's groups, stored ones in the place of those without variance, and what is kept then."""

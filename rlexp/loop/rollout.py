@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -41,6 +41,19 @@ class Rollout(NamedTuple):
         prompts = self.prompts.unsqueeze(2).expand(-1, -1, self.mask.shape[2], -1)
         present = torch.ones_like(prompts, dtype=torch.bool)
         return torch.cat([prompts, self.completions], -1), torch.cat([present, self.mask], -1)
+
+
+def empty_rollout(task: Task, held: Sequence[int], group: int, device: torch.device) -> Rollout:
+    """Return room for groups, ``held`` of them as ``[R, …, P]``: completions without a token."""
+    tokens = *held, group, task.cap
+    return Rollout(
+        prompts=torch.zeros(*held, task.prompt_length, dtype=torch.long, device=device),
+        completions=torch.zeros(tokens, dtype=torch.long, device=device),
+        old_log_probs=torch.zeros(tokens, device=device),
+        mask=torch.zeros(tokens, dtype=torch.bool, device=device),
+        finished=torch.zeros(tokens[:-1], dtype=torch.bool, device=device),
+        sampler_log_probs=torch.zeros(tokens, device=device),
+    )
 
 
 def inverse_cdf(log_probs: Tensor, uniforms: Tensor) -> Tensor:

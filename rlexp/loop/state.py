@@ -58,6 +58,11 @@ class Source:
         """Return a buffer without completions, as large as a state needs it; None for none."""
         return None
 
+    def store(self, state: TrainState, step: int, stored: tuple) -> None:
+        """Put what a step keeps into the buffer."""
+        for held, new in zip(state.buffer, stored, strict=True):
+            held.copy_(new)
+
 
 def token_log_probs(policy: RolloutPolicy, *inputs: Tensor, **options: object) -> TokenLogProbs:
     """``policy.log_probs`` as a function, so that it can be compiled."""

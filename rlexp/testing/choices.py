@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from rlexp.axes import axis_of
-from rlexp.config.choices import CONF, default_run, values_of
+from rlexp.config.choices import CONF, SETTINGS, default_run, values_of
 from rlexp.core.errors import problem_lines
 from rlexp.core.facts import Facts, facts_of
 from rlexp.core.registry import bind_hyperparameters, choice_type, hyperparameters, required_inputs
@@ -25,10 +25,7 @@ BATCH_AXES = ("reward", "shaping", "filter", "norm", "clip", "agg", "kl", "sampl
 BATCH_AXES += ("teacher", "distillation", "imitation")
 CAP, KNOWN_PROMPTS = 16, 3  # what ${task.cap} and ${task.prompt_set} of a YAML stand for in a check
 # Keys of a node that its function does not take.
-BESIDE_KNOBS = {"kl": {"coef", "place"}, "filter": {"rounds"}, "reward": {"model"}}
-BESIDE_KNOBS |= {"teacher": {"run", "network", "hint"}, "distillation": {"weight"}}
-BESIDE_KNOBS |= {"imitation": {"mu_peak", "mu_valley", "mu_warmup", "mu_decay"}}
-BESIDE_KNOBS |= {"sampler": {"products", "head", "top_k", "top_p", "training"}}
+BESIDE_KNOBS = {place.partition(".")[0]: {*settings} for place, settings in SETTINGS.items()}
 
 
 @dataclass(frozen=True)

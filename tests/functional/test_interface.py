@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 
 import rlexp.functional as F
 from rlexp.axes import axis_of, norm
+from rlexp.config.choices import SETTINGS
 from rlexp.core.registry import hyperparameters, required_inputs
 from rlexp.core.types import PerCompletion, Positive
 from rlexp.functional.defaults import REQUIRED
@@ -23,7 +24,8 @@ from rlexp.functional.formula import LOG_RATIO_BOUND
 P, G, T = 5, 6, 4
 OF_AXES = [name for name in F.NAMESPACES if name != "value_target"]
 
-OF_TEACHERS = ("run", "network", "hint", "weight", "mu_peak", "mu_valley", "mu_warmup", "mu_decay")
+# keys of a file that its function does not take
+BESIDE = {"name"}.union(*SETTINGS.values())
 
 
 def functions():
@@ -49,9 +51,7 @@ def test_defaults_are_those_of_the_files():
                 parameters = inspect.signature(getattr(getattr(F, axis), name + "_" * (name == "global"))).parameters
                 for hyperparameter, value in values.items():
                     if hyperparameter not in parameters:
-                        assert hyperparameter in ("name", "coef", "place", "rounds", *OF_TEACHERS), (
-                            f"{axis}={name}: {hyperparameter} is no argument"
-                        )
+                        assert hyperparameter in BESIDE, f"{axis}={name}: {hyperparameter} is no argument"
                     elif isinstance(value, str) and "$" in value:
                         assert parameters[hyperparameter].default in (REQUIRED, None), (
                             f"{axis}={name}: {hyperparameter}"
