@@ -390,8 +390,8 @@ MILLIONS = [million_jsonl, million_trainer_state, million_trackio, million_tenso
 @pytest.mark.parametrize("write", MILLIONS, ids=lambda write: write.__name__)
 def test_a_million_rows(tmp_path, write):
     path = write(tmp_path)
-    begin = time.perf_counter()
+    begin = time.process_time()
     data = load(path, columns=Columns(metric="reward"))
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     assert len(data.metrics) == MILLION and data.metrics["reward"].max() == 96
-    assert seconds < 40, seconds
+    assert seconds < 20
