@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,9 +22,34 @@ import yaml
 from benchmarks.parts.common import ROOT
 from benchmarks.site.markdown import title
 from benchmarks.site.stage import BrokenLinkError, Site, collect
+from rlexp import PUBLIC
 
 HERE = Path(__file__).parent
+OFFERED = {"rlexp.api.sweep": "rlexp.sweep", "rlexp.training.train": "rlexp.train"}  # functions that modules answer for
 ASSETS = ("site.css", "iframe-worker.js")
+
+
+def made() -> dict[str, str]:
+    """Return the pages that are no files of docs/, by their name there."""
+    from benchmarks.site import keys, papers, schemas
+
+    return {
+        "papers.md": papers.page(),
+        "keys.md": keys.page(),
+        "json.md": schemas.page(),
+        "api.md": api((HERE / "api.md").read_text(encoding="utf-8")),
+    }
+
+
+def api(text: str) -> str:
+    """Return the page of the Python API with the names by which ``import rlexp`` offers what it lists."""
+    offered = {f"{module}.{name}": f"rlexp.{name}" for name, module in PUBLIC.items()} | OFFERED
+
+    def titled(found: re.Match) -> str:
+        options = f"heading: {offered[found[1]]}, toc_label: {offered[found[1]]}" if found[1] in offered else ""
+        return f"::: {found[1]}\n    options: {{{options}}}" if options else found[0]
+
+    return re.sub(r"^::: (\S+)$", titled, text, flags=re.MULTILINE)
 
 
 def expanded(entries: list, site: Site) -> Iterator[Any]:
@@ -74,14 +100,14 @@ def main(argv: list[str] | None = None) -> int:
         print("zensical is not installed: pip install '.[docs]', or make docs", file=sys.stderr)
         return 2
     try:
-        site = collect(ROOT, {})
+        site = collect(ROOT, made())
         site.files |= {f"assets/{name}": HERE / name for name in ASSETS}
         site.write(out / "docs")
         text = settings(site, (HERE / "site.yaml").read_text(encoding="utf-8"))
     except BrokenLinkError as error:
         print(error, file=sys.stderr)
         return 2
-    (out / "mkdocs.yml").write_text(text, encoding="utf-8")
+    (out / "mkdocs.yml").write_text(text.replace("[ROOT]", f"[{ROOT}]"), encoding="utf-8")
     build = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "-f", str(out / "mkdocs.yml")]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # slug() is of this project
     code = subprocess.run(build, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}).returncode

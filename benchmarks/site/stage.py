@@ -66,9 +66,12 @@ class Site:
         source = self.root / path
         if source.is_dir():
             entries = sorted({PurePosixPath(name).relative_to(path).parts[0] for name in tracked(self.root, path)})
-            listed = "\n".join(f"- [{entry}]({PurePosixPath(path).name}/{entry})" for entry in entries)
-            place = path.removeprefix("docs/") if path.startswith("docs/") else f"source/{path}"
-            self.add(f"{place}/index.md", path, f"# {path}\n\n{listed}\n")
+            place = (path.removeprefix("docs/") if path.startswith("docs/") else f"source/{path}") + "/index.md"
+            about = source / HOME
+            text = about.read_text(encoding="utf-8") + "\n## Files\n" if about.is_file() else f"# {path}\n"
+            listed = "\n".join(f"- [{entry}]({entry})" for entry in entries if entry != HOME)
+            self.add(place, f"{path}/{HOME}", f"{text}\n{listed}\n")
+            self.places[path] = place
         elif source.suffix == ".ipynb":
             self.add(f"source/{path}.md", path, notebook(source))
         elif source.is_file():

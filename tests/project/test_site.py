@@ -11,8 +11,11 @@ from benchmarks.site.stage import BrokenLinkError, collect
 
 
 @pytest.fixture(scope="module")
-def site():
-    return collect(ROOT, {})
+def site(tmp_path_factory):
+    made = {f"{name}.md": f"# {name}\n" for name in ("papers", "keys", "json", "api")}
+    found = collect(ROOT, made)
+    found.write(tmp_path_factory.mktemp("site") / "docs")
+    return found
 
 
 @pytest.fixture
