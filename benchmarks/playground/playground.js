@@ -1,0 +1,1 @@
+const LIBRARY = JSON.parse(document.getElementById("library").textContent);
