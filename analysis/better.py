@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
-from rlexp.analysis.data.ledger import Row, open_ledger
 from rlexp.analysis.data.load import load
 from rlexp.analysis.data.metric_spec import direction_sign, parse_option
 from rlexp.analysis.data.readers.options import LOGS_HELP, add_column_options, say_origin, take_columns
@@ -26,6 +25,7 @@ from rlexp.analysis.stats.borrowed_noise import borrowed_difference
 from rlexp.analysis.stats.comparison import Comparison, paired_differences
 from rlexp.analysis.stats.endpoints import ENDPOINT_HELP, parse_endpoint
 from rlexp.analysis.stats.formatting import decimal_places, format_interval
+from rlexp.analysis.stats.ledger import Row, open_ledger
 from rlexp.analysis.stats.noise import Noise
 from rlexp.analysis.stats.significance import ALPHA, seeds_for_effect, seeds_for_p
 from rlexp.analysis.stats.unpaired import permutation_p, runs_for_effect, runs_for_p, welch_difference

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
-from rlexp.analysis.data.ledger import Ledger, begin, open_ledger
+from rlexp.analysis.stats.ledger import Ledger, begin, open_ledger
 from rlexp.analysis.stats.significance import ALPHA, seeds_for_p
 
 EXAMPLES = """

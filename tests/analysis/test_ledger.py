@@ -11,7 +11,7 @@ from analysis_fixtures import write_sweep
 from jsonschema import validate
 
 from rlexp.analysis import better, ledger, report
-from rlexp.analysis.data.ledger import begin, open_ledger
+from rlexp.analysis.stats.ledger import begin, open_ledger
 
 SCHEMAS = Path(report.__file__).parent
 NOISE = np.random.default_rng(0).normal(0, 0.01, 14)
