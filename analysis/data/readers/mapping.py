@@ -38,8 +38,6 @@ DOUBLED = re.compile(r"([-_,./ ])[-_,./ ]+")
 COUNTERS = re.compile(r"(^|[/._])(global_step|num_tokens|num_input_tokens_seen|train_runtime)$|_per_second$|_runtime$")
 GOOD = "reward|rewards|return|acc|accuracy|score|success|correct|solved|pass|win_?rate|f1|bleu|em"
 HIGHER = re.compile(rf"(^|[/_.@ -])({GOOD})([/_.@ -]|$)")
-    r"(^|[/_.@ -])(reward|rewards|return|acc|accuracy|score|success|correct|solved|pass|win_?rate|f1|bleu|em)([/_.@ -]|$)"
-)
 LOWER = re.compile(r"(^|[/_.@ -])(loss|nll|perplexity|ppl|error|err|kl|cost|regret)([/_.@ -]|$)")
 SHARE = 0.1  # of a run's evaluations, the last ones, whose mean is its number
 
