@@ -13,6 +13,7 @@ from rich.text import Text
 from rlexp.analysis.data.design import rename_variants
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line, printable
 from rlexp.analysis.data.load import SweepData, config_section, load
+from rlexp.analysis.data.readers.detect import holds_logs
 from rlexp.analysis.data.run_values import late_means
 from rlexp.analysis.data.runs import UNFINISHED
 from rlexp.analysis.data.variants import is_variant
@@ -106,6 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not Path(options.folder).is_dir():
         raise AnalysisError(f"'{options.folder}' is not a folder")
+    if holds_logs(Path(options.folder)):
+        load(options.folder, columns=None)  # says what it cannot be without
     try:
         watch(options.folder, options.every, options.baseline, options.metric)
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.read import printable, read_config, read_yaml
-from rlexp.analysis.data.readers.detect import holds_logs, read_logs
+from rlexp.analysis.data.readers.detect import holds_logs, read_logs, reader_of
 from rlexp.analysis.data.readers.logs import Columns
 from rlexp.analysis.data.runs import Problem, RunRecord, find_jobs, read_run
 from rlexp.analysis.data.starts import merge_starts
@@ -42,6 +42,8 @@ def load(
     """
     given = [folders] if isinstance(folders, str | Path) else folders
     paths = list({Path(folder).resolve(): Path(folder) for folder in given}.values())  # twice the same counts once
+    if missing := [path for path in paths if reader_of(path) and not path.exists()]:
+        raise AnalysisError(f"'{missing[0]}': there is no such file")
     if any(map(holds_logs, paths)):
         return _load_logs(paths, columns)
     if columns and any(columns._replace(metric=None)):

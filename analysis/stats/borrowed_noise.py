@@ -51,7 +51,7 @@ def borrowed_sentences(comparison: Comparison, noise: Noise, name: str) -> list[
         text = format_interval(found.difference, found.low, found.high, digits, signed=True)
         more = "more than" if abs(found.difference) > found.must_differ else "no more than"
         said.append(
-            f"By the noise of {name} ({noise.seeds} seeds of {noise.arms} arm{'s' * (noise.arms > 1)}): "
+            f"By the noise of {name} (SD of a run {format_number(noise.sd, digits)}, {noise.df:.0f} df): "
             f"{comparison.labels[arm]} differs from {comparison.labels[comparison.baseline]} by {text}, {more} luck of "
             f"the seed there; it takes {format_number(found.must_differ, digits)}. That holds if runs scatter here as "
             "much as there."

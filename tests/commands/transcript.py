@@ -156,6 +156,7 @@ def keep(place: Path) -> Path:
     """Make the folders of the scenes, once a process; return where."""
     sys.path += [str(ROOT / "tests" / "support" / "reports")]
     from analysis_fixtures import random_scores, write_sweep
+    from foreign_logs import write_examples
 
     clips = [f"norm={norm},clip={clip}" for norm in ("local", "global") for clip in ("symmetric", "higher")]
     rates = [f"norm={norm},lr={lr}" for norm in ("local", "global") for lr in ("0.001", "0.01", "0.1")]
@@ -164,6 +165,8 @@ def keep(place: Path) -> Path:
     write_sweep(place / "made/runs/rates", random_scores(rates, 8, seed=2))
     write_sweep(place / "made/runs/two", random_scores(["norm=local", "norm=hybrid"], 2, seed=3))
     write_sweep(place / "made/runs/one", random_scores(["norm=local"], 3, seed=4))
+    write_examples(place / "logs/mine")
+    shutil.copytree(ROOT / "tests/data/logs/trackio", place / "logs/trackio")
     trained, little = place / "trained", sessions(HERE / "runs.txt")[0].words["LITTLE"]
     trained.mkdir()
     for words in ("hydra.run.dir=runs/single norm=hybrid", "-m hydra.sweep.dir=runs/pair norm=local,global"):
@@ -185,7 +188,12 @@ def scene(name: str) -> list[Path]:
     return list((made[0] / name).iterdir())
 
 
-SCENES = {"empty": list, "made": lambda: scene("made"), "trained": lambda: scene("trained")}
+SCENES = {
+    "empty": list,
+    "made": lambda: scene("made"),
+    "logs": lambda: scene("logs"),
+    "trained": lambda: scene("trained"),
+}
 
 
 def main() -> None:

@@ -36,9 +36,8 @@ SEED_IN_NAME = re.compile(r"(?:(?<=[\W_])|^)(?:seed|s)[=_-]?(\d+)(?=[\W_]|$)", r
 EDGES = re.compile(r"^[\W_]+|[\W_]+$")
 DOUBLED = re.compile(r"([-_,./ ])[-_,./ ]+")
 COUNTERS = re.compile(r"(^|[/._])(global_step|num_tokens|num_input_tokens_seen|train_runtime)$|_per_second$|_runtime$")
-HIGHER = re.compile(
-    r"(^|[/_.@ -])(reward|rewards|return|acc|accuracy|score|success|pass|win_?rate|f1|bleu|em)([/_.@ -]|$)"
-)
+GOOD = "reward|rewards|return|acc|accuracy|score|success|correct|solved|pass|win_?rate|f1|bleu|em"
+HIGHER = re.compile(rf"(^|[/_.@ -])({GOOD})([/_.@ -]|$)")
 LOWER = re.compile(r"(^|[/_.@ -])(loss|nll|perplexity|ppl|error|err|kl|cost|regret)([/_.@ -]|$)")
 SHARE = 0.1  # of a run's evaluations, the last ones, whose mean is its number
 
@@ -72,11 +71,8 @@ def sweep_data(logs: Sequence[Logs], columns: Columns, folder: Path) -> SweepDat
     arms, said_arm = find_arms(runs, columns, seeds)
     metric, said_metric = find_metric(runs, columns, {log.repeats for log in logs})
     better, said_better = find_direction(metric, columns)
-    rows, remarks = [], []
     averaged = [_one_row_a_step(run, log, metric) for log in logs for run in log.runs]
-    for each in averaged:
-        rows.append(each.rows)
-    remarks += _repeats_said(averaged, arms)
+    rows, remarks = [each.rows for each in averaged], _repeats_said(averaged)
     last, said_last = _last_common_step(runs, rows, metric)
     scores = [_late_mean(each, metric, last) for each in rows]
     units = seeds.values if seeds.known else _numbered(arms)
@@ -105,7 +101,7 @@ def _with_found(columns: Columns, logs: Sequence[Logs]) -> Columns:
     """What all readers have found out, beside what the user names."""
     first = logs[0].columns
     if any(log.columns != first for log in logs):
-        raise AnalysisError("these tables have different columns of arm and seed; name them with --arm and --seed")
+        raise AnalysisError("these logs have different columns of arm and seed; compare logs of one kind")
     return columns._replace(arm=first.arm or columns.arm, seed=first.seed or columns.seed)
 
 
@@ -301,7 +297,7 @@ def _one_row_a_step(run: LoggedRun, log: Logs, metric: str) -> Averaged:
     return Averaged(merged, int(known.max()), within, column=repeats)
 
 
-def _repeats_said(averaged: Sequence[Averaged], arms: Sequence[str]) -> list[str]:
+def _repeats_said(averaged: Sequence[Averaged]) -> list[str]:
     """Say that evaluations were averaged, and how much of the scatter of runs they make; that rows were replaced."""
     said = []
     if replaced := sum(each.replaced for each in averaged):
