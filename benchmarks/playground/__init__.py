@@ -1,1 +1,1 @@
-"""docs/playground.html: every norm, policy loss and aggregation on one small group, computed in the reader's browser."""
+"""docs/playground.html: every norm, policy loss and aggregation on a small group, computed in the reader's browser."""

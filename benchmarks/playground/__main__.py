@@ -1,4 +1,4 @@
-"""Write docs/playground.html, a page without network: ``python -m benchmarks.playground``, and ``--out`` for elsewhere."""
+"""Write docs/playground.html, a page that needs no network."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The functions of ``norm``, ``clip`` and ``agg`` as lists of operations that a page can carry out, values and gradients.
+"""The functions of ``norm``, ``clip`` and ``agg``, and their gradients, as operations that a page can carry out.
 
-PyTorch traces each function of ``rlexp.axes`` once, at the shape of the page's group and in float64. What a slider moves
-is a tensor in the trace, hyperparameters included. Only what Python decides by itself, as ``over="max"``, has a graph for
-each of its values.
+PyTorch traces each function of ``rlexp.axes`` at the shape of the page's group and in float64. What a slider moves is a
+tensor in the trace, hyperparameters included. What Python decides by, as ``over="max"``, has a graph for each value.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "reward_average": (),
     "prompt_values": (PROMPTS, 2),
 }
-"""What a graph may start from, beside the hyperparameters: what the page has controls for, and results of other graphs."""
+"""What a graph may start from beside the hyperparameters: what has a control, and results of other graphs."""
 CHOSEN: dict[str, Sequence[Any]] = {"k": range(1, GROUP + 1)}
 """Hyperparameters that Python counts with: their values on the page."""
 PROMPT_NUMBERS = torch.arange(PROMPTS)

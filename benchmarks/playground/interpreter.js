@@ -14,6 +14,8 @@ function broadcastShape(shapes) {
 }
 
 function broadcast(x, shape) {
+  if (x.data.length === 1) return filled(shape, x.data[0]);
+  if (String(x.shape) === String(shape)) return x;
   const data = new Array(size(shape)), missing = shape.length - x.shape.length;
   for (let i = 0; i < data.length; i++) {
     let rest = i, place = 0, stride = 1;
