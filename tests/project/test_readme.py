@@ -23,7 +23,8 @@ from rlexp.launch import hooks
 from rlexp.sweep.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
-FIRST = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("get_started", "command_line", "tune", "resume"))]
+GUIDES = ("get_started", "command_line", "tune", "resume")
+FIRST = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in GUIDES)]
 README = "\n\n".join(page.read_text(encoding="utf-8") for page in FIRST)
 STORED = ROOT / "docs" / "readme"
 RESULTS = json.loads((STORED / "results.json").read_text(encoding="utf-8"))
