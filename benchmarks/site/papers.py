@@ -36,6 +36,8 @@ ANSWERED = {  # folder of an answer -> the page that tells of it
     "asked/prime_rl_summer": "asked.md",
     "asked/prime_rl_autumn": "asked.md",
 }
+HINTED = " task=addition task.hint=5 start=pretrained_mixture start.hinted=0.3"  # a start that can read the answer
+NEEDS = {"opsd": HINTED, "sdpo": HINTED}  # what a preset cannot do without
 HEAD = """# Papers: one command each
 
 A row for each paper that a choice, a recipe, a claim or a question names: a command that compares its trick with the
@@ -139,7 +141,7 @@ def command(paper: Paper) -> str:
     """Return the shortest command that trains a paper's trick beside what it is compared with; empty if none does."""
     default = chosen(CONF / "config.yaml")
     for preset in paper.presets:
-        return f"rlexp -m preset=grpo,{preset}" if preset != "grpo" else "rlexp preset=grpo"
+        return "rlexp preset=grpo" if preset == "grpo" else f"rlexp -m preset=grpo,{preset}{NEEDS.get(preset, '')}"
     for axis, label in paper.choices:
         if label == default[axis]:
             return f"rlexp {axis}={label}"
