@@ -29,14 +29,14 @@ const CONTROLS = {
     { name: "finished", label: "has ended", of: ([p, g]) => LENGTHS[p][g] < TIMES ? 1 : 0, asks: "finished", check: true },
   ],
   prompt: [
-    { name: "greedy", label: "reward of the greedy completion", min: -1, max: 2, step: 0.1, of: ([p]) => p, asks: "greedy_rewards" },
-    { name: "value", label: "remembered value of the prompt", min: -1, max: 2, step: 0.05, of: () => 0.5, asks: "prompt_values" },
-    { name: "weight", label: "weight of that value", min: 0, max: 20, step: 0.5, of: () => 2, asks: "prompt_values" },
+    { name: "greedy", label: "greedy reward", min: -1, max: 2, step: 0.1, of: ([p]) => p, asks: "greedy_rewards" },
+    { name: "value", label: "remembered value", min: -1, max: 2, step: 0.05, of: () => 0.5, asks: "prompt_values" },
+    { name: "weight", label: "its weight", min: 0, max: 20, step: 0.5, of: () => 2, asks: "prompt_values" },
   ],
   token: [
     { name: "ratio", label: "log ρ of this token", min: -2, max: 2, step: 0.01, of: place => hundredths(0.9 * scattered(place, 29) - 0.45) },
     { name: "old", label: "log π_old", min: -6, max: 0, step: 0.01, of: place => hundredths(-0.3 - 2.2 * scattered(place, 37)) },
-    { name: "uniform", label: "uniform number drawn", min: 0, max: 1, step: 0.01, of: place => hundredths(scattered(place, 13)), asks: "uniforms" },
+    { name: "uniform", label: "uniform drawn", min: 0, max: 1, step: 0.01, of: place => hundredths(scattered(place, 13)), asks: "uniforms" },
   ],
   norm: [
     { name: "average", label: "average of earlier rewards", min: -1, max: 2, step: 0.05, of: () => 0.5, asks: "reward_average" },
