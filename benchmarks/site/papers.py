@@ -32,10 +32,7 @@ ANSWERED = {  # folder of an answer -> the page that tells of it
     "ask": "ask.md",
     "prompts": "prompts.md",
     "teachers": "teachers.md",
-    "asked/prime_rl_spring": "asked.md",
-    "asked/prime_rl_summer": "asked.md",
-    "asked/prime_rl_autumn": "asked.md",
-}
+} | {f"asked/{place.parent.name}": "asked.md" for place in sorted((ROOT / "docs/asked").glob("*/answer.json"))}
 HINTED = " task=addition task.hint=5 start=pretrained_mixture start.hinted=0.3"  # a start that can read the answer
 NEEDS = {"opsd": HINTED, "sdpo": HINTED}  # what a preset cannot do without
 HEAD = """# Papers: one command each
