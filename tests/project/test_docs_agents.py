@@ -26,6 +26,12 @@ def test_the_table_of_campaigns_is_that_of_the_file():
     assert f"by luck, in {100 * alone['false']:.0f} of 100 campaigns" in page.replace("\n", " ")
 
 
+def test_what_the_page_shows_is_what_the_commands_print():
+    shown = (ROOT / "docs/agents.md").read_text("utf-8").split("```\n")[1].splitlines()
+    recorded = (ROOT / "tests/commands/analysis.txt").read_text("utf-8").splitlines()
+    assert shown and all(line in recorded if line.startswith("$ ") else f"| {line}" in recorded for line in shown)
+
+
 def test_at_most_a_twentieth_of_campaigns_without_an_effect_has_a_finding():
     """The bound holds exactly; two standard errors are left for the draw."""
     found = json.loads((ROOT / "docs/statistics/campaigns.json").read_text("utf-8"))
