@@ -11,9 +11,9 @@ from benchmarks.parts.common import ROOT
 
 HEAD = """# JSON for programs
 
-`rlexp compare FOLDER --json` prints this and nothing else, and writes the same to `comparison.json` beside the tables
-([analysis](analysis.md#what-is-compared)). `schema` changes where a program that reads this one would be wrong.
-The tables are made of the schema that a test holds every output to.
+With `--json` a command prints one JSON document and nothing else. `rlexp compare` writes the same to `comparison.json`
+beside the tables ([analysis](analysis.md#what-is-compared)); its `schema` changes where a program that reads this one
+would be wrong. The tables are made of the schemas that tests hold outputs to.
 """
 
 

@@ -44,6 +44,7 @@ def test_the_wheel_holds_code_configs_and_plugin(installed):
         "rlexp/analysis/report/comparison.schema.json",
         "rlexp/analysis/report/better.schema.json",
         "rlexp/analysis/report/ledger.schema.json",
+        "rlexp/analysis/report/noise.schema.json",
         "hydra_plugins/rlexp_launcher/fused.py",
         "rlexp/tour/rl_chapter.py",
     ):
