@@ -48,7 +48,7 @@ def sections(schema: dict[str, Any]) -> Iterator[str]:
     """Yield the blocks of one schema."""
     yield f"## {schema['title']}"
     yield schema.get("description", "")
-    yield "\n".join(table(["key", "type", "what it is"], list(rows(schema))))
+    yield "\n".join(table(["key", "type", "what it is"], list(rows(schema.get("items", schema)))))
     for name, node in schema.get("$defs", {}).items():
         yield f"### {name}"
         yield node.get("description", "")
