@@ -17,7 +17,7 @@ from benchmarks.parts.common import ROOT
 from benchmarks.parts.versions import VERSIONS
 from benchmarks.parts.yaml_files import Choice, choices, chosen, comment, leaves, tree
 from rlexp.axes.laws import LAWS, laws_of
-from rlexp.config.choices import CONF
+from rlexp.config.choices import CONF, ELSEWHERE
 from rlexp.config.compose import compose
 from rlexp.config.schema import Config
 from rlexp.core import memory
@@ -166,7 +166,9 @@ def offered(axis: str) -> list[str]:
 
 def section(axis: str, config: Config) -> list[str]:
     """Return everything about an axis."""
-    lines = [f"## {axis}", "", *separated(paragraphs(module(axis))), *offered(axis), *law_texts(axis)]
+    called = ", ".join(name for name, meant in ELSEWHERE.items() if meant == axis)
+    also = [f"Also called {called}.", ""] if called else []
+    lines = [f"## {axis}", "", *also, *separated(paragraphs(module(axis))), *offered(axis), *law_texts(axis)]
     lines += [*elsewhere(axis, config), ""]
     for name, function in functions(axis).items():
         texts = [*paragraphs(function), *laws(axis, function)]

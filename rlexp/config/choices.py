@@ -99,7 +99,7 @@ ELSEWHERE = dict(
     pair.split("=")
     for pair in (
         "normalization=norm normalisation=norm aggregation=agg clipping=clip filtering=filter learning_rate=lr "
-        "lr_rate=lr max_steps=steps num_iterations=inner_steps num_generations=group_size.completions "
+        "lr_rate=lr group=group_size max_steps=steps num_iterations=inner_steps num_generations=group_size.completions "
         "rollout_n=group_size.completions beta=kl.coef kl_coef=kl.coef epsilon=clip.low epsilon_high=clip.high "
         "clip_ratio=clip.high loss_type=agg loss_agg_mode=agg scale_rewards=norm adv_estimator=norm advantage=norm "
         "max_completion_length=task.cap max_grad_norm=grad_clip entropy_coeff=entropy_coef n_seeds=seed num_seeds=seed"
@@ -266,7 +266,7 @@ def no_key(key: str, settings: Mapping[str, Any]) -> str:
     if parent:
         close = closest(group, settings)
         return f"no such key; did you mean {close[0]}.{below}?" if close else "no such key"
-    meant = [*paths_to(key, settings)] or closest(key, [*settings, *ELSEWHERE])
+    meant = [key] if key in ELSEWHERE else [*paths_to(key, settings)] or closest(key, [*settings, *ELSEWHERE])
     if meant and meant[0] in ELSEWHERE:
         return f"no such key; {meant[0]} is {ELSEWHERE[meant[0]]} here"
     there_are = f"there are {', '.join(sorted(settings))}"

@@ -77,9 +77,13 @@ def explained(name: str) -> Iterator[str]:
     elif not equals and (having := choices_with(axis, below)):  # a hyperparameter, with its value in their files
         yield f"{name} belongs to"
         yield from table({f"{axis}={each}": written(value_at(values_of(axis, each), below)) for each in having})
+    elif group in ELSEWHERE:
+        yield from [f"{group} is {ELSEWHERE[group]} here", ""]
+        yield from explained(f"{ELSEWHERE[group]}{equals}{choice}")
+        for each in groups_with(name):
+            yield ""
+            yield from about_choice(each, name)
     elif not equals and groups_with(name):
-        if name in ELSEWHERE:
-            yield from [f"{name} is {ELSEWHERE[name]} here: rlexp explain {ELSEWHERE[name]}", ""]
         for each in groups_with(name):
             yield from about_choice(each, name)
     else:
@@ -94,8 +98,6 @@ def unknown(name: str) -> str:
         close = [f"{group}={each}" for each in closest(choice, known)]
     else:
         text, close, known = f"{name}: no such axis or key", closest(name, [*groups(), *keys()]), groups()
-        if group in ELSEWHERE:
-            return f"{text}; {group} is {ELSEWHERE[group]} here"
     return f"{text}; did you mean {close[0]}?" if close else f"{text}; there are {', '.join(known)}"
 
 

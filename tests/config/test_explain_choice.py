@@ -89,7 +89,7 @@ def test_a_claim_lists_its_studies_with_what_they_are(capsys):
         ("start=flattened", "start.accuracy="),
         ("agg=dr_grpo", "agg.length=task.cap"),
         ("clip.delta", "clip=two_sided  4"),
-        ("aggregation", "aggregation is agg here: rlexp explain agg\n\nstudy=aggregation\n"),
+        ("aggregation", "\n\nstudy=aggregation\n"),
         ("eval.ks", "pass@k, from those samples\n  by default eval.ks=[1, 8]"),
     ],
 )
@@ -107,8 +107,7 @@ def test_without_a_name_every_axis_is_listed(capsys):
     [
         ("nrm", "nrm: no such axis or key; did you mean norm?"),
         ("norm=locl", "norm=locl: no such choice; did you mean norm=local?"),
-        ("normalization", "normalization: no such axis or key; normalization is norm here"),
-        ("aggregation=token", "aggregation=token: no such axis or key; aggregation is agg here"),
+        ("normalization=locl", "norm=locl: no such choice; did you mean norm=local?"),
         ("zzz=1", "zzz=1: no such axis or key; there are task, model,"),
     ],
 )
@@ -117,6 +116,24 @@ def test_an_unknown_name_is_one_line(capsys, name, line):
         explained(capsys, "norm=local", name)
     out, err = capsys.readouterr()
     assert (end.value.code, out) == (2, "") and err.startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("normalization", "norm"),
+        ("clipping", "clip"),
+        ("aggregation", "agg"),
+        ("filtering", "filter"),
+        ("group", "group_size"),
+        ("aggregation=token", "agg=token"),
+        ("learning_rate", "lr"),
+    ],
+)
+def test_the_words_of_the_field_find_the_axes(capsys, word, name):
+    found = explained(capsys, word)
+    group, _, _ = word.partition("=")
+    assert found.startswith(f"{group} is {name.partition('=')[0]} here\n\n") and explained(capsys, name) in found
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
