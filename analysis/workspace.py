@@ -21,7 +21,7 @@ SECTIONS = {
     "Entropy": ("policy/", "entropy/"),
     "Lengths": ("length/",),
     "Clipping": ("clip/", "ratio/"),
-    "Optimisation": ("optim/", "loss/", "advantage/"),
+    "Optimisation": ("optim/", "loss/", "advantage/", "imitation/"),
     "Filter": ("filter/",),
     "Mismatch": ("mismatch/",),
     "Progress": ("progress/",),

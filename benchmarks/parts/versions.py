@@ -46,5 +46,6 @@ VERSIONS = (
     Version("OPSD", "siyan-zhao/OPSD", "590ec26", "2026-03-10", "2026-11", "`preset=opsd`"),
     Version("SDAR", "ZJU-REAL/SDAR", "8b85c23", "2026-08-19", "2026-11", "`distillation=sampled_gated`"),
     Version("ms-swift", "modelscope/ms-swift", "3602360a", "2026-08-22", "2026-11", "`clip=real`, `imitation`"),
-    Version("Trinity-RFT", "modelscope/Trinity-RFT", "b458e2c", "after 2025-09-22", "2026-11", "`imitation`"),
+    # the day of its pull request 294, which the file that was read matches; the commit is later
+    Version("Trinity-RFT", "modelscope/Trinity-RFT", "b458e2c", "2025-09-22", "2026-11", "`imitation`"),
 )

@@ -12,6 +12,8 @@ COMMANDS = [
     "transfer",
     "plan",
     "better",
+    "ledger",
+    "publish",
     "noise",
     "sensitivity",
     "report",

@@ -66,7 +66,7 @@ def test_the_greedy_completions_of_a_baseline_count():
 def test_every_world_is_a_configuration_that_is_logged_when_it_is_evaluated(world):
     config = read_recipe(world, []).config
     assert config["log_every"] == config["eval.every"] and config["device"] == "cpu"
-    keys = {key.partition(".")[0] for key in config} | {"seed", "study", "backend"}
+    keys = {key.partition(".")[0] for key in config} | {"seed", "study", "backend", "imitation"}
     assert {key.partition(".")[0] for key in FIXED} <= keys
 
 
