@@ -146,6 +146,8 @@ def records(file: Path, damage: list[str]) -> Iterator[bytes]:
                 whole = kind in (FULL, LAST)
                 if whole:
                     yield parts
+            if len(block) < BLOCK and 0 < len(block) - start < RECORD.size:  # the file ends in the head of a record
+                whole = False
             block, start = log.read(BLOCK), 0
         if not whole:
             damage.append(DAMAGED)

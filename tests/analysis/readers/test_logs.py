@@ -21,6 +21,7 @@ from wandb_logs import offline_run, write_records
 from rlexp.analysis import load
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.readers.logs import Columns
+from rlexp.analysis.data.readers.wandb_files import BLOCK, HEADER, RECORD, records
 from rlexp.analysis.stats.answer import Question, answer
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
@@ -220,6 +221,23 @@ def test_a_wandb_file_that_was_cut_is_of_a_run_that_did_not_end(tmp_path):
         "interrupted: it did not end, or its file was cut",
     ]
     assert 50 < data.metrics["step"].max() < 199
+
+
+def test_a_wandb_file_may_be_cut_at_any_byte(tmp_path):
+    """Whole records are read; what is said of the rest depends on whether a record was cut, its head included."""
+    folder = offline_run(tmp_path, "grpo-s0", {"lr": 0.1}, [{"reward": 0.1}])
+    (file,) = folder.glob("*.wandb")
+    content, damage = file.read_bytes(), []
+    ends, place = {HEADER.size}, HEADER.size
+    for record in records(file, damage):
+        place += RECORD.size + len(record)
+        ends.add(place)
+    assert not damage and place == len(content) < BLOCK
+    for length in range(HEADER.size, len(content)):
+        file.write_bytes(content[:length])
+        damage = []
+        found = len([*records(file, damage)])
+        assert (found, bool(damage)) == (sum(end <= length for end in ends) - 1, length not in ends)
 
 
 @pytest.mark.slow
