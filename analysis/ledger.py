@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from rlexp.analysis.stats.ledger import Ledger, begin, open_ledger
-from rlexp.analysis.stats.significance import ALPHA, seeds_for_p
+from rlexp.analysis.stats.significance import ALPHA, EXACT_SEEDS, min_p, seeds_for_p
 
 EXAMPLES = """
 examples:
@@ -55,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise AnalysisError(f"--questions {options.questions}: must be at least 1")
     if not 0 < alpha < 1:
         raise AnalysisError(f"--alpha {alpha:g}: must be above 0 and below 1")
+    if (most := int(alpha / min_p(EXACT_SEEDS))) < options.questions:
+        raise AnalysisError(f"--questions {options.questions}: too many for any p to reach their level; at most {most}")
     show(begin(options.ledger, options.questions, alpha), options.json)
     return 0
 

@@ -107,6 +107,7 @@ def test_a_line_that_was_half_written_is_left_out(book):
         (["none.jsonl"], "none.jsonl: no such ledger; begin one with: rlexp ledger none.jsonl --questions 20"),
         (["{book}", "--questions", "5"], "{book}: is there already; its budget stays what it is"),
         (["new.jsonl", "--questions", "0"], "--questions 0: must be at least 1"),
+        (["new.jsonl", "--questions", "410"], "--questions 410: too many for any p to reach their level; at most 409"),
         (["new.jsonl", "--questions", "5", "--alpha", "1"], "--alpha 1: must be above 0 and below 1"),
         (["{book}", "--alpha", "0.1"], "--alpha: belongs to a new ledger; give --questions, too"),
         (["other.txt"], "other.txt: is not a ledger"),

@@ -2,22 +2,19 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from browser import browser  # noqa: F401 (a fixture)
 
 from benchmarks.parts.common import ROOT
 
 pytest.importorskip("zensical", reason="zensical is not installed: pip install '.[docs]'")
 pytestmark = [pytest.mark.rare, pytest.mark.slow]
 
-CHROMIUM, DRIVER = shutil.which("chromium") or shutil.which("chromium-browser"), shutil.which("chromedriver")
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-FLAGS += ["--disable-sync", "--no-first-run"]
 OVERFLOW = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
 # what a reader cannot scroll to: outside of every box that scrolls
 CUT_OFF = """return [...document.querySelectorAll('article *')].filter(each => each.getClientRects().length
@@ -58,22 +55,6 @@ def built(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pages(built):
     return {path: Page(path) for path in sorted(built.rglob("*.html")) if path.name != "404.html"}
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if not (CHROMIUM and DRIVER):
-        pytest.skip("chromium and chromedriver are not installed (apt-get install chromium chromium-driver)")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
 
 
 def resize(browser, width):
