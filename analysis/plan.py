@@ -3,6 +3,7 @@
 The pilot says how much paired differences scatter from seed to seed, and how long a run takes on this machine.
 """
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from rich.text import Text
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from rlexp.analysis.data.load import SweepData, load
 from rlexp.analysis.data.readers.options import LOGS_HELP, add_column_options, say_origin, take_columns
-from rlexp.analysis.report.tables import Terminal, TextTable, print_table
+from rlexp.analysis.report.tables import Terminal, TextTable, plain, print_table
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.formatting import decimal_places, format_number
 from rlexp.analysis.stats.significance import ALPHA, seeds_for_effect, seeds_until_decided
@@ -61,6 +62,19 @@ def needs(data: SweepData, effect: float, metric: str | None = None) -> list[Nee
     return found
 
 
+def minutes_of_all(data: SweepData, found: Sequence[Need]) -> float | None:
+    """Of all arms with the seeds that the largest need has, at this sweep's speed; None where that is not known."""
+    known, seconds = [need.seeds for need in found if need.seeds], seconds_a_run(data)
+    return max(known) * len(data.variants) * seconds / 60 if known and seconds else None
+
+
+def as_json(data: SweepData, found: Sequence[Need], effect: float) -> dict[str, object]:
+    """The numbers, by `plan.schema.json`."""
+    needs = [need._asdict() for need in found]
+    minutes = minutes_of_all(data, found)
+    return plain({"effect": effect, "alpha": ALPHA, "arms": len(data.variants), "needs": needs, "minutes": minutes})
+
+
 def print_needs(data: SweepData, found: Sequence[Need], effect: float, console: Console) -> None:
     """A row per difference, and how long the largest of them takes."""
     digits = decimal_places([need.sd for need in found])
@@ -71,11 +85,9 @@ def print_needs(data: SweepData, found: Sequence[Need], effect: float, console: 
     headers = ["difference of", "SD over seeds", "seeds for 80 %", "until_decided"]
     print_table(TextTable(headers, rows), console, f"seeds to find a difference of {effect:g}, p (Holm) < {ALPHA:g}")
 
-    arms, seconds = len(data.variants), seconds_a_run(data)
-    known = [need.seeds for need in found if need.seeds]
-    if known and seconds:
-        minutes = max(known) * arms * seconds / 60
-        text = f"{max(known)} seeds of {arms} variants take about {minutes:.0f} min at the {seconds:.1f} s a run"
+    if minutes := minutes_of_all(data, found):
+        seeds, arms = max(need.seeds for need in found if need.seeds), len(data.variants)
+        text = f"{seeds} seeds of {arms} variants take about {minutes:.0f} min at the {seconds_a_run(data):.1f} s a run"
         console.print(Text(f"{text} of this sweep."))
 
 
@@ -99,13 +111,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--effect", type=float, required=True, help="difference that should be found, in units of the score"
     )
     parser.add_argument("--metric", help="another metric than the score")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     add_column_options(parser)
     options = parser.parse_args(arguments)
     if not options.effect > 0:
         raise AnalysisError(f"--effect {options.effect:g}: must be above 0")
     data = load(options.pilot, columns=take_columns(vars(options)))
     say_origin(data)
-    print_needs(data, needs(data, options.effect, options.metric), options.effect, Terminal())
+    found = needs(data, options.effect, options.metric)
+    if options.json:
+        print(json.dumps(as_json(data, found, options.effect), ensure_ascii=False))
+    else:
+        print_needs(data, found, options.effect, Terminal())
     return 0
 
 

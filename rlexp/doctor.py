@@ -6,11 +6,12 @@
     bits        transformer  alone = together (all 102 kinds of product hold)
     …
 
-Exit code 1 where a run has other bits alone than together.
+Exit code 1 where a run has other bits alone than together. ``--json`` prints the same as JSON.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -42,16 +43,26 @@ Line = tuple[str, str]
 
 def main() -> None:
     """Print what there is; exit with 1 where bits do not hold."""
-    if len(sys.argv) > 1:
-        asked = sys.argv[1] in ("-h", "--help")
-        print("usage: rlexp doctor\n\n" + (__doc__ or ""), file=sys.stdout if asked else sys.stderr)
+    arguments = sys.argv[1:]
+    if arguments not in ([], ["--json"]):
+        asked = arguments[0] in ("-h", "--help")
+        print("usage: rlexp doctor [--json]\n\n" + (__doc__ or ""), file=sys.stdout if asked else sys.stderr)
         sys.exit(0 if asked else 2)
-    table = Table.grid(padding=(0, 3))
     held = dict(map(check_bits, CONFIGS))
-    for name, text in [*machine(), *(("bits", f"{name:13}{said}") for name, said in held.items()), *packages()]:
-        table.add_row(name, text)
-    Console(highlight=False, markup=False).print(table)
-    sys.exit(any(said.startswith("alone ≠") for said in held.values()))
+    holds = not any(said.startswith("alone ≠") for said in held.values())
+    if arguments:
+        about: dict[str, list[str]] = {}
+        for name, text in machine():
+            about.setdefault(name or "kernels", []).append(text)  # notes on the kernels have no name
+        found = {"holds": holds, "bits": held, "machine": about}
+        found |= {"packages": {name: version(name) for name in PACKAGES}, "extras": extras()}
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        table = Table.grid(padding=(0, 3))
+        for name, text in [*machine(), *(("bits", f"{name:13}{said}") for name, said in held.items()), *packages()]:
+            table.add_row(name, text)
+        Console(highlight=False, markup=False).print(table)
+    sys.exit(not holds)
 
 
 def machine() -> Iterator[Line]:
@@ -72,14 +83,20 @@ def machine() -> Iterator[Line]:
 def packages() -> Iterator[Line]:
     """Yield the versions of the main packages, and for each extra whether it is there."""
     yield "packages", ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    wanted: dict[str, list[str]] = {}
+    for extra, found in extras().items():
+        there = ", ".join(f"{name} {number}" for name, number in found.items())
+        missing = None in found.values()
+        yield "extra", f"{extra:13}{f'pip install {chr(39)}rlexp[{extra}]{chr(39)}' if missing else there}"
+
+
+def extras() -> dict[str, dict[str, str | None]]:
+    """Return the packages of each extra with their versions, None where one is not installed."""
+    found: dict[str, dict[str, str | None]] = {}
     for line in distribution("rlexp").requires or []:
         if (extra := re.search(r"extra == ['\"]([\w-]+)['\"]", line)) and not line.startswith("rlexp["):
-            wanted.setdefault(extra[1], []).append(re.match(r"[\w-]+", line)[0])
-    for extra, names in sorted(wanted.items()):
-        missing = [name for name in names if installed(name) is None]
-        there = ", ".join(f"{name} {installed(name)}" for name in names)
-        yield "extra", f"{extra:13}{f'pip install {chr(39)}rlexp[{extra}]{chr(39)}' if missing else there}"
+            name = re.match(r"[\w-]+", line)[0]
+            found.setdefault(extra[1], {})[name] = installed(name)
+    return dict(sorted(found.items()))
 
 
 def installed(name: str) -> str | None:

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 import torch
+from schemas import check_schema
 
 from rlexp import doctor
 from rlexp.core import exact
@@ -25,6 +26,17 @@ def test_it_says_what_is_here_and_that_bits_hold(capsys):
     assert f"PyTorch {torch.__version__}" in said and "MKL_CBWR=" in said
     assert said.count("alone = together (") == len(doctor.CONFIGS)
     assert "extra test" in said and "processor" in said and "GPU" in said
+
+
+@pytest.mark.slow
+def test_json_has_what_is_printed(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["rlexp doctor", "--json"])
+    monkeypatch.setattr(doctor, "CONFIGS", {"gru": doctor.CONFIGS["gru"]})
+    with pytest.raises(SystemExit) as end:
+        doctor.main()
+    found = check_schema("doctor", capsys.readouterr().out)
+    assert not end.value.code and found["holds"] and found["bits"]["gru"].startswith("alone = together")
+    assert found["packages"]["torch"] == torch.__version__ and "ray" in found["extras"]
 
 
 @pytest.mark.slow

@@ -21,13 +21,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--endpoint", metavar="E", help=ENDPOINT_HELP)
     parser.add_argument("--out", help="the page; <folder>/analysis/report.html unless named")
     parser.add_argument("--figures", metavar="FOLDER", help="also save every figure as SVG, PDF and PNG here")
+    parser.add_argument("--logbook", action="store_true", help="add it to the Trackio logbook of this folder, or above")
     add_column_options(parser)
+    arguments = sys.argv[1:] if arguments is None else [*arguments]
     options = parser.parse_args(arguments)
     endpoint = options.endpoint = parse_option("--endpoint ", options.endpoint, parse_endpoint)
     columns = take_columns(vars(options))
     page = write_report(options.folder, options.baseline, options.metric, options.out, endpoint, columns)
     if options.figures:
         save_figures(page.figures, Path(options.figures))
+    if options.logbook:
+        from rlexp.analysis.report.logbook import add_to_logbook
+
+        title = add_to_logbook(page, [each for each in arguments if each != "--logbook"])
+        print(f"logbook: page {title}")
     for omitted in page.omitted:
         print(f"left out: {omitted.title}: {omitted.reason}")
     print(printable(str(page.path)))

@@ -92,6 +92,27 @@ def findings(ablation: Ablation) -> list[str]:
     return [in_units(line, ablation.data.unit) for line in lines]
 
 
+def as_json(ablation: Ablation) -> dict[str, object]:
+    """Return everything that is printed for programs, by `ablation.schema.json`."""
+    return plain(
+        {
+            "folder": str(ablation.folder),
+            "parts": list(ablation.parts),
+            "designs": list(ablation.declared["designs"]),
+            "metric": ablation.metric.metric,
+            "better": ablation.metric.better,
+            "endpoint": ablation.declared["endpoint"],
+            "scale": ablation.scale.name,
+            "smallest": ablation.smallest,
+            "seeds": len(units_of(ablation.declared)),
+            "arms": ablation.levels.reset_index().to_dict("records"),
+            "effects": ablation.effects.to_dict("records"),
+            "findings": findings(ablation),
+            "notes": ablation.notes,
+        }
+    )
+
+
 def noise(ablation: Ablation) -> str:
     """Say how far luck of the seed moves a run, of the arms at their best values; empty where nothing is known."""
     sign = direction_sign(ablation.metric.better)

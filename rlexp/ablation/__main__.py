@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 import sys
@@ -57,6 +58,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     add("--smallest", type=float, metavar="SMALLEST", help=smallest)
     add("--with", nargs="+", default=[], dest="overrides", help="what all arms share, as task=bandit")
     add("--folder", metavar="FOLDER", help="where the runs go; the same command goes on there")
+    parser.add_argument("--json", action="store_true", help="print effects and arms as JSON, and nothing else")
     return parser.parse_args(arguments)
 
 
@@ -84,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder, ladder = options.folder or new_folder("ablation"), options.ladder
     try:
         from rlexp.ablation.train import ONE_AT_A_TIME, ablate
-        from rlexp.analysis.report.ablation import publish
+        from rlexp.analysis.report.ablation import as_json, publish, write_files
 
         result = ablate(
             *options.recipe,
@@ -102,7 +104,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             overrides=options.overrides,
             folder=folder,
         )
-        publish(result)
+        if options.json:
+            write_files(result)
+            print(json.dumps(as_json(result), ensure_ascii=False))
+        else:
+            publish(result)
     except KeyboardInterrupt:
         end_undisturbed()
         again = arguments if options.folder else [*arguments, "--folder", folder]

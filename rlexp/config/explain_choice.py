@@ -11,9 +11,10 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from inspect import cleandoc
+from itertools import chain
 from shutil import get_terminal_size
 from textwrap import wrap
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from rlexp.axes import AXES
 from rlexp.config.choices import (
@@ -47,47 +48,87 @@ def main(arguments: list[str]) -> None:
     """Print what is known of axes, choices and keys; of all axes if none is named. An unknown name ends with code 2."""
     parser = ArgumentParser("rlexp explain", description="What is known of axes, choices and keys.")
     parser.add_argument("names", nargs="*", metavar="name", help=NAMES)
-    parser.parse_known_args(arguments)
+    parser.add_argument("--json", action="store_true", help="print it as JSON; without a name all axes and all keys")
+    options, names = parser.parse_known_args(arguments)[0], [each for each in arguments if each != "--json"]
     try:
-        paragraphs = [list(explained(argument)) for argument in arguments]
+        subjects = [list(subjects_of(name)) for name in names]
     except ConfigError as error:
         exit_with(str(error), BAD_INPUT)
-    if not arguments:
+    if options.json:
+        import orjson
+
+        from rlexp.config.explain_json import as_json
+
+        print(orjson.dumps(as_json(chain(*subjects) if names else everything())).decode())  # NaN is null
+        return
+    paragraphs = [list(explained(subject)) for each in subjects for subject in each]
+    if not names:
         lines = {name: f"{group.text}; by default {name}={group.default}" for name, group in groups().items()}
         more = "\nrlexp explain norm: its choices, each with its formula. rlexp explain norm=local: all about one."
         paragraphs = [[*table(lines), more]]
     print("\n\n".join("\n".join(lines) for lines in paragraphs))
 
 
-def explained(name: str) -> Iterator[str]:
-    """Yield the lines about an axis, a choice (``norm=local``), a claim or a key; ConfigError for any other name."""
+class Subject(NamedTuple):
+    """One thing that a name means."""
+
+    kind: Literal["axis", "choice", "claim", "key", "hyperparameter", "word"]
+    """Of a `word`, which other tools use for an axis, `axis` is its name here."""
+    axis: str
+    name: str = ""
+    """Of the choice, the claim, or the key; of a hyperparameter the key below its axis; of a word the word."""
+
+
+def subjects_of(name: str) -> Iterator[Subject]:
+    """Yield what ``norm``, ``norm=local``, ``local``, ``clip.high`` or ``steps`` means; ConfigError: nothing."""
     group, equals, choice = name.partition("=")
     axis, _, below = name.partition(".")
     if equals and choice in choices_of(group):
-        yield from about_choice(group, choice)
+        yield Subject("choice", group, choice)
     elif equals and group == "study" and choice in claims():
-        yield f"{comment_of(text_of('study/claims', choice))}\n"
-        yield from table({f"study={study}": in_a_line("study", study) for study in claims()[choice]})
+        yield Subject("claim", group, choice)
     elif name in groups():
-        yield from about_group(name)
-    elif name in keys():  # its value in config.yaml, or what is below it if it is a node
+        yield Subject("axis", name)
+    elif name in keys():
+        yield Subject("key", "", name)
+    elif not equals and choices_with(axis, below):
+        yield Subject("hyperparameter", axis, below)
+    elif group in ELSEWHERE:
+        yield Subject("word", ELSEWHERE[group], group)
+        yield from subjects_of(f"{ELSEWHERE[group]}{equals}{choice}")
+        yield from (Subject("choice", each, name) for each in groups_with(name))
+    elif not equals and groups_with(name):
+        yield from (Subject("choice", each, name) for each in groups_with(name))
+    else:
+        raise ConfigError([unknown(name)])
+
+
+def everything() -> Iterator[Subject]:
+    """Yield all axes and all keys."""
+    yield from (Subject("axis", name) for name in groups())
+    yield from (Subject("key", "", name) for name in keys())
+
+
+def explained(subject: Subject) -> Iterator[str]:
+    """Yield the lines about what a name means."""
+    kind, axis, name = subject
+    if kind == "choice":
+        yield from about_choice(axis, name)
+    elif kind == "claim":
+        yield f"{comment_of(text_of('study/claims', name))}\n"
+        yield from table({f"study={study}": in_a_line("study", study) for study in claims()[name]})
+    elif kind == "axis":
+        yield from about_group(axis)
+    elif kind == "key":  # its value in config.yaml, or what is below it if it is a node
         values = [f"{each}={key.default}" for each, key in keys().items() if each.startswith(f"{name}.")]
         yield f"{name}: {keys()[name].text or 'see rlexp --help'}"
         yield f"  by default {' '.join(values) or f'{name}={keys()[name].default}'}"
-    elif not equals and (having := choices_with(axis, below)):  # a hyperparameter, with its value in their files
-        yield f"{name} belongs to"
-        yield from table({f"{axis}={each}": written(value_at(values_of(axis, each), below)) for each in having})
-    elif group in ELSEWHERE:
-        yield from [f"{group} is {ELSEWHERE[group]} here", ""]
-        yield from explained(f"{ELSEWHERE[group]}{equals}{choice}")
-        for each in groups_with(name):
-            yield ""
-            yield from about_choice(each, name)
-    elif not equals and groups_with(name):
-        for each in groups_with(name):
-            yield from about_choice(each, name)
+    elif kind == "hyperparameter":  # with its value in the files that have it
+        yield f"{axis}.{name} belongs to"
+        having = choices_with(axis, name)
+        yield from table({f"{axis}={each}": written(value_at(values_of(axis, each), name)) for each in having})
     else:
-        raise ConfigError([unknown(name)])
+        yield f"{name} is {axis} here"
 
 
 def unknown(name: str) -> str:

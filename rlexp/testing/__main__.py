@@ -3,11 +3,13 @@
     $ rlexp check my_package      # all that a module, or an installed plugin, registers
     $ rlexp check norm=local      # one of ours
 
-Exit code 1 where a property does not hold, 2 where there is nothing to check. docs/testing.md says what is checked.
+``--json`` prints the same as JSON. Exit code 1 where a property does not hold, 2 where there is nothing to check.
+docs/testing.md says what is checked.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -83,19 +85,26 @@ def results(word: str, registrations: Callable[[], Sequence[Any]] = registered) 
 
 def main(arguments: Sequence[str], registrations: Callable[[], Sequence[Any]] = registered) -> int:
     """Print a line for each property of each function; return the exit code."""
-    if not arguments or any(word.startswith("-") for word in arguments):
+    words = [word for word in arguments if word != "--json"]
+    if not words or any(word.startswith("-") for word in words):
         asked = bool({"-h", "--help"} & {*arguments})
-        print("usage: rlexp check MODULE|AXIS=CHOICE ...\n\n" + __doc__, file=sys.stdout if asked else sys.stderr)
+        usage = "usage: rlexp check [--json] MODULE|AXIS=CHOICE ..."
+        print(f"{usage}\n\n{__doc__}", file=sys.stdout if asked else sys.stderr)
         return 0 if asked else BAD_INPUT
+    found = (result for word in words for result in results(word, registrations))
+    if "--json" in arguments:
+        checked = [result._asdict() for result in found]
+        failed = sum(bool(each["problem"]) and not each["hint"] for each in checked)
+        print(json.dumps({"failed": failed, "checked": checked}, ensure_ascii=False))
+        return FAILED if failed else 0
     subject, failed = "", 0
-    for word in arguments:
-        for result in results(word, registrations):
-            if result.choice != subject:
-                subject = result.choice
-                print(subject)
-            failed += bool(result.problem) and not result.hint
-            verdict = "ok" if not result.problem else f"{'hint' if result.hint else 'FAILED'}: {result.problem}"
-            print(f"  {result.property:<{WIDTH}} {verdict}")
+    for result in found:
+        if result.choice != subject:
+            subject = result.choice
+            print(subject)
+        failed += bool(result.problem) and not result.hint
+        verdict = "ok" if not result.problem else f"{'hint' if result.hint else 'FAILED'}: {result.problem}"
+        print(f"  {result.property:<{WIDTH}} {verdict}")
     print("every property holds" if not failed else f"{failed} properties do not hold")
     return FAILED if failed else 0
 

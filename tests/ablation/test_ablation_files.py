@@ -10,7 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from figure_checks import check
+from schemas import check_schema
 
+from rlexp.ablation.__main__ import main as ablation_command
 from rlexp.ablation.train import ablate
 from rlexp.analysis.figures.ablation import ablation_figure
 from rlexp.analysis.report.ablation import write_files
@@ -45,6 +47,15 @@ def tuned(tmp_path_factory):
     found = ablate(**asked, seeds=3, overrides=TINY, folder=place)
     write_files(found)
     return found
+
+
+def test_json_is_what_the_files_say(untuned, capsys):
+    command = ["--parts", PARTS, *(f"--{design}" for design in ALL), "--seeds", "3", "--with", *TINY, "lr=0.05"]
+    ablation_command([*command, "--folder", str(untuned.folder), "--json"])
+    found = check_schema("ablation", capsys.readouterr().out)
+    effects = pd.read_csv(untuned.folder / "ablation" / "effects.csv")
+    assert [row["difference"] for row in found["effects"]] == pytest.approx(effects["difference"].tolist())
+    assert len(found["arms"]) == len(untuned.arms) and found["parts"] == PARTS.split(",")
 
 
 def run_notebook(place: Path) -> subprocess.CompletedProcess:

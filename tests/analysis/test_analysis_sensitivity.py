@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from schemas import check_schema
 
 from rlexp.analysis import sensitivity
 from rlexp.analysis.stats.ablation import Ablation
@@ -128,7 +129,7 @@ def test_it_prints_a_table_and_writes_files(tasks, tmp_path, capsys):
     assert "performance [95 %]" in printed and "must be chosen for each task to reach 95 %" in printed
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {f"sensitivity.{e}" for e in ("csv", "json", "svg")}
     assert sensitivity.main([*RATES, "--json", "--out", str(tmp_path / "out")]) == 0
-    content = json.loads(capsys.readouterr().out)
+    content = check_schema("sensitivity", capsys.readouterr().out)
     table = pd.read_csv(tmp_path / "out" / "sensitivity.csv")
     assert content == json.loads((tmp_path / "out" / "sensitivity.json").read_text(encoding="utf-8"))
     assert [row["sensitivity"] for row in content["arms"]] == pytest.approx(table["sensitivity"].tolist())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from command import command  # noqa: F401 (a fixture)
+from schemas import check_schema
 
 from rlexp import __version__, train
 from rlexp.config import choices, explain_choice
@@ -140,10 +141,35 @@ def test_the_words_of_the_field_find_the_axes(capsys, word, name):
 def test_it_has_help(capsys, option):
     with pytest.raises(SystemExit) as end:
         explained(capsys, option)
-    assert end.value.code == 0 and "usage: rlexp explain [-h] [name ...]" in capsys.readouterr().out
+    assert end.value.code == 0 and "usage: rlexp explain [-h] [--json] [name ...]" in capsys.readouterr().out
 
 
 def test_the_command_line_knows_it(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["rlexp", "explain", "norm=center"])
     train.main()
     assert "A = r − mean_group" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "names", [[], ["norm=local", "clip.high"], ["local"], ["aggregation"], ["study=c01"], ["steps"]]
+)
+def test_json_is_as_its_schema_says(capsys, names):
+    found = check_schema("explain", explained(capsys, *names, "--json"))
+    overrides = {choice["override"] for axis in found["axes"] for choice in axis["choices"]}
+    if not names:
+        assert overrides == {f"{axis}={each}" for axis in choices.groups() for each in choices.choices_of(axis)}
+        assert {key["name"] for key in found["keys"]} == {*choices.keys()}
+    elif names == ["norm=local", "clip.high"]:
+        assert {"norm=local", "clip=symmetric"} < overrides and "clip=naive" not in overrides
+        (local,) = next(axis for axis in found["axes"] if axis["name"] == "norm")["choices"]
+        assert local["functions"][0]["text"].startswith("A = (r − mean_group)") and local["values"]["ddof"] == 1
+    elif names == ["steps"]:
+        assert found["axes"] == [] and found["keys"][0]["name"] == "steps"
+    else:
+        assert overrides
+
+
+def test_json_refuses_a_wrong_name_in_a_line(capsys):
+    with pytest.raises(SystemExit) as end:
+        explain_choice.main(["norm=lcal", "--json"])
+    assert end.value.code == 2 and "did you mean norm=local" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from figure_checks import check
+from schemas import check_schema
 from small_runs import SHORT, SMALL
 
 from rlexp.analysis.figures.question import ForestRow, forest
@@ -69,8 +70,8 @@ def asked_again(folder, place, **changes):
 def test_json_is_what_is_written_and_nothing_else(folder, capsys):
     capsys.readouterr()
     ask_command(["--folder", str(folder), "--json"])
-    printed = capsys.readouterr().out
-    assert json.loads(printed) == json.loads((folder / "answer" / "answer.json").read_text(encoding="utf-8"))
+    printed = check_schema("answer", capsys.readouterr().out)
+    assert printed == json.loads((folder / "answer" / "answer.json").read_text(encoding="utf-8"))
 
 
 def test_cells_with_the_same_id_are_the_same_in_both_notebooks():

@@ -6,6 +6,7 @@ import sys
 from types import ModuleType
 
 import pytest
+from schemas import check_schema
 
 from rlexp.__main__ import COMMANDS
 from rlexp.core.registry import Registration
@@ -23,6 +24,13 @@ def broken(rewards: PerCompletion) -> PerCompletion:
 
 def registration(group, name, function, **defaults):
     return Registration(group, name, function, {"name": name, **defaults})
+
+
+def test_json_has_a_row_for_each_property(plugin, capsys):
+    code, out = checked([*plugin, registration("norm", "broken", broken)], "a_plugin", "--json", capsys=capsys)
+    found = check_schema("check", out)
+    assert code == 1 and found["failed"] == sum(bool(row["problem"]) and not row["hint"] for row in found["checked"])
+    assert found["failed"] > 0 and {row["choice"] for row in found["checked"]} == {"norm=broken"}
 
 
 @pytest.fixture

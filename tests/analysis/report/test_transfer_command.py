@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from analysis_fixtures import write_sweep
 from ladders import write_ablation
+from schemas import check_schema
 
 from rlexp.analysis import transfer
 from rlexp.analysis.data.sweep_files import content_hash, first_start
@@ -52,7 +53,7 @@ def logits(values):
 
 def test_each_smaller_sweep_is_set_against_the_largest(place, capsys):
     assert transfer.main(["tiny", "small", "large", "--sizes", "10000,70000,300000", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = check_schema("transfer", capsys.readouterr().out)
     assert found["sweeps"] == ["tiny", "small", "large"] and found["weights"] == [10000, 70000, 300000]
     assert [each["sweep"] for each in found["decisions"]] == ["tiny", "small"] and found["scale"] == "log-odds"
     rng, read = np.random.default_rng(0), []

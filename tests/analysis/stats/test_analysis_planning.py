@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 from analysis_fixtures import write_sweep
+from schemas import check_schema
 from scipy.stats import ttest_rel
 
 from rlexp.analysis import better, plan
@@ -62,6 +63,14 @@ def test_a_pilot_says_what_an_effect_takes(sweep, tmp_path, capsys):
         os.utime(summary, (3000, 3000))
     assert plan.main([sweep, "--effect", "0.02"]) == 0
     assert "take about" in capsys.readouterr().out
+
+
+def test_a_plan_as_json(sweep, capsys):
+    assert plan.main([sweep, "--effect", "0.02", "--json"]) == 0
+    found = check_schema("plan", capsys.readouterr().out)
+    need = next(each for each in found["needs"] if each["label"] == "c")
+    assert need["sd"] == pytest.approx(np.std(NOISE, ddof=1)) and need["seeds"] == seeds_for_effect(0.02, need["sd"], 2)
+    assert found["minutes"] is None and found["arms"] == 3
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,17 @@
 """What two runs must differ by: printed numbers of Shrout & Fleiss, an ANOVA of statsmodels, and simulated truth."""
 
-import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from analysis_fixtures import random_scores, write_sweep
-from jsonschema import validate
+from schemas import check_schema
 from scipy.stats import t as student
 from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
-from rlexp.analysis import load, noise, report
+from rlexp.analysis import load, noise
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.stats.comparison import compare
 from rlexp.analysis.stats.noise import noise_of, noise_statement, seed_noise
@@ -198,8 +196,7 @@ def test_minutes_are_said_where_they_are_known(sweep, capsys):
 
 def test_as_json(sweep, capsys):
     assert noise.main([str(sweep), "--json", "--effect", "0.02"]) == 0
-    (found,) = printed = json.loads(capsys.readouterr().out)
-    validate(printed, json.loads((Path(report.__file__).parent / "noise.schema.json").read_text("utf-8")))
+    (found,) = check_schema("noise", capsys.readouterr().out)
     known = noise_of(compare(load(sweep)))
     assert found["sd"] == known.sd and found["two_runs"] == known.must_differ() and found["stratum"] == ""
     assert found["correlation_interval"] == list(known.correlation_interval)
