@@ -6,7 +6,7 @@
     bits        transformer  alone = together (all 102 kinds of product hold)
     …
 
-Exit code 1 where a run has other bits alone than together. ``--json`` prints the same as JSON.
+Exit code 1 where a run has other bits alone than together. `--json` prints the same as JSON.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     $ rlexp check my_package      # all that a module, or an installed plugin, registers
     $ rlexp check norm=local      # one of ours
 
-``--json`` prints the same as JSON. Exit code 1 where a property does not hold, 2 where there is nothing to check.
+`--json` prints the same as JSON. Exit code 1 where a property does not hold, 2 where there is nothing to check.
 docs/testing.md says what is checked.
 """
 

@@ -1,6 +1,10 @@
-"""The notebook runs from top to bottom, and what is printed in it is what comes out."""
+"""Notebooks run from top to bottom, and what is printed in them is what comes out."""
 
 import os
+import shutil
+import subprocess
+import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -8,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.rare  # trains forty runs in a process of its own
 
 ROOT = Path(__file__).parents[2]
-NOTEBOOK = ROOT / "examples/sweep.ipynb"
+NOTEBOOK, FIRST = ROOT / "examples/sweep.ipynb", ROOT / "examples/first_ablation.ipynb"
 nbformat = pytest.importorskip("nbformat", reason="nbclient is not installed")
 
 
@@ -33,6 +37,27 @@ def test_the_notebook_runs_and_shows_what_is_printed_in_it(tmp_path, monkeypatch
     assert os.listdir(tmp_path / "runs") == ["notebook"]
 
 
-def test_the_notebook_names_no_machine():
-    text = NOTEBOOK.read_text(encoding="utf-8")
+def test_the_first_notebook_installs_a_wheel_and_runs(tmp_path, monkeypatch):
+    """In an environment of its own, which finds the packages of this one and gets the wheel by the first cell."""
+    pytest.importorskip("nbclient", reason="nbclient is not installed")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+    shutil.copy(FIRST, tmp_path)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv/bin/python"
+    (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    (site / "packages.pth").write_text("\n".join(each for each in sys.path if each.endswith("site-packages")))
+    run = [str(python), "-m", "nbclient.cli", "--inplace", "--timeout", "900", FIRST.name]
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    ran = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    executed, printed = nbformat.read(tmp_path / FIRST.name, as_version=4), nbformat.read(FIRST, as_version=4)
+    assert [kinds(cell) for cell in executed.cells] == [kinds(cell) for cell in printed.cells]
+    assert {each.name for each in (tmp_path / "runs").iterdir()} == {"first", "own"}
+
+
+@pytest.mark.parametrize("notebook", [NOTEBOOK, FIRST])
+def test_the_notebook_names_no_machine(notebook):
+    text = notebook.read_text(encoding="utf-8")
     assert not [word for word in ("/home", "/tmp", "/root", "/Users", "Traceback") if word in text]
