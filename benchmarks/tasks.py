@@ -27,6 +27,7 @@ from benchmarks.parts.common import ROOT, between, machine
 SHARED = ["entropy_coef=0", "logger=none", "eval.samples=32", "eval.ks=[1,8,32]"]
 TASKS = {
     "addition": ["lr=3e-4", "start=pretrained_mixture", "start.accuracy=0.3"],
+    "sort_padded": ["lr=3e-4", "start=pretrained_mixture", "start.accuracy=0.3"],
     "sort_long": ["lr=3e-4", "start=sft", "start.accuracy=0.3"],
     "countdown": ["lr=1e-3", "start=pretrained_mixture", "start.accuracy=0.3"],
     "tool": ["lr=1e-3", "start=sft", "start.accuracy=0.2"],

@@ -3,7 +3,7 @@
 from rlexp.tasks.addition import Addition
 from rlexp.tasks.countdown import Countdown
 from rlexp.tasks.puzzles import Functions, MultiSolution, Parity
-from rlexp.tasks.sort import DifficultyMix, Sort, SortLecture
+from rlexp.tasks.sort import DifficultyMix, Sort, SortLecture, SortPadded
 from rlexp.tasks.tabular import Bandit, Categorical, Enumerable, LengthWorld, TabularTask
 from rlexp.tasks.task import BaseTask, Scores, Task, total_reward
 from rlexp.tasks.token_preference import TokenPreference, TokenPreferenceDense
@@ -13,6 +13,7 @@ from rlexp.tasks.two_habits import TwoHabits
 TASKS = {
     "sort": Sort,
     "sort_lecture": SortLecture,
+    "sort_padded": SortPadded,
     "token_preference": TokenPreference,
     "token_preference_dense": TokenPreferenceDense,
     "difficulty_mix": DifficultyMix,

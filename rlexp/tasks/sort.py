@@ -126,6 +126,39 @@ class Sort(Sorting):
 
 
 @task
+class SortPadded(Sorting):
+    """``Sort`` with a corpus that writes on when it is done: 0 to ``most_fillers`` fillers behind the items, the end.
+
+    A number is as likely as any other, so a policy that has read the corpus ends where it likes. Whether its items are
+    right stands before the fillers: length can come to depend on it.
+    """
+
+    alphabet: Annotated[int, Ge(2), Le(t.LARGEST_SIZE)]
+    shortest: t.Size
+    longest: t.Size
+    most_fillers: t.Size
+    cap: t.Size
+    prompt_set: t.Size | None
+
+    components = Sort.components
+    filler = 1
+
+    def __post_init__(self):
+        if self.cap < (needed := self.longest + self.most_fillers + 1):
+            most = f"{self.longest} items, {self.most_fillers} fillers and an end token"
+            raise ValueError(f"cap={self.cap} leaves no room for {most}: at least {needed}")
+        super().__post_init__()
+
+    def corpus(self, prompts: t.Prompts, uniforms: t.CorpusDraws) -> tuple[t.Answers, t.AnswerMask]:
+        """Answer right, with fillers behind; ``uniforms`` are ``[R, P]``."""
+        items = self.targets(prompts)
+        place, length = torch.arange(self.cap, device=prompts.device), (items != NO_TOKEN).sum(-1, keepdim=True)
+        end = length + (uniforms.unsqueeze(-1) * (self.most_fillers + 1)).long()
+        answers = items.where(place < length, self.alphabet + 3).where(place < end, self.pad)
+        return answers.masked_fill(place == end, self.end), place <= end
+
+
+@task
 class DifficultyMix(Sorting):
     """``Sort``, with prompts of as many lengths as there are buckets: easy, medium, hard, impossible.
 

@@ -297,6 +297,7 @@ SCORES = {
     "multi_solution": multi_solution,
     "sort": sort,
     "sort_lecture": sort_lecture,
+    "sort_padded": sort,
     "token_preference": token_preference,
     "token_preference_dense": token_preference,
     "bandit": bandit,

@@ -13,7 +13,7 @@ from rlexp.tasks import TASKS, TabularTask
 from rlexp.tasks.addition import Addition
 from rlexp.tasks.countdown import Countdown
 from rlexp.tasks.puzzles import Functions, MultiSolution, Parity
-from rlexp.tasks.sort import DifficultyMix, SortLecture
+from rlexp.tasks.sort import DifficultyMix, Sort, SortLecture, SortPadded
 from rlexp.tasks.tabular import Bandit, Categorical, Enumerable, LengthWorld
 from rlexp.tasks.tool import Tool
 from rlexp.tasks.two_habits import TwoHabits
@@ -31,6 +31,11 @@ def shipped(values):
 
 def lecture_task(**weights) -> SortLecture:
     return SortLecture(cap=3, weights=dict.fromkeys(SortLecture.components, 1.0) | weights, metric="x", floor=0.0)
+
+
+def padded_task(**changes) -> SortPadded:
+    sizes = dict(alphabet=5, shortest=1, longest=3, most_fillers=4, cap=9, prompt_set=None, metric="x", floor=0.0)
+    return SortPadded(**(sizes | dict(weights=dict.fromkeys(Sort.components, 0.5)) | changes))
 
 
 def bandit(**changes) -> Bandit:
@@ -115,6 +120,7 @@ CHOICES = {
     "one_length": ("sort", sort_task(shortest=3, longest=3, cap=4)),
     "no_end": ("sort", sort_task(shortest=3, longest=3, cap=3)),
     "one_item": ("sort", sort_task(longest=1, cap=2)),
+    "padded": ("sort_padded", padded_task()),
     "share": ("token_preference", preference_task(cap=10)),
     "points": ("sort_lecture", lecture_task()),
     "mix": ("difficulty_mix", difficulty_mix()),
