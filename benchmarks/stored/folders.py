@@ -29,6 +29,7 @@ from rlexp.config.choices import CONF
 
 QUESTIONS = CONF / "study" / "questions"
 RUN_FACTS = ("commit", "machine")
+FINAL = "final"  # the endpoint that is the metric at the end of training
 
 
 # ---- questions
@@ -51,6 +52,7 @@ def question_study(folder: Path, answer: Mapping[str, Any], name: str, page: str
     declared = answer["declared"]
     shared = tuple(declared["with"])
     metric = declared["metric"] or score_metric(shared)
+    number = metric if declared["endpoint"] == FINAL else declared["endpoint"]
     runs, tuned = pd.read_parquet(folder / "runs.parquet"), (declared["tune"] or {}).get("key", "")
     findings = [each for assertion in answer["assertions"] for each in assertion_findings(assertion, metric)]
     sides = {side.partition(" at ")[0]: side for each in findings for side in (each.arm, each.versus)}
@@ -65,9 +67,9 @@ def question_study(folder: Path, answer: Mapping[str, Any], name: str, page: str
         overrides=shared,
         metric=metric,
         findings=findings,
-        runs=kept_runs(runs, metric, tuned),
+        runs=kept_runs(runs, number, tuned),
         levels=level_rows([]),
-        curves=curves_of(folder, runs),
+        curves=curves_of(folder),
         tuned=tuned,
         facts=facts_of(runs),
     )
@@ -81,7 +83,7 @@ def assertion_findings(assertion: Mapping[str, Any], metric: str) -> Iterator[Fi
         condition="",
         arm=("+".join(assertion["arm"]) or "default") + budget,
         versus=("+".join(assertion["versus"]) or "default") + budget,
-        metric=assertion["metric"] or metric,
+        metric=(assertion["metric"] or metric) if assertion["endpoint"] == FINAL else assertion["endpoint"],
         verdict=assertion["word"],
         expected=assertion["claim"],
         effect=assertion["effect"],
@@ -161,7 +163,7 @@ def ablation_studies(docs: Path) -> Iterator[Study]:
             findings=list(ablation_findings(each.folder, parts, metric, runs["seed"].nunique())),
             runs=kept_runs(runs.assign(condition=""), metric, tuned),
             levels=level_rows([]),
-            curves=curves_of(each.folder, runs),
+            curves=curves_of(each.folder),
             tuned=tuned,
             facts=facts_of(runs),
             worlds=each.worlds,
@@ -248,7 +250,7 @@ def kept_runs(runs: pd.DataFrame, metric: str, tuned: str) -> pd.DataFrame:
     return known[[*RUN_COLUMNS]].assign(condition=known["condition"].fillna(""))
 
 
-def curves_of(folder: Path, runs: pd.DataFrame) -> pd.DataFrame | None:
+def curves_of(folder: Path) -> pd.DataFrame | None:
     """Return the curves that are stored beside the runs, None where there are none."""
     file = folder / "curves.parquet"
     return pd.read_parquet(file).rename(columns={"folder": "run"}) if file.is_file() else None

@@ -19,7 +19,7 @@ EXPECTED, CONTROL, POOLED, CONDITION, PART, DIFFERENCE, SECONDARY = (
     "secondary",
 )
 OF_THE_METRIC, LOG_ODDS = "of the metric", "log-odds"
-RUN_COLUMNS = ("condition", "arm", "metric", "value", "best", "seed", "status", "score", "run")
+RUN_COLUMNS = ("condition", "arm", "metric", "value", "best", "seed", "status", "score", "on_scale", "run")
 LEVEL_COLUMNS = ("condition", "arm", "n", "mean", "iqm", "iqm_low", "iqm_high", "collapsed", "failed")
 
 
@@ -71,7 +71,8 @@ class Study(NamedTuple):
     metric: str
     findings: Sequence[Finding]
     runs: pd.DataFrame
-    """A row a run, RUN_COLUMNS; empty where no single scores are stored."""
+    """A row a run, RUN_COLUMNS; empty where no single scores are stored. `on_scale` is the score on the scale by which
+    the value was chosen, larger is better."""
     levels: pd.DataFrame
     """A row a condition and arm, LEVEL_COLUMNS; empty where runs are stored."""
     curves: pd.DataFrame | None = None
@@ -94,9 +95,8 @@ class Study(NamedTuple):
 
 def run_rows(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Return a table of runs."""
-    return pd.DataFrame(
-        [{"value": None, "best": True, "status": "completed", **row} for row in rows], columns=RUN_COLUMNS
-    )
+    unless_said = {"value": None, "best": True, "status": "completed", "on_scale": None}
+    return pd.DataFrame([unless_said | dict(row) for row in rows], columns=RUN_COLUMNS)
 
 
 def level_rows(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
