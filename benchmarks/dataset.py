@@ -29,7 +29,7 @@ STUDY = Column("string", "name of the study", required=True)
 CONDITION = Column("string", "where it was made, as overrides joined by commas; empty: in one place", required=True)
 STUDIES = {
     "study": STUDY,
-    "kind": Column("string", "where it comes from", True, ("claim", "question", "ablation", "sweep")),
+    "kind": Column("string", "where it comes from", True, ("claim", "question", "ablation", "sweep", "speedrun")),
     "question": Column("string", "what was asked", required=True),
     "source": Column("string", "who says what is tried, where a paper does"),
     "page": Column("string", "where it is told, below docs/", required=True),
@@ -186,7 +186,7 @@ def sections(stored: Sequence[Study]) -> dict[str, list[str]]:
             "stored.\n"
             f"- {without_curves} studies have no curves.\n"
             "- Effects of sweeps and of most ablations are those that were printed, to their digits.\n"
-            "- Records of the speedrun, and measurements of speed, of reliability and of the statistics are not here.",
+            "- Measurements of speed, of reliability and of the statistics are not here.",
         ],
         "Machine": ["\n".join(f"- {machine}" for machine in machines)],
     }

@@ -59,7 +59,7 @@ class Study(NamedTuple):
 
     name: str
     kind: str
-    """Where it comes from: `claim`, `question`, `ablation`, `speed-run` or `sweep`."""
+    """Where it comes from: `claim`, `question`, `ablation`, `sweep` or `speedrun`."""
     question: str
     source: str
     page: str

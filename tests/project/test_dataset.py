@@ -49,7 +49,7 @@ def test_everything_that_is_stored_is_in_it(place):
     assert findings.groupby("study")["verdict"].count().sum() == sum(
         bool(f.verdict) for s in stored for f in s.findings
     )
-    assert {*findings["study"]} == {*studies.index}
+    assert {*findings["study"]} <= {*studies.index}
     assert studies["settings"].map(json.loads).map(type).eq(dict).all()
     known = runs.merge(curves[["study", "run"]].drop_duplicates(), on=["study", "run"])
     assert len(known) >= len(curves[["study", "run"]].drop_duplicates()) > 3_000

@@ -33,6 +33,8 @@ def test_every_stored_study_is_there_once(studies):
         n for n, s in studies.items() if s.kind == "ablation"
     }
     sweeps = [len(json.loads((DOCS / each / "results.json").read_text())) for each in ("readme", "studies", "transfer")]
+    worlds = {file.stem.partition("-")[0] for file in DOCS.glob("speedrun/records/*.json")}
+    assert worlds == {name.partition("/")[2] for name, study in studies.items() if study.kind == "speedrun"}
     counted = sum(len(study.runs) > 0 for study in studies.values() if study.kind in ("claim", "sweep"))
     assert counted == sum(sweeps) + len([*DOCS.glob("dynamics/*.json")])
 
