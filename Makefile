@@ -19,7 +19,7 @@ UV := $(shell command -v uv)
 PIP := $(if $(UV),uv pip install --python $(BIN)/python --index-strategy unsafe-best-match,$(BIN)/python -m pip install) --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help install ablation claims claims-quick test test-all bench docs sync dashboard lint constraints audit versions clean
+.PHONY: help install ablation claims claims-quick test test-all bench docs data sync dashboard lint constraints audit versions clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ bench: $(READY) ## measure speed and memory, a few minutes; docs/performance.md 
 docs: ## build the docs site, build/site/index.html, without network once it is installed; a broken link ends it
 	@$(MAKE) --no-print-directory install EXTRAS=docs
 	$(BIN)/python -m benchmarks.site $(ARGS)
+
+data: $(READY) ## write build/data, a data set of everything that is stored in docs/; docs/explore.md says what is in it
+	$(BIN)/python -m benchmarks.dataset $(ARGS)
 
 sync: $(READY) ## send every offline run below runs/ to Weights & Biases; `.venv/bin/wandb login` comes first
 	@found=$$(find runs -type d -name 'offline-run-*' -path '*/wandb/*'); \

@@ -1,7 +1,7 @@
 """A data set of sweeps: tables with what each column is, comparisons that a notebook computes again, and a card."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -94,23 +94,50 @@ def write_data_set(
     if len(compared.rows):
         tables["comparisons.csv"] = compared
     text = f"{len(data.runs)} runs of {len(parts)} sweep{'s' * (len(parts) > 1)} trained with rlexp."
+    notebook = NOTEBOOK.read_text(encoding="utf-8") if len(compared.rows) else None
+    computes = "computes comparisons.csv from runs.parquet, without rlexp"
+    description = f"{about} {text}".strip()
+    return write_described(place, name, tables, description, card_sections(data, left_out), notebook, computes, url)
+
+
+def write_described(
+    place: Path,
+    name: str,
+    tables: Mapping[str, Table],
+    description: str,
+    sections: Mapping[str, Sequence[str]],
+    notebook: str | None,
+    computes: str,
+    url: str | None = None,
+) -> list[Path]:
+    """Write tables with a card, Croissant metadata, a data package and checksums into a folder, which is made.
+
+    Args:
+        place: the folder.
+        name: of the data set.
+        tables: by file name.
+        description: of the data set, in a sentence or more.
+        sections: paragraphs of the card, by heading.
+        notebook: text of a notebook that computes a table from others; None for none.
+        computes: what it computes, in a line.
+        url: where the data set will be found; None where nobody knows yet.
+
+    Returns:
+        The files.
+    """
     described = {file: table.about for file, table in tables.items()} | {
         PACKAGE_FILE: "what each column is (datapackage.org)",
         CROISSANT_FILE: "the same for data loaders (mlcommons.org/croissant)",
         SUMS_FILE: "checksums: `sha256sum -c SHA256SUMS`",
     }
-    described |= (
-        {NOTEBOOK_FILE: "computes comparisons.csv from runs.parquet, without rlexp"} if len(compared.rows) else {}
-    )
-    card = card_text(name, described, {"": [f"{about} {text}".strip()]} | card_sections(data, left_out))
-    facts = {"name": name, "title": name, "description": f"{about} {text}".strip()}
-    facts |= {"homepage": url} if url else {}
+    described |= {NOTEBOOK_FILE: computes} if notebook else {}
+    card = card_text(name, described, {"": [description]} | dict(sections))
+    facts = {"name": name, "title": name, "description": description} | ({"homepage": url} if url else {})
     place.mkdir(parents=True, exist_ok=True)
-    notebook = NOTEBOOK.read_text(encoding="utf-8") if len(compared.rows) else None
     files = write_kept(place, tables, facts, card, notebook)
     contents = {file: (place / file).read_bytes() for file in tables}
     published = datetime.now(UTC).date().isoformat()
-    metadata = croissant(name, facts["description"], tables, contents, published, url)
+    metadata = croissant(name, description, tables, contents, published, url)
     files.append(unlinked(place / CROISSANT_FILE))
     files[-1].write_text(json.dumps(metadata, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     sums = "".join(f"{sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(files))
