@@ -92,8 +92,9 @@ def log_ratios() -> Table:
         "Log-ratios of the tokens of three completions, A = 1.225, -1.225 and 0",
         ("completion", *map(str, range(1, max(LENGTHS) + 1)), "mean ratio", "mean loss"),
         rows,
-        "The tokens are ours; the first two mean ratios are those of the notes. All ratios are between 0.9 and 1.11, so "
-        "clip 0.2 changes none. Padding has log-probability -100 under both policies: log-ratio 0, and the mask leaves it out.",
+        "The tokens are ours; the first two mean ratios are those of the notes. All ratios are between 0.9 and 1.11, "
+        "so clip 0.2 changes none. Padding has log-probability -100 under both policies: log-ratio 0, and the mask "
+        "leaves it out.",
     )
 
 

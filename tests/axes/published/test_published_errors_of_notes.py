@@ -96,7 +96,7 @@ def two_tokens_trained_on_two_answers(depends: bool) -> torch.Tensor:
 
 @pytest.mark.holds("S4.19", "E56")
 def test_error_56_supervised_training_keeps_both_modes_and_averages_none():
-    """S4: SFT averages modes. A policy that reads its own tokens has half of each; without it all four mix."""
+    """S4: SFT averages modes. A policy that reads its tokens has half of each; without it all four mix."""
     close(two_tokens_trained_on_two_answers(depends=True), [0.5, 0.0, 0.0, 0.5], 2)
     close(two_tokens_trained_on_two_answers(depends=False), [0.25] * 4, 2)
 
