@@ -582,8 +582,8 @@ REMARKS = rules(
      "none is punished"),
     ("shaping=overlong shaping=overlong_quadratic",
      lambda node, config: all_as_long(node, config) and node.cap - node.cache < config.task.cap,
-     f"{CHOICE} task={{config.task.name}}: {AS_LONG}, so all rewards of a group change alike, which a norm that compares "
-     "them takes away"),
+     f"{CHOICE} task={{config.task.name}}: {AS_LONG}, so all rewards of a group change alike, which a norm that "
+     "compares them takes away"),
     ("shaping=truncated filter=overlong", all_as_long,
      f"{CHOICE} task={{config.task.name}}: {AS_LONG} and ends there, so none was cut off"),
     ("filter=zero_variance filter=difficulty",

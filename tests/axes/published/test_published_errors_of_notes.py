@@ -66,7 +66,7 @@ def test_error_52_one_part_in_b_is_what_comes_from_above_and_not_what_a_completi
 @pytest.mark.holds("E53")
 @pytest.mark.parametrize(("cap", "penalty"), [(1000, 0.0), (15, -1.0)])
 def test_error_53_a_penalty_that_is_the_same_for_all_is_taken_away_again(cap, penalty):
-    """S1 has completions of 15 tokens and L_max 1000: nothing is ever punished. With L_max 15 everything is, as much."""
+    """S1 has completions of 15 tokens and L_max 1000: nothing is punished. With L_max 15 everything is, as much."""
     verdicts, lengths = tensor([[1, -1, 1, 0]]), tensor([[15, 15, 15, 15]])
     shaped = bind("shaping", "overlong", cap=cap, cache=2, factor=1.0)(verdicts, lengths)
     close(shaped - verdicts, [[penalty] * 4], 12)
