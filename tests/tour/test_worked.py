@@ -65,6 +65,7 @@ def test_s1_9_votes():
 def test_s1_12_s1_14_and_s1_17_of_the_notebook():
     assert [round(x, 2) for x in column(grpo_tcr.group_advantages(), 1)] == [0.78, -1.31, 0.78, -0.26]
     assert column(grpo_tcr.length_penalties(), 1) == pytest.approx([0, 0, 0, -0.25, -0.5, -0.75, -1, -1])
+    assert grpo_tcr.objective().rows[0] == ("0.9, -1.5, 0.9, -0.3", "0.020936")
     batch = grpo_tcr.rewards_of_a_batch()
     assert sum(column(batch, 2)) / 8 == pytest.approx(-0.28125) and batch.note == "The mean penalty is -0.28125."
 
@@ -74,6 +75,7 @@ def test_s2_of_the_lecture():
     assert [round(x, 4) for x in column(lecture17.deltas(), 3)] == [-0.4472, -0.4472, -0.4472, 1.7888, -0.4472]
     assert [round(x, 3) for x in column(lecture17.baseline(), 1)] == [5.323, 1.155]
     assert [round(x, 4) for x in column(lecture17.frozen_policy(), 1)] == [0.1192, 0.0]
+    assert [row[2:] for row in lecture17.values().rows] == [(10, 11, 1), (10, 9, -1), (1, 0, -1), (1, 2, 1)]
 
 
 def test_s3_4_and_s3_14_of_the_notes():
