@@ -98,7 +98,7 @@ def loop_figure(run: Mapping[str, Any]) -> Figure:
     caption = (
         "The notebook's last figure. Judge: chances of the verdicts on a good response, one vote and seven of a judge "
         "right in 70 % (exact). Advantages of eight verdicts. Clip: min(ρA, clip(ρ)A) for A = 1. Objective of "
-        f"`{run['command']}`: each step (grey), mean of {SMOOTHED} (blue). It sums advantages of mean 0, so it has "
+        f"{run['command']}: each step (grey), mean of {SMOOTHED} (blue). It sums advantages of mean 0, so it has "
         "no trend while the reward rises."
     )
     ratios = np.linspace(0.3, 2, 200)
@@ -121,7 +121,7 @@ def loop_figure(run: Mapping[str, Any]) -> Figure:
 def objective_figure(run: Mapping[str, Any]) -> Figure:
     """Draw objective, reward and KL of the notebook's loop over its steps."""
     caption = (
-        f"`{run['command']}`, one seed. Grey: each step; colour: mean of {SMOOTHED} steps. The objective is minus the "
+        f"{run['command']}, one seed. Grey: each step; colour: mean of {SMOOTHED} steps. The objective is minus the "
         "policy's loss and penalty. Reward: what the judge says, before the penalty for length. KL: exact, over the "
         "vocabulary, to the policy at the start."
     )
@@ -138,7 +138,7 @@ def kl_figure(run: Mapping[str, Any]) -> Figure:
     """Draw the estimates k1 and k3 of the trained policy's KL to its start, each of a completion of its own."""
     k1, k3 = np.array(run["k1"]), np.array(run["k3"])
     caption = (
-        f"The policy that `{run['command']}` ends with, and {len(k1)} completions of its own: estimates of its KL to "
+        f"The policy that {run['command']} ends with, and {len(k1)} completions of its own: estimates of its KL to "
         f"the policy at the start, each the mean over a completion's tokens. The mean of k1 is {k1.mean():.3f}, that "
         f"of k3 {k3.mean():.3f}, the exact KL at these places {run['exact']:.3f}. {100 * (k1 < 0).mean():.0f} % of the "
         "k1 are below 0, no k3 is. Histograms, each scaled to its row."
@@ -150,7 +150,7 @@ def kl_figure(run: Mapping[str, Any]) -> Figure:
 def lecture_figure(run: Mapping[str, Any]) -> Figure:
     """Draw loss and mean reward of the lecture's arms over its epochs, side by side."""
     caption = (
-        f"`{run['command']}`, one seed: the two plots of the lecture, of its four rules. A loss of centered advantages "
+        f"{run['command']}, one seed: the two plots of the lecture, of its four rules. A loss of centered advantages "
         "is near 0 whatever is learned; only the reward says how far a run is."
     )
     with theme():
@@ -166,7 +166,7 @@ def lecture_figure(run: Mapping[str, Any]) -> Figure:
 def proxies_figure(run: Mapping[str, Any]) -> Figure:
     """Draw gold and the proxy that is trained on against the distance from the start."""
     caption = (
-        f"`{run['command']}`, one seed, exact: gold (solid) and the proxy that is trained on (dashed) over the KL to "
+        f"{run['command']}, one seed, exact: gold (solid) and the proxy that is trained on (dashed) over the KL to "
         "the start. The proxy looks at 1, 2 or 3 symbols together, gold at 3. With 1 it is over-optimised: it goes on "
         "rising and gold falls below the start. The world is one of the 28 in 100 in which gold falls."
     )
