@@ -33,7 +33,7 @@ def rows() -> dict[str, list[str]]:
 
 
 @cache
-def tests_named() -> dict[str, set[str]]:
+def named_tests() -> dict[str, set[str]]:
     """Return the tests that hold each row, as the page has them: ``file::test``, or ``file::test[case]``."""
     return {item: {*re.findall(r"`(tests/[^`]*::[^`]*)`", held)} for item, (_, _, held) in rows().items()}
 
@@ -65,15 +65,15 @@ def test_what_a_row_names_exists():
 
 def test_a_row_is_held_by_tests_that_say_so_or_is_out_of_scope():
     assert [
-        item for item, tests in tests_named().items() if not tests and not rows()[item][2].startswith(OUTSIDE)
+        item for item, tests in named_tests().items() if not tests and not rows()[item][2].startswith(OUTSIDE)
     ] == []
-    named = {(item, test.partition("[")[0]) for item, tests in tests_named().items() for test in tests}
+    named = {(item, test.partition("[")[0]) for item, tests in named_tests().items() for test in tests}
     assert (sorted(named - rows_held()), sorted(rows_held() - named)) == ([], [])
 
 
 @pytest.mark.slow
 def test_the_cases_that_hold_a_row_are_collected():
-    named = {test for tests in tests_named().values() for test in tests if "[" in test}
+    named = {test for tests in named_tests().values() for test in tests if "[" in test}
     files = sorted({test.partition("::")[0] for test in named})
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *files]
     collected = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
