@@ -99,11 +99,12 @@ def voting_figure() -> Figure:
     lines["two answers, 0.7"] = [binary_majority(0.7, votes) for votes in VOTES]
     caption = (
         "Exact probability that a vote is right when each vote is right with the probability named, independently: the "
-        "most votes among three answers (wrong ones equally likely, ties broken fairly), or a majority of two. No "
-        "interval: nothing is sampled, n does not apply."
+        "most votes among three answers (wrong ones equally likely, ties broken fairly), or a majority of two. Thin: "
+        "one vote. No interval: nothing is sampled, n does not apply."
     )
     figure = _lines_figure(lines, VOTES, ("votes", "probability that the vote is right"), caption)
     figure.axes[0].set_xticks(VOTES)
+    figure.axes[0].axhline(0.7, color=BASELINE, linestyle="--", linewidth=0.8, zorder=1)
     return figure
 
 

@@ -16,6 +16,8 @@ from rlexp.analysis.stats.curves import learning_curves
 
 KL_METRICS = ("kl/ref_exact", "kl/ref_k3")
 GOLD, PROXY = ("gold/mean", "gold/std"), ("reward/mean", "reward/std")  # logged by runs with a reward model
+EXACT = {"gold": "eval/exact/gold", "proxy": "eval/exact/proxy"}  # of tasks that have both, where all can be counted
+EXACT_KL = "eval/exact/kl"
 SPREAD_FOR_LOG = 5  # largest over smallest KL from which the axis is logarithmic
 
 
@@ -121,9 +123,21 @@ def pareto_front(points: FrontierPoints, better: Direction) -> list[str]:
 
 
 def draw_proxies(inputs: FigureInputs) -> Drawing:
-    """Draw gold and the reward model's reward against KL, two lines a variant, a panel each."""
+    """Draw gold and the reward that is trained on against KL, two lines a variant, a panel each."""
     comparison = inputs.comparison
-    paths = {kind: paths_over_kl(inputs.data, comparison, *names) for kind, names in (("gold", GOLD), ("proxy", PROXY))}
+    logged = inputs.data.metrics.columns
+    if GOLD[0] not in logged and {EXACT_KL, *EXACT.values()} <= {*logged}:
+        paths = {kind: exact_paths(inputs.data, comparison, name) for kind, name in EXACT.items()}
+        what, x_label, y_label = "of a task that has both", f"{EXACT_KL} (nats)", "as the task has it"
+        distances = "each in the task's own unit, exact"
+    else:
+        names = (("gold", GOLD), ("proxy", PROXY))
+        paths = {kind: paths_over_kl(inputs.data, comparison, *metrics) for kind, metrics in names}
+        what, x_label = "over the completions of a step", f"{KL_METRICS[0]} (nats a token)"
+        y_label = "standard deviations"
+        distances = (
+            "each as its distance from the first logged step, in standard deviations over the completions of that step"
+        )
     variants = [name for name in comparison.table.index if all(name in path for path in paths.values())]
     if not variants:
         raise NoData("no run has a judge beside the task")
@@ -131,10 +145,9 @@ def draw_proxies(inputs: FigureInputs) -> Drawing:
     parts = [f"{comparison.labels[name]}: gold {gold:+.2g}, proxy {proxy:+.2g}"
              for name, gold, proxy in zip(variants, *ends.values(), strict=True)]  # fmt: skip
     caption = (
-        "Mean of gold (solid) and of the reward that is trained on (dashed) over the completions of a step, each as "
-        "its distance from the first logged step, in standard deviations over the completions of that step; along x, "
-        "how far the policy has moved. Both are interquartile means over seeds at each logged step. Where gold bends "
-        "down while the proxy rises, the proxy is over-optimised (Gao et al., arXiv 2210.10760)."
+        f"Mean of gold (solid) and of the reward that is trained on (dashed) {what}, {distances}; along x, how far the "
+        "policy has moved. Both are interquartile means over seeds at each logged step. Where gold bends down while "
+        "the proxy rises, the proxy is over-optimised (Gao et al., arXiv 2210.10760)."
     )
     shown, note = layout.most_different(comparison, variants) if len(variants) > layout.MAX_LINES else (variants, "")
 
@@ -143,7 +156,7 @@ def draw_proxies(inputs: FigureInputs) -> Drawing:
             axes.plot(*paths[kind][variant], line, color=inputs.colors[variant])
 
     with layout.theme():
-        labels = f"{KL_METRICS[0]} (nats a token)", "standard deviations"
+        labels = x_label, y_label
         figure = layout.small_multiples(
             draw, layout.variant_names(comparison, shown, layout.PANEL_WIDTH, 2), labels, caption + note
         )
@@ -162,3 +175,9 @@ def paths_over_kl(
         if kl.steps.size == means.steps.size and spread > 0:
             paths[variant] = kl.iqm, (means.iqm - means.iqm[0]) / spread
     return paths
+
+
+def exact_paths(data: SweepData, comparison: Comparison, metric: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return the exact KL and a metric of the policy at each evaluation, `[evaluations]` both."""
+    kl, values = (learning_curves(data, comparison, name) for name in (EXACT_KL, metric))
+    return {variant: (kl[variant].iqm, values[variant].iqm) for variant in kl.keys() & values.keys()}

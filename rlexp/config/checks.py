@@ -520,8 +520,14 @@ def kl_in_reward(config: Any) -> bool:
     return config.kl.place == "reward" and config.kl.coef > 0
 
 
+def all_as_long(_: Any, config: Any) -> bool:
+    """Return whether the task has no end token, so that every completion has task.cap tokens."""
+    return config.task.name in TASKS and not [*task_problems(config)] and bind_choice(TASKS, config.task)().end < 0
+
+
 CHOICE = "{key}={node.name}"
 OVER_ROOM = ("sequence", "sequence_sum", "dr_grpo", "delta_l")  # they divide by P · G
+AS_LONG = "every completion has task.cap={config.task.cap} tokens"
 ALONE = "and group_size.completions=1 leaves it"
 NO_REFERENCE = "it is about the reference, and the penalty is about the sampler"
 NO_GRADIENT = f"{CHOICE} {{key}}.place=reward: penalties in the reward have no gradient, so it is {{key}}="
@@ -574,6 +580,12 @@ REMARKS = rules(
     ("shaping=overlong shaping=overlong_quadratic", lambda node, config: node.cap - node.cache >= config.task.cap,
      "{key}.cap={node.cap} {key}.cache={node.cache}: no completion is longer than task.cap={config.task.cap}, so "
      "none is punished"),
+    ("shaping=overlong shaping=overlong_quadratic",
+     lambda node, config: all_as_long(node, config) and node.cap - node.cache < config.task.cap,
+     f"{CHOICE} task={{config.task.name}}: {AS_LONG}, so all rewards of a group change alike, which a norm that "
+     "compares them takes away"),
+    ("shaping=truncated filter=overlong", all_as_long,
+     f"{CHOICE} task={{config.task.name}}: {AS_LONG} and ends there, so none was cut off"),
     ("filter=zero_variance filter=difficulty",
      lambda node, config: node is not config.filter.refill and kl_in_reward(config),
      "{key}={node.name} kl.place=reward: judges rewards less penalties, which are hardly ever equal"),

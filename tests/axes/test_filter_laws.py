@@ -18,6 +18,7 @@ from rlexp.core.errors import ConfigError
 REPLICAS, P, G, T = 6, 3, 4, 5
 
 
+@pytest.mark.holds("S0.14")
 @pytest.mark.only("none", "overlong")
 def test_filters_keep_what_finished(filter_choice):
     (finished,) = inputs(filter_choice, REPLICAS, P, G, T)

@@ -67,6 +67,7 @@ def test_every_function_is_named_by_a_yaml_and_has_a_reference():
     assert set(kl_control.FUNCTIONS) == {"fixed", *OF_TOKENS}
 
 
+@pytest.mark.holds("S4.20")
 @pytest.mark.parametrize(("name", "target"), [("adaptive", 0.1), ("ziegler", 0.35)])
 @pytest.mark.parametrize("horizon", [10.0, 1000.0])
 def test_a_controller_is_that_of_its_source(name, target, horizon):

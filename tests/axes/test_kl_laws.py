@@ -100,18 +100,21 @@ def test_every_estimator_says_what_it_follows():
     assert set(FOLLOWED) == set(AXES["kl"])
 
 
+@pytest.mark.holds("E6")
 def test_every_yaml_says_whose_gradient_it_has(kl_choice):
     if kl_choice.name != "none":
         told = comment(CONF / "kl" / f"{kl_choice.label}.yaml").replace("π_sampler", "π_ref")
         assert SAID[FOLLOWED[kl_choice.name]] in told
 
 
+@pytest.mark.holds("S2.12")
 def test_what_the_value_of_an_estimator_is(kl_choice):
     for world in map(Categorical, WORLDS):
         error = world.expectation(world.estimates(kl_choice)) - world.kl()
         assert (error.abs() < CLOSE["atol"]) == (kl_choice.name in UNBIASED)
 
 
+@pytest.mark.holds("E5")
 def test_whose_gradient_an_estimator_has_as_a_loss(kl_choice):
     for world in map(Categorical, WORLDS):
         expected = world.slope(getattr(world, FOLLOWED[kl_choice.name])())

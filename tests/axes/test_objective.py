@@ -82,6 +82,7 @@ def test_objective_equals_the_composed_reference(choice, batch):
 PLAIN = DEFAULT | {"norm": bind("norm", "center")}
 
 
+@pytest.mark.holds("E17")
 @pytest.mark.parametrize("axis", ["clip", "mismatch", "kl", "agg"])
 def test_padding_reaches_neither_loss_nor_gradient(axis):
     """1B-17: −inf − −inf is NaN and NaN · 0 is NaN, so a mask that multiplies does not save the loss."""

@@ -144,6 +144,7 @@ def of(name):
     return compose(f"preset={name}", *NEEDED.get(name, []))
 
 
+@pytest.mark.holds("S0.17", "S1.5", "S4.3", "S4.10")
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "none"])
 def test_a_recipe_is_what_its_source_says(name):
     config, default = of(name), compose()

@@ -84,6 +84,16 @@ CASES = [
     (["norm=gae_length_adaptive", "critic=value", "norm.alpha=0.2"], None),
     (["shaping=overlong", "shaping.cap=9"], "shaping.cap=9 shaping.cache=2: no completion is longer than task.cap=6"),
     (["shaping=overlong"], None),
+    (
+        ["shaping=overlong", "task=token_preference"],
+        "shaping=overlong task=token_preference: every completion has task.cap=15 tokens, so all rewards of a group",
+    ),
+    (
+        ["shaping=overlong", "task=token_preference", "shaping.cap=99"],
+        "shaping.cap=99 shaping.cache=2: no completion is",
+    ),
+    (["filter=overlong", "task=token_preference"], "filter.loss=overlong task=token_preference: every completion has"),
+    (["filter=overlong"], None),
 ]
 
 

@@ -27,8 +27,8 @@ ALL = [name for name in choices_of("study") if name != "none"]
 STUDIES = ALL if find_spec("trl") else [name for name in ALL if "_llama" not in name]
 EVERY = 4  # of so many, one is among the quick tests
 TRANSFER = [name for name in STUDIES if name.startswith("transfer_") and not name.endswith("_more")]
-# remarks on what a study asks about, or on one grid of rates for two optimizers
-MEANT = ("kl=k1 ", "optimizer=sgd lr=")
+# remarks on what a study asks about, on one grid of rates for two optimizers, or on a notebook's recipe in its own task
+MEANT = ("kl=k1 ", "optimizer=sgd lr=", "shaping=overlong task=token_preference")
 STARTS_AND_RATES = ("start.accuracy", "lr")
 
 

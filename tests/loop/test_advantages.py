@@ -96,6 +96,7 @@ def test_completions_without_a_reward_have_no_advantage_and_enter_no_statistics(
     assert torch.equal(part.mask, rollout.mask)
 
 
+@pytest.mark.holds("S4.8")
 def test_rewards_are_shaped_before_the_penalty_is_taken_off_and_filtered_after(float64):
     """Statistics of 3r − 1 − coef · KL, which filter and norm are given; the penalty is not scaled."""
     rollout, ref, rewards = made_up()

@@ -74,6 +74,7 @@ def with_critic(settings=SETTINGS, recipe=None, **more):
 # ---- the loss
 
 
+@pytest.mark.holds("S4.5")
 @pytest.mark.parametrize("clip", [None, 0.2])
 def test_the_errors_are_those_of_a_loop_in_value_and_gradient(clip):
     rng = np.random.default_rng(3)

@@ -122,6 +122,7 @@ def advantages(tokens, known, choice=None, **settings):
     return choice(*given, mask, finished)[0, 0].tolist()
 
 
+@pytest.mark.holds("S2.5")
 @pytest.mark.parametrize("replica", range(len(SEEDS)))
 def test_with_exact_values_advantages_are_q_minus_v(replica):
     """λ = 0: the error of one step, which is Q − V as only the token is left to chance. λ = 1: return minus value.

@@ -37,6 +37,7 @@ def completions_of(rollout, replica):
             yield rollout.completions[replica, p, g][rollout.mask[replica, p, g]].tolist()
 
 
+@pytest.mark.holds("S4.16")
 def test_repetition_is_the_share_of_bigrams_that_were_there_before():
     rollout = sample_groups(make_state([(PRM, 2)], [0, 1], temperatures=(0.5,)), 1).rollout
     found, there = repeated_bigrams(rollout.completions, rollout.mask)

@@ -81,6 +81,7 @@ def test_variants_of_one_batch_each_move_their_own_reference():
         expected = ref
 
 
+@pytest.mark.holds("S1.19")
 def test_the_reference_begins_as_the_policy():
     runs = build([compose(*SHORT, *SMALL, "kl=k3", "reference=copy")])
     assert all(torch.equal(a, b) for a, b in zip(*(net.parameters() for net in policies(runs)), strict=True))

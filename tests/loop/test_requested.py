@@ -50,6 +50,7 @@ def test_the_reference_reads_for_those_that_ask(monkeypatch, penalized):
     assert sizes == [2]
 
 
+@pytest.mark.holds("S3.9")
 def test_without_a_penalty_the_reference_does_not_read(monkeypatch):
     sizes = spied(monkeypatch, "log_probs_of")
     train_step(make_state([(PLAIN, 2)], [0, 1]), 1, False)

@@ -78,6 +78,7 @@ def gold_of(pairs: Pairs, task, labelling):
 # ---- the loss
 
 
+@pytest.mark.holds("S4.7")
 def test_s4_7_the_loss_of_a_pair_is_that_of_bradley_and_terry():
     """−log σ(r_w − r_l): log 2 where the model does not know, and its slope σ(r_l − r_w)."""
     rewards = torch.tensor([[0.3, 0.3], [2.0, 0.5], [-1.0, 4.0]], dtype=torch.float64, requires_grad=True)
@@ -146,6 +147,7 @@ def test_rounds_go_on_until_every_run_has_its_pairs():
 # ---- the models
 
 
+@pytest.mark.holds("E40")
 @pytest.mark.slow
 def test_a_model_learns_the_order_and_its_numbers_are_standardised():
     state = judged(pairs=400, updates=300)
@@ -171,6 +173,7 @@ def test_turned_labels_turn_the_model():
     assert (agreement(read(turned.judges[0], pairs), gold) < 0.3).all()
 
 
+@pytest.mark.holds("S4.14")
 @pytest.mark.parametrize(
     ("reward", "one"),
     [

@@ -91,6 +91,7 @@ def test_tokens_invert_the_distribution_of_their_step():
     assert torch.equal(rollout.completions, torch.searchsorted(cumulative, numbers, right=True).squeeze(-1))
 
 
+@pytest.mark.holds("S0.2")
 @every_model
 @pytest.mark.parametrize("task", [SORT, PREFERENCE], ids=["sort", "preference"])
 @pytest.mark.parametrize("temperature", [(1.0, 1.0, 1.0), (0.3, 1.0, 2.5)], ids=["one", "own"])

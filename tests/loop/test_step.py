@@ -33,6 +33,7 @@ def random_inputs(state, replica, at):
     return [[token for token in prompt if token != task.pad] for prompt in prompts.tolist()], noise
 
 
+@pytest.mark.holds("S0.16", "S1.21")
 @pytest.mark.parametrize(
     ("name", "task"),
     [
@@ -67,6 +68,7 @@ def test_the_comparison_reaches_clipped_cut_off_ended_and_unjudged_completions(f
     assert part.rewards.isnan().any() and (part.prompts == Toy.pad).any()
 
 
+@pytest.mark.holds("S3.15")
 def test_ratios_are_against_the_policy_that_sampled_through_all_inner_steps(float64, seen):
     both = runs(Recipe(inner_steps=3))
     sampler = copy.deepcopy(both.policy)
@@ -112,6 +114,7 @@ def test_tokens_that_do_not_count_change_nothing(seen, agg, model):
     assert all(torch.equal(value, row[name]) for name, value in again.items())
 
 
+@pytest.mark.holds("S3.17")
 def test_minibatches_hold_whole_groups_and_all_prompts(seen):
     both = runs(Recipe(minibatches=2, inner_steps=2))
     train_step(both, 1, False)
@@ -186,6 +189,7 @@ def test_the_parts_of_the_loss_sum_to_the_total():
     torch.testing.assert_close(sum(parts), row["loss/total"], **CLOSE)
 
 
+@pytest.mark.holds("E31")
 def test_the_reference_stays_where_it_is():
     both = runs(MIXED)
     before, started = parameters(both.reference), parameters(both.policy)

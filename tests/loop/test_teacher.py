@@ -26,6 +26,7 @@ COMMON += ["model.hidden=8", "steps=4", "checkpoint_every=1"]
 CLOSE, ROUGH = dict(rtol=1e-10, atol=1e-12), dict(rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.holds("S3.8")
 def test_its_policy_gradient_is_that_of_the_kl_to_the_teacher():
     """Exactly, over all tokens of a state: ascent on the advantages is descent on KL(π‖π_teacher)."""
     logits, other = torch.randn(2, 7, generator=torch.Generator().manual_seed(2), dtype=torch.float64)

@@ -55,6 +55,7 @@ def test_gru_equals_torch_gru(task):
         assert_close(slope, torch.stack([net.gradients()[name] for net in plain]), **CLOSE)
 
 
+@pytest.mark.holds("S2.8")
 @every_task
 def test_positional_equals_the_formula_of_the_lecture(task):
     policy, prompts, completions = example("positional", task)
@@ -67,6 +68,7 @@ def test_positional_equals_the_formula_of_the_lecture(task):
     assert_close(gradients(policy, actual), gradients(policy, expected), **CLOSE)
 
 
+@pytest.mark.holds("S0.1")
 def test_s0_1_parameters_of_tiny_lm():
     policy = policy_of("gru", [0, 1, 2], preference_task(vocabulary=100), hidden=64, layers=2)
     assert sum(parameter[0].numel() for parameter in policy.parameters()) == 62820
@@ -88,6 +90,7 @@ def test_initial_weights_are_distributed_as_those_of_torch():
 # ---- causality and padding
 
 
+@pytest.mark.holds("E7")
 @causal_model
 @every_task
 @pytest.mark.parametrize("t", [0, 2])
@@ -181,6 +184,7 @@ def test_a_prompt_is_read_once_for_its_group(name):
 # ---- replicas
 
 
+@pytest.mark.holds("E34")
 @every_model
 def test_replicas_start_by_their_seed_alone(name):
     stack = policy_of(name, [9, 4, 9], TASKS["padded"])

@@ -48,6 +48,7 @@ def plain_values(name, network, task, prompts, completions):
     return reference_models.logits(of_one, prompts, longer).squeeze(-1), plain
 
 
+@pytest.mark.holds("S4.1")
 @every_task
 @every_judge
 def test_values_are_those_of_a_plain_network_in_value_and_gradient(name, task):

@@ -46,6 +46,7 @@ def gradients(policy: Policy, values: torch.Tensor) -> dict[str, torch.Tensor]:
     return dict(zip(names, zeros, strict=True))
 
 
+@pytest.mark.holds("S1.18")
 @every_task
 def test_the_plain_transformer_equals_torchs_attention_over_each_sequence(task):
     policy, prompts, completions = example("transformer_plain", task)

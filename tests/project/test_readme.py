@@ -107,6 +107,7 @@ def test_numbers_of_the_default_run_are_those_of_the_config():
         assert found <= (value if isinstance(value, set) else {value}), pattern
 
 
+@pytest.mark.holds("E27")
 def test_tables_that_it_shows_are_those_that_were_printed_by_commands_that_it_names():
     stored = {(STORED / f"{name}.txt").read_text("utf-8").partition("\n- ")[0].rstrip(): name for name in MEASURED}
     for shown in [block.rstrip() for block in BLOCKS if block.startswith("What was asked")]:
@@ -129,6 +130,7 @@ def test_differences_that_a_paragraph_quotes_of_a_table_stand_there():
         assert not [difference for difference in quoted if difference not in text], tables
 
 
+@pytest.mark.holds("E45")
 @pytest.mark.parametrize("name", ["lecture", "lecture_again"])
 def test_the_page_of_the_lecture_shows_what_was_measured(name):
     printed = (STORED / f"{name}.txt").read_text(encoding="utf-8").rstrip()

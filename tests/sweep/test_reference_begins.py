@@ -33,6 +33,7 @@ def same(one, other, replica=0, of=0) -> bool:
     return all(torch.equal(a[replica], b[of]) for a, b in pairs)
 
 
+@pytest.mark.holds("S4.17")
 @pytest.mark.slow
 def test_each_reference_begins_where_its_run_says(tmp_path):
     """Side by side, the policy of all at the start."""

@@ -62,6 +62,7 @@ def train(arm):
     return means
 
 
+@pytest.mark.holds("S2.13")
 def test_the_page_has_the_rewards_that_the_lecture_ended_with():
     page = " ".join((Path(__file__).parents[2] / "docs/lecture17.md").read_text(encoding="utf-8").split())
     none, center, local = (PRINTED[arm][EPOCHS - 1] for arm in ("none", "center", "local"))
@@ -71,6 +72,7 @@ def test_the_page_has_the_rewards_that_the_lecture_ended_with():
     assert ended in page
 
 
+@pytest.mark.holds("S2.9", "S2.13")
 @pytest.mark.slow
 @pytest.mark.parametrize(("arm", "printed"), PRINTED.items())
 def test_the_lecture_printed_these_rewards(arm, printed):

@@ -49,6 +49,20 @@ def answered(task, group: int = 40, prompts: int = 12):
     return questions, completions, torch.tensor(masks).view(completions.shape), finished
 
 
+@pytest.mark.holds("S3.2")
+def test_s3_2_format_is_paid_whatever_the_answer_is():
+    """[2, 0, 1]: 1 where it ended after three symbols, right or wrong; 0 where one is missing, or the end."""
+    task = sort_task()
+    prompt = torch.tensor([[[task.pad, 2, 0, 1, task.separator]]])
+    answers = [[0, 1, 2, task.end], [2, 2, 2, task.end], [0, 1, task.end], [0, 1, 2, 2, 2, 2, 2]]
+    completions = torch.tensor([[[*answer, *[task.pad] * 7][:7] for answer in answers]]).unsqueeze(0)
+    finished = (completions == task.end).any(-1)
+    mask = (completions == task.end).cumsum(-1) - (completions == task.end).long() == 0
+    found = task.score(prompt, completions, mask, finished)
+    assert found.components["format"].flatten().tolist() == [1, 1, 0, 0]
+    assert found.correct.flatten().tolist() == [True, False, False, False]
+
+
 @every_task
 def test_scores_equal_plain_loops(name, task):
     questions, completions, mask, finished = answered(task)
@@ -140,6 +154,7 @@ def test_s2_10_points_of_a_repeated_symbol():
     assert scores.components["distance"].flatten().tolist() == [1, 0, 0]
 
 
+@pytest.mark.holds("S1.20")
 @pytest.mark.parametrize(("low", "ternary"), [(0, 1), (2, 1), (3, 0), (4, 0), (5, 0), (6, -1), (10, -1)])
 def test_s1_20_thresholds_are_not_reached_at_equality(low, ternary):
     task = preference_task(cap=10)
@@ -159,6 +174,7 @@ def test_pack_keeps_the_order():
 NAN = math.nan
 
 
+@pytest.mark.holds("S3.1")
 @pytest.mark.parametrize(
     ("components", "weights", "expected"),
     [

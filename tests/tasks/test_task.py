@@ -36,6 +36,7 @@ from rlexp.tasks.sort import DifficultyMix, SortLecture
 from rlexp.tasks.tabular import Categorical
 
 
+@pytest.mark.holds("S2.1")
 @every_task
 def test_every_task_meets_the_contract(name, task):
     assert isinstance(task, Task) and isinstance(Toy(), Task)

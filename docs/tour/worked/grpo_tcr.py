@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from table import Table, advantages, cell, numbers
+import torch
+from table import NO_BOUND, Table, advantages, cell, numbers
 
-from rlexp.axes import shaping
+from rlexp.axes import agg, clip, kl, shaping
 from rlexp.axes.reward import probability_right
 
 VERDICTS, LENGTHS = [1, -1, 1, 0, 1, -1, 0, 1], [500, 800, 900, 1100, 600, 750, 950, 400]
@@ -68,4 +69,22 @@ def rewards_of_a_batch() -> Table:
     )
 
 
-EXAMPLES = (votes, group_advantages, length_penalties, rewards_of_a_batch)
+def objective() -> Table:
+    """The objective of the notebook's first task (S1.16), on its numbers, which seed 42 draws."""
+    random = torch.Generator().manual_seed(42)
+    new, reference = (torch.randn(1, 4, 10, generator=random) * 0.1 - 2 for _ in range(2))
+    rows = []
+    for name, gains in (("0.9, -1.5, 0.9, -0.3", [0.9, -1.5, 0.9, -0.3]), ("by n - 1", None)):
+        found = torch.tensor(gains) if gains else advantages([[1, -1, 1, 0]], "local", eps=1e-8, ddof=1)[0].float()
+        spread, mask = found.view(1, 4, 1).expand_as(new), torch.ones_like(new, dtype=torch.bool)
+        losses = clip.FUNCTIONS["ppo"](new, reference, spread, mask, NO_BOUND, low=0.2, high=0.28)
+        rows.append((name, -agg.bnpo(losses + 0.01 * kl.k1(new, reference), mask).item()))
+    return Table(
+        "The objective of four completions of ten tokens, clip 0.2 and 0.28, KL weighed by 0.01",
+        ("advantages", "objective"),
+        [(name, f"{value:.6f}") for name, value in rows],
+        "The ratio is to the reference there, which is the same only as long as that has sampled.",
+    )
+
+
+EXAMPLES = (votes, group_advantages, length_penalties, objective, rewards_of_a_batch)

@@ -52,6 +52,20 @@ def baseline() -> Table:
     )
 
 
+def values() -> Table:
+    """V, Q and A of two states with two equally likely actions each (S2.5)."""
+    q = numbers([[11, 9], [0, 2]])
+    v, a = q.mean(-1), advantages(q.tolist(), "center")
+    rows = [(f"s{s + 1}", f"a{i + 1}", v[s].item(), q[s, i].item(), a[s, i].item()) for s in range(2) for i in range(2)]
+    return Table(
+        "Two states with two equally likely actions",
+        ("state", "action", "V(s)", "Q(s, a)", "A = Q - V"),
+        rows,
+        "V is the mean of Q over actions; norm=center estimates it from a group. The good action of the second state "
+        "earns less than the bad one of the first, and its advantage is as large as that of the other good one.",
+    )
+
+
 def frozen_policy() -> Table:
     """Slope of the ratio at p = sigmoid(2), with the old policy frozen and not (S2.11)."""
     rows = []
@@ -72,4 +86,4 @@ def frozen_policy() -> Table:
     )
 
 
-EXAMPLES = (sorting_rewards, deltas, baseline, frozen_policy)
+EXAMPLES = (sorting_rewards, deltas, values, baseline, frozen_policy)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from figure_checks import check
 from report_fixtures import CASES, figure_inputs, write_case, write_report_sweep
 
 from rlexp.analysis.data.load import load
@@ -93,3 +94,16 @@ def test_gold_and_proxy_against_kl_are_distances_from_the_first_step_in_its_devi
             np.testing.assert_allclose(y, slope * (x - x[0]), rtol=1e-9, atol=1e-12)
     lines = frontier.draw_proxies(inputs).figure.axes[0].lines
     assert [line.get_linestyle() for line in lines] == ["-", "--"]
+
+
+def test_gold_and_proxy_of_a_task_that_has_both_are_drawn_as_they_are(tmp_path):
+    inputs = figure_inputs(write_report_sweep(tmp_path / "sweep", CASES["3 variants"], 4))
+    kl = inputs.data.metrics["kl/ref_exact"]
+    numbers = {frontier.EXACT_KL: 2 * kl, frontier.EXACT["gold"]: 1 - kl, frontier.EXACT["proxy"]: 3 * kl}
+    inputs = inputs._replace(data=inputs.data._replace(metrics=inputs.data.metrics.assign(**numbers)))
+    figure = frontier.draw_proxies(inputs).figure
+    gold, proxy = figure.axes[0].lines
+    np.testing.assert_allclose(proxy.get_ydata(), 1.5 * proxy.get_xdata())
+    np.testing.assert_allclose(gold.get_ydata(), 1 - gold.get_xdata() / 2)
+    assert (gold.get_linestyle(), proxy.get_linestyle()) == ("-", "--")
+    check(figure)

@@ -21,6 +21,7 @@ def test_votes_of_three_kinds_and_of_two():
     assert formulas.binary_majority(0.7, 5) == pytest.approx(0.83692)
 
 
+@pytest.mark.holds("S1.15")
 def test_formulas_are_those_of_the_training_code():
     import torch
 
@@ -47,6 +48,7 @@ def test_advantages_of_the_worked_example():
     assert (formulas.normalized(rewards)[1] == 0).all()
 
 
+@pytest.mark.holds("S1.10")
 @pytest.mark.slow
 def test_the_five_figures_of_formulas_are_one_command(tmp_path):
     assert formulas.main([str(tmp_path / "out")]) == 0

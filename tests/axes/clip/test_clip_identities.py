@@ -28,6 +28,7 @@ def test_a_token_has_the_policy_gradient_or_none_at_the_old_policy():
             assert (torch.isclose(actual, expected, **CLOSE) | actual.eq(0)).all(), choice
 
 
+@pytest.mark.holds("S1.23")
 def test_ppo_with_far_bounds_is_unclipped():
     tokens = inputs(bind("clip", "unclipped"), REPLICAS, P, G, T)
     far, unclipped = bind("clip", "ppo", low=1.0, high=1e6), bind("clip", "unclipped")
@@ -87,6 +88,7 @@ def test_two_sided_is_dual():
     torch.testing.assert_close(kept_slopes(dual, every), kept_slopes(two_sided, every), **CLOSE)
 
 
+@pytest.mark.holds("S1.26")
 def test_a_schedule_ends_where_it_says():
     every = one_advantage_a_completion()
     schedule = bind("clip", "scheduled", low=0.2, high=0.4, high_final=0.1)

@@ -79,6 +79,7 @@ def test_a_baseline_weighted_alike_is_the_mean(batch):
     torch.testing.assert_close(bind("norm", "optimal")(rewards, keep, *alike), center, **CLOSE)
 
 
+@pytest.mark.holds("S3.7")
 @given(batch=batches(kept=ALL_KEPT))
 def test_without_a_penalty_and_discount_every_token_has_the_outcome(batch):
     """``reinforce`` is ``none``; whitened, what is left is a z-score weighted by length."""
@@ -151,6 +152,7 @@ def test_with_k_of_one_pass_at_k_is_a_z_score_of_what_is_correct():
     torch.testing.assert_close(bind("norm", "pass_at_k", k=1)(correct, keep), expected, **CLOSE)
 
 
+@pytest.mark.holds("S2.4")
 @pytest.mark.only("optimal", "optimal_token")
 def test_where_the_policy_is_certain_the_baseline_is_the_plain_mean(norm_choice):
     """1 − 2π + Σπ² is then rounding, of either sign."""

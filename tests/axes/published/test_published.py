@@ -19,6 +19,7 @@ from rlexp.tasks.sort import SortLecture, in_order, included, right_places
 # ---- clip and kl
 
 
+@pytest.mark.holds("S0.9")
 @pytest.mark.parametrize(("high", "expected"), [(0.2, -1.20), (0.28, -1.28)])
 def test_s0_9_clip_higher_example(high, expected):
     """Probability 2 % to 10 %: a ratio of 4.95 counts as 1.20 or 1.28."""
@@ -28,6 +29,7 @@ def test_s0_9_clip_higher_example(high, expected):
     close(bind("clip", "ppo", low=0.2, high=high)(new, old, one, mask).item(), expected, 6)
 
 
+@pytest.mark.holds("S1.16")
 def test_s1_16_objective_of_the_notebook():
     """Mean of the clipped surrogate − 0.01 · mean log-ratio; its numbers are drawn in float32 with seed 42."""
     random = torch.Generator().manual_seed(42)
@@ -39,6 +41,7 @@ def test_s1_16_objective_of_the_notebook():
     close(-loss.item(), 0.020936, 6)
 
 
+@pytest.mark.holds("S2.11")
 @pytest.mark.parametrize(("detached", "expected"), [(True, 0.119203), (False, 0.0)])
 def test_s2_11_the_old_policy_must_be_frozen(detached, expected):
     """Differentiating through both sides of the ratio gives nothing; p = sigmoid(2)."""
@@ -60,6 +63,7 @@ def ragged(losses, lengths):
     return tensor(losses).view(1, -1, 1).expand(mask.shape).clone(), mask
 
 
+@pytest.mark.holds("S0.12")
 @pytest.mark.parametrize(("name", "shares"), [("sequence", [0.5, 0.5]), ("bnpo", [0.091, 0.909])])
 def test_s0_12_weight_of_a_short_and_a_long_completion(name, shares):
     losses, mask = ragged([0.1, 0.1], [100, 1000])
@@ -70,6 +74,7 @@ def test_s0_12_weight_of_a_short_and_a_long_completion(name, shares):
     close(slopes.sum(-1).view(-1), shares, 3)
 
 
+@pytest.mark.holds("S3.12")
 def test_s3_12_mean_of_three_losses():
     close(bind("agg", "sequence")(*ragged([-0.3, 0.2, 0.0], [1, 1, 1])).item(), -0.033, 3)
 
@@ -95,6 +100,7 @@ def shaped(rewards, lengths, name="overlong", **hyperparameters):
     return bind("shaping", name, **hyperparameters)(tensor(rewards).view(1, -1), tensor(lengths).view(1, -1)).view(-1)
 
 
+@pytest.mark.holds("S1.6", "S1.14")
 def test_s1_14_zones_of_the_overlong_penalty():
     """S1.6: nothing up to L_max − L_cache, −1 from L_max on, a line between them."""
     lengths = [500, 700, 800, 850, 900, 950, 1000, 1100]
@@ -102,16 +108,19 @@ def test_s1_14_zones_of_the_overlong_penalty():
     close(shaped([0.0] * 8, lengths, cap=1000, cache=200, factor=1.0), expected, 12)
 
 
+@pytest.mark.holds("S1.24")
 def test_s1_24_the_quadratic_penalty_is_milder_at_first():
     actual = shaped([0.0] * 4, [850, 900, 950, 1000], "overlong_quadratic", cap=1000, cache=200, factor=1.0)
     close(actual, [-0.0625, -0.25, -0.5625, -1], 12)
 
 
+@pytest.mark.holds("S3.3")
 def test_s3_3_overlong_penalty_with_the_defaults_of_trl():
     actual = shaped([0.0] * 5, [1024, 1025, 1152, 1280, 1281], cap=1280, cache=256, factor=1.0)
     close(actual, [0, -0.0039, -0.5, -1, -1], 4)
 
 
+@pytest.mark.holds("S1.17")
 def test_s1_17_penalties_rewards_and_advantages_of_eight_completions():
     lengths, verdicts = [500, 800, 900, 1100, 600, 750, 950, 400], [1, -1, 1, 0, 1, -1, 0, 1]
     hyperparameters = dict(cap=1000, cache=200, factor=1.0)
@@ -123,6 +132,7 @@ def test_s1_17_penalties_rewards_and_advantages_of_eight_completions():
     close(advantages(rewards.tolist(), "local", eps=1e-8, ddof=1), expected, 4)
 
 
+@pytest.mark.holds("S0.13")
 def test_s0_15_overlong_filter():
     """The third completion is as long as the fourth; only it was cut off."""
     finished = torch.tensor([[True, True, False, True, True]])
@@ -132,6 +142,7 @@ def test_s0_15_overlong_filter():
 # ---- rewards of tasks
 
 
+@pytest.mark.holds("S2.6", "S2.7")
 @pytest.mark.parametrize(
     ("answer", "distance", "inclusion_ordering"), [([0, 1, 2, 3], 4, 7), ([7, 2, 2, 5], 1, 3), ([0, 3, 1, 2], 1, 6)]
 )
@@ -164,6 +175,7 @@ def test_s2_13_rewards_of_the_end_states(answers, points, mean):
     close(tensor(actual).mean(), mean, 3)
 
 
+@pytest.mark.holds("S3.4")
 def test_s3_4_weighted_rewards_skip_what_does_not_apply():
     components = {"accuracy": tensor([[1, 1, 0, math.nan]]), "format": tensor([[0.8, 0.7, -0.2, 0.8]])}
     close(total_reward(components, {"accuracy": 0.7, "format": 0.3})[0], [0.94, 0.91, -0.06, 0.24], 12)

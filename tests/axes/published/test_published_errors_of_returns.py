@@ -17,6 +17,7 @@ def returns(outcome: float, tokens: int) -> torch.Tensor:
     return bind("norm", "reinforce", gamma=0.99)(tensor([[outcome]]), penalties, mask)[0, 0]
 
 
+@pytest.mark.holds("E29")
 def test_1b_29_the_advantage_is_the_reward_minus_the_baseline_and_its_expectation_is_zero():
     """State 1 of the lecture: rewards 11 and 9 with equal probability, V = 10."""
     found = advantages([[11, 9]], "center")
@@ -24,6 +25,7 @@ def test_1b_29_the_advantage_is_the_reward_minus_the_baseline_and_its_expectatio
     close(found.mean(), 0.0, 12)
 
 
+@pytest.mark.holds("E38")
 def test_1b_38_normalised_within_a_trajectory_the_outcome_is_lost():
     normalised = {outcome: (r := returns(outcome, 4)).sub(r.mean()) / r.std() for outcome in (-1.0, 1.0, 10.0)}
     close(normalised[-1.0], DISCOUNTED, 3)
@@ -32,11 +34,13 @@ def test_1b_38_normalised_within_a_trajectory_the_outcome_is_lost():
     assert (returns(1.0, 1) - returns(1.0, 1).mean()).div(returns(1.0, 1).std()).isnan().all()
 
 
+@pytest.mark.holds("S4.2")
 def test_1b_38_here_a_return_keeps_its_size_and_one_token_is_enough():
     torch.testing.assert_close(returns(10.0, 4), 10 * returns(1.0, 4))
     close(returns(1.0, 1), [1.0], 12)
 
 
+@pytest.mark.holds("E41")
 @pytest.mark.parametrize("norm", ["global", "center_batch"])
 def test_1b_41_what_is_normalised_over_the_batch_forgets_a_constant_baseline(norm):
     hyperparameters = dict(eps=1e-8, ddof=1) if norm == "global" else {}
@@ -44,6 +48,7 @@ def test_1b_41_what_is_normalised_over_the_batch_forgets_a_constant_baseline(nor
     torch.testing.assert_close(with_baseline, advantages([[1, 0], [1, 1]], norm, **hyperparameters))
 
 
+@pytest.mark.holds("E48")
 def test_error_48_the_optimal_baseline_weighs_by_the_gradient_of_log_pi():
     """S2: π = (0.9, 0.1), rewards (1, 0), a group of ten as π has them; gradients in the difference of the logits."""
     pi, rewards = tensor([0.9] * 9 + [0.1]), tensor([1] * 9 + [0])

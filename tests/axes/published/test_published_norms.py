@@ -26,22 +26,26 @@ def test_s0_6_largest_advantage(name, largest):
     close(advantages(FOUR_PROMPTS, name, eps=1e-8, ddof=1).abs().max(), largest, 2)
 
 
+@pytest.mark.holds("S0.3")
 def test_s0_3_local_advantages_of_four_prompts():
     expected = [ZERO, [0.8660, -0.8660, 0.8660, -0.8660], [-0.5, -0.5, 1.5, -0.5], ZERO]
     close(advantages(FOUR_PROMPTS, "local", eps=1e-8, ddof=1), expected, 4)
 
 
+@pytest.mark.holds("S0.4")
 def test_s0_4_global_advantages_of_four_prompts():
     actual = advantages(FOUR_PROMPTS, "global", eps=1e-8, ddof=1)
     close(actual[0], [1.0978876] * 4, 7)
     close(actual.sum(), 0.0, 7)
 
 
+@pytest.mark.holds("S0.5")
 def test_s0_5_hybrid_advantages_of_four_prompts():
     expected = [ZERO, [0.9759, -0.9759, 0.9759, -0.9759], [-0.488, -0.488, 1.4639, -0.488], ZERO]
     close(advantages(FOUR_PROMPTS, "hybrid", eps=1e-8, ddof=1), expected, 3)
 
 
+@pytest.mark.holds("S1.4", "S1.12")
 @pytest.mark.parametrize(
     ("ddof", "expected"), [(1, [0.78, -1.31, 0.78, -0.26]), (0, [0.90, -1.51, 0.90, -0.30])], ids=["n-1", "n"]
 )
@@ -49,16 +53,19 @@ def test_s1_12_advantages_of_four_verdicts(ddof, expected):
     close(advantages([1, -1, 1, 0], "local", eps=1e-8, ddof=ddof), expected, 2)
 
 
+@pytest.mark.holds("S1.1")
 def test_s1_22_advantages_of_eight_verdicts():
     expected = [0.846, -1.410, 0.846, -0.282, 0.846, -1.410, -0.282, 0.846]
     close(advantages([1, -1, 1, 0, 1, -1, 0, 1], "local", eps=1e-8, ddof=1), expected, 3)
 
 
+@pytest.mark.holds("S2.3")
 def test_s2_3_a_baseline_per_state():
     """b(s1) = 10, b(s2) = 1 are the group means."""
     close(advantages([[11, 9], [0, 2]], "center"), [[1, -1], [-1, 1]], 7)
 
 
+@pytest.mark.holds("S2.10")
 @pytest.mark.parametrize(
     ("name", "hyperparameters", "expected"),
     [
@@ -72,6 +79,7 @@ def test_s2_10_the_four_deltas_of_the_lecture(name, hyperparameters, expected):
     close(advantages([3, 3, 3, 4, 3], name, **hyperparameters), expected, 4)
 
 
+@pytest.mark.holds("S3.13")
 def test_s3_13_advantages_of_three_completions():
     close(advantages([1, 0, 0.5], "local", eps=TINY, ddof=0), [1.225, -1.225, 0], 3)
 
@@ -179,6 +187,7 @@ def of_one(token_rewards, values, name="gae", finished=True, **hyperparameters):
     return bind("norm", name, **hyperparameters)(made, known, mask, ended)[0, 0]
 
 
+@pytest.mark.holds("S4.4")
 def test_s4_4_generalised_advantages():
     """r = [0, 0, 1], V = [.2, .4, .6], done at the end, γ .99, λ .95; a value after it counts for nothing."""
     expected = [0.73227, 0.57020, 0.40000]
@@ -187,6 +196,7 @@ def test_s4_4_generalised_advantages():
     close(of_one([0, 0, 1], [0.2, 0.4, 0.6, 0.0], **hyperparameters), expected, 5)
 
 
+@pytest.mark.holds("E46")
 def test_error_46_a_limit_of_time_is_no_end():
     """The source takes every end for one; cut off, the same completion is worth γ · 0.5 more at its last token."""
     cut = [0, 0, 1], [0.2, 0.4, 0.6, 0.5]

@@ -38,12 +38,14 @@ def loss(choice, pairs) -> torch.Tensor:
     return bind("agg", "sequence")(choice(*(pairs[name] for name in choice.needs)), pairs["mask"])
 
 
+@pytest.mark.holds("S4.9")
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_s4_9_loss_at_the_reference(pairs, smoothing):
     at_reference = pairs | {"log_probs": pairs["ref_log_probs"]}
     close(loss(bind("clip", "dpo", **DPO | {"label_smoothing": smoothing}), at_reference).item(), 0.693147, 6)
 
 
+@pytest.mark.holds("S4.9")
 @pytest.mark.parametrize(("choice", "hyperparameters", "at_reference"), [("dpo", DPO, math.log(2)), ("ipo", IPO, 25.0)])
 def test_s4_9_a_group_without_a_pair_counts_as_0(pairs, choice, hyperparameters, at_reference):
     """One of five groups ties: the first loss is four fifths of what the source prints, and so is the gradient."""
@@ -71,6 +73,7 @@ def test_s4_9_margin_and_accuracy(pairs):
     assert of_pairs.margin(*none, pairs="all").isnan() and of_pairs.accuracy(*none, pairs="all").isnan()
 
 
+@pytest.mark.holds("E35")
 def test_s4_error_35_a_larger_beta_stays_closer():
     """The margin at which the loss of a pair that is right with probability 0.9 has no slope: logit(0.9) / beta."""
 
@@ -86,6 +89,7 @@ def test_s4_error_35_a_larger_beta_stays_closer():
         assert slope(beta, optimum - 0.1) < 0 < slope(beta, optimum + 0.1)
 
 
+@pytest.mark.holds("E36")
 def test_s4_error_36_log_probabilities_are_summed(pairs):
     """Every token twice as often is twice the margin, where a mean over tokens would leave it."""
     twice = {name: torch.cat([pairs[name]] * 2, -1) for name in ("log_probs", "ref_log_probs", "mask")}
@@ -93,6 +97,7 @@ def test_s4_error_36_log_probabilities_are_summed(pairs):
     torch.testing.assert_close(of_pairs.margins(*twice.values()), 2 * of_pairs.margins(*given), **CLOSE)
 
 
+@pytest.mark.holds("S4.15", "E37")
 @pytest.mark.parametrize("tau", [0.1, 0.5])
 def test_s4_error_37_the_target_of_ipo(tau):
     """1 / (2 τ): no loss there, and some at 1 / τ."""
@@ -106,6 +111,7 @@ def test_s4_error_37_the_target_of_ipo(tau):
     assert losses[1].min().item() == pytest.approx((0.5 / tau) ** 2)
 
 
+@pytest.mark.holds("S4.11", "E42")
 @pytest.mark.parametrize(
     ("rewards", "share", "expected"),
     [

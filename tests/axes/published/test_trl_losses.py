@@ -33,6 +33,7 @@ if not importlib.util.find_spec("trl"):
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.holds("S3.5")
 @pytest.mark.parametrize("name", CASES)
 def test_the_loss_is_that_of_trl(trained, tensors, name):
     case = CASES[name]
@@ -56,6 +57,7 @@ def test_gmpo_is_that_of_trl(trained, tensors):
     )
 
 
+@pytest.mark.holds("S3.6")
 def test_every_loss_of_trl_is_compared():
     """A loss_type that a later TRL adds is found here."""
     from trl import GRPOTrainer

@@ -118,6 +118,7 @@ def decided(votes, ties, weights=None, tie=0.99):
     return verdict(places, numbers, weights or [1.0] * len(votes), VALUES, ties).item()
 
 
+@pytest.mark.holds("S1.8", "E12")
 @pytest.mark.parametrize(("ties", "expected"), [("first", 1), ("neutral", 0)], ids=["as the notebook", "neutral"])
 def test_s1_8_a_tie_makes_a_bad_response_good_if_the_first_vote_wins(ties, expected):
     """1B-12: votes [1, −1, −1, 0, 1] of the notebook's last trial."""
@@ -129,6 +130,7 @@ def test_a_tie_is_drawn_from_those_that_tie():
     assert [decided([1, -1, 0], "random", tie=luck) for luck in (0.3, 0.34, 0.67)] == [-1, 0, 1]
 
 
+@pytest.mark.holds("S1.3")
 @pytest.mark.parametrize("ties", ["first", "random", "neutral"])
 def test_s1_3_the_mode_of_the_votes(ties):
     assert decided([1, 1, -1, 1, 0], ties) == 1
@@ -146,6 +148,7 @@ STRICT = {3: 0.784, 5: 0.83692, 7: 0.91043, 9: 0.94714}
 BINARY = {3: 0.784, 5: 0.83692, 7: 0.87396, 9: 0.90119, 11: 0.92178, 15: 0.95, 21: 0.97361}
 
 
+@pytest.mark.holds("S1.9")
 @pytest.mark.parametrize(("votes", "expected"), TABLE.items())
 def test_s1_9_plurality_with_fair_ties(votes, expected):
     assert probability_right(0.7, votes) == pytest.approx(expected, abs=6e-6)
@@ -168,6 +171,7 @@ def test_s1_9_binary_majority_is_condorcets_sum(votes, expected):
     check_share(judged("prm_binary", accuracy=0.7, votes=votes, ties="first") == 1, exact)
 
 
+@pytest.mark.holds("S1.2")
 def test_s1_2_the_answer_of_the_question_is_that_of_two_values():
     """70 %, five votes: 83.7 % is a majority of two values; the code has three and 88.7 %."""
     assert (round(probability_right(0.7, 5, values=2), 5), round(probability_right(0.7, 5), 5)) == (0.83692, 0.88653)
@@ -185,6 +189,7 @@ def test_the_sum_over_counts_is_that_over_all_sequences_of_votes():
 # ---- weights
 
 
+@pytest.mark.holds("S1.27")
 def test_s1_27_weights_are_log_odds():
     assert optimal_weight(0.7, 2) == pytest.approx(math.log(7 / 3))
     assert optimal_weight(0.7, 3) == pytest.approx(math.log(14 / 3))
@@ -212,6 +217,7 @@ def test_optimal_weights_are_right_as_often_as_bayes_and_oftener_than_equal_ones
 # ---- what is shared by all votes
 
 
+@pytest.mark.holds("S1.25")
 @pytest.mark.parametrize("name", ["prm_length", "prm_position"])
 @pytest.mark.parametrize("votes", [1, MOST])
 def test_more_votes_do_not_cure_a_bias(name, votes):
