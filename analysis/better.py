@@ -15,7 +15,7 @@ import numpy as np
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from rlexp.analysis.data.load import load
 from rlexp.analysis.data.metric_spec import direction_sign, parse_option
-from rlexp.analysis.data.readers.options import LOGS_HELP, add_column_options, say_origin, take_columns
+from rlexp.analysis.data.readers.options import LOGS_HELP, add_column_options, say_origin, say_problems, take_columns
 from rlexp.analysis.data.variants import resolve_variant
 from rlexp.analysis.ledger import left
 from rlexp.analysis.noise import noise_of_folder
@@ -115,8 +115,10 @@ def as_line(found: Reply, variant: str, versus: str, by: float) -> str:
     """`yes: norm=hybrid is better than norm=local by at least 0.02: +0.044 [+0.024, +0.064], p = 0.002, n = 10`."""
     numbers = format_interval(found.difference, found.low, found.high, decimal_places([found.difference]), signed=True)
     least = f" by at least {by:g}" if by else ""
-    verb = {"yes": "is better", "no": "is not better", "open": "may be better"}[found.answer]
-    line = f"{found.answer}: {variant} {verb} than {versus}{least}: {numbers}, p = {found.p:.2g}, n = {found.n}"
+    than = f"better than {versus}{least}"
+    said = {"yes": f"{variant} is {than}", "no": f"{variant} is not {than}"}
+    said["open"] = f"whether {variant} is {than} is not known"
+    line = f"{found.answer}: {said[found.answer]}: {numbers}, p = {found.p:.2g}, n = {found.n}"
     if found.answer != "open":
         return line
     if found.more_seeds is None:
@@ -156,6 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     columns = take_columns(vars(options))
     data = load(options.sweep, columns=columns)
     say_origin(data)
+    say_problems(data)
     comparisons = answer(data, Question(None if data.origin else options.metric, endpoint=endpoint)).comparisons
     if len(comparisons) > 1:
         listed = "  ".join(each.stratum for each in comparisons)

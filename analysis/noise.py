@@ -17,7 +17,7 @@ from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_l
 from rlexp.analysis.data.load import load
 from rlexp.analysis.data.readers.detect import holds_logs
 from rlexp.analysis.data.readers.logs import Columns
-from rlexp.analysis.data.readers.options import LOGS_HELP, add_column_options, say_origin, take_columns
+from rlexp.analysis.data.readers.options import LOGS_HELP, add_column_options, say_origin, say_problems, take_columns
 from rlexp.analysis.plan import seconds_a_run
 from rlexp.analysis.report.tables import Terminal, TextTable, plain, print_table
 from rlexp.analysis.stats.answer import Question, answer
@@ -153,6 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise AnalysisError(f"--effect {options.effect:g}: must be above 0")
     data = load(options.sweep, columns=take_columns(vars(options)))
     say_origin(data)
+    say_problems(data)
     comparisons = answer(data, Question(metric=None if data.origin else options.metric)).comparisons
     noises = [noise_of(comparison) for comparison in comparisons]
     settles: list[Settled | None] = [None] * len(noises)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from rlexp.analysis.data.errors import AnalysisError, CommandParser, ends_in_a_line
 from rlexp.analysis.data.load import SweepData, load
-from rlexp.analysis.data.readers.options import LOGS_HELP, add_column_options, say_origin, take_columns
+from rlexp.analysis.data.readers.options import LOGS_HELP, add_column_options, say_origin, say_problems, take_columns
 from rlexp.analysis.report.tables import Terminal, TextTable, plain, print_table
 from rlexp.analysis.stats.answer import Question, answer
 from rlexp.analysis.stats.formatting import decimal_places, format_number
@@ -118,6 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise AnalysisError(f"--effect {options.effect:g}: must be above 0")
     data = load(options.pilot, columns=take_columns(vars(options)))
     say_origin(data)
+    say_problems(data)
     found = needs(data, options.effect, options.metric)
     if options.json:
         print(json.dumps(as_json(data, found, options.effect), ensure_ascii=False))

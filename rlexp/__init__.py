@@ -3,7 +3,7 @@
 rlexp.Config(norm="global", seed=1)                 a run's settings, complete and checked, without Hydra
 for event in rlexp.train(configs): ...              training as a stream of events
 rlexp.register("norm", mad)                         a function of your own as a choice: norm=mad
-rlexp.sweep(norm=["local", mad], seeds=range(5))    recorded runs, as `rlexp -m` trains them
+rlexp.sweep(norm=["local", mad], seeds=range(6))    recorded runs, as `rlexp -m` trains them
 rlexp.ablate("preset=dapo", against="preset=grpo")  which part of a recipe matters
 rlexp.ask("question.yaml")                          a declared question, pooled over conditions, in a word
 rlexp.functional.norm.local(rewards, keep)          the formulas, for a trainer of your own

@@ -1,7 +1,7 @@
 """The command line's work from Python: train, sweep, read the results, load a policy.
 
     import rlexp
-    found = rlexp.sweep(norm=["local", "global", mad], seeds=range(5))  # mad: a function of your own
+    found = rlexp.sweep(norm=["local", "global", mad], seeds=range(6))  # mad: a function of your own
     found = rlexp.sweep("norm=local,global", "clip.high=0.28")  # the same words as on the command line
     found.runs, found.metrics       # frames, one row a run and one row a logged step
 

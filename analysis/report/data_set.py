@@ -72,6 +72,8 @@ SEED = (
     "so differences are taken seed by seed."
 )
 
+SEED_OF_OTHERS = "The files do not say what a seed draws. Whoever publishes them knows, and should write it here."
+
 
 def write_data_set(
     place: Path, name: str, data: SweepData, parts: Mapping[Path, SweepData], about: str, url: str | None
@@ -93,7 +95,8 @@ def write_data_set(
     compared, left_out = comparison_table(parts)
     if len(compared.rows):
         tables["comparisons.csv"] = compared
-    text = f"{len(data.runs)} runs of {len(parts)} sweep{'s' * (len(parts) > 1)} trained with rlexp."
+    by = f"read as {data.origin.kind}; rlexp did not train them" if data.origin else "trained with rlexp"
+    text = f"{len(data.runs)} runs of {len(parts)} sweep{'s' * (len(parts) > 1)}, {by}."
     notebook = NOTEBOOK.read_text(encoding="utf-8") if len(compared.rows) else None
     computes = "computes comparisons.csv from runs.parquet, without rlexp"
     description = f"{about} {text}".strip()
@@ -199,12 +202,15 @@ def card_sections(data: SweepData, left_out: list[str]) -> dict[str, list[str]]:
     faults = [f"`{run}`: {reason}" for run, reason in data.problems]
     more = [f"and {len(faults) - MOST_FAULTS} more, in `runs.parquet`"] if len(faults) > MOST_FAULTS else []
     listed = "\n".join(f"- {fault}" for fault in [*faults[:MOST_FAULTS], *more])
+    read_as = {"How the runs were read": [f"{data.origin.said} A score: {data.origin.rule}."]} if data.origin else {}
+    noted = [] if data.origin else [origin_note(data.runs)]
     machines = data.runs["machine"].dropna().unique()
     apart = {"Comparisons that are left out": ["\n".join(f"- {each}" for each in left_out)]} if left_out else {}
     return {
-        "What a seed randomizes": [SEED],
-        "Which runs": [f"All runs of the folders are here, whatever became of them: {status}.", turns],
+        "What a seed randomizes": [SEED_OF_OTHERS if data.origin else SEED],
+        "Which runs": [f"All runs that were read are here, whatever became of them: {status}.", turns],
+        **read_as,
         **apart,
-        "Known faults": [listed or "None is known.", origin_note(data.runs)],
+        "Known faults": [listed or ("None was found in the files." if data.origin else "None is known."), *noted],
         "Machine": ["; ".join(machines) or "The runs do not say."],
     }

@@ -165,7 +165,11 @@ def write_report(
     result = answer(data, question)
     samples, configs = read_samples(data), variant_configs(data.runs)
     figures, omitted = draw_figures(result, configs, samples, variant_gradients(data))
-    text = render(data, result, configs, samples, figures, omitted)
+    asked = {"metric": metric, "baseline": baseline, "endpoint": str(endpoint or "")} | columns._asdict()
+    asked |= {"metric": metric, "arm": ",".join(columns.arm)}
+    given = [word for option, value in asked.items() if value for word in (f"--{option}", value)]
+    command = shlex.join(["rlexp", "report", str(folder if data.origin else data.folder), *given])
+    text = render(data, result, configs, samples, figures, omitted, command)
     place = output_folder(folder) if data.origin else inner(folder, "analysis")
     path = Path(out) if out else place / "report.html"
     with writing_to(path):
@@ -180,6 +184,7 @@ def render(
     samples: Mapping[str, Records],
     figures: Sequence[RenderedFigure],
     omitted: Sequence[OmittedFigure],
+    own_command: str,
 ) -> str:
     """Return the page as HTML; the template escapes every text from a configuration or a completion."""
     comparisons = {comparison.stratum or "Variants": comparison_table(comparison) for comparison in result.tables}
@@ -220,7 +225,8 @@ def render(
         shown=len(detailed),
         shortened=len(detailed) < len(data.runs),
         command=sweep_command(data.folder),
-        own_command=f"rlexp report {shlex.quote(str(data.folder))}",
+        own_command=own_command,
+        is_ours=data.origin is None,
         versions=", ".join(f"{package} {version}" for package, version in packages.items()),
     )
 

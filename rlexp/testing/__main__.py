@@ -27,6 +27,7 @@ WIDTH = 26  # of the names of properties
 
 def of_module(name: str, registrations: Callable[[], Sequence[Any]] = registered) -> list[Any]:
     """Import a module, or the plugins of that name, and return what it registers; it has its own ``function``s."""
+    sys.path.insert(0, "")  # a module of this folder, as `python -m` finds it
     before = {(each.group, each.name) for each in registrations()}
     plugins = [each for each in entry_points(group="rlexp.plugins") if name in (each.name, each.module)]
     try:

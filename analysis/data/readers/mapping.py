@@ -256,10 +256,12 @@ def find_direction(metric: str, columns: Columns) -> tuple[Direction, str]:
     if columns.better:
         return columns.better, ""
     if known := better_direction(metric):
-        return known, f"{known} is better, by its name"
+        return known, f"{metric}: {known} is better, by its name"
     text = metric.lower()
     found = "lower" if LOWER.search(text) else "higher" if HIGHER.search(text) else None
-    return found, f"{found} is better, by its name" if found else "which end is better is not known (--better)"
+    if found is None:
+        return None, f"which end of {metric} is better is not known (--better)"
+    return found, f"{metric}: {found} is better, by its name"
 
 
 class Averaged(NamedTuple):

@@ -12,6 +12,7 @@ from rlexp.analysis.data.readers.logs import Columns
 from rlexp.analysis.data.sweep import SweepData
 from rlexp.runfolder.variants import split_commas
 
+MOST_PROBLEMS = 5
 LOGS_HELP = (
     "a sweep's folder, or logs of another tool: CSV, Parquet, W&B, TensorBoard, Trackio, trainer_state.json, JSONL"
 )
@@ -45,6 +46,14 @@ def say_origin(data: SweepData) -> None:
     """Print how runs of other tools were read, to stderr; nothing for a sweep of rlexp."""
     if data.origin:
         print(f"note: {printable(data.origin.said)}", file=sys.stderr)
+
+
+def say_problems(data: SweepData) -> None:
+    """Print what failed, or was damaged and skipped, to stderr: of commands whose answer has no room for it."""
+    for problem in data.problems[:MOST_PROBLEMS]:
+        print(f"note: {printable(problem.run)}: {printable(problem.reason)}", file=sys.stderr)
+    if (more := len(data.problems) - MOST_PROBLEMS) > 0:
+        print(f"note: and {more} more; rlexp compare lists all", file=sys.stderr)
 
 
 def output_folder(path: str | Path) -> Path:

@@ -7,7 +7,7 @@ in two ways is refused with a list of its columns.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +69,8 @@ def read_table(path: Path, name: str, columns: Columns) -> Logs:
     frame, problems = read_parquet(path) if is_parquet else read_csv(path)
     if charts := chart_columns(frame.columns):
         return Logs("W&B chart (CSV)", read_chart(frame, charts, path), problems)
-    return split_runs(frame, columns, "Parquet" if is_parquet else "CSV", path, name)._replace(problems=problems)
+    found = split_runs(frame, columns, "Parquet" if is_parquet else "CSV", path, name)
+    return found._replace(problems=[*problems, *found.problems])
 
 
 def read_parquet(path: Path) -> tuple[pd.DataFrame, list[Problem]]:
@@ -83,7 +84,7 @@ def read_parquet(path: Path) -> tuple[pd.DataFrame, list[Problem]]:
 
 
 def read_csv(path: Path) -> tuple[pd.DataFrame, list[Problem]]:
-    """The table of a CSV file, without a last line that was cut, and lines that have too many cells."""
+    """The table of a CSV file, without a last line that was cut, and lines with more or fewer cells than the header."""
     import pandas as pd
 
     with path.open("rb") as file:
@@ -115,10 +116,14 @@ def read_csv(path: Path) -> tuple[pd.DataFrame, list[Problem]]:
     if not tail.endswith(b"\n") and _is_cut(tail, separator, frame.shape[1]):
         frame = frame.iloc[:-1]
         problems.append(Problem(path.name, "its last line is cut, and skipped"))
-    lines = _lines(path) if size < 2**28 else len(frame) + 1
-    skipped = lines - 1 - len(frame) - len(problems)
-    if skipped > 0:
-        problems.append(Problem(path.name, f"{skipped} damaged line{'s' * (skipped > 1)} skipped"))
+    short, lines = _short_lines(path, separator, frame.shape[1]) if size < 2**28 else ([], len(frame) + 1)
+    cut = len(problems)
+    if long := max(lines - 1 - len(frame) - cut, 0):
+        problems.append(Problem(path.name, f"{long} damaged line{'s' * (long > 1)} skipped"))
+    elif short := [place for place in short if place < len(frame)]:  # lines that pandas left out would move the others
+        first = f"{len(short)} lines have" if len(short) > 1 else f"line {short[0] + 2} has"
+        problems.append(Problem(path.name, f"{first} fewer cells than the header: skipped"))
+        frame = frame.drop(frame.index[short])
     frame.columns = [printable(str(name)) for name in frame.columns]
     return frame, problems
 
@@ -133,15 +138,11 @@ def _is_cut(tail: bytes, separator: str, width: int) -> bool:
     return len(next(csv.reader([last], delimiter=separator), [])) < width
 
 
-def _lines(path: Path) -> int:
-    """Rows of a CSV file that are not blank; a quoted cell may hold line breaks."""
+def _short_lines(path: Path, separator: str, width: int) -> tuple[list[int], int]:
+    """The places, from 0 behind the header, of lines with fewer cells than it; and how many lines are not blank."""
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        quotes = lines = 0
-        for line in file:
-            inside = quotes % 2
-            quotes += line.count('"')
-            lines += not inside and bool(line.strip())
-    return lines
+        counts = [len(line) for line in csv.reader(file, delimiter=separator) if any(map(str.strip, line))]
+    return [place for place, count in enumerate(counts[1:]) if count < width], len(counts)
 
 
 def _first_line(error: Exception) -> str:
@@ -212,6 +213,10 @@ def split_runs(frame: pd.DataFrame, columns: Columns, kind: str, path: Path, nam
     rows = pd.DataFrame({name: pd.to_numeric(frame[name], errors="coerce") for name in numbers})
     if step:
         rows.insert(0, STEP, pd.to_numeric(frame[step], errors="coerce"))
+    read = {name: rows[name] for name in numbers if columns.metric in (None, name)} | (
+        {step: rows[STEP]} if step else {}
+    )
+    problems = [problem for name, values in read.items() for problem in _no_numbers(frame[name], values, path)]
     if repeat:
         rows[repeat] = frame[repeat]
     if seed in (None, "none") and not (run or step or repeat):  # each row is a run
@@ -230,6 +235,7 @@ def split_runs(frame: pd.DataFrame, columns: Columns, kind: str, path: Path, nam
     return Logs(
         kind=f"{kind}, {'a row a step' if step else 'a row a run'}" if not repeats else f"{kind}, a row an evaluation",
         runs=runs,
+        problems=problems,
         said=said,
         columns=Columns(arm=tuple(arms), seed=seed),
         repeats=repeats,
@@ -265,6 +271,16 @@ def _is_number(values: pd.Series) -> bool:
         return True
     known = values.dropna()
     return len(known) > 0 and bool(pd.to_numeric(known, errors="coerce").notna().mean() > 0.5)
+
+
+def _no_numbers(cells: pd.Series, values: pd.Series, path: Path) -> Iterator[Problem]:
+    """Yield what is wrong with a column whose `values` are missing where its cells have a word that is no `None`."""
+    wrong = cells[values.isna() & cells.notna()]
+    wrong = wrong[~wrong.astype(str).str.strip().str.lower().isin(["", "none", "nan", "null", "na", "n/a", "-"])]
+    if len(wrong):
+        many = f"{len(wrong)} cells are no numbers, the first in" if len(wrong) > 1 else "no number in"
+        first = f"line {wrong.index[0] + 2}: {printable(str(wrong.iloc[0]))[:40]!r}"
+        yield Problem(path.name, f"{cells.name}: {many} {first}; left out")
 
 
 def _grouped(

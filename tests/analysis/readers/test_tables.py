@@ -9,7 +9,7 @@ from compare_command import run
 from foreign_logs import curve, scores, scores_csv, write_csv
 from scipy import stats
 
-from rlexp.analysis import load
+from rlexp.analysis import better, load
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.readers.logs import Columns
 from rlexp.analysis.stats.answer import Question, answer
@@ -248,3 +248,22 @@ def test_a_million_rows(tmp_path, ending):
     data = load(path)
     assert len(data.metrics) == 1_000_000 and len(data.runs) == 20
     assert time.process_time() - begin < 20
+
+
+def test_a_line_with_fewer_cells_is_skipped_and_a_word_among_numbers_left_out(tmp_path, capsys):
+    lines = ["method,seed,step,accuracy,loss"]
+    lines += [f"{arm},{seed},{step},{0.5 + seed / 100},0.1" for arm in "ab" for seed in range(6) for step in (1, 2, 3)]
+    lines[3 + 2], lines[3 + 5] = "a,1,2", "a,2,2,abc,0.1"
+    file = tmp_path / "runs.csv"
+    file.write_text("\n".join(lines) + "\n")
+    found = load(file, columns=Columns(metric="accuracy"))
+    assert [problem.reason for problem in found.problems] == [
+        "line 6 has fewer cells than the header: skipped",
+        "accuracy: no number in line 9: 'abc'; left out",
+    ]
+    assert len(found.metrics) == 35
+    assert better.main([str(file), "a", "b", "--metric", "accuracy"]) in (10, 11)
+    assert "note: runs.csv: line 6 has fewer cells" in capsys.readouterr().err
+    words = file.read_text().replace("abc", "None")  # what a missing number is often written as
+    file.write_text(words)
+    assert len(load(file, columns=Columns(metric="accuracy")).problems) == 1

@@ -100,3 +100,14 @@ def test_no_runs_are_said_in_a_line(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert publish.main([str(tmp_path / "empty"), "--out", str(tmp_path / "data")]) == 2
     assert "no runs in" in capsys.readouterr().err and not (tmp_path / "data").exists()
+
+
+def test_runs_of_another_tool_are_published_as_such(tmp_path, capsys):
+    lines = [f"{arm},{seed},{0.5 + seed / 100 + (arm == 'b') / 10},1" for arm in "ab" for seed in range(6)]
+    (tmp_path / "runs.csv").write_text("\n".join(["method,seed,accuracy,loss", *lines]) + "\n")
+    assert publish.main([str(tmp_path / "runs.csv"), "--metric", "accuracy", "--out", str(tmp_path / "data")]) == 0
+    card = (tmp_path / "data/README.md").read_text("utf-8")
+    assert "rlexp did not train them" in card and "accuracy: higher is better, by its name. A score: as its row" in card
+    assert "trained with rlexp" not in card and "start.seed" not in card and "None was found in the files." in card
+    assert notebook(tmp_path / "data").returncode == 0
+    assert "note: 12 runs of 2 arms read as CSV" in capsys.readouterr().err
