@@ -98,8 +98,8 @@ def loop_figure(run: Mapping[str, Any]) -> Figure:
     caption = (
         "The notebook's last figure. Judge: chances of the verdicts on a good response, one vote and seven of a judge "
         "right in 70 % (exact). Advantages of eight verdicts. Clip: min(ρA, clip(ρ)A) for A = 1. Objective of "
-        f"{run['command']}: each step (grey), mean of {SMOOTHED} (blue). It sums advantages of mean 0, so it has "
-        "no trend while the reward rises."
+        f"{run['command']}: each step (grey), mean of {SMOOTHED} (blue). It sums advantages of mean 0, so it says "
+        "nothing of how far the run is."
     )
     ratios = np.linspace(0.3, 2, 200)
     with theme():
