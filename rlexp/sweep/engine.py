@@ -36,6 +36,9 @@ from rlexp.sweep.training import FRESH, Checkpoint, Ended, Event, Row, Samples, 
 
 LOG = logging.getLogger(__name__)
 SMALLER = "take a smaller group_size, model or eval.prompts, or more minibatches; resume=failed then goes on"
+TOO_LARGE = f"does not fit into memory, even alone: {SMALLER}"
+WAS_TOO_LARGE = "do not fit into memory at once: they are trained as two batches"
+OF_ONE = "failed as one batch ({error}): each of the {parts} variants is trained apart, to see whose error it is"
 Saved = Mapping[str, Any]
 OpenProgress = Callable[[Sequence[Job], int, str], AbstractContextManager]
 
@@ -248,8 +251,8 @@ def state_or_result(job: Job, locks: ExitStack) -> dict[str, Any] | float | Exce
 def train_together(jobs: Sequence[Job], saved: Sequence[Saved], title: str, open_progress: OpenProgress) -> Results:
     """Train jobs that stand at the same step as one batch, and write down what training says.
 
-    If memory does not hold that, as two halves, which go on from where it came to. Returns for each its score or its
-    error. KeyboardInterrupt if it is to stop.
+    If memory does not hold that, or an error may be that of one variant, in parts (`train_apart`), which go on from
+    where it came to. Returns for each its score or its error. KeyboardInterrupt if it is to stop.
     """
     runs: dict[int, Run] = {}
     try:
@@ -281,25 +284,43 @@ def train_together(jobs: Sequence[Job], saved: Sequence[Saved], title: str, open
             raise KeyboardInterrupt
         return [run.result if isinstance(run, Run) else run for _, run in sorted(opened.items())]
     except BaseException as error:
-        close([*runs.values()], error)
+        parts = train_apart(jobs, error)
+        close([*runs.values()], error, goes_on=bool(parts))
         if not isinstance(error, Exception):
             raise
-        if not is_out_of_memory(error):
-            return [error] * len(jobs)
+        if not parts:
+            return [RunFailed(f"{jobs[0].name} {TOO_LARGE}") if is_out_of_memory(error) else error] * len(jobs)
+        said = WAS_TOO_LARGE if is_out_of_memory(error) else OF_ONE.format(error=error, parts=len(parts))
+        LOG.warning("%d runs %s", len(jobs), said)
     events = event = recording = None  # nor what these still hold
     torch.cuda.empty_cache()  # not above, where the error holds what was made
-    if len(jobs) == 1:
-        return [RunFailed(f"{jobs[0].name} does not fit into memory, even alone: {SMALLER}")]
-    LOG.warning("%d runs do not fit into memory at once: they are trained as two batches", len(jobs))
-    middle = (len(jobs) + 1) // 2
-    return [*train_jobs(jobs[:middle], title, open_progress), *train_jobs(jobs[middle:], title, open_progress)]
+    results: dict[int, float | Exception] = {}
+    for places in parts:
+        results |= dict(zip(places, train_jobs([jobs[i] for i in places], title, open_progress), strict=True))
+    return [results[i] for i in range(len(jobs))]
 
 
-def close(runs: Sequence[Run], error: BaseException) -> None:
-    """Close the runs that an error of the whole batch, or the user, has interrupted."""
+def train_apart(jobs: Sequence[Job], error: BaseException) -> list[list[int]]:
+    """Return the places of the jobs that train again apart after an error of their batch; none if all have failed.
+
+    Two halves if memory does not hold the batch. Each variant else, as the error may be that of one: of a function of
+    the user's that returns a wrong shape, say. Their bits are the same.
+    """
+    if not isinstance(error, Exception) or len(jobs) == 1:
+        return []
+    if is_out_of_memory(error):
+        middle = (len(jobs) + 1) // 2
+        return [[*range(middle)], [*range(middle, len(jobs))]]
+    variants: dict[str, list[int]] = {}
+    for place, job in enumerate(jobs):
+        variants.setdefault(job.variant, []).append(place)
+    return [] if len(variants) == 1 or isinstance(error, OSError | RunFailed) else [*variants.values()]
+
+
+def close(runs: Sequence[Run], error: BaseException, goes_on: bool = False) -> None:
+    """Close runs that an error of the whole batch, or the user, has interrupted; those that go on have not failed."""
     by_user = not isinstance(error, Exception)
-    goes_on = by_user or (is_out_of_memory(error) and len(runs) > 1)  # as two halves
     for run in runs:
         if run.alive:
             run.error = RuntimeError("interrupted by the user") if by_user else error
-            run.finish("interrupted" if goes_on else "failed")
+            run.finish("interrupted" if by_user or goes_on else "failed")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from small_runs import ABSENT, BESIDE, SHORT, SMALL, compose, rows
 
+from rlexp.axes import axis_of
 from rlexp.config.compose import CONF
 from rlexp.record.policies import load_policy
 from rlexp.sweep import machine, training
@@ -255,3 +256,17 @@ def test_threads_go_to_the_fastest_choice(monkeypatch):
     assert Threads(2, 5).choices == [5] and Threads(1, 5).choices == [1]
     assert Threads(2, None).choices[-1] == 2 and 1 in Threads(2, None).choices
     torch.set_num_threads(1)
+
+
+def test_an_error_that_is_of_one_variant_ends_its_runs_alone(tmp_path, monkeypatch, caplog):
+    calm = [job(tmp_path / "alone", *SMALL, seed=seed, label="norm=local") for seed in (0, 1)]
+    train_jobs(calm)
+    jobs = [job(tmp_path, *SMALL, seed=seed, label="norm=local") for seed in (0, 1)]
+    jobs += [job(tmp_path, *SMALL, "norm=center", seed=seed, label="norm=center") for seed in (0, 1)]
+    monkeypatch.setitem(axis_of("norm").functions, "center", lambda rewards: rewards.mean(-1))
+    results = train_jobs(jobs)
+    assert [type(each) for each in results] == [float, float, RuntimeError, RuntimeError]
+    assert [rows(each.folder) for each in jobs[:2]] == [rows(each.folder) for each in calm]
+    statuses = [json.loads((each.folder / "summary.json").read_text())["status"] for each in jobs]
+    assert statuses == ["completed", "completed", "failed", "failed"]
+    assert "each of the 2 variants is trained apart" in caplog.text
