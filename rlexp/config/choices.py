@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
+from inspect import cleandoc
 from operator import attrgetter
 from pathlib import Path
 from pkgutil import resolve_name
@@ -288,6 +289,26 @@ def functions_of(group: str) -> dict[str, dict[str, Callable]]:
     if tables := TABLES.get(group):
         parts[""] = {name: each for table in tables for name, each in resolve_name(table).items()}
     return parts
+
+
+def active_functions(group: str, choice: str) -> dict[str, tuple[Mapping[str, Any], str]]:
+    """Return the parts of a choice that name a function, by their place below the axis, and what is said of it.
+
+    Only those that do something, unless none does.
+    """
+    values, offered = values_of(group, choice), functions_of(group)
+    if "name" in values:
+        parts = {"": values}
+    else:
+        parts = {place: node for place, node in values.items() if isinstance(node, dict) and "name" in node}
+        active = {place: node for place, node in parts.items() if node["name"] != "none"}
+        parts = active or dict(list(parts.items())[:1])
+    return {place: (node, plain(offered[place][node["name"]].__doc__)) for place, node in parts.items() if offered}
+
+
+def plain(text: str | None) -> str:
+    """Return a docstring as it is read on a terminal."""
+    return cleandoc(text or "").replace("``", "`")
 
 
 def axis_nodes(config: Any) -> Iterator[tuple[str, Any, Axis]]:

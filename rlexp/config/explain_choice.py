@@ -10,29 +10,30 @@ import re
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
-from inspect import cleandoc
 from itertools import chain
 from shutil import get_terminal_size
 from textwrap import wrap
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from rlexp.axes import AXES
 from rlexp.config.choices import (
     ELSEWHERE,
     RECIPES,
+    active_functions,
     choices_of,
     choices_with,
     claims,
     comment_of,
-    functions_of,
     groups,
     groups_with,
     keys,
+    plain,
     studies,
     text_of,
     value_at,
     values_of,
 )
+from rlexp.config.explain_json import Subject, as_json
 from rlexp.core.errors import ConfigError, closest, format_value
 from rlexp.core.exits import BAD_INPUT, exit_with, silent_without_reader
 from rlexp.core.hydra_compat import register_resolver
@@ -57,26 +58,14 @@ def main(arguments: list[str]) -> None:
     if options.json:
         import orjson
 
-        from rlexp.config.explain_json import as_json
-
         print(orjson.dumps(as_json(chain(*subjects) if names else everything())).decode())  # NaN is null
         return
-    paragraphs = [list(explained(subject)) for each in subjects for subject in each]
+    paragraphs = [list(explained(name)) for name in names]
     if not names:
         lines = {name: f"{group.text}; by default {name}={group.default}" for name, group in groups().items()}
         more = "\nrlexp explain norm: its choices, each with its formula. rlexp explain norm=local: all about one."
         paragraphs = [[*table(lines), more]]
     print("\n\n".join("\n".join(lines) for lines in paragraphs))
-
-
-class Subject(NamedTuple):
-    """One thing that a name means."""
-
-    kind: Literal["axis", "choice", "claim", "key", "hyperparameter", "word"]
-    """Of a `word`, which other tools use for an axis, `axis` is its name here."""
-    axis: str
-    name: str = ""
-    """Of the choice, the claim, or the key; of a hyperparameter the key below its axis; of a word the word."""
 
 
 def subjects_of(name: str) -> Iterator[Subject]:
@@ -109,8 +98,15 @@ def everything() -> Iterator[Subject]:
     yield from (Subject("key", "", name) for name in keys())
 
 
-def explained(subject: Subject) -> Iterator[str]:
-    """Yield the lines about what a name means."""
+def explained(name: str) -> Iterator[str]:
+    """Yield the lines about all that a name means, a blank one between; ConfigError: nothing."""
+    for place, subject in enumerate(subjects_of(name)):
+        yield from [""] * bool(place)
+        yield from about(subject)
+
+
+def about(subject: Subject) -> Iterator[str]:
+    """Yield the lines about one thing."""
     kind, axis, name = subject
     if kind == "choice":
         yield from about_choice(axis, name)
@@ -170,7 +166,7 @@ def about_choice(group: str, choice: str) -> Iterator[str]:
     """Yield all that is known of a choice: what its file says, its functions, and what it sets, as it is typed."""
     yield f"{group}={choice}"
     yield from wrapped(comment_of(text_of(group, choice)), 2)
-    for place, (node, text) in functions(group, choice).items():
+    for place, (node, text) in active_functions(group, choice).items():
         yield f"\n  {group}.{place}.name={node['name']}" if place else ""
         yield from ("  " + line if line else "" for line in text.splitlines())
     values = values_of(group, choice)
@@ -186,7 +182,7 @@ def about_choice(group: str, choice: str) -> Iterator[str]:
 
 def in_a_line(group: str, choice: str) -> str:
     """Return formula and hyperparameters of a choice; what its file says, where no one function makes it."""
-    parts = functions(group, choice)
+    parts = active_functions(group, choice)
     formulas = [" ".join(text.partition("\n\n")[0].split()).partition(" Source:")[0] for _, text in parts.values()]
     hyperparameters = " ".join(leaf for place, (node, _) in parts.items() for leaf in leaves(place, node))
     if "" in parts or group == "group_size":
@@ -195,26 +191,6 @@ def in_a_line(group: str, choice: str) -> str:
         comment = comment_of(text_of(group, choice))
         text = re.split(r"(?<=[^D][^r]\.) (?=[A-Z])", comment)[0] or "; ".join(formulas)
     return f"{text} ({hyperparameters})" if text and hyperparameters else text or hyperparameters
-
-
-def functions(group: str, choice: str) -> dict[str, tuple[Mapping[str, Any], str]]:
-    """Return the parts of a choice that name a function, by their place below the axis, and what is said of it.
-
-    Only those that do something, unless none does.
-    """
-    values, offered = values_of(group, choice), functions_of(group)
-    if "name" in values:
-        parts = {"": values}
-    else:
-        parts = {place: node for place, node in values.items() if isinstance(node, dict) and "name" in node}
-        active = {place: node for place, node in parts.items() if node["name"] != "none"}
-        parts = active or dict(list(parts.items())[:1])
-    return {place: (node, plain(offered[place][node["name"]].__doc__)) for place, node in parts.items() if offered}
-
-
-def plain(text: str | None) -> str:
-    """Return a docstring as it is read on a terminal."""
-    return cleandoc(text or "").replace("``", "`")
 
 
 def leaves(place: str, values: Mapping[str, Any]) -> Iterator[str]:

@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from rlexp.config.choices import choices_of, choices_with, claims, comment_of, groups, keys, text_of, values_of
-from rlexp.config.explain_choice import Subject, functions
+from rlexp.config.choices import (
+    active_functions,
+    choices_of,
+    choices_with,
+    claims,
+    comment_of,
+    groups,
+    keys,
+    text_of,
+    values_of,
+)
+
+
+class Subject(NamedTuple):
+    """One thing that a name means."""
+
+    kind: Literal["axis", "choice", "claim", "key", "hyperparameter", "word"]
+    """Of a `word`, which other tools use for an axis, `axis` is its name here."""
+    axis: str
+    name: str = ""
+    """Of the choice, the claim, or the key; of a hyperparameter the key below its axis; of a word the word."""
 
 
 def as_json(subjects: Iterable[Subject]) -> dict[str, Any]:
@@ -36,7 +55,7 @@ def as_json(subjects: Iterable[Subject]) -> dict[str, Any]:
 
 def choice(group: str, name: str) -> dict[str, Any]:
     """Return a choice: what its file says, the docstring of each of its functions, and all that it sets."""
-    parts = functions(group, name)
+    parts = active_functions(group, name)
     return {
         "override": f"{group}={name}",
         "text": comment_of(text_of(group, name)),
