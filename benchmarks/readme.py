@@ -37,7 +37,7 @@ SWEEPS = {
 }
 STUDIES = ("clipping", "aggregation", "filtering", "group_size", "model")
 STUDIES += ("lecture17_solved", "grpo_tcr", "grpo_tcr_judges", "grpo_tcr_clip", "grpo_tcr_penalty", "rlhf")
-STUDIES += ("overoptimisation", "overoptimisation_learned", "trl_notes", "critic")
+STUDIES += ("overoptimisation", "overoptimisation_learned", "trl_notes", "critic", "four_pillars")
 TRANSFERS = ("transfer_norm", "transfer_agg", "transfer_clip", "transfer_group_size", "transfer_kl")
 LANGUAGE = ["-m", "backend=trl", "model=llama", "start=mixture", "norm=local,global,hybrid", "seed=0,1,2"]
 LANGUAGE += ["lr=3e-4", "steps=100", "eval.every=25"]  # the first command of docs/real_models.md
