@@ -2,20 +2,33 @@
 
 For every choice of the axes that a batch may mix: a step of the plain runs, of the choice alone, and of both together.
 Up to 1.0 of its own cost, the others are not slowed by it. A choice that cannot be in a batch with plain runs, as it
-needs a critic or other data, is named and left out.
+needs a critic or other data, is named and left out. What is measured is kept in docs/performance/mixed, a file for each
+set of axes, and docs/choices_cost.md is written anew from all that are there, unless --results names another folder.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 from statistics import median
 
-from benchmarks.parts.common import Training, alternating, options, publish, shown
+from benchmarks.parts.common import RESULTS, ROOT, Training, alternating, options, publish, shown, table
 from rlexp.config.compose import compose
 from rlexp.core.errors import ConfigError
 from rlexp.sweep.build import bucket_key
 
-CONF = Path(__file__).resolve().parents[1] / "conf"
+CONF = ROOT / "conf"
+KEPT, PAGE = ROOT / "docs/performance/mixed", ROOT / "docs/choices_cost.md"
+HEAD = """# What a choice adds to a step
+
+```
+python -m benchmarks.mixed --repetitions 3 --steps 2 --axes imitation,distillation
+```
+
+measures again what stands here: a step of one run with the choice *alone*, and what one such run *adds* to a step of
+ten plain runs that train as one batch with it. *Added / alone* below 1: in a batch it costs less than alone. Medians of
+three, with the lowest and highest in brackets; what is added is a difference of two times, so a bracket may reach below
+0. [performance.md](performance.md) has the speed of whole sweeps.
+"""
 AXES = ("shaping", "filter", "norm", "clip", "agg", "kl", "kl_control", "reference", "sampler", "mismatch", "anchor")
 AXES += ("distillation", "imitation", "prompts", "allocation", "entropy_control", "reward", "optimizer")
 NEEDS = {  # without these a choice does nothing, or is refused
@@ -80,7 +93,25 @@ def main() -> None:
     slowest = max(median(row) for row in map(added_share, data.values()))
     left_out = [f"{axis}={name}" for axis, name in apart]
     print(f"not in a batch with plain runs: {', '.join(left_out) or 'none'}")
+    if kept := arguments.results == RESULTS:
+        arguments.results = KEPT / arguments.axes.replace(",", "_")[:60]
     publish("mixed", rows, arguments, seconds=data, largest_median_share=slowest, left_out=left_out)
+    if kept:
+        PAGE.write_text(page(), encoding="utf-8")
+
+
+def page() -> str:
+    """Return the page of all that was measured."""
+    parts = [HEAD]
+    for file in sorted(KEPT.glob("*/mixed.json")):
+        found = json.loads(file.read_text(encoding="utf-8"))
+        where = found["machine"]
+        said = f"{where['processor']}, {where['cores']} cores, load {where['load'][0]:.1f}, {where['when'][:10]}"
+        left = found["data"]["left_out"]
+        parts.append(f"## {found['settings']['axes'].replace(',', ', ')}\n\n{said}.")
+        parts.append(table(found["rows"]))
+        parts += [f"Not in a batch with plain runs: {', '.join(f'`{each}`' for each in left)}."] if left else []
+    return "\n\n".join(parts) + "\n"
 
 
 def added_share(seconds: dict[str, list[float]]) -> list[float]:

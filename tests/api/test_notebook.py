@@ -48,7 +48,8 @@ def test_the_first_notebook_installs_a_wheel_and_runs(tmp_path, monkeypatch):
     python = tmp_path / "venv/bin/python"
     (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
     (site / "packages.pth").write_text("\n".join(each for each in sys.path if each.endswith("site-packages")))
-    run = [str(python), "-m", "nbclient.cli", "--inplace", "--timeout", "900", FIRST.name]
+    script = "from nbclient.cli import main; main()"
+    run = [str(python), "-c", script, "--inplace", "--timeout=900", FIRST.name]
     monkeypatch.delenv("PYTHONPATH", raising=False)
     ran = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-2000:]

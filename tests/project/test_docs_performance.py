@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import mixed
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -32,3 +34,13 @@ def test_the_page_has_the_rows_of_the_gpu(part):
     assert table[0] == list(rows[0])
     assert table[2:] == [[str(cell) for cell in row.values()] for row in rows]
     assert {each["name"] for each in found["gpus"]} == {"NVIDIA H200"}
+
+
+def test_every_choice_that_a_batch_may_mix_has_its_cost():
+    text = (ROOT / "docs" / "choices_cost.md").read_text(encoding="utf-8")
+    assert text == mixed.page()
+    documents = [json.loads(file.read_text(encoding="utf-8")) for file in mixed.KEPT.glob("*/mixed.json")]
+    found = {row["choice"] for each in documents for row in each["rows"]}
+    left_out = {name for each in documents for name in each["data"]["left_out"]}
+    every = mixed.choices(",".join(mixed.AXES))
+    assert found | left_out == {f"{axis}={name}" for axis, name in every}
