@@ -92,4 +92,5 @@ def _world(overrides: tuple[str, ...], values: Sequence[tuple[str, str]]) -> Wor
 
 @cache
 def _weights(settings: str) -> int:
-    return weights_of(policy_shape(read(json.loads(settings))))
+    own = {**json.loads(settings), "backend": of(()).settings["backend"]}  # another backend may need an extra
+    return weights_of(policy_shape(read(own)))
