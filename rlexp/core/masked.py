@@ -83,7 +83,8 @@ def per_token(values: Tensor, tokens: Tensor) -> Tensor:
         ValueError: Where they are neither.
     """
     wide = values if values.dim() == tokens.dim() else values.unsqueeze(-1)
-    if wide.dim() != tokens.dim() or any(own not in (1, size) for own, size in zip(wide.shape, tokens.shape)):
+    sizes = zip(wide.shape, tokens.shape, strict=False)
+    if wide.dim() != tokens.dim() or any(own not in (1, size) for own, size in sizes):
         of_tokens, found = [*tokens.shape], [*values.shape]
         raise ValueError(f"a result has the shape {found}: must be {of_tokens[:-1]}, as rewards have, or {of_tokens}")
     return wide
