@@ -30,7 +30,7 @@ install: $(READY) ## make .venv with this project and its tests' needs (done by 
 ablation: $(READY) ## three ways to normalise advantages, ten paired seeds each, and the table that compares them
 	$(BIN)/python -m rlexp.train -m norm=local,global,hybrid $(ARGS)
 
-claims-quick: $(READY) ## published claims on worlds that take seconds, and whether their verdicts are those of docs/claims.md
+claims-quick: $(READY) ## published claims on worlds that take seconds, and whether their verdicts are those of docs/claims_explored.md
 	$(BIN)/python -m benchmarks.claims --quick $(ARGS)
 
 claims: $(READY) ## all published claims, hours; goes on where it was interrupted; ARGS="c01 hydra/launcher=ray"
