@@ -82,12 +82,29 @@ def question_study(folder: Path, answer: Mapping[str, Any], name: str, page: str
         overrides=shared,
         metric=metric,
         findings=findings,
-        runs=kept_runs(runs, number, tuned),
+        runs=pd.concat([kept_runs(runs, number, tuned), *asserted_runs(runs, answer, metric, number, tuned)]),
         levels=level_rows([]),
         curves=curves_of(folder),
         tuned=tuned,
         facts=facts_of(runs),
     )
+
+
+def asserted_runs(
+    runs: pd.DataFrame, answer: Mapping[str, Any], metric: str, number: str, tuned: str
+) -> Iterator[pd.DataFrame]:
+    """Yield the numbers of assertions that are about another one than the question's, each once."""
+    seen = {number}
+    for place, assertion in enumerate(answer["assertions"], 1):
+        if (own := number_of(assertion, metric)) not in seen:
+            seen.add(own)
+            told = runs.assign(number=runs[f"assertion_{place}"], on_scale=None).dropna(subset="number")
+            yield kept_runs(told, own, tuned)
+
+
+def number_of(assertion: Mapping[str, Any], metric: str) -> str:
+    """Return what an assertion is about: a metric at the end of training, or its endpoint."""
+    return (assertion["metric"] or metric) if assertion["endpoint"] == FINAL else assertion["endpoint"]
 
 
 def assertion_findings(assertion: Mapping[str, Any], metric: str) -> Iterator[Finding]:
@@ -98,7 +115,7 @@ def assertion_findings(assertion: Mapping[str, Any], metric: str) -> Iterator[Fi
         condition="",
         arm=("+".join(assertion["arm"]) or "default") + budget,
         versus=("+".join(assertion["versus"]) or "default") + budget,
-        metric=(assertion["metric"] or metric) if assertion["endpoint"] == FINAL else assertion["endpoint"],
+        metric=number_of(assertion, metric),
         verdict=assertion["word"],
         expected=assertion["claim"],
         effect=assertion["effect"],
