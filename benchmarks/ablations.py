@@ -39,6 +39,8 @@ KEPT = ROOT / "docs" / "ablations"
 PAGE = ROOT / "docs" / "ablations.md"
 MOST_AT_AN_END = 0.1
 """Of the weight of a part's arms, in a condition that still counts."""
+SAME = 1e-3
+"""The least error, in smallest effects that count: arms that are the same bit by bit have none."""
 CANNOT = "cannot answer"
 FILES = ("runs.parquet", "curves.parquet", "datapackage.json", "recompute.ipynb", "arms.csv", "rates.svg")
 INTRODUCTION = """\
@@ -163,6 +165,7 @@ def pooled(rows: Sequence[Mapping[str, Any]], kind: str, smallest: float) -> lis
     for part in dict.fromkeys(row["part"] for row in rows):
         kept = [row for row in rows if row["part"] == part and row["at_an_end"] <= MOST_AT_AN_END]
         numbers = [np.array([row[key] for row in kept], dtype=float) for key in ("effect", "error", "n")]
+        numbers[1] = np.maximum(numbers[1], SAME * smallest)
         found = {"part": part, "conditions": len(kept), "p": np.nan, "word": CANNOT}
         if kept:
             mean = pool(numbers[0], numbers[1], numbers[2] - 1)
