@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from benchmarks.paper.numbers import DOCS, Asked, asked, cards, pooled, read, sides
+from benchmarks.cards.asked import Asked, sides
+from benchmarks.paper.numbers import DOCS, Answer, read
 from rlexp.analysis.figures.layout import BASELINE, COLORS, INK, light_grid, text_size
 
 COLUMN, PAGE = 3.45, 7.1  # inches
@@ -21,20 +22,19 @@ WORDS = {
     "open": BASELINE,
 }
 LARGEST = 6.0  # smallest effects that count, at the ends of the axis
-SIDES = ("versus", "arm")
 ROW = 0.155  # inches
 LABEL = 84  # characters
 CURVES = ("clip_speed", "norm_deviation", "baseline_rewards", "overlong", "prompt_mean", "prime_rl_summer")
 CURVES += ("oxrl_own_settings", "allocation")
 
 
-def figures() -> dict[str, Figure]:
+def figures(rows: Sequence[Answer]) -> dict[str, Figure]:
     """Return the figures by name."""
-    questions = asked()
+    questions = {each.question.name: each.question for each in rows}
     return {
         "stability": stability(),
-        "scorecard": scorecard([*pooled(questions, cards())]),
-        "rates": rates({name: questions[name] for name in CURVES if name in questions}),
+        "scorecard": scorecard([each for each in rows if each.found["effect"] is not None]),
+        "rates": rates([questions[name] for name in CURVES if name in questions]),
         "forecast": forecasts(),
     }
 
@@ -55,11 +55,10 @@ def stability() -> Figure:
     return figure
 
 
-def scorecard(assertions: Sequence[tuple[str, str, Mapping, Asked]]) -> Figure:
+def scorecard(shown: Sequence[Answer]) -> Figure:
     """Draw every pooled effect in units of the smallest that counts, positive where it is as claimed."""
-    shown = [each for each in assertions if each[2]["effect"] is not None]
     figure = Figure(figsize=(PAGE, ROW * len(shown) + 0.6))
-    labels = [f"{claim} {' '.join(sides(assertion)[:3])}".strip() for claim, _, assertion, _ in shown]
+    labels = [f"{each.card.label}  {' '.join(each.sides)}" for each in shown]
     labels = [label if len(label) <= LABEL else label[: LABEL - 1] + "…" for label in labels]
     axes = figure.add_subplot()
     left = max(text_size(figure, label, 6.3)[0] for label in labels) + 0.1
@@ -67,7 +66,7 @@ def scorecard(assertions: Sequence[tuple[str, str, Mapping, Asked]]) -> Figure:
     figure.subplots_adjust(left / PAGE, 0.4 / height, 1 - 0.1 / PAGE, 1 - 0.05 / height)
     axes.axvspan(-1, 1, color=BASELINE, alpha=0.1, linewidth=0)
     axes.axvline(0, color=BASELINE, linewidth=0.8, linestyle="--")
-    for place, (_, _, assertion, _) in enumerate(shown):
+    for place, assertion in enumerate(each.found for each in shown):
         sign, unit, color = assertion["sign_of_claim"], assertion["smallest"], WORDS[assertion["word"]]
         middle, low, high, *predicted = (
             sign * value / unit
@@ -83,47 +82,44 @@ def scorecard(assertions: Sequence[tuple[str, str, Mapping, Asked]]) -> Figure:
     axes.set(xlim=(-LARGEST - 0.2, LARGEST + 0.2), ylim=(len(shown) - 0.4, -0.6))
     axes.set_xlabel("effect, in smallest effects that count", fontsize=7)
     axes.set_yticks(range(len(shown)), labels, fontsize=6.3)
-    for label, (_, _, assertion, _) in zip(axes.get_yticklabels(), shown, strict=True):
-        label.set_color(WORDS[assertion["word"]])
+    for label, each in zip(axes.get_yticklabels(), shown, strict=True):
+        label.set_color(WORDS[each.found["word"]])
     axes.tick_params(axis="x", labelsize=6.5)
     axes.tick_params(axis="y", length=0)
     light_grid(axes)
     return figure
 
 
-def rates(questions: Mapping[str, Asked]) -> Figure:
+def rates(questions: Sequence[Asked]) -> Figure:
     """Draw the score of both arms over the learning rate, a panel a question."""
     rows = -(-len(questions) // 4)
     figure = Figure(figsize=(PAGE, 2.1 * rows), layout="constrained")
-    for place, (name, question) in enumerate(questions.items(), 1):
-        draw_rates(figure.add_subplot(rows, 4, place), name, question)
+    for place, question in enumerate(questions, 1):
+        draw_rates(figure.add_subplot(rows, 4, place), question)
     return figure
 
 
-def draw_rates(axes: Axes, name: str, question: Asked) -> None:
+def draw_rates(axes: Axes, question: Asked) -> None:
     """Draw the arms of the first assertion, from the rates that all conditions have."""
-    declared = question.answer["assertions"][0]
-    runs = question.runs.dropna(subset=["on_scale"])
-    key = question.answer["declared"]["tune"]["key"]
-    budget = f" at {declared['budget']}" if declared["budget"] else ""
-    arms = [("+".join(declared[side]) or "default") + budget for side in SIDES]
-    own = [[part for part in declared[side] if part not in declared[other]] for side, other in (SIDES, SIDES[::-1])]
-    labels = ["\n".join(parts or declared[side]) or "default" for parts, side in zip(own, SIDES, strict=True)]
-    means = runs.groupby(["condition", "arm", key])["on_scale"].mean()
-    conditions = runs["condition"].unique()
-    for arm, label, color in zip(arms, labels, (BASELINE, COLORS[0]), strict=True):
-        curves = {each: means[each][arm] - means[each][arms[0]].max() for each in conditions}
-        common = sorted(set.intersection(*({*curve.index} for curve in curves.values())))
-        table = np.array([[curve[rate] for rate in common] for curve in curves.values()])
+    assertion = question.assertions[0]
+    arm, versus = sides(assertion)
+    grids = {side: [question.grid(each, side) for each in question.conditions] for side in (versus, arm)}
+    for side, other, color in (("versus", "arm", BASELINE), ("arm", "versus", COLORS[0])):
+        own = [part for part in assertion[side] if part not in assertion[other]] or assertion[side] or ["default"]
+        curves = [
+            dict(zip(grid.rates, grid.values.mean(-1), strict=True)) for grid in grids[arm if side == "arm" else versus]
+        ]
+        common = sorted(set.intersection(*({*curve} for curve in curves)))
+        table = np.array([[curve[rate] for rate in common] for curve in curves])
+        table -= np.array([[grid.values.mean(-1).max()] for grid in grids[versus]])
         middle, error = table.mean(0), table.std(0, ddof=1) / np.sqrt(len(table))
         axes.fill_between(common, middle - error, middle + error, color=color, alpha=0.15, linewidth=0)
-        axes.plot(common, middle, "o-", color=color, mfc="white", markersize=3, label=label)
-        best = int(middle.argmax())
-        axes.plot(common[best], middle[best], "o", color=color, markersize=4)
+        axes.plot(common, middle, "o-", color=color, mfc="white", markersize=3, label="\n".join(own))
+        axes.plot(common[middle.argmax()], middle.max(), "o", color=color, markersize=4)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_title(name.replace("_", " "), fontsize=7)
+    axes.set_title(question.name.replace("_", " "), fontsize=7)
     axes.tick_params(labelsize=6)
     axes.legend(fontsize=5.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), handlelength=1)
 
