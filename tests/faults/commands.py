@@ -34,6 +34,8 @@ COMMANDS: dict[str, list[str]] = {
     "long answers": [*SEEDS, *BASE, *TRANSFORMER, *SUMS, "filter=overlong,none", "hydra.launcher.workers=2"],
     "hinted teachers": [*SEEDS, *BASE, *TRANSFORMER, *SUMS, *HINTS]
     + ["distillation=jsd,sampled", "teacher.hint=success", "hydra.launcher.workers=2"],
+    "pipelines": [*SEEDS, *BASE, *TRANSFORMER, "data=pipeline", "data.rollouts=3", "data.tokens=2", "data.max_age=3"]
+    + ["anchor=proximal,loglinear", "sampler=noisy"],
     "two processes": [*SEEDS, *BASE, *GRU, "norm=local,running", "hydra.launcher.workers=2"],
     "two processes and starts": [*SEEDS, *BASE, *TRANSFORMER, *STARTS, "hydra.launcher.workers=2"],
     "analysis": [*SEEDS, *BASE, *GRU, "norm=local,ema"],
