@@ -34,7 +34,7 @@ def sections(card: Card, answers: Mapping[str, Asked]) -> Iterator[str]:
     if found:
         yield "\n".join(f"- {line}" for one in found for line in outcomes(one))
     if card.trust:
-        yield f"**Trust {card.trust.grade}.** {card.trust.reason}"
+        yield f"**Trust {card.trust.grade}**: {card.trust.reason}"
     for one in found:
         yield f"## {one.declared['question']}"
         yield from effects(one)

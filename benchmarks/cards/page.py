@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.cards.asked import STAYS, Asked, effect, headline, settings, stays
+from benchmarks.cards.asked import DOCS, STAYS, Asked, effect, headline, settings, stays
 from benchmarks.cards.controls import nulls
 from benchmarks.cards.declared import answered
 from benchmarks.cards.texts import Card
+from benchmarks.stored.folders import answer_folders
 from rlexp.analysis.stats.words import CANNOT
 from rlexp.question.declare import declaration, first_runs
 from rlexp.question.spec import named_conditions, read_question
@@ -105,13 +106,15 @@ def share(part: int, whole: int) -> str:
 
 def untrained(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
     """Yield the table of questions without an answer."""
+    early = answer_folders(DOCS)  # some were kept without what a card needs
     yield "| | claim | trains it | runs |"
     yield "|---|---|---|---:|"
     for card in cards:
         for name in card.questions:
             if name not in answers:
                 link, claim = f"[{card.label}](claims/{card.number}.md)", card.claim.replace("|", "/")
-                yield f"| {link} | {claim} | `rlexp ask {name} --folder runs/{name}` | {runs_of(name):,} |"
+                told = f" ([answered]({early[name].name}.md))" if name in early else ""
+                yield f"| {link} | {claim} | `rlexp ask {name} --folder runs/{name}`{told} | {runs_of(name):,} |"
 
 
 def runs_of(name: str) -> int:
