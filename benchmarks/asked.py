@@ -1,8 +1,9 @@
 """Ask questions of conf/study/questions and keep the answers: ``python -m benchmarks.asked prompt_mean``.
 
 Each is asked by ``rlexp ask``, in its own folder, where the same command goes on. What an answer rests on is copied to
-docs/asked/<name>, and docs/asked.md is written anew from all that are there, with the words of docs/asked/remarks.yaml.
-Without names only the page is written. ``--answered`` keeps those that are in the folder already.
+docs/asked/<name>, and docs/asked.md is written anew from those that docs/asked/remarks.yaml has words for. Answers that
+a card of a claim names are told by ``python -m benchmarks.cards``. Without names only the page is written.
+``--answered`` keeps those that are in the folder already.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from benchmarks.parts.common import ROOT, environment_here
 ASKED = ROOT / "docs" / "asked"
 PAGE = ROOT / "docs" / "asked.md"
 REMARKS = ASKED / "remarks.yaml"
-KEPT = ("answer.json", "answer.md", "effects.csv", "secondary.csv", "runs.parquet", "curves.parquet")
+KEPT = (
+    "answer.json",
+    "answer.md",
+    "effects.csv",
+    "secondary.csv",
+    "runs.parquet",
+    "curves.parquet",
+    "datapackage.json",
+)
 FIGURES = "assertion_*.svg"
 INTRODUCTION = """\
 # Questions that were asked
@@ -33,8 +42,9 @@ rlexp ask prompt_mean --folder runs/prompt_mean
 ```
 
 asks one of these again. Each was declared in [conf/study/questions](../conf/study/questions) and committed before its
-first run; [ask.md](ask.md) says what the words mean. Two more have pages of their own: [which prompts
-should come](prompts.md) and [learning from oneself with the answer in view](teachers.md).
+first run; [ask.md](ask.md) says what the words mean. Those about published claims are in [claims.md](claims.md). Two
+more have pages of their own: [which prompts should come](prompts.md) and [learning from oneself with the answer in
+view](teachers.md).
 
 **All of it is about a small transformer and short answers.** Arms share their seeds, and each is judged at its best
 learning rate unless the question fixes one. *Open* is not *no effect*.

@@ -177,9 +177,9 @@ def sections(stored: Sequence[Study]) -> dict[str, list[str]]:
         "What a seed randomizes": [SEED],
         "Which studies": [
             f"All that are stored, whatever came out: {', '.join(f'{n} of kind {kind}' for kind, n in kinds.items())}.",
-            "Expectations of claims and questions were written down before their first run; docs/claims.md names those "
-            "that were changed later. `best` marks the runs that "
-            "are judged: those of the value of the tuned key that was chosen for their arm.",
+            "Expectations of claims and questions were written down before their first run; docs/claims_explored.md "
+            "names those that were changed later. `best` marks the runs that are judged: those of the value of the "
+            "tuned key that was chosen for their arm.",
         ],
         "Known faults": [
             f"- {len(silent)} studies of claims have levels and verdicts only: no score of their {trained:,} runs is "

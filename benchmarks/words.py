@@ -228,7 +228,7 @@ CONTRASTS = [
     Contrast("d12", "norm=shrinkage", "norm=rloo", ["d12_group_size", *_SHRINKAGE]),
     Contrast("d12", "norm=shrinkage", "norm=local", _SHRINKAGE),
 ]
-"""Those that a reading of docs/claims.md pooled."""
+"""Those that a reading of docs/claims_explored.md pooled."""
 
 Records = Mapping[str, Mapping[str, Any]]
 

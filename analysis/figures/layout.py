@@ -339,7 +339,7 @@ def small_multiples(
     rows = -(-len(names) // columns)
     title = (max(name.count("\n") for name in names.values()) + 1) * LINE
     caption, bottom = fit_caption(caption, WIDTH)
-    top = 0.1 + title + (LINE if heading else 0)
+    top = 0.1 + title + (heading.count("\n") + 1) * LINE * bool(heading)
     height = bottom + top + rows * PANEL + (rows - 1) * (title + 0.15)
     figure = Figure(figsize=(WIDTH, height))
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from rlexp.analysis.data.run_values import cumulative_cost
+from rlexp.analysis.data.sweep_files import first_start
 from rlexp.analysis.report.kept_files import (
     NOTEBOOK_FILE,
     PACKAGE_FILE,
@@ -111,10 +112,12 @@ def effect_table(answer: Answer) -> Table:
 
 
 def facts(answer: Answer) -> dict[str, Any]:
-    """Return what a data package says beside its tables: what was asked with its hash, and the scales.
+    """Return what a data package says beside its tables: what was asked with its hash, its first run, and the scales.
 
-    `scales` has a list a condition: of the question's number, then of each assertion's.
+    `first_run` is when the first run began; `scales` has a list a condition: of the question's number, then of each
+    assertion's.
     """
+    began = first_start(answer.folder)
     scales = {
         condition.name: [
             {"metric": each.metric.metric} | scale_facts(each.scale, each.sign)
@@ -125,7 +128,11 @@ def facts(answer: Answer) -> dict[str, Any]:
     return {
         "name": "answer",
         "title": "Runs of a declared question",
-        "question": {"hash": answer.hash, "declared": dict(answer.declared)},
+        "question": {
+            "hash": answer.hash,
+            "first_run": began and began.isoformat(timespec="seconds"),
+            "declared": dict(answer.declared),
+        },
         "late_share": answer.data.score_share,
         "scales": scales,
         "assertions": [

@@ -85,8 +85,12 @@ def units_of(declared: Mapping[str, Any]) -> list[int]:
     return declared.get("starts") or declared["seeds"]
 
 
-def analyze(folder: str | Path) -> Ablation:
+def analyze(folder: str | Path, **instead: Any) -> Ablation:
     """Read the runs of an ablation and estimate what its parts are worth.
+
+    Args:
+        folder: of the ablation.
+        instead: of what was declared, as ``endpoint="auc:completions"``: another number of the same runs.
 
     Effects are taken seed by seed on the metric's scale (log-odds of shares); where a key is tuned, each arm is at its
     best value with the choice inside the interval. Holm corrects within a kind, Benjamini and Hochberg over all that is
@@ -101,7 +105,7 @@ def analyze(folder: str | Path) -> Ablation:
     written = read_json(folder / ABLATION_FILE)
     if written is None:
         raise AnalysisError(f"{folder}: is no ablation ({ABLATION_FILE} is missing); rlexp ablate makes one")
-    declared, data = written["declared"], load(folder)
+    declared, data = written["declared"] | instead, load(folder)
     runs = scaled_runs(data, parse_endpoint(declared["endpoint"]), declared["metric"])
     (metric, scale), present = runs, set(data.runs["name"])
     units, starts = units_of(declared), bool(declared.get("starts"))

@@ -1,1 +1,1 @@
-"""Published claims: their studies trained, their verdicts stored, docs/claims.md written."""
+"""Published claims: their studies trained, their verdicts stored, docs/claims_explored.md written."""

@@ -2,9 +2,9 @@
 
 ``--quick`` takes minutes. Runs go to runs/claims, and the same command goes on with those that are there. What comes
 out is compared with the records in docs/claims/results: the same verdicts, and on the same build for the same processor
-the same bits. With ``--store`` it becomes those records, and docs/claims.md is written anew. Names of claims (c01) or
-of studies choose some; overrides that change no result, as hydra/launcher=ray, go to the training. Exit code 1 if a
-verdict is another one.
+the same bits. With ``--store`` it becomes those records, and docs/claims_explored.md is written anew. Names of claims
+(c01) or of studies choose some; overrides that change no result, as hydra/launcher=ray, go to the training. Exit code 1
+if a verdict is another one.
 """
 
 from __future__ import annotations

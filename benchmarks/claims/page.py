@@ -1,4 +1,4 @@
-"""docs/claims.md, from the words of the claims and the records of their studies."""
+"""docs/claims_explored.md, from the words of the claims and the records of their studies."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def write(claims: Sequence[Claim], records: Records, home: Path) -> None:
     from benchmarks.claims.figure import rows_figure
     from rlexp.analysis.figures.layout import theme
 
-    (home.parent / "claims.md").write_text(page(claims, records), encoding="utf-8")
+    (home.parent / "claims_explored.md").write_text(page(claims, records), encoding="utf-8")
     found = [(claim, found_of(claim, records)) for claim in claims]
     rows = {"claims": [(f"{claim.label}  {claim.title}", latest(each)) for claim, each in found if each]}
     rows |= {claim.number: [(f"{n}  {labelled(one)}", [one]) for n, one in enumerate(each, 1)] for claim, each in found}

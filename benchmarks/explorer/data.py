@@ -69,7 +69,7 @@ def curve_data(study: Study) -> dict[str, Any]:
     if study.curves is None:
         return {}
     metric = study.metric if study.metric in study.curves else study.curves.columns[-1]
-    judged, places, lines = study.runs[study.runs["best"]].reset_index(drop=True), {}, []
+    judged, places, lines = study.runs[study.runs["best"]].drop_duplicates(["condition", "arm", "run"]), {}, []
     curves = dict(iter(study.curves.dropna(subset=[metric]).sort_values("step").groupby("run")))
     for run in judged.itertuples():
         if (rows := curves.get(run.run)) is not None:

@@ -100,7 +100,7 @@ def collect() -> dict[str, Paper]:
     for claim in read_claims():
         word = outcome_of(claim, done).word if claim.studies else "not asked here"
         for source in (claim.source, *claim.further):
-            add(source, "outcomes", f"[{claim.label}](claims.md#{claim.label.lower()}): {word}")
+            add(source, "outcomes", f"[{claim.label}](claims_explored.md#{claim.label.lower()}): {word}")
             for study in [name for name in claim.studies if name in done][:1]:
                 add(source, "studies", study)
     for folder, page in ANSWERED.items():

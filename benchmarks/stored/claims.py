@@ -39,7 +39,7 @@ def claim_study(record: Mapping[str, Any], claims: list[Claim], scored: Mapping[
         kind="claim",
         question=f"{declared.get('question') or ''}{told}".strip(),
         source=declared.get("source") or "",
-        page=f"claims.md#{claims[0].label.lower()}" if claims else "claims.md",
+        page=f"claims_explored.md#{claims[0].label.lower()}" if claims else "claims_explored.md",
         command=record["command"],
         overrides=(f"study={name}",),
         metric=record["metric"],

@@ -37,14 +37,29 @@ FINAL = "final"  # the endpoint that is the metric at the end of training
 
 def question_studies(docs: Path) -> Iterator[Study]:
     """Yield each question that has an answer."""
+    cards = carded(docs)
+    for name, folder in answer_folders(docs).items():
+        answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+        page = "asked.md" if folder.parent.name == "asked" else f"{folder.name}.md"
+        yield question_study(folder, answer, name, cards.get(name, page))
+
+
+def answer_folders(docs: Path) -> dict[str, Path]:
+    """Return the folders of kept answers by the names of their questions."""
     names = {
         yaml.safe_load(file.read_text("utf-8"))["question"]: file.stem for file in sorted(QUESTIONS.glob("*.yaml"))
     }
-    for file in sorted(docs.glob("**/answer.json")):
-        folder = file.parent
-        answer = json.loads(file.read_text(encoding="utf-8"))
-        page = "asked.md" if folder.parent.name == "asked" else f"{folder.name}.md"
-        yield question_study(folder, answer, names[answer["declared"]["question"]], page)
+    files = {file: json.loads(file.read_text(encoding="utf-8")) for file in sorted(docs.glob("**/answer.json"))}
+    return {names[answer["declared"]["question"]]: file.parent for file, answer in files.items()}
+
+
+def carded(docs: Path) -> dict[str, str]:
+    """Return the page of the first card that names a question, by the names of questions."""
+    found: dict[str, str] = {}
+    for file in sorted((docs / "claims" / "cards").glob("*.yaml")):
+        for name in yaml.safe_load(file.read_text(encoding="utf-8"))["questions"]:
+            found.setdefault(name, f"claims/{file.stem}.md")
+    return found
 
 
 def question_study(folder: Path, answer: Mapping[str, Any], name: str, page: str) -> Study:
@@ -67,12 +82,29 @@ def question_study(folder: Path, answer: Mapping[str, Any], name: str, page: str
         overrides=shared,
         metric=metric,
         findings=findings,
-        runs=kept_runs(runs, number, tuned),
+        runs=pd.concat([kept_runs(runs, number, tuned), *asserted_runs(runs, answer, metric, number, tuned)]),
         levels=level_rows([]),
         curves=curves_of(folder),
         tuned=tuned,
         facts=facts_of(runs),
     )
+
+
+def asserted_runs(
+    runs: pd.DataFrame, answer: Mapping[str, Any], metric: str, number: str, tuned: str
+) -> Iterator[pd.DataFrame]:
+    """Yield the numbers of assertions that are about another one than the question's, each once."""
+    seen = {number}
+    for place, assertion in enumerate(answer["assertions"], 1):
+        if (own := number_of(assertion, metric)) not in seen:
+            seen.add(own)
+            told = runs.assign(number=runs[f"assertion_{place}"], on_scale=None).dropna(subset="number")
+            yield kept_runs(told, own, tuned)
+
+
+def number_of(assertion: Mapping[str, Any], metric: str) -> str:
+    """Return what an assertion is about: a metric at the end of training, or its endpoint."""
+    return (assertion["metric"] or metric) if assertion["endpoint"] == FINAL else assertion["endpoint"]
 
 
 def assertion_findings(assertion: Mapping[str, Any], metric: str) -> Iterator[Finding]:
@@ -83,7 +115,7 @@ def assertion_findings(assertion: Mapping[str, Any], metric: str) -> Iterator[Fi
         condition="",
         arm=("+".join(assertion["arm"]) or "default") + budget,
         versus=("+".join(assertion["versus"]) or "default") + budget,
-        metric=(assertion["metric"] or metric) if assertion["endpoint"] == FINAL else assertion["endpoint"],
+        metric=number_of(assertion, metric),
         verdict=assertion["word"],
         expected=assertion["claim"],
         effect=assertion["effect"],

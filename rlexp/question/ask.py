@@ -13,7 +13,7 @@ from rlexp.analysis.stats.rates import extend
 from rlexp.api import mistakes_as_config_errors
 from rlexp.core.errors import ConfigError, format_value
 from rlexp.question import new_folder
-from rlexp.question.declare import APART, Question, declare
+from rlexp.question.declare import APART, Question, declare, first_runs
 from rlexp.question.spec import read_question
 from rlexp.question.sweep import Run, read_before, runs_of, train_arms, write_down
 
@@ -67,14 +67,13 @@ def plan_text(asked: Question) -> str:
     """Say what a question would train at first."""
     declared = asked.declared
     starts, seeds = declared.get("starts") or (), len(declared["seeds"])
-    runs = sum(max(len(asked.grids.get(cell.condition, ())), 1) for cell in asked.cells) * seeds * (len(starts) or 1)
     arms = list(dict.fromkeys(cell.arm for cell in asked.cells))
     tuned = f", at {len(next(iter(asked.grids.values())))} values of {declared['tune']['key']}" if asked.grids else ""
     over = f"{len(starts)} starts with {seeds} seeds each" if starts else f"{seeds} seeds"
     more = " to begin with" if asked.grids or declared["most_seeds"] else ""
     return (
-        f"{len(declared['conditions'])} conditions, {len(arms)} arms ({', '.join(arms)}), {over}{tuned}: {runs} "
-        f"runs{more}."
+        f"{len(declared['conditions'])} conditions, {len(arms)} arms ({', '.join(arms)}), {over}{tuned}: "
+        f"{first_runs(declared)} runs{more}."
     )
 
 

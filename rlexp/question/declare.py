@@ -12,6 +12,7 @@ from rlexp.core.errors import ConfigError, format_value
 from rlexp.question.composition import composition, config_of
 from rlexp.question.spec import Written, arm_name, named_conditions
 from rlexp.question.sweep import (
+    START,
     better_end,
     budget_overrides,
     check_number,
@@ -20,7 +21,7 @@ from rlexp.question.sweep import (
     parsed_endpoint,
     tuned_values,
 )
-from rlexp.runfolder.variants import SEEDS, key_of, result_overrides
+from rlexp.runfolder.variants import SEEDS, key_of, result_overrides, split_commas
 
 FORMAT = 1
 APART = 1000
@@ -75,17 +76,7 @@ def declare(written: Written, overrides: Sequence[str] = ()) -> Question:
     for name, listed in (("start", written.starts or []), ("seed", written.seeds)):
         if len(set(listed)) < len(listed):
             raise ConfigError([f"{name}s={format_value(listed)}: a {name} is there twice"])
-    key, _, values = (written.tune or "").partition("=")
-    declared = written.model_dump(exclude={"shared"}) | {
-        "format": FORMAT,
-        "assertions": [completed(written, place) for place in range(len(written.assertions))],
-        "conditions": conditions,
-        "with": shared,
-        "tune": {"key": key, "values": values or None} if key else None,
-    }
-    del declared["moderators"]
-    if written.starts is None:
-        del declared["starts"]
+    declared = declaration(written, shared, conditions)
     if (seed := next((each for each in shared if key_of(each) in SEEDS), None)) is not None:
         key = "starts" if key_of(seed) == SEEDS[0] else "seeds"
         raise ConfigError([f"{seed}: {key} says which are trained; leave it out of with"])
@@ -104,6 +95,31 @@ def declare(written: Written, overrides: Sequence[str] = ()) -> Question:
     cells, grids = planned(declared)
     of_sweep = {key_of(each): each for each in for_all if each not in shared}  # the last one of a key counts
     return Question(declared, cells, grids, [*of_sweep.values()])
+
+
+def declaration(written: Written, shared: Sequence[str], conditions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what is declared, before it is checked and the directions are found."""
+    key, _, values = (written.tune or "").partition("=")
+    declared = written.model_dump(exclude={"shared"}) | {
+        "format": FORMAT,
+        "assertions": [completed(written, place) for place in range(len(written.assertions))],
+        "conditions": conditions,
+        "with": shared,
+        "tune": {"key": key, "values": values or None} if key else None,
+    }
+    del declared["moderators"]
+    if written.starts is None:
+        del declared["starts"]
+    return declared
+
+
+def first_runs(declared: Mapping[str, Any]) -> int:
+    """Return how many runs a question trains to begin with."""
+    values = 1
+    if tune := declared["tune"]:
+        values = len({float(each) for each in split_commas(tune["values"])}) if tune["values"] else len(START)
+    units = len(declared["seeds"]) * len(declared.get("starts") or [0])
+    return len(declared["conditions"]) * len(arms_of(declared)) * values * units
 
 
 def completed(written: Written, place: int) -> dict[str, Any]:

@@ -203,7 +203,7 @@ def test_a_record_is_of_the_study_as_it_is_written(name):
 
 
 def test_the_page_is_generated():
-    assert (ROOT / "docs" / "claims.md").read_text(encoding="utf-8") == page(CLAIMS, stored())
+    assert (ROOT / "docs" / "claims_explored.md").read_text(encoding="utf-8") == page(CLAIMS, stored())
     for claim in CLAIMS:
         raw = yaml.safe_load((HOME / "texts" / f"{claim.number}.yaml").read_text(encoding="utf-8"))
         assert raw["title"] == claim.title
@@ -211,7 +211,7 @@ def test_the_page_is_generated():
 
 def test_advice_names_the_claim_that_each_piece_comes_from():
     text = (ROOT / "docs" / "advice.md").read_text(encoding="utf-8")
-    linked = set(re.findall(r"\]\(claims\.md#(\w+)\)", text))
+    linked = set(re.findall(r"\]\(claims_explored\.md#(\w+)\)", text))
     assert linked == {claim.label.lower() for claim in CLAIMS if claim.studies}
     pieces = re.split(r"\n- ", text.partition("\n## ")[2])[1:]
-    assert [piece for piece in pieces if "](claims.md#" not in piece] == []
+    assert [piece for piece in pieces if "](claims_explored.md#" not in piece] == []

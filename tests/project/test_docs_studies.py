@@ -62,7 +62,7 @@ def test_a_page_links_the_claims_that_supersede_its_studies(page):
     text = page.read_text(encoding="utf-8")
     earlier = {(name, claim.label) for claim in read_claims() for name in claim.studies if name[:3] != claim.number}
     named = {(name, label) for name, label in earlier if re.search(rf"study={name}\b", text)}
-    assert [(name, label) for name, label in named if f"claims.md#{label.lower()})" not in text] == []
+    assert [(name, label) for name, label in named if f"claims_explored.md#{label.lower()})" not in text] == []
 
 
 def test_the_tour_quotes_what_claim_c17_found():

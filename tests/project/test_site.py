@@ -107,4 +107,4 @@ def test_there_is_a_page_for_each_axis_and_each_claim(site):
         place.removeprefix("variants/").removesuffix(".md") for place in site.pages if place.startswith("variants/")
     }
     assert {"norm", "clip", "agg", "kl", "filter", "preset"} <= axes
-    assert {f"claims/c{number}.md" for number in range(1, 21)} <= set(site.pages)
+    assert {f"claims_explored/c{number}.md" for number in range(1, 21)} <= set(site.pages)

@@ -112,7 +112,7 @@ def test_the_search_finds_a_page_and_leads_there(browser, built, width, word, fi
 
     wait = WebDriverWait(browser, 20)
     resize(browser, width)
-    browser.get((built / "claims/c1.html").as_uri())
+    browser.get((built / "claims_explored/c1.html").as_uri())
     shown = [each for each in browser.find_elements("css selector", ".md-search__button, label[for=__search]")]
     next(each for each in shown if each.is_displayed() and each.tag_name != "div" and each.size["width"]).click()
     wait.until(lambda _: browser.execute_script(SHADOW + ".querySelector('dialog[open]')"))

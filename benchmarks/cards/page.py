@@ -1,0 +1,120 @@
+"""docs/claims.md: a scorecard of the claims, how sure it is, and what is not trained yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.cards.asked import STAYS, Asked, effect, headline, settings, stays
+from benchmarks.cards.controls import nulls
+from benchmarks.cards.declared import answered
+from benchmarks.cards.texts import Card
+from rlexp.analysis.stats.words import CANNOT
+from rlexp.question.declare import declaration, first_runs
+from rlexp.question.spec import named_conditions, read_question
+
+HEAD = Path(__file__).with_name("head.md")
+Answers = Mapping[str, Asked]
+
+
+def page(cards: Sequence[Card], answers: Answers) -> str:
+    """Return docs/claims.md.
+
+    Raises:
+        Refused: a question is younger than its first run.
+    """
+    used = [
+        answers[name] for name in dict.fromkeys(name for card in cards for name in card.questions) if name in answers
+    ]
+    parts = {
+        "summary": summary(cards, used),
+        "scorecard": "\n".join(scorecard(cards, answers)),
+        "checks": "\n".join(f"- {line}" for line in checks(used, answers)),
+        "untrained": "\n".join(untrained(cards, answers)),
+    }
+    return HEAD.read_text(encoding="utf-8").format(**parts)
+
+
+def summary(cards: Sequence[Card], used: Sequence[Asked]) -> str:
+    """Return how many claims have an answer, and what it rests on."""
+    names = {one.name for one in used}
+    there = sum(bool(names & {*card.questions}) for card in cards)
+    runs = sum(len(one.runs) for one in used)
+    rest = "" if there == len(cards) else " The others wait for their runs ([below](#not-trained-yet))."
+    return (
+        f"**{there} of {len(cards)} published claims have an answer here**, from {runs:,} runs of small models on "
+        f"tasks whose truth is known.{rest}"
+    )
+
+
+def scorecard(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
+    """Yield the table of claims with an answer."""
+    yield "| | claim | answer | effect | settings | tier | trust |"
+    yield "|---|---|---|---|---|---|---|"
+    for card in cards:
+        rows = [(one, place) for one in answered(card, answers) for place in range(len(one.assertions))]
+        if rows:
+            cells = [f"[{card.label}](claims/{card.number}.md)", card.claim]
+            cells += ["<br>".join(f"**{headline(one.assertions[place])}**" for one, place in rows)]
+            cells += ["<br>".join(effect(one, place) for one, place in rows)]
+            cells += ["<br>".join(settings(one, place) for one, place in rows)]
+            cells += ["<br>".join(dict.fromkeys(one.tier for one, _ in rows))]
+            cells += [f"**{card.trust.grade}**: {card.trust.reason}" if card.trust else "not judged yet"]
+            yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def checks(used: Sequence[Asked], answers: Answers) -> Iterator[str]:
+    """Yield what the page's answers and the controls of all questions say of how sure it is."""
+    assertions = [each for one in used for each in one.assertions]
+    places = [condition for each in assertions for condition in each["conditions"]]
+    lost = sum(bool(each["fails"]) for each in places)
+    silent = sum(each["word"] == CANNOT for each in assertions)
+    yield f"**Dropped**: {lost} of {len(places)} settings of assertions{share(lost, len(places))}."
+    yield f"**Cannot answer**: {silent} of {len(assertions)} assertions{share(silent, len(assertions))}."
+    pairs = [(one, condition) for one in used for condition in one.conditions if one.tuned]
+    ends = sum(bool(one.ends(condition)) for one, condition in pairs)
+    yield (
+        f"**Best rate at the end of its grid**, where the curve still rises: in {ends} of {len(pairs)} settings in "
+        "which one is chosen. They are dropped."
+    )
+    kept = np.array([stays(each) for each in assertions if each["stability"]])
+    lean = int((kept < STAYS).sum())
+    mean = f" on average {kept.mean():.2f}" if kept.size else " not known yet"
+    yield (
+        f"**Redrawn**: effects are drawn 1,000 times around their estimates. The probability that the word stays "
+        f"is{mean}. It is below {STAYS:g} for {lean} of {kept.size} words, which say that they lean."
+    )
+    found = [null for name in sorted(answers) for null in nulls(answers[name])]
+    called, moved, all_of = (
+        sum(null.called for null in found),
+        sum(n.moved for n in found),
+        sum(n.conditions for n in found),
+    )
+    names = "; ".join(f"`{null.what}` ({null.question})" for null in found if null.called)
+    yield (
+        f"**Negative controls** of all questions that were asked: {called} of {len(found)} are called something"
+        f"{f' ({names})' if names else ''}. Their check fails in {moved} of {all_of} settings."
+    )
+
+
+def share(part: int, whole: int) -> str:
+    return f" ({100 * part / whole:.0f} %)" if whole else ""
+
+
+def untrained(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
+    """Yield the table of questions without an answer."""
+    yield "| | claim | trains it | runs |"
+    yield "|---|---|---|---:|"
+    for card in cards:
+        for name in card.questions:
+            if name not in answers:
+                link, claim = f"[{card.label}](claims/{card.number}.md)", card.claim.replace("|", "/")
+                yield f"| {link} | {claim} | `rlexp ask {name} --folder runs/{name}` | {runs_of(name):,} |"
+
+
+def runs_of(name: str) -> int:
+    """Return how many runs a question begins with."""
+    written = read_question(name)
+    return first_runs(declaration(written, written.shared, named_conditions(written.conditions)))

@@ -1,0 +1,220 @@
+"""The claims page and its cards: one order of parts, words that lean, and no headline that is younger than its runs."""
+
+import json
+import os
+import re
+import subprocess
+from datetime import UTC, datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from benchmarks.cards import __main__ as command
+from benchmarks.cards.asked import DOCS, asked, headline, stays
+from benchmarks.cards.card import card_page
+from benchmarks.cards.controls import contrast, nulls
+from benchmarks.cards.declared import Committed, check_declared, committed
+from benchmarks.cards.page import page, runs_of
+from benchmarks.cards.texts import Card, Refused, read_cards
+from benchmarks.parts.common import ROOT
+from rlexp.question.ask import checked, plan_text
+
+ANSWERS, CARDS = asked(), read_cards()
+WORDS = dict.fromkeys(("said", "source", "regime", "why", "objection", "known"), "In words.") | {"read": "abstract"}
+TRUST = {"grade": "B", "reason": "one task"}
+OLD = Committed("0" * 40, datetime(2026, 1, 1, tzinfo=UTC))
+HISTORY = subprocess.run(
+    ["git", "rev-parse", "--is-shallow-repository"], cwd=ROOT, capture_output=True, text=True
+).stdout
+needs_history = pytest.mark.skipif("false" not in HISTORY, reason="the checkout has no history of its questions")
+
+
+def card(*questions, **words):
+    return Card(number="c05", claim="It pays", questions=questions, **WORDS | words)
+
+
+@needs_history
+def test_the_pages_are_generated():
+    made = command.pages(CARDS, ANSWERS)
+    assert not [path for path, text in made.items() if (DOCS / path).read_text(encoding="utf-8") != text]
+    assert {file.name for file in (DOCS / "claims").glob("*.md")} == {f"{each.number}.md" for each in CARDS}
+    images = [(path, image) for path, text in made.items() for image in re.findall(r'<img src="([^"]+)"', text)]
+    assert not [image for path, image in images if not ((DOCS / path).parent / image).is_file()]
+
+
+def test_a_claim_with_an_answer_says_it_in_words_and_one_without_says_nothing():
+    for each in CARDS:
+        words = [each.answer, each.practice, each.trust]
+        assert all(words) if {*each.questions} & {*ANSWERS} else not any(words), each.number
+
+
+@needs_history
+def test_a_card_has_its_parts_in_one_order():
+    text = card_page(card("dynamic_sampling", answer="Yes.", practice="Do.", trust=TRUST, explored="c05"), ANSWERS)
+    parts = (
+        "Claim.",
+        "Answer.",
+        "Trust B.",
+        "Why.",
+        "For practice.",
+        "Strongest objection.",
+        "What is known about it.",
+    )
+    parts += ("Every seed.", "Declared.", "Train it again.")
+    assert re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE) == [*parts]
+    figures = re.findall(r"/(\w+)\.svg", text)
+    assert figures == ["assertion_1", "assertion_2", "curves_1", "rates"]
+    assert "[What was tried before](../claims_explored.md#c5)" in text and "expectation" not in text
+    assert text.index("## Does it pay to replace") < text.index("## What to make of it") < text.index("**Why.**")
+
+
+def test_what_is_not_trained_has_its_command_and_its_runs():
+    text = page([card("clip_speed")], {})
+    assert "| `rlexp ask clip_speed --folder runs/clip_speed` | 288 |" in text
+    assert "**0 of 1 published claims have an answer here**" in text
+    assert "**Train it.** `rlexp ask clip_speed --folder runs/clip_speed`: 288 runs to begin with." in card_page(
+        card("clip_speed"), {}
+    )
+
+
+@pytest.mark.slow  # a question is composed
+@pytest.mark.parametrize("name", ["clip_speed", "verifier_sign", "norm_deviation"])
+def test_runs_are_those_that_the_check_of_a_question_says(name):
+    assert f": {runs_of(name)} runs" in plan_text(checked(name))
+
+
+@pytest.mark.parametrize(
+    ("word", "leaning", "stability", "said", "share"),
+    [
+        ("supported", "", {"supported": 0.8, "open": 0.2}, "supported", 0.8),
+        ("supported", "", {"supported": 0.79, "open": 0.21}, "leaning supported", 0.79),
+        ("open", "", {"open": 0.9, "contradicted": 0.1}, "open", 0.9),
+        ("open", "", {"open": 0.7, "contradicted": 0.3}, "open, leaning contradicted", 0.7),
+        ("open", "supported", {"open": 0.6, "supported": 0.4}, "open, leaning supported", 0.6),
+        ("cannot answer", "", {}, "cannot answer", None),
+    ],
+)
+def test_a_word_that_redraws_do_not_repeat_says_that_it_leans(word, leaning, stability, said, share):
+    assertion = {"word": word, "leaning": leaning, "stability": stability}
+    assert headline(assertion) == said
+    assert np.isnan(stays(assertion)) if share is None else stays(assertion) == share
+
+
+# ---- controls
+
+
+def test_a_control_is_judged_over_its_conditions():
+    (null,) = nulls(ANSWERS["dynamic_sampling"])
+    assert (null.what, null.conditions) == ("filter=zero_variance against filter=none", 6)
+    assert null.word == "no material effect" and not null.called and not null.moved
+
+
+def test_an_effect_that_is_declared_as_a_control_is_called_something(monkeypatch):
+    one = asked()["verifier_noise"]
+    control = {side: one.declared["assertions"][0][side] for side in ("arm", "versus")}
+    monkeypatch.setitem(one.declared, "controls", [control, {"arm": control["versus"], "versus": None}])
+    two, alone = nulls(one)
+    assert (two.moved, two.word) == (2, "open")  # of three starts; the strongest hardly minds
+    assert (alone.moved, alone.word) == (2, "open")  # it learns, so it moves from where it began
+    assert alone.what == "shaping=false_negatives+shaping.false_negatives=0.5 moves from its start"
+
+
+def test_the_drift_of_an_arm_is_from_its_first_evaluation_to_its_last_ones():
+    one, name = ANSWERS["verifier_sign"], "start.accuracy=0.3,lr=1e-4"
+    found = contrast(one, name, "shaping=random", None)
+    runs = pd.read_parquet(one.folder / "runs.parquet").query("condition == @name and arm == 'shaping=random'")
+    scale, metric = one.scale(name, 0)[0], one.package["scales"][name][0]["metric"]
+    curves = one.curves[one.curves["folder"].isin(runs["folder"])].sort_values("step").groupby("folder")[metric]
+    moved = scale.forward(curves.last()) - scale.forward(curves.first())  # a tenth of its nine evaluations is the last
+    assert found.value == pytest.approx(moved.mean()) and found.n == 8
+    assert found.error == pytest.approx(moved.std(ddof=1) / np.sqrt(8))
+
+
+# ---- when a question was declared
+
+
+def test_a_question_that_is_younger_than_its_first_run_has_no_headline():
+    one = asked()["verifier_noise"]
+    check_declared(one, OLD)
+    with pytest.raises(
+        Refused, match=r"^verifier_noise: no headline: the question was committed \(00000000\) at .*, after"
+    ):
+        check_declared(one, OLD._replace(time=datetime(2026, 12, 1, tzinfo=UTC)))
+    with pytest.raises(Refused, match="git has no commit of conf/study/questions/verifier_noise.yaml as it is"):
+        check_declared(one, None)
+    one.began = datetime(2026, 11, 27, 13, 44, tzinfo=UTC)
+    with pytest.raises(
+        Refused, match=r"the question was declared at 2026-11-27 13:44:17\+0000, after its first run, 2026-"
+    ):
+        check_declared(one, OLD)
+
+
+def test_an_answer_to_another_question_than_the_shipped_one_has_no_headline(monkeypatch):
+    one = asked()["verifier_noise"]
+    monkeypatch.setitem(one.declared, "seeds", [0, 1])
+    with pytest.raises(Refused, match="verifier_noise.yaml asks something else than what was answered"):
+        check_declared(one, OLD)
+
+
+def test_the_command_writes_nothing_and_says_so_in_a_line(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("sys.argv", ["cards"])
+    monkeypatch.setattr(command, "DOCS", tmp_path)
+    monkeypatch.setattr(command, "read_cards", lambda: [card("verifier_noise")])
+    monkeypatch.setattr("benchmarks.cards.declared.committed", lambda file: None)
+    assert command.main() == 2
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1 and said.err.startswith("verifier_noise: no headline: ") and not said.out
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_question_is_as_old_as_the_commit_since_which_it_asks_the_same(tmp_path):
+    file = tmp_path / "q.yaml"
+
+    def commit(text, day):
+        file.write_text(text)
+        when = {
+            "GIT_AUTHOR_DATE": f"2026-01-{day:02} 00:00:00 +0000",
+            "GIT_COMMITTER_DATE": f"2026-02-{day:02}T00:00:00Z",
+        }
+        user = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        for words in (["init", "-q"], ["add", "."], [*user, "commit", "-qm", "q"]):
+            subprocess.run(["git", *words], cwd=tmp_path, check=True, env=os.environ | when)
+
+    file.write_text("question: a\n")
+    assert committed(file) is None
+    commit("question: a\n", 1)
+    commit("question: b\n", 2)
+    commit("# a comment\nquestion: b\n", 3)
+    assert committed(file).time == datetime(2026, 2, 2, tzinfo=UTC)  # when it was committed, not when it was written
+    file.write_text("question: c\n")
+    assert committed(file) is None
+
+
+# ---- cards as they are written
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"read": "skimmed"}, "c05.yaml: read: Input should be 'full', 'excerpt', 'abstract' or 'second-hand'"),
+        ({"trust": {"grade": "E", "reason": "x"}}, "c05.yaml: grade: Input should be 'A', 'B', 'C' or 'D'"),
+        ({"questions": ["no_such"]}, "c05.yaml: no_such: is no question in conf/study/questions"),
+        ({"questions": ["a", "b", "c"]}, "c05.yaml: questions: List should have at most 2 items"),
+        ({"verdict": "yes"}, "c05.yaml: verdict: Extra inputs are not permitted"),
+    ],
+)
+def test_a_card_that_is_none_is_refused_in_a_line(tmp_path, change, said):
+    words = WORDS | {"claim": "It pays", "questions": ["clip_speed"]} | change
+    (tmp_path / "c05.yaml").write_text(yaml.safe_dump(words), encoding="utf-8")
+    with pytest.raises(Refused) as caught:
+        read_cards(tmp_path)
+    assert str(caught.value).startswith(said) and "\n" not in str(caught.value)
+
+
+def test_answers_keep_when_their_first_run_began():
+    for file in (DOCS / "asked").glob("*/datapackage.json"):
+        question = json.loads(file.read_text(encoding="utf-8"))["question"]
+        declared = json.loads((file.parent / "question.json").read_text(encoding="utf-8"))["declared_at"]
+        assert question["first_run"] > declared, file.parent.name

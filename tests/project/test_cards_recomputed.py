@@ -1,0 +1,166 @@
+"""Every number of docs/claims.md and its cards, computed again by recompute_cards.py, to which rlexp is not there.
+
+Draws are the same, so effects agree to the digits that are printed; shares of redraws to two of 1,000, as a redraw on a
+border may say another word on another processor.
+"""
+
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchmarks.cards.__main__ import pages
+from benchmarks.cards.asked import asked
+from benchmarks.cards.texts import Card
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+SCRIPT, NOTEBOOK = Path(__file__).with_name("recompute_cards.py"), "analysis/report/templates/recompute_question.ipynb"
+ALONE = "import runpy, sys; sys.modules |= dict.fromkeys(('rlexp', 'analysis', 'benchmarks'))  # to import them fails\n"
+SHARES = 0.0021
+WORDS = dict.fromkeys(("claim", "said", "source", "regime", "why", "objection", "known"), "In words.") | {
+    "read": "full"
+}
+
+
+@pytest.fixture(scope="module")
+def computed():
+    """The numbers of all kept answers, by the name of the question."""
+    folders = {name: str(one.folder) for name, one in asked().items()}
+    code = f"{ALONE}sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    command = [sys.executable, "-c", code, str(SCRIPT), str(ROOT / NOTEBOOK), *folders.values()]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    return {name: found[folder] for name, folder in folders.items()}
+
+
+def committed():
+    """The pages as they are committed, with the questions of each card."""
+    files = {file.stem: yaml.safe_load(file.read_text("utf-8")) for file in (DOCS / "claims" / "cards").glob("*.yaml")}
+    texts = {path: (DOCS / path).read_text("utf-8") for path in ("claims.md", *(f"claims/{n}.md" for n in files))}
+    return texts, {number: card["questions"] for number, card in files.items()}
+
+
+def written():
+    """Pages of a card for each kept answer."""
+    answers = asked()
+    cards = [Card(number=f"c{place:02}", questions=[name], **WORDS) for place, name in enumerate(answers, 1)]
+    return pages(cards, answers), {card.number: card.questions for card in cards}
+
+
+@pytest.mark.parametrize("read", [committed, written])
+def test_each_number_is_that_of_the_runs(computed, read):
+    texts, questions = read()
+    used = {name: computed[name] for names in questions.values() for name in names if name in computed}
+    for number, names in questions.items():
+        found = [each for name in names if name in computed for each in computed[name]["assertions"]]
+        row = re.search(rf"^\| \[\w+\]\(claims/{number}\.md\) \| [^|]* \| (\*\*.*)", texts["claims.md"], re.MULTILINE)
+        assert bool(row) == bool(found)
+        if found:
+            check_row([cell.split("<br>") for cell in row[1].split(" | ")], found)
+            check_card(texts[f"claims/{number}.md"], found)
+    check_sums(texts["claims.md"], used, computed)
+
+
+def check_row(cells, found):
+    """The words, effects and settings of a claim on the scorecard."""
+    words, effects, settings = cells[:3]
+    assert [word.strip("*") for word in words] == [headline(each) for each in found]
+    for text, size, each in zip(effects, settings, found, strict=True):
+        check_settings(size, each)
+        if each["stays"] is None:
+            dropped = sum(bool(one["fails"]) for one in each["conditions"].values())
+            assert text == f"{dropped} of {len(each['conditions'])} settings are not valid"
+        else:
+            check_shown(text, each["shown"], each["level"])
+
+
+def check_settings(text, each):
+    """`5 of 6 × 8 to 20 seeds` are the valid conditions, all, and the seeds of those."""
+    valid = [one for one in each["conditions"].values() if not one["fails"]]
+    counts = [one["n"] for one in valid or each["conditions"].values()]
+    found = re.search(r"(\d+)(?: of (\d+))? × (\d+)(?: to (\d+))? (?:seed|start)s", text)
+    said = [int(each) for each in (found[1], found[2] or found[1], found[3], found[4] or found[3])]
+    assert said == [len(valid), len(each["conditions"]), min(counts), max(counts)]
+
+
+def headline(each):
+    word = each["word"]
+    if each["stays"] is None or (word == each["said"] and each["stays"] >= 0.8):
+        return word
+    if word != "open":
+        return f"leaning {word}"
+    others = sorted(each["shares"].items(), key=lambda item: -item[1])
+    return f"open, leaning {each['said'] if each['said'] != 'open' else next(o for o, _ in others if o != 'open')}"
+
+
+def check_card(text, found):
+    """The lines about what came out, and the tables of settings, of a card."""
+    lines = [line for line in text.splitlines() if re.match(r"- .*: \*\*", line)]
+    assert len(lines) == len(found)
+    for line, each in zip(lines, found, strict=True):
+        assert f"**{headline(each)}**" in line
+        if each["stays"] is not None:
+            check_shown(line.partition("**, ")[2], each["shown"], each["level"])
+            assert f"({100 * each['confidence']:g} % interval, " in line
+            check_settings(line.partition(" % interval, ")[2], each)
+            assert (
+                abs(float(re.search(r"stays with probability ([\d.]+)\.$", line)[1]) - each["stays"]) < 0.005 + SHARES
+            )
+            predicted = re.search(r"it lies in \[(.*?), (.*?)\]", line)
+            assert bool(predicted) == bool(each["predicted"])
+            for end, number in zip(predicted.groups() if predicted else (), each["predicted"] or (), strict=True):
+                check_printed(end, number)
+    tables = [block.splitlines()[2:] for block in text.split("\n\n") if block.startswith("| setting | n |")]
+    for rows, each in zip(tables, found, strict=True):
+        told = [[cell.strip() for cell in row[1:-1].split(" | ")] for row in rows]
+        assert {cells[0].replace(", ", ",") for cells in told} == {*each["conditions"]}
+        for name, n, *values, shown, dropped in told:
+            one = each["conditions"][name.replace(", ", ",")]
+            assert int(n) == one["n"] and dropped == (f"dropped: {one['fails']}" if one["fails"] else "")
+            assert not values or values[0] == ", ".join(f"{value:.3g}" for value in one["values"])
+            check_shown(shown, one["shown"], one["level"])
+
+
+def check_shown(text, numbers, level):
+    """`+6.2 points [+2.4, +9.9] at .5` is an effect, its interval, and the level."""
+    effect, low, high, at = re.match(r"(\S+)(?: points)? \[(.*?), (.*?)\](?: at ([\d.,]*\d))?", text).groups()
+    for said, number in zip((effect, low, high), numbers, strict=True):
+        check_printed(said, number)
+    if at:
+        third = 10.0 ** (math.floor(math.log10(level)) - 2)  # three digits are printed
+        assert abs(float(at.replace(",", "")) - level) <= 0.51 * third
+
+
+def check_printed(text, number):
+    value = float(text.strip().lstrip("×").replace("−", "-").replace(",", ""))
+    digits = len(text.partition(".")[2])
+    assert abs(value - number) <= 0.51 * 10.0**-digits + 1e-6 * abs(number), (text, number)
+
+
+def check_sums(text, used, computed):
+    """What the page says of all its answers, and of all controls."""
+    found = [each for one in used.values() for each in one["assertions"]]
+    settings = [one for each in found for one in each["conditions"].values()]
+    stays = [each["stays"] for each in found if each["stays"] is not None]
+    nulls = [null for one in computed.values() for null in one["nulls"]]
+    called = sum(null["word"] in ("supported", "smaller than claimed", "contradicted") for null in nulls)
+    said = {
+        r"an answer here\*\*, from ([\d,]+) runs": [sum(one["runs"] for one in used.values())],
+        r"\*\*Dropped\*\*: (\d+) of (\d+)": [sum(bool(one["fails"]) for one in settings), len(settings)],
+        r"\*\*Cannot answer\*\*: (\d+) of (\d+)": [len(found) - len(stays), len(found)],
+        r"still rises: in (\d+) of (\d+)": [sum(one[key] for one in used.values()) for key in ("ends", "tuned")],
+        r"below 0\.8 for (\d+) of (\d+) words": [sum(share < 0.8 for share in stays), len(stays)],
+        r"asked: (\d+) of (\d+) are called": [called, len(nulls)],
+        r"check fails in (\d+) of (\d+)": [sum(null[key] for null in nulls) for key in ("moved", "conditions")],
+    }
+    for pattern, numbers in said.items():
+        assert [int(each.replace(",", "")) for each in re.search(pattern, text).groups()] == numbers, pattern
+    mean = re.search(r"the word stays\s+is on average ([\d.]+)\.", text)
+    assert bool(mean) == bool(stays) and (not mean or abs(float(mean[1]) - sum(stays) / len(stays)) < 0.005 + SHARES)
