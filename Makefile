@@ -19,7 +19,7 @@ UV := $(shell command -v uv)
 PIP := $(if $(UV),uv pip install --python $(BIN)/python --index-strategy unsafe-best-match,$(BIN)/python -m pip install) --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help install ablation claims claims-quick test test-all bench docs data sync dashboard lint constraints audit versions clean
+.PHONY: help install ablation claims claims-quick test test-all bench docs data paper sync dashboard lint constraints audit versions clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -51,6 +51,10 @@ docs: ## build the docs site, build/site/index.html, without network once it is 
 
 data: $(READY) ## write build/data, a data set of everything that is stored in docs/; docs/explore.md says what is in it
 	$(BIN)/python -m benchmarks.dataset $(ARGS)
+
+paper: ## write build/paper/rlexp.pdf, the report on the claims, from what is stored in docs/
+	@$(MAKE) --no-print-directory install EXTRAS=paper
+	$(BIN)/python -m benchmarks.paper $(ARGS)
 
 sync: $(READY) ## send every offline run below runs/ to Weights & Biases; `.venv/bin/wandb login` comes first
 	@found=$$(find runs -type d -name 'offline-run-*' -path '*/wandb/*'); \

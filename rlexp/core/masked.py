@@ -77,8 +77,17 @@ def is_constant(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:
 
 
 def per_token(values: Tensor, tokens: Tensor) -> Tensor:
-    """Return values of completions in a shape that goes with ``tokens``; values of tokens as they are."""
-    return values if values.dim() == tokens.dim() else values.unsqueeze(-1)
+    """Return values of completions in a shape that goes with ``tokens``; values of tokens as they are.
+
+    Raises:
+        ValueError: Where they are neither.
+    """
+    wide = values if values.dim() == tokens.dim() else values.unsqueeze(-1)
+    sizes = zip(wide.shape, tokens.shape, strict=False)
+    if wide.dim() != tokens.dim() or any(own not in (1, size) for own, size in sizes):
+        of_tokens, found = [*tokens.shape], [*values.shape]
+        raise ValueError(f"a result has the shape {found}: must be {of_tokens[:-1]}, as rewards have, or {of_tokens}")
+    return wide
 
 
 def whitened(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:

@@ -311,3 +311,8 @@ def test_what_must_hold_holds_in_the_numbers_on_file():
     assert max(row["false"] for row in FOUND["words"]) < 0.05 + noise
     assert FOUND["summary"]["headlines that stay, pooled rule"] >= 0.9
     assert min(row["pooled"] for row in FOUND["coverage"]) > 0.94 - noise
+
+
+def test_the_numbers_on_file_are_those_that_were_printed():
+    printed = (Path(__file__).parents[3] / "docs" / "statistics" / "words.txt").read_text(encoding="utf-8").splitlines()
+    assert [f"{name}: {value:.3f}" for name, value in FOUND["summary"].items()] == printed[-len(FOUND["summary"]) :]

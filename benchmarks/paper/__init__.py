@@ -1,0 +1,1 @@
+"""The report on the claims: numbers, figures and text become one PDF."""

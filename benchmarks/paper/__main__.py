@@ -1,0 +1,44 @@
+"""The report on the claims, eight pages: ``python -m benchmarks.paper`` writes build/paper/rlexp.pdf.
+
+Its numbers and figures come from the files under docs/, its text is paper.typ beside this file. Needs the extra
+``paper``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from benchmarks.paper.figures import figures
+from benchmarks.paper.numbers import numbers
+from benchmarks.parts.common import ROOT
+from rlexp.analysis.figures.layout import theme
+
+SOURCES = ("paper.typ", "references.bib")
+
+
+def main() -> None:
+    """Write numbers, figures and the PDF."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "paper", help="folder to write (build/paper)")
+    place = parser.parse_args().out
+    try:
+        import typst
+    except ModuleNotFoundError:
+        sys.exit("needs the extra paper: pip install 'rlexp[paper]'")
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "numbers.json").write_text(json.dumps(numbers(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with theme():
+        for name, figure in figures().items():
+            figure.savefig(place / f"{name}.svg", metadata={"Date": None})
+    for name in SOURCES:
+        shutil.copy(Path(__file__).with_name(name), place)
+    typst.compile(str(place / "paper.typ"), output=str(place / "rlexp.pdf"))
+    print(place / "rlexp.pdf")
+
+
+if __name__ == "__main__":
+    main()

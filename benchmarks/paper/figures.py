@@ -1,0 +1,146 @@
+"""The figures of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from benchmarks.paper.numbers import DOCS, Asked, asked, cards, pooled, read, sides
+from rlexp.analysis.figures.layout import BASELINE, COLORS, INK, light_grid, text_size
+
+COLUMN, PAGE = 3.45, 7.1  # inches
+WORDS = {
+    "supported": COLORS[3],
+    "smaller than claimed": COLORS[5],
+    "no material effect": COLORS[0],
+    "contradicted": COLORS[2],
+    "open": BASELINE,
+}
+LARGEST = 6.0  # smallest effects that count, at the ends of the axis
+SIDES = ("versus", "arm")
+ROW = 0.155  # inches
+LABEL = 84  # characters
+CURVES = ("clip_speed", "norm_deviation", "baseline_rewards", "overlong", "prompt_mean", "prime_rl_summer")
+CURVES += ("oxrl_own_settings", "allocation")
+
+
+def figures() -> dict[str, Figure]:
+    """Return the figures by name."""
+    questions = asked()
+    return {
+        "stability": stability(),
+        "scorecard": scorecard([*pooled(questions, cards())]),
+        "rates": rates({name: questions[name] for name in CURVES if name in questions}),
+        "forecast": forecasts(),
+    }
+
+
+def stability() -> Figure:
+    """Draw the probabilities that headlines stay, counted and pooled."""
+    found = read(DOCS / "statistics" / "words.json")
+    figure = Figure(figsize=(COLUMN, 1.35), layout="constrained")
+    axes = figure.add_subplot()
+    generator = np.random.default_rng(0)
+    for place, (name, color) in enumerate((("counted", COLORS[2]), ("pooled", COLORS[0]))):
+        stays = np.array([each["stays"] for each in found[name]])
+        axes.plot(stays, place + generator.uniform(-0.2, 0.2, len(stays)), "o", color=color, markersize=3, alpha=0.6)
+        axes.plot([stays.mean()] * 2, [place - 0.35, place + 0.35], color=INK, linewidth=1.4)
+    axes.set_yticks([0, 1], ["counted", "pooled"])
+    axes.set(xlim=(-0.02, 1.02), ylim=(1.5, -0.5), xlabel="probability that a headline stays (line: mean)")
+    light_grid(axes)
+    return figure
+
+
+def scorecard(assertions: Sequence[tuple[str, str, Mapping, Asked]]) -> Figure:
+    """Draw every pooled effect in units of the smallest that counts, positive where it is as claimed."""
+    shown = [each for each in assertions if each[2]["effect"] is not None]
+    figure = Figure(figsize=(PAGE, ROW * len(shown) + 0.6))
+    labels = [f"{claim} {' '.join(sides(assertion)[:3])}".strip() for claim, _, assertion, _ in shown]
+    labels = [label if len(label) <= LABEL else label[: LABEL - 1] + "…" for label in labels]
+    axes = figure.add_subplot()
+    left = max(text_size(figure, label, 6.3)[0] for label in labels) + 0.1
+    height = figure.get_figheight()
+    figure.subplots_adjust(left / PAGE, 0.4 / height, 1 - 0.1 / PAGE, 1 - 0.05 / height)
+    axes.axvspan(-1, 1, color=BASELINE, alpha=0.1, linewidth=0)
+    axes.axvline(0, color=BASELINE, linewidth=0.8, linestyle="--")
+    for place, (_, _, assertion, _) in enumerate(shown):
+        sign, unit, color = assertion["sign_of_claim"], assertion["smallest"], WORDS[assertion["word"]]
+        middle, low, high, *predicted = (
+            sign * value / unit
+            for value in (assertion["effect"], assertion["low"], assertion["high"], *assertion["predicted"])
+        )
+        for ends, width in ((sorted(predicted), 0.6), (sorted((low, high)), 2.0)):
+            inside = np.clip(ends, -LARGEST, LARGEST)
+            axes.plot(inside, [place, place], color=color, linewidth=width, solid_capstyle="butt")
+        for beyond, marker in ((min(low, high) < -LARGEST, "<"), (max(low, high) > LARGEST, ">")):
+            if beyond:
+                axes.plot(LARGEST * (1 if marker == ">" else -1), place, marker, color=color, markersize=4)
+        axes.plot(np.clip(middle, -LARGEST, LARGEST), place, "o", color=color, markersize=3.4)
+    axes.set(xlim=(-LARGEST - 0.2, LARGEST + 0.2), ylim=(len(shown) - 0.4, -0.6))
+    axes.set_xlabel("effect, in smallest effects that count", fontsize=7)
+    axes.set_yticks(range(len(shown)), labels, fontsize=6.3)
+    for label, (_, _, assertion, _) in zip(axes.get_yticklabels(), shown, strict=True):
+        label.set_color(WORDS[assertion["word"]])
+    axes.tick_params(axis="x", labelsize=6.5)
+    axes.tick_params(axis="y", length=0)
+    light_grid(axes)
+    return figure
+
+
+def rates(questions: Mapping[str, Asked]) -> Figure:
+    """Draw the score of both arms over the learning rate, a panel a question."""
+    rows = -(-len(questions) // 4)
+    figure = Figure(figsize=(PAGE, 2.1 * rows), layout="constrained")
+    for place, (name, question) in enumerate(questions.items(), 1):
+        draw_rates(figure.add_subplot(rows, 4, place), name, question)
+    return figure
+
+
+def draw_rates(axes: Axes, name: str, question: Asked) -> None:
+    """Draw the arms of the first assertion, from the rates that all conditions have."""
+    declared = question.answer["assertions"][0]
+    runs = question.runs.dropna(subset=["on_scale"])
+    key = question.answer["declared"]["tune"]["key"]
+    budget = f" at {declared['budget']}" if declared["budget"] else ""
+    arms = [("+".join(declared[side]) or "default") + budget for side in SIDES]
+    own = [[part for part in declared[side] if part not in declared[other]] for side, other in (SIDES, SIDES[::-1])]
+    labels = ["\n".join(parts or declared[side]) or "default" for parts, side in zip(own, SIDES, strict=True)]
+    means = runs.groupby(["condition", "arm", key])["on_scale"].mean()
+    conditions = runs["condition"].unique()
+    for arm, label, color in zip(arms, labels, (BASELINE, COLORS[0]), strict=True):
+        curves = {each: means[each][arm] - means[each][arms[0]].max() for each in conditions}
+        common = sorted(set.intersection(*({*curve.index} for curve in curves.values())))
+        table = np.array([[curve[rate] for rate in common] for curve in curves.values()])
+        middle, error = table.mean(0), table.std(0, ddof=1) / np.sqrt(len(table))
+        axes.fill_between(common, middle - error, middle + error, color=color, alpha=0.15, linewidth=0)
+        axes.plot(common, middle, "o-", color=color, mfc="white", markersize=3, label=label)
+        best = int(middle.argmax())
+        axes.plot(common[best], middle[best], "o", color=color, markersize=4)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_title(name.replace("_", " "), fontsize=7)
+    axes.tick_params(labelsize=6)
+    axes.legend(fontsize=5.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), handlelength=1)
+
+
+def forecasts() -> Figure:
+    """Draw forecast effects against those that came out."""
+    figure = Figure(figsize=(COLUMN, 1.9), layout="constrained")
+    for place, (folder, title) in enumerate((("ladder", "300k"), ("language", "language model")), 1):
+        axes = figure.add_subplot(1, 2, place)
+        effects = read(DOCS / "transfer" / folder / "score.json")["effects"]
+        x = np.array([each["forecast"] for each in effects])
+        ends = np.array([[each["low"], each["high"]] for each in effects]).T
+        y = np.array([each["shown"] for each in effects])
+        axes.axline((0, 0), slope=1, color=BASELINE, linewidth=0.7, linestyle="--")
+        axes.errorbar(x, y, xerr=np.abs(ends - x), fmt="o", color=COLORS[0], markersize=3, linewidth=0.8)
+        axes.set_title(title, fontsize=7)
+        axes.set_xlabel("forecast, log-odds", fontsize=7)
+        axes.tick_params(labelsize=6)
+    figure.axes[0].set_ylabel("came out", fontsize=7)
+    return figure
