@@ -61,7 +61,8 @@ def scorecard(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
             cells += ["<br>".join(f"**{headline(one.assertions[place])}**" for one, place in rows)]
             cells += ["<br>".join(effect(one, place) for one, place in rows)]
             cells += ["<br>".join(settings(one, place) for one, place in rows)]
-            cells += ["<br>".join(dict.fromkeys(one.tier for one, _ in rows))]
+            tiers = [one.tier for one, _ in rows]
+            cells += ["<br>".join(tiers if len({*tiers}) > 1 else tiers[:1])]
             cells += [f"**{card.trust.grade}**: {card.trust.reason}" if card.trust else "not judged yet"]
             yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
