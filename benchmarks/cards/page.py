@@ -85,8 +85,8 @@ def checks(used: Sequence[Asked], answers: Answers) -> Iterator[str]:
     lean = int((kept < STAYS).sum())
     mean = f" on average {kept.mean():.2f}" if kept.size else " not known yet"
     yield (
-        f"**Redrawn**: effects are drawn 1,000 times around their estimates. The probability that the word stays "
-        f"is{mean}. It is below {STAYS:g} for {lean} of {kept.size} words, which say that they lean."
+        f"**Redrawn**: effects are drawn 1,000 times around their estimates, and judged. The share that says the word "
+        f"again is{mean}. It is below {STAYS:g} for {lean} of {kept.size} words, which say that they lean."
     )
     found = [null for name in sorted(answers) for null in nulls(answers[name])]
     called, moved, all_of = (
