@@ -56,7 +56,8 @@ designs, [questions.md](questions.md) the words and the endpoints.
 
 **All of it is about a small transformer and short answers.** Arms share their seeds, and each is judged at its best
 learning rate for the number in question. Words are of both conditions together, corrected over the parts by Holm.
-*Open* is not *no effect*.
+*Open* is not *no effect*. Differences of a condition are in the number's own units. Those of all conditions are on its
+scale, above 0 where the arm with the part is better.
 """
 
 
@@ -68,6 +69,8 @@ def main() -> None:
         "--runs", type=Path, default=ROOT / "runs" / "ablations", metavar="FOLDER", help="where runs go"
     )
     parser.add_argument("--commands", action="store_true", help="print what would be trained, and train nothing")
+    launched = "what changes no number, as hydra.launcher.workers=1"
+    parser.add_argument("--with", nargs="+", default=[], dest="launched", metavar="OVERRIDE", help=launched)
     chosen = parser.parse_args()
     known = sorted(file.stem for file in DECLARED.glob("*.yaml"))
     if unknown := next((name for name in chosen.names if name not in known), None):
@@ -76,7 +79,7 @@ def main() -> None:
         study, found = read(name), {}
         for condition, overrides in conditions(study).items():
             folder = chosen.runs.absolute() / name / condition
-            command = ablate(study, overrides, folder)
+            command = [*ablate(study, overrides, folder), *chosen.launched]
             if chosen.commands:
                 print(shlex.join(["rlexp", *command]))
                 continue

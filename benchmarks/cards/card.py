@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC
 
-from benchmarks.cards.asked import DOCS, Asked, effect, headline, settings, sides, stays
+from benchmarks.cards.asked import DOCS, Asked, effect, headline, settings, sides
 from benchmarks.cards.declared import answered, committed
 from benchmarks.cards.page import runs_of
 from benchmarks.cards.texts import Card, label
@@ -34,7 +34,7 @@ def sections(card: Card, answers: Mapping[str, Asked]) -> Iterator[str]:
     if found:
         yield "\n".join(f"- {line}" for one in found for line in outcomes(one))
     if card.trust:
-        yield f"**Trust {card.trust.grade}.** {card.trust.reason}"
+        yield f"**Trust {card.trust.grade}**: {card.trust.reason}"
     for one in found:
         yield f"## {one.declared['question']}"
         yield from effects(one)
@@ -68,7 +68,8 @@ def outcomes(one: Asked) -> Iterator[str]:
                 text += f". In 95 of 100 more settings like these it lies in [{ends.partition(']')[0]}]"
             depends = [f"`{moderator['name']}`" for moderator in each["moderators"] if moderator["depends"]]
             text += f". It depends on {' and '.join(depends)}" if depends else ""
-            text += f". The word stays with probability {stays(each):.2f}"
+            shares = ", ".join(f"{word} {share:.2f}" for word, share in each["stability"].items())
+            text += f". Redrawn: {shares}"
         yield f"{text}."
 
 

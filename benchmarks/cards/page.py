@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.cards.asked import STAYS, Asked, effect, headline, settings, stays
+from benchmarks.cards.asked import DOCS, STAYS, Asked, effect, headline, settings, stays
 from benchmarks.cards.controls import nulls
 from benchmarks.cards.declared import answered
 from benchmarks.cards.texts import Card
+from benchmarks.stored.folders import answer_folders
 from rlexp.analysis.stats.words import CANNOT
 from rlexp.question.declare import declaration, first_runs
 from rlexp.question.spec import named_conditions, read_question
@@ -60,7 +61,8 @@ def scorecard(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
             cells += ["<br>".join(f"**{headline(one.assertions[place])}**" for one, place in rows)]
             cells += ["<br>".join(effect(one, place) for one, place in rows)]
             cells += ["<br>".join(settings(one, place) for one, place in rows)]
-            cells += ["<br>".join(dict.fromkeys(one.tier for one, _ in rows))]
+            tiers = [one.tier for one, _ in rows]
+            cells += ["<br>".join(tiers if len({*tiers}) > 1 else tiers[:1])]
             cells += [f"**{card.trust.grade}**: {card.trust.reason}" if card.trust else "not judged yet"]
             yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
@@ -83,8 +85,8 @@ def checks(used: Sequence[Asked], answers: Answers) -> Iterator[str]:
     lean = int((kept < STAYS).sum())
     mean = f" on average {kept.mean():.2f}" if kept.size else " not known yet"
     yield (
-        f"**Redrawn**: effects are drawn 1,000 times around their estimates. The probability that the word stays "
-        f"is{mean}. It is below {STAYS:g} for {lean} of {kept.size} words, which say that they lean."
+        f"**Redrawn**: effects are drawn 1,000 times around their estimates, and judged. The share that says the word "
+        f"again is{mean}. It is below {STAYS:g} for {lean} of {kept.size} words, which say that they lean."
     )
     found = [null for name in sorted(answers) for null in nulls(answers[name])]
     called, moved, all_of = (
@@ -105,13 +107,15 @@ def share(part: int, whole: int) -> str:
 
 def untrained(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
     """Yield the table of questions without an answer."""
+    early = answer_folders(DOCS)  # some were kept without what a card needs
     yield "| | claim | trains it | runs |"
     yield "|---|---|---|---:|"
     for card in cards:
         for name in card.questions:
             if name not in answers:
                 link, claim = f"[{card.label}](claims/{card.number}.md)", card.claim.replace("|", "/")
-                yield f"| {link} | {claim} | `rlexp ask {name} --folder runs/{name}` | {runs_of(name):,} |"
+                told = f" ([answered]({early[name].name}.md))" if name in early else ""
+                yield f"| {link} | {claim} | `rlexp ask {name} --folder runs/{name}`{told} | {runs_of(name):,} |"
 
 
 def runs_of(name: str) -> int:

@@ -56,7 +56,7 @@ def test_a_card_has_its_parts_in_one_order():
     parts = (
         "Claim.",
         "Answer.",
-        "Trust B.",
+        "Trust B",
         "Why.",
         "For practice.",
         "Strongest objection.",

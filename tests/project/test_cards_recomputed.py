@@ -110,9 +110,9 @@ def check_card(text, found):
             check_shown(line.partition("**, ")[2], each["shown"], each["level"])
             assert f"({100 * each['confidence']:g} % interval, " in line
             check_settings(line.partition(" % interval, ")[2], each)
-            assert (
-                abs(float(re.search(r"stays with probability ([\d.]+)\.$", line)[1]) - each["stays"]) < 0.005 + SHARES
-            )
+            told = re.findall(r"(?:: |, )([a-z ]+) ([\d.]+\d)", ":" + line.partition("Redrawn:")[2])
+            assert {word for word, _ in told} == {word for word, share in each["shares"].items() if share}
+            assert all(abs(float(share) - each["shares"][word]) < 0.0051 + SHARES for word, share in told)
             predicted = re.search(r"it lies in \[(.*?), (.*?)\]", line)
             assert bool(predicted) == bool(each["predicted"])
             for end, number in zip(predicted.groups() if predicted else (), each["predicted"] or (), strict=True):
@@ -162,5 +162,5 @@ def check_sums(text, used, computed):
     }
     for pattern, numbers in said.items():
         assert [int(each.replace(",", "")) for each in re.search(pattern, text).groups()] == numbers, pattern
-    mean = re.search(r"the word stays\s+is on average ([\d.]+)\.", text)
+    mean = re.search(r"says the word again is on average ([\d.]+)\.", text)
     assert bool(mean) == bool(stays) and (not mean or abs(float(mean[1]) - sum(stays) / len(stays)) < 0.005 + SHARES)
