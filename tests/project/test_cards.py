@@ -219,4 +219,4 @@ def test_no_kept_run_is_older_than_its_question():
     for file in (DOCS / "asked").glob("*/datapackage.json"):
         question = json.loads(file.read_text(encoding="utf-8"))["question"]
         declared = json.loads((file.parent / "question.json").read_text(encoding="utf-8"))["declared_at"]
-        assert question.get("first_run", "later") > declared, file.parent.name
+        assert question["first_run"] > declared, file.parent.name
