@@ -30,11 +30,12 @@ install: $(READY) ## make .venv with this project and its tests' needs (done by 
 ablation: $(READY) ## three ways to normalise advantages, ten paired seeds each, and the table that compares them
 	$(BIN)/python -m rlexp.train -m norm=local,global,hybrid $(ARGS)
 
-claims-quick: $(READY) ## published claims on worlds that take seconds, and whether their verdicts are those of docs/claims_explored.md
-	$(BIN)/python -m benchmarks.claims --quick $(ARGS)
+claims-quick: $(READY) ## claims on worlds, minutes: whether words and bits are those that are stored here
+	$(BIN)/python -m benchmarks.again $(ARGS)
 
-claims: $(READY) ## all published claims, hours; goes on where it was interrupted; ARGS="c01 hydra/launcher=ray"
-	$(BIN)/python -m benchmarks.claims $(ARGS)
+claims: $(READY) ## the questions of all claims, days; goes on where it was interrupted; ARGS="hydra/launcher=ray"
+	$(BIN)/python -m benchmarks.asked --claims $(ARGS)
+	$(BIN)/python -m benchmarks.cards
 
 test: $(READY) ## run the test suite; ARGS="-m 'not slow'" for the quick part
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not rare" $(ARGS)

@@ -37,7 +37,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     same = True
     for name in names or [name for name, study in stored.items() if "model=tabular" in study.overrides]:
         folder = options.runs.absolute() / name
-        command = [sys.executable, "-m", "rlexp", "ask", name, "logger=none", *overrides, "--folder", str(folder)]
+        command = [
+            sys.executable,
+            "-m",
+            "rlexp",
+            "ask",
+            name,
+            "threads=1",
+            "logger=none",
+            *overrides,
+            "--folder",
+            str(folder),
+        ]
         if code := subprocess.run(command, env=environment_here(), stdout=subprocess.DEVNULL).returncode:
             return code
         answer = json.loads((folder / "answer" / "answer.json").read_text(encoding="utf-8"))

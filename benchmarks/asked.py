@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.cards.texts import read_cards
 from benchmarks.parts.common import ROOT, environment_here
 
 ASKED = ROOT / "docs" / "asked"
@@ -54,14 +55,29 @@ learning rate unless the question fixes one. *Open* is not *no effect*.
 def main() -> None:
     """Ask, keep, write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of a question in conf/study/questions")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="questions, and overrides that change no result")
+    parser.add_argument("--claims", action="store_true", help="every question of docs/claims/cards")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "asked", metavar="FOLDER", help="where runs go")
     parser.add_argument("--answered", action="store_true", help="keep what is in the folder, and ask nothing")
     chosen = parser.parse_args()
-    for name in chosen.names:
+    overrides = [name for name in chosen.names if "=" in name]
+    names = [name for name in chosen.names if name not in overrides]
+    names += [name for card in read_cards() for name in card.questions] if chosen.claims else []
+    for name in dict.fromkeys(names):
         folder = chosen.runs.absolute() / name
         if not chosen.answered:
-            command = [sys.executable, "-m", "rlexp", "ask", name, "threads=1", "logger=none", "--folder", str(folder)]
+            command = [
+                sys.executable,
+                "-m",
+                "rlexp",
+                "ask",
+                name,
+                "threads=1",
+                "logger=none",
+                *overrides,
+                "--folder",
+                str(folder),
+            ]
             subprocess.run(command, env=environment_here(), check=True)
         keep(folder, ASKED / name)
     PAGE.write_text(page(stored()), encoding="utf-8")
