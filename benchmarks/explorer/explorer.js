@@ -318,7 +318,7 @@ function ratesSection(row, width) {
   const study = row.from;
   if (!study.tuned) return null;
   const figures = conditionsOf(row).map(condition => {
-    const [{ metric }] = runsOf(study);  // the first is that by which values are chosen
+    const metric = runsOf(study)[0]?.metric;  // by the first one values are chosen
     const own = runsOf(study).filter(run => run.metric === metric && run.condition === condition && run.score !== null && run.value !== null);
     if (new Set(own.map(run => run.value)).size < 2) return null;
     return captioned(ratesFigure(width, own, study.tuned, row.arm, row.versus, `scores over ${study.tuned} ${condition}`), inCondition(condition));
