@@ -1,7 +1,7 @@
 """Do stored answers hold on this machine? ``python -m benchmarks.again`` asks questions again and compares.
 
 Without names it asks those about worlds, which take minutes. Of each question it says whether every assertion has the
-stored word, and how many runs have the stored score bit by bit: on another kind of processor words should hold, and
+stored word, and how many runs have the stored scores bit by bit: on another kind of processor words should hold, and
 bits need not. Runs go to runs/again, and the same command goes on with those that are there; overrides that change no
 result, as hydra/launcher=ray, go to the training. Exit code 1 if a word is another one.
 """
@@ -17,9 +17,9 @@ from pathlib import Path
 
 from benchmarks.parts.common import ROOT, environment_here
 from benchmarks.stored.folders import question_studies, question_study
-from benchmarks.stored.study import POOLED, RUN_COLUMNS, Study
+from benchmarks.stored.study import POOLED, Study
 
-RUN = [name for name in RUN_COLUMNS if name not in ("best", "status", "score", "on_scale", "run")]
+RUN = ["condition", "arm", "value", "seed"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,9 +61,10 @@ def compare(before: Study, now: Study) -> bool:
     words = [[each.verdict for each in study.findings if each.role == POOLED] for study in (before, now)]
     for place, (then, found) in enumerate(zip(*words, strict=True), 1):
         print(f"{before.name}: assertion {place}: {found}" + (f" (stored: {then})" if then != found else ", as stored"))
-    runs = before.runs.merge(now.runs, on=RUN, suffixes=("", "_now"))
+    runs = before.runs.merge(now.runs, on=[*RUN, "metric"], how="left", suffixes=("", "_now"))
     equal = (runs["score"] == runs["score_now"]) | (runs["score"].isna() & runs["score_now"].isna())
-    print(f"{before.name}: {equal.sum()} of {len(before.runs)} runs have the stored score, bit by bit", flush=True)
+    same = equal.groupby([runs[name] for name in RUN], dropna=False).all()
+    print(f"{before.name}: {same.sum()} of {len(same)} runs have the stored scores, bit by bit", flush=True)
     return words[0] == words[1]
 
 

@@ -33,7 +33,7 @@ def test_the_same_answer_has_the_stored_words_and_bits(ask, tmp_path, capsys):
     ask()
     assert again.main([NAME, "--runs", str(tmp_path)]) == 0
     said, runs = capsys.readouterr().out, len(pd.read_parquet(STORED / "runs.parquet"))
-    assert f"{runs} of {runs} runs have the stored score, bit by bit" in said and said.count("as stored") == 2
+    assert f"{runs} of {runs} runs have the stored scores, bit by bit" in said and said.count("as stored") == 2
 
 
 def test_other_bits_are_counted_and_do_not_fail(ask, tmp_path, capsys):
@@ -45,7 +45,7 @@ def test_other_bits_are_counted_and_do_not_fail(ask, tmp_path, capsys):
     ask(change)
     assert again.main([NAME, "--runs", str(tmp_path)]) == 0
     runs = len(pd.read_parquet(STORED / "runs.parquet"))
-    assert f"{runs - 1} of {runs} runs have the stored score" in capsys.readouterr().out
+    assert f"{runs - 1} of {runs} runs have the stored scores" in capsys.readouterr().out
 
 
 def test_another_word_is_said_and_fails(ask, tmp_path, capsys):

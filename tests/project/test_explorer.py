@@ -77,6 +77,7 @@ def test_each_value_of_each_filter_leaves_the_rows_that_have_it(browser):
     rows = pd.DataFrame(data["rows"], columns=data["columns"]["row"])
     rows["kind"] = [data["studies"][place]["kind"] for place in rows["study"]]
     look(browser, COMMITTED, 1280)
+    browser.set_script_timeout(120)  # every value of every filter
     found = browser.execute_script(
         """return Object.fromEntries(Object.keys(FACETS).map(name => [name, Object.fromEntries(
           [...document.getElementById(`choose-${name}`).options].map(each => each.value).filter(Boolean).map(value => {

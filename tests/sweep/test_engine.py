@@ -265,7 +265,7 @@ def test_an_error_that_is_of_one_variant_ends_its_runs_alone(tmp_path, monkeypat
     jobs += [job(tmp_path, *SMALL, "norm=center", seed=seed, label="norm=center") for seed in (0, 1)]
     monkeypatch.setitem(axis_of("norm").functions, "center", lambda rewards: rewards.mean(-1))
     results = train_jobs(jobs)
-    assert [type(each) for each in results] == [float, float, RuntimeError, RuntimeError]
+    assert [type(each) for each in results] == [float, float, ValueError, ValueError]
     assert [rows(each.folder) for each in jobs[:2]] == [rows(each.folder) for each in calm]
     statuses = [json.loads((each.folder / "summary.json").read_text())["status"] for each in jobs]
     assert statuses == ["completed", "completed", "failed", "failed"]
