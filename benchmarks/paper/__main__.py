@@ -12,6 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from benchmarks.cards.texts import Refused
 from benchmarks.paper.figures import figures
 from benchmarks.paper.numbers import answers, numbers
 from benchmarks.parts.common import ROOT
@@ -29,7 +30,10 @@ def main() -> None:
         import typst
     except ModuleNotFoundError:
         sys.exit("needs the extra paper: pip install 'rlexp[paper]'")
-    rows = [*answers()]
+    try:
+        rows = [*answers()]
+    except Refused as error:
+        sys.exit(str(error))
     place.mkdir(parents=True, exist_ok=True)
     (place / "numbers.json").write_text(
         json.dumps(numbers(rows), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"

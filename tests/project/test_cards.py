@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from history import needs_history
 
 from benchmarks.cards import __main__ as command
 from benchmarks.cards.asked import DOCS, asked, headline, stays
@@ -18,7 +19,6 @@ from benchmarks.cards.controls import contrast, nulls
 from benchmarks.cards.declared import Committed, check_declared, committed
 from benchmarks.cards.page import page, runs_of
 from benchmarks.cards.texts import Card, Refused, read_cards
-from benchmarks.parts.common import ROOT
 from benchmarks.stored.folders import answer_folders
 from rlexp.question.ask import checked, plan_text
 
@@ -26,10 +26,6 @@ ANSWERS, CARDS = asked(), read_cards()
 WORDS = dict.fromkeys(("said", "source", "regime", "why", "objection", "known"), "In words.") | {"read": "abstract"}
 TRUST = {"grade": "B", "reason": "one task"}
 OLD = Committed("0" * 40, datetime(2026, 1, 1, tzinfo=UTC))
-HISTORY = subprocess.run(
-    ["git", "rev-parse", "--is-shallow-repository"], cwd=ROOT, capture_output=True, text=True
-).stdout
-needs_history = pytest.mark.skipif("false" not in HISTORY, reason="the checkout has no history of its questions")
 
 
 def card(*questions, **words):

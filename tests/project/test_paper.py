@@ -1,11 +1,14 @@
 """The report on the claims is made from what is stored."""
 
 import pytest
+from history import needs_history
 
 from benchmarks.cards.asked import asked
 from benchmarks.cards.texts import read_cards
 from benchmarks.paper import numbers
 from benchmarks.paper.figures import figures
+
+pytestmark = needs_history
 
 
 @pytest.fixture(scope="module")
