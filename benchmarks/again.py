@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.asked import command
 from benchmarks.parts.common import ROOT, environment_here
 from benchmarks.stored.folders import question_studies, question_study
 from benchmarks.stored.study import POOLED, Study
@@ -37,19 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     same = True
     for name in names or [name for name, study in stored.items() if "model=tabular" in study.overrides]:
         folder = options.runs.absolute() / name
-        command = [
-            sys.executable,
-            "-m",
-            "rlexp",
-            "ask",
-            name,
-            "threads=1",
-            "logger=none",
-            *overrides,
-            "--folder",
-            str(folder),
-        ]
-        if code := subprocess.run(command, env=environment_here(), stdout=subprocess.DEVNULL).returncode:
+        asks = command(name, folder, overrides)
+        if code := subprocess.run(asks, env=environment_here(), stdout=subprocess.DEVNULL).returncode:
             return code
         answer = json.loads((folder / "answer" / "answer.json").read_text(encoding="utf-8"))
         same &= compare(stored[name], question_study(folder / "answer", answer, name, ""))

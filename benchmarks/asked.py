@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import yaml
 
 from benchmarks.cards.texts import read_cards
 from benchmarks.parts.common import ROOT, environment_here
+from benchmarks.stored.folders import answer_folders
 
 ASKED = ROOT / "docs" / "asked"
 PAGE = ROOT / "docs" / "asked.md"
@@ -63,24 +65,19 @@ def main() -> None:
     overrides = [name for name in chosen.names if "=" in name]
     names = [name for name in chosen.names if name not in overrides]
     names += [name for card in read_cards() for name in card.questions] if chosen.claims else []
+    there = answer_folders(ROOT / "docs")  # some answers have a page of their own
     for name in dict.fromkeys(names):
         folder = chosen.runs.absolute() / name
         if not chosen.answered:
-            command = [
-                sys.executable,
-                "-m",
-                "rlexp",
-                "ask",
-                name,
-                "threads=1",
-                "logger=none",
-                *overrides,
-                "--folder",
-                str(folder),
-            ]
-            subprocess.run(command, env=environment_here(), check=True)
-        keep(folder, ASKED / name)
+            subprocess.run(command(name, folder, overrides), env=environment_here(), check=True)
+        keep(folder, there.get(name, ASKED / name))
     PAGE.write_text(page(stored()), encoding="utf-8")
+
+
+def command(name: str, folder: Path, overrides: Sequence[str]) -> list[str]:
+    """Return the command that asks a question in a folder, or goes on there."""
+    asks = [sys.executable, "-m", "rlexp", "ask", name, "threads=1", "logger=none"]
+    return [*asks, *overrides, "--folder", str(folder)]
 
 
 def keep(folder: Path, place: Path) -> None:
