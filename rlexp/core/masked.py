@@ -77,10 +77,12 @@ def is_constant(values: Tensor, mask: Tensor, dims: Dims) -> Tensor:
 
 
 def per_token(values: Tensor, tokens: Tensor) -> Tensor:
-    """Return values of completions in a shape that goes with ``tokens``; values of tokens as they are.
+    """Return values of completions ``[... P G]`` in a shape that goes with ``tokens`` ``[... P G T]``.
+
+    Values of tokens stay as they are. Any size may be 1.
 
     Raises:
-        ValueError: Where they are neither.
+        ValueError: Where the values are of neither shape.
     """
     wide = values if values.dim() == tokens.dim() else values.unsqueeze(-1)
     sizes = zip(wide.shape, tokens.shape, strict=False)

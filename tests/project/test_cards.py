@@ -84,6 +84,11 @@ def test_runs_are_those_that_the_check_of_a_question_says(name):
     assert f": {runs_of(name)} runs" in plan_text(checked(name))
 
 
+def test_runs_are_those_that_were_trained_where_no_grid_grows():
+    fixed = {name: len(one.runs) for name, one in ANSWERS.items() if not one.tuned}
+    assert fixed and fixed == {name: runs_of(name) for name in fixed}
+
+
 @pytest.mark.parametrize(
     ("word", "leaning", "stability", "said", "share"),
     [
