@@ -83,7 +83,9 @@ def main() -> None:
             if chosen.commands:
                 print(shlex.join(["rlexp", *command]))
                 continue
-            subprocess.run([sys.executable, "-m", "rlexp", *command], env=environment_here(), check=True)
+            trains = [sys.executable, "-m", "rlexp", *command]
+            if code := subprocess.run(trains, env=environment_here()).returncode:
+                sys.exit(code)  # it has said why
             found[condition] = [analyze(folder, **asked(number)) for number in study["numbers"]]
             keep(folder / "ablation", KEPT / name / condition)
         if found:

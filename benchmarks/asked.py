@@ -68,8 +68,9 @@ def main() -> None:
     there = answer_folders(ROOT / "docs")  # some answers have a page of their own
     for name in dict.fromkeys(names):
         folder = chosen.runs.absolute() / name
-        if not chosen.answered:
-            subprocess.run(command(name, folder, overrides), env=environment_here(), check=True)
+        asks = command(name, folder, overrides)
+        if not chosen.answered and (code := subprocess.run(asks, env=environment_here()).returncode):
+            sys.exit(code)  # it has said why
         keep(folder, there.get(name, ASKED / name))
     PAGE.write_text(page(stored()), encoding="utf-8")
 

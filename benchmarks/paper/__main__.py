@@ -21,19 +21,21 @@ from rlexp.analysis.figures.layout import theme
 SOURCES = ("paper.typ", "references.bib")
 
 
-def main() -> None:
-    """Write numbers, figures and the PDF."""
+def main() -> int:
+    """Write numbers, figures and the PDF; return 2 where something is missing."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "paper", help="folder to write (build/paper)")
     place = parser.parse_args().out
     try:
         import typst
     except ModuleNotFoundError:
-        sys.exit("needs the extra paper: pip install 'rlexp[paper]'")
+        print("needs the extra paper: pip install 'rlexp[paper]'", file=sys.stderr)
+        return 2
     try:
         rows = [*answers()]
     except Refused as error:
-        sys.exit(str(error))
+        print(error, file=sys.stderr)
+        return 2
     place.mkdir(parents=True, exist_ok=True)
     (place / "numbers.json").write_text(
         json.dumps(numbers(rows), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
@@ -45,7 +47,8 @@ def main() -> None:
         shutil.copy(Path(__file__).with_name(name), place)
     typst.compile(str(place / "paper.typ"), output=str(place / "rlexp.pdf"))
     print(place / "rlexp.pdf")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
