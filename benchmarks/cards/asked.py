@@ -19,7 +19,7 @@ from rlexp.analysis.report.kept_files import CURVE_COLUMNS
 from rlexp.analysis.stats.endpoints import parse_endpoint
 from rlexp.analysis.stats.rates import RateGrid, edge, rate_grid
 from rlexp.analysis.stats.scales import Scale
-from rlexp.analysis.stats.words import CANNOT, OPEN
+from rlexp.analysis.stats.words import CANNOT, EQUIVALENT, NOT_INFERIOR, OPEN
 
 STAYS = 0.8
 """A word that fewer redraws repeat is said to lean."""
@@ -148,13 +148,18 @@ def headline(assertion: Mapping[str, Any]) -> str:
     return f"leaning {word}"
 
 
+def sign(assertion: Mapping[str, Any]) -> str:
+    """Return what is claimed between two arms: `>`, `<`, `≈` (the same), `≥` (not worse)."""
+    same = {EQUIVALENT: "≈", NOT_INFERIOR: "≥"}.get(assertion["kind"])
+    return same or {"higher": ">", "lower": "<"}[assertion["direction"]]
+
+
 def effect(one: Asked, place: int) -> str:
-    """Return the pooled effect of an assertion with what it is of: `×0.9 [0.8, 1.1] at 80 updates to …`."""
+    """Return the pooled effect of an assertion: `×0.9 [0.8, 1.1] at 80`."""
     assertion = one.assertions[place]
     if assertion["word"] == CANNOT:
         return f"{len(assertion['dropped'])} of {len(assertion['conditions'])} settings are not valid"
-    of = "" if assertion["endpoint"].startswith("cost") else "of "
-    return f"{one.show(place, assertion)} {of}{one.number(place)}"
+    return one.show(place, assertion)
 
 
 def settings(one: Asked, place: int) -> str:

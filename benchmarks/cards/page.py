@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.cards.asked import DOCS, STAYS, Asked, effect, headline, settings, stays
+from benchmarks.cards.asked import DOCS, STAYS, Asked, effect, headline, settings, sides, sign, stays
 from benchmarks.cards.controls import nulls
 from benchmarks.cards.declared import answered
 from benchmarks.cards.texts import Card
@@ -51,20 +51,23 @@ def summary(cards: Sequence[Card], used: Sequence[Asked]) -> str:
 
 
 def scorecard(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
-    """Yield the table of claims with an answer."""
+    """Yield the table of claims with an answer: a row a claim, then one for each of its assertions."""
     yield "| | claim | answer | effect | settings | tier | trust |"
     yield "|---|---|---|---|---|---|---|"
     for card in cards:
-        rows = [(one, place) for one in answered(card, answers) for place in range(len(one.assertions))]
-        if rows:
-            cells = [f"[{card.label}](claims/{card.number}.md)", card.claim]
-            cells += ["<br>".join(f"**{headline(one.assertions[place])}**" for one, place in rows)]
-            cells += ["<br>".join(effect(one, place) for one, place in rows)]
-            cells += ["<br>".join(settings(one, place) for one, place in rows)]
-            tiers = [one.tier for one, _ in rows]
-            cells += ["<br>".join(tiers if len({*tiers}) > 1 else tiers[:1])]
-            cells += [f"**{card.trust.grade}**: {card.trust.reason}" if card.trust else "not judged yet"]
+        rows = [assertion_cells(one, place) for one in answered(card, answers) for place in range(len(one.assertions))]
+        trust = f"**{card.trust.grade}**: {card.trust.reason}" if card.trust else "not judged yet"
+        head = [f"[{card.label}](claims/{card.number}.md)", f"**{card.claim}**", "", "", "", "", trust]
+        for cells in [head, *rows] if rows else []:
             yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def assertion_cells(one: Asked, place: int) -> list[str]:
+    """Return an assertion as a row: what is claimed of which number, its word, effect, settings and tier."""
+    assertion = one.assertions[place]
+    arm, versus = sides(assertion)
+    claimed = f"`{arm}` {sign(assertion)} `{versus}`, {one.number(place)}"
+    return ["", claimed, f"**{headline(assertion)}**", effect(one, place), settings(one, place), one.tier, ""]
 
 
 def checks(used: Sequence[Asked], answers: Answers) -> Iterator[str]:

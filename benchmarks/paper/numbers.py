@@ -11,15 +11,12 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
-from benchmarks.cards.asked import Asked, asked, headline, settings
+from benchmarks.cards.asked import DOCS, Asked, asked, effect, headline, settings, sign
 from benchmarks.cards.declared import answered
 from benchmarks.cards.texts import Card, read_cards
 from benchmarks.parts.common import ROOT
-from rlexp.analysis.stats.words import EQUIVALENT, NOT_INFERIOR
 
-DOCS = ROOT / "docs"
 TITLE = "Which Post-Training Tricks Matter? Questions Declared Before Their Runs, Tuned Rates, and Scored Forecasts"
-SIGNS = {EQUIVALENT: "≈", NOT_INFERIOR: "≥"}
 ENDS = {"": "value", "_low": "low", "_high": "high"}
 
 
@@ -38,7 +35,7 @@ class Answer(NamedTuple):
     def sides(self) -> tuple[str, str, str]:
         """The arms, with a sign between them that says what is claimed."""
         arm, versus = ("+".join(self.found[side]) or "default" for side in ("arm", "versus"))
-        return arm, SIGNS.get(self.found["kind"]) or {"higher": ">", "lower": "<"}[self.found["direction"]], versus
+        return arm, sign(self.found), versus
 
 
 def answers() -> Iterator[Answer]:
@@ -57,8 +54,8 @@ def read(path: Path) -> Any:
 def row(each: Answer) -> dict[str, str]:
     """Return an assertion as a row of the table."""
     found = dict(zip(("arm", "sign", "versus"), each.sides, strict=True))
-    effect = "–" if each.found["effect"] is None else each.question.show(each.place, each.found)
-    found |= {"claim": each.card.label, "number": each.question.number(each.place), "effect": effect}
+    found |= {"claim": each.card.label, "number": each.question.number(each.place)}
+    found["effect"] = effect(each.question, each.place)
     return found | {"word": headline(each.found), "size": settings(each.question, each.place).removesuffix(" seeds")}
 
 

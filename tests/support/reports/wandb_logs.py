@@ -20,6 +20,7 @@ def offline_run(
     for row in rows:
         run.log(row)
     run.finish(exit_code)
+    wandb.teardown(exit_code)  # finish returns before wandb's other process has written all
     return Path(run.dir).parent
 
 
