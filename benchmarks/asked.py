@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.cards.forecasts import LLAMA
 from benchmarks.cards.texts import read_cards
 from benchmarks.parts.common import ROOT, environment_here
 from benchmarks.stored.folders import answer_folders
@@ -64,7 +65,8 @@ def main() -> None:
     chosen = parser.parse_args()
     overrides = [name for name in chosen.names if "=" in name]
     names = [name for name in chosen.names if name not in overrides]
-    names += [name for card in read_cards() for name in card.questions] if chosen.claims else []
+    claims = [name for card in read_cards() for name in card.questions]
+    names += sorted(claims, key=lambda name: name.endswith(LLAMA)) if chosen.claims else []  # which need TRL, last
     there = answer_folders(ROOT / "docs")  # some answers have a page of their own
     for name in dict.fromkeys(names):
         folder = chosen.runs.absolute() / name

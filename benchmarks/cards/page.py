@@ -10,6 +10,7 @@ import numpy as np
 from benchmarks.cards.asked import DOCS, STAYS, Asked, effect, headline, settings, sides, sign, stays
 from benchmarks.cards.controls import nulls
 from benchmarks.cards.declared import answered
+from benchmarks.cards.forecasts import section
 from benchmarks.cards.texts import Card
 from benchmarks.stored.folders import answer_folders
 from rlexp.analysis.stats.words import CANNOT
@@ -33,6 +34,7 @@ def page(cards: Sequence[Card], answers: Answers) -> str:
         "summary": summary(cards, used),
         "scorecard": "\n".join(scorecard(cards, answers)),
         "checks": "\n".join(f"- {line}" for line in checks(used, answers)),
+        "forecasts": "\n".join(section(cards, answers)),
         "untrained": "\n".join(untrained(cards, answers)),
     }
     return HEAD.read_text(encoding="utf-8").format(**parts)

@@ -40,8 +40,8 @@ class Card(BaseModel):
     """How much of the source could be read."""
     regime: str
     """In which the paper has it: model, lengths, updates, batch, rate."""
-    questions: Annotated[list[str], Field(max_length=2)]
-    """Names in conf/study/questions."""
+    questions: Annotated[list[str], Field(max_length=3)]
+    """Names in conf/study/questions; the last may be of a language model."""
     why: str
     objection: str
     """The strongest that its authors would have."""

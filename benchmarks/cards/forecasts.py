@@ -1,0 +1,150 @@
+"""Forecasts of a language model, one of each decided answer about small ones: ``python -m benchmarks.cards.forecasts``.
+
+The forecast is the pooled effect, with the interval in which one more setting would lie. It is kept in
+docs/claims/forecasts.csv, and stays as it is once ``rlexp ask NAME_llama`` has asked the same of a Llama.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.cards.asked import DOCS, STAYS, Asked, asked, sides, sign, stays
+from benchmarks.cards.declared import git
+from benchmarks.cards.texts import Card, Refused, read_cards
+from benchmarks.stored.folders import QUESTIONS
+from rlexp.analysis.stats.words import CANNOT, OPEN
+
+FILE = DOCS / "claims" / "forecasts.csv"
+LLAMA = "_llama"
+"""What the name of a question ends with that asks the same of a Llama."""
+
+
+class Forecast(NamedTuple):
+    """Of an assertion (from 1): its word, and its effect on its scale with the interval for one more setting."""
+
+    question: str
+    assertion: int
+    word: str
+    scale: str
+    effect: str
+    low: str
+    high: str
+
+    def holds(self, effect: float) -> bool:
+        return float(self.low) <= effect <= float(self.high)
+
+
+def main() -> None:
+    """Write the forecasts of what has no answer yet; those of the others stay."""
+    answers, before = asked(), {(each.question, each.assertion): each for each in read()}
+    names = dict.fromkeys(name for card in read_cards() for name in card.questions if name in answers)
+    made = [each for name in names for each in forecasts(answers[name])]
+    kept = [before.get(each[:2], each) if each.question + LLAMA in answers else each for each in made]
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows([Forecast._fields, *kept])
+    FILE.write_text(text.getvalue(), encoding="utf-8")
+
+
+def forecasts(one: Asked) -> Iterator[Forecast]:
+    """Yield a forecast of each assertion about small models whose word is decided and does not lean."""
+    for place, each in enumerate(one.assertions):
+        if one.tier == "small" and each["word"] not in (OPEN, CANNOT) and stays(each) >= STAYS:
+            numbers = [f"{value:.4f}" for value in (each["effect"], *each["predicted"])]
+            yield Forecast(one.name, place + 1, each["word"], each["scale"], *numbers)
+
+
+def read(text: str | None = None) -> list[Forecast]:
+    """Return the forecasts that are kept, or those of an earlier text of their file."""
+    if text is None:
+        text = FILE.read_text(encoding="utf-8") if FILE.is_file() else ""
+    return [Forecast(**row | {"assertion": int(row["assertion"])}) for row in csv.DictReader(StringIO(text))]
+
+
+def committed(forecast: Forecast, file: Path = FILE) -> datetime | None:
+    """Return the time of the oldest commit since which the file holds a forecast as it is; None if none does."""
+    found = None
+    for line in git(file, "log", "--format=%H %cI", "--", file.name).splitlines():
+        commit, time = line.split()
+        if forecast not in read(git(file, "show", f"{commit}:./{file.name}")):
+            break
+        found = datetime.fromisoformat(time)
+    return found
+
+
+class Scored(NamedTuple):
+    """A forecast with what a Llama did; ``found`` is None before it was asked."""
+
+    forecast: Forecast
+    small: Asked
+    llama: Asked | None
+    found: Mapping[str, Any] | None
+
+
+def scored(kept: Sequence[Forecast], answers: Mapping[str, Asked]) -> Iterator[Scored]:
+    """Yield each forecast with the answer of the Llama.
+
+    Raises:
+        Refused: A forecast is younger than the first run of what it forecasts.
+    """
+    for each in kept:
+        small, llama = answers[each.question], answers.get(each.question + LLAMA)
+        if llama is None:
+            yield Scored(each, small, None, None)
+            continue
+        since = committed(each)
+        if since is None or since > llama.began:
+            when = f"at {since:%F %T%z}" if since else "nowhere yet"
+            raise Refused(
+                f"{llama.name}: its forecast was committed {when}, after its first run, {llama.began:%F %T%z}"
+            )
+        claimed = small.assertions[each.assertion - 1]
+        same = ("arm", "versus", "metric", "endpoint", "direction")
+        found = [other for other in llama.assertions if all(other[key] == claimed[key] for key in same)]
+        if len(found) != 1:
+            raise Refused(f"{llama.name}: asks {len(found)} times what is assertion {each.assertion} of {small.name}")
+        yield Scored(each, small, llama, found[0])
+
+
+def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str]:
+    """Yield how the forecasts did, and the table of them."""
+    rows = list(scored(read(), answers))
+    there = [(each.forecast, each.found) for each in rows if each.found]
+    if there:
+        inside = sum(forecast.holds(found["effect"]) for forecast, found in there)
+        errors = [abs(found["effect"] - float(forecast.effect)) for forecast, found in there]
+        nothing = [abs(found["effect"]) for _, found in there]
+        yield (
+            f"**{inside} of {len(there)} lie in their interval.** The mean error is {sum(errors) / len(there):.3f} on "
+            f"the scales of the effects; a forecast of no effect has {sum(nothing) / len(there):.3f}."
+        )
+        yield ""
+    yield "| | claim | forecast | of a Llama |"
+    yield "|---|---|---|---|"
+    of = {name: card for card in cards for name in card.questions}
+    for each in rows:
+        place, card = each.forecast.assertion - 1, of[each.forecast.question]
+        claimed = each.small.assertions[place]
+        arm, versus = sides(claimed)
+        what = f"`{arm}` {sign(claimed)} `{versus}`, {each.small.number(place)}"
+        numbers = zip(("effect", "low", "high"), map(float, each.forecast[-3:]), strict=True)
+        said = each.small.show(place, dict(numbers) | {"level": claimed["level"]})
+        yield f"| [{card.label}](claims/{card.number}.md) | {what} | {said} | {told(each)} |"
+
+
+def told(each: Scored) -> str:
+    """Return what a Llama did, or which command asks it."""
+    name = each.forecast.question + LLAMA
+    if each.llama is None or each.found is None:
+        return f"`rlexp ask {name}`" if (QUESTIONS / f"{name}.yaml").is_file() else "no question yet"
+    place = each.llama.assertions.index(each.found)
+    where = "inside" if each.forecast.holds(each.found["effect"]) else "**outside**"
+    return f"{each.llama.show(place, each.found)}: {each.found['word']}; {where}"
+
+
+if __name__ == "__main__":
+    main()

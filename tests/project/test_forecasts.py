@@ -1,0 +1,95 @@
+"""Forecasts of a Llama: from decided answers, older than what they forecast, and scored."""
+
+import csv
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from history import needs_history
+
+from benchmarks.cards import forecasts as module
+from benchmarks.cards.asked import asked, stays
+from benchmarks.cards.forecasts import FILE, LLAMA, Forecast, committed, forecasts, read, scored, section
+from benchmarks.cards.texts import Refused, read_cards
+from benchmarks.stored.folders import QUESTIONS
+from rlexp.analysis.stats.words import CANNOT, OPEN
+from rlexp.question.declare import declaration
+from rlexp.question.spec import named_conditions, read_question
+
+ANSWERS, CARDS = asked(), read_cards()
+ASKED = [file.stem for file in sorted(QUESTIONS.glob(f"*{LLAMA}.yaml"))]
+
+
+def assertions(name):
+    written = read_question(name)
+    return declaration(written, written.shared, named_conditions(written.conditions))["assertions"]
+
+
+def test_each_decided_answer_about_small_models_has_a_forecast():
+    made = [each for name in {name for card in CARDS for name in card.questions} if name in ANSWERS
+            for each in forecasts(ANSWERS[name])]  # fmt: skip
+    kept = read()
+    waiting = [each for each in kept if each.question + LLAMA not in ANSWERS]
+    assert [*map(tuple, map(strings, waiting))] == [
+        tuple(each) for each in csv.reader(FILE.read_text().splitlines()[1:]) if each[0] + LLAMA not in ANSWERS
+    ]
+    assert {each for each in made if each.question + LLAMA not in ANSWERS} == {*waiting}
+    for each in made:
+        found = ANSWERS[each.question].assertions[each.assertion - 1]
+        assert ANSWERS[each.question].tier == "small" and found["word"] not in (OPEN, CANNOT) and stays(found) >= 0.8
+        assert float(each.low) <= float(each.effect) <= float(each.high)
+
+
+def strings(forecast):
+    return map(str, forecast)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_llama_is_asked_what_the_small_model_was(name):
+    small = assertions(name.removesuffix(LLAMA))
+    same = ("arm", "versus", "kind", "metric", "endpoint", "smallest")
+    said = [{key: each[key] for key in same} for each in small]
+    assert all({key: each[key] for key in same} in said for each in assertions(name))
+    assert read_question(name).shared[0] == "backend=trl"
+    assert name in {question for card in CARDS for question in card.questions}
+
+
+@pytest.fixture
+def llama(monkeypatch):
+    """A double of clip_speed_llama's answer, whose effect is chosen; its forecast was committed an hour before."""
+    small, since = ANSWERS["clip_speed"], datetime.fromisoformat("2026-11-28T01:00:00+00:00")
+
+    def of(effect, began=since + timedelta(hours=1)):
+        found = small.assertions[0] | {"effect": effect, "low": effect - 0.01, "high": effect + 0.01}
+        return SimpleNamespace(name="clip_speed_llama", began=began, assertions=[found], show=small.show)
+
+    monkeypatch.setattr(module, "committed", lambda forecast: since)
+    monkeypatch.setattr(module, "read", lambda: [Forecast("clip_speed", 1, "as it is", "log-odds", "0.03", "0", "0.1")])
+    return lambda *given: {**ANSWERS, "clip_speed_llama": of(*given)}
+
+
+def test_what_lies_in_the_interval_is_counted_and_errors_are_averaged(llama):
+    first, *_ = section(CARDS, llama(0.05))
+    assert first.startswith("**1 of 1 lie in their interval.** The mean error is 0.020")
+    assert "no effect has 0.050" in first
+    first, *_, row = section(CARDS, llama(-0.05))
+    assert first.startswith("**0 of 1 ") and "is 0.080" in first and row.endswith("**outside** |")
+
+
+def test_a_forecast_that_is_younger_than_the_first_run_is_refused(llama):
+    answers = llama(0.05, datetime.fromisoformat("2026-11-28T00:59:59+00:00"))
+    with pytest.raises(Refused, match=r"^clip_speed_llama: its first run is of .* committed only at"):
+        list(scored(module.read(), answers))
+
+
+def test_a_forecast_needs_the_assertion_that_it_is_of(llama):
+    answers = llama(0.05)
+    answers["clip_speed_llama"].assertions[0]["arm"] = ["clip=other"]
+    with pytest.raises(Refused, match="asks 0 times what is assertion 1 of clip_speed"):
+        list(scored(module.read(), answers))
+
+
+@needs_history
+def test_the_commit_since_which_a_forecast_stands_is_found():
+    assert all(committed(each) for each in read())
+    assert committed(read()[0]._replace(effect="9")) is None
