@@ -112,7 +112,8 @@ def scored(kept: Sequence[Forecast], answers: Mapping[str, Asked]) -> Iterator[S
 
 def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str]:
     """Yield how the forecasts did, and the table of them."""
-    rows = list(scored(read(), answers))
+    of = {name: card for card in cards for name in card.questions if name in answers}
+    rows = list(scored([each for each in read() if each.question in of], answers))
     there = [(each.forecast, each.found) for each in rows if each.found]
     if there:
         inside = sum(forecast.holds(found["effect"]) for forecast, found in there)
@@ -125,7 +126,6 @@ def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str
         yield ""
     yield "| | claim | forecast | of a Llama |"
     yield "|---|---|---|---|"
-    of = {name: card for card in cards for name in card.questions}
     for each in rows:
         place, card = each.forecast.assertion - 1, of[each.forecast.question]
         claimed = each.small.assertions[place]
