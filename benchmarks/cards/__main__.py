@@ -1,4 +1,4 @@
-"""Write docs/claims.md and a card a claim from docs/claims/cards and docs/asked: ``python -m benchmarks.cards``.
+"""Write docs/claims.md, a card a claim and docs/advice.md: ``python -m benchmarks.cards``.
 
 Figures are drawn beside the answers. Exit code 2, and nothing is written, where a question is younger than its first
 run, or a card is none.
@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+from benchmarks.cards.advice import advice_page
 from benchmarks.cards.asked import DOCS, Asked, asked
 from benchmarks.cards.card import card_page
 from benchmarks.cards.page import page
@@ -35,7 +36,7 @@ def main() -> int:
 def pages(cards: Sequence[Card], answers: Mapping[str, Asked]) -> dict[str, str]:
     """Return all pages by their paths below docs/."""
     below = {f"claims/{card.number}.md": card_page(card, answers) for card in cards}
-    return {"claims.md": page(cards, answers)} | below
+    return {"claims.md": page(cards, answers), "advice.md": advice_page(cards)} | below
 
 
 def draw(used: Iterable[Asked]) -> None:

@@ -207,11 +207,3 @@ def test_the_page_is_generated():
     for claim in CLAIMS:
         raw = yaml.safe_load((HOME / "texts" / f"{claim.number}.yaml").read_text(encoding="utf-8"))
         assert raw["title"] == claim.title
-
-
-def test_advice_names_the_claim_that_each_piece_comes_from():
-    text = (ROOT / "docs" / "advice.md").read_text(encoding="utf-8")
-    linked = set(re.findall(r"\]\(claims_explored\.md#(\w+)\)", text))
-    assert linked == {claim.label.lower() for claim in CLAIMS if claim.studies}
-    pieces = re.split(r"\n- ", text.partition("\n## ")[2])[1:]
-    assert [piece for piece in pieces if "](claims_explored.md#" not in piece] == []
