@@ -22,10 +22,11 @@ WORDS = {
     "open": BASELINE,
 }
 LARGEST = 6.0  # smallest effects that count, at the ends of the axis
-ROW = 0.155  # inches
+ROW, HIGHEST = 0.155, 8.6  # inches: of an assertion, and of all of them on a page
 LABEL = 84  # characters
 CURVES = ("clip_speed", "norm_deviation", "baseline_rewards", "overlong", "prompt_mean", "prime_rl_summer")
 CURVES += ("oxrl_own_settings", "allocation")
+BUDGETS = ("dynamic_sampling", "group_size_equal")
 
 
 def figures(rows: Sequence[Answer]) -> dict[str, Figure]:
@@ -34,6 +35,7 @@ def figures(rows: Sequence[Answer]) -> dict[str, Figure]:
     return {
         "stability": stability(),
         "scorecard": scorecard([each for each in rows if each.found["effect"] is not None]),
+        "budget": budget([questions[name] for name in BUDGETS if name in questions]),
         "rates": rates([questions[name] for name in CURVES if name in questions]),
         "forecast": forecasts(),
     }
@@ -57,7 +59,7 @@ def stability() -> Figure:
 
 def scorecard(shown: Sequence[Answer]) -> Figure:
     """Draw every pooled effect in units of the smallest that counts, positive where it is as claimed."""
-    figure = Figure(figsize=(PAGE, ROW * len(shown) + 0.6))
+    figure = Figure(figsize=(PAGE, min(ROW * len(shown), HIGHEST) + 0.6))
     labels = [f"{each.card.label}  {' '.join(each.sides)}" for each in shown]
     labels = [label if len(label) <= LABEL else label[: LABEL - 1] + "…" for label in labels]
     axes = figure.add_subplot()
@@ -122,6 +124,31 @@ def draw_rates(axes: Axes, question: Asked) -> None:
     axes.set_title(question.name.replace("_", " "), fontsize=7)
     axes.tick_params(labelsize=6)
     axes.legend(fontsize=5.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), handlelength=1)
+
+
+def budget(questions: Sequence[Asked]) -> Figure:
+    """Draw the same runs over updates and over completions, each arm at its best rate: a row a question."""
+    figure = Figure(figsize=(COLUMN, 1.75 * len(questions)), layout="constrained")
+    for row, question in enumerate(questions):
+        metric = question.metrics[0]
+        judged = question.runs[question.runs["best"]].merge(question.curves.dropna(subset=[metric]))
+        left, right = (
+            figure.add_subplot(len(questions), 2, 2 * row + 1),
+            figure.add_subplot(len(questions), 2, 2 * row + 2),
+        )
+        for arm, color in zip(question.arms, (BASELINE, COLORS[0], COLORS[2]), strict=False):
+            means = judged[judged["arm"] == arm].groupby("step")[["completions", metric]].mean()
+            label = arm.replace("group_size.", "").replace("+", "\n")
+            left.plot(means.index, means[metric], color=color, label=label)
+            right.plot(means["completions"], means[metric], color=color)
+        left.set_ylabel(metric.removeprefix("eval/"), fontsize=6.5)
+        left.legend(fontsize=5.5, frameon=False, loc="lower right")
+        for axes, unit in ((left, "steps"), (right, "completions")):
+            axes.set_xlabel(unit, fontsize=6.5)
+            axes.tick_params(labelsize=6)
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{at / 1000:g}k" if at >= 1000 else f"{at:g}"))
+        right.set_yticklabels([])
+    return figure
 
 
 def forecasts() -> Figure:

@@ -83,7 +83,11 @@ def numbers(rows: Sequence[Answer]) -> dict[str, Any]:
         "conditions": len(conditions),
         "dropped": sum(bool(each["fails"]) for each in conditions),
         "rows": [row(each) for each in rows],
-        "cards": [{"id": card.label, "claim": card.claim, "answer": card.answer} for card in told if card.answer],
+        "cards": [
+            {"id": card.label, "claim": card.claim, "answer": card.answer.replace("`", "")}
+            for card in told
+            if card.answer
+        ],
         "waiting": [card.label for card in told if card.questions and not questions.keys() & {*card.questions}],
         "read": {"total": len(told), **Counter(card.read for card in told)},
         "stability": {
