@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -104,6 +106,16 @@ def checks(used: Sequence[Asked], answers: Answers) -> Iterator[str]:
         f"**Negative controls** of all questions that were asked: {called} of {len(found)} are called something"
         f"{f' ({names})' if names else ''}. Their check fails in {moved} of {all_of} settings."
     )
+    (known,) = (each for each in calibrated() if (each["of"], each["words"]) == ("all nulls", "all conditions"))
+    yield (
+        f"**Twenty nulls** whose truth is known, each asked three times through the whole pipeline, rates included: "
+        f"{known['false']} of {known['of_words']} are called something ([questions.md](questions.md#calibration))."
+    )
+
+
+def calibrated() -> list[dict[str, Any]]:
+    """Return how often words of trained nulls are false, as ``python -m benchmarks.calibration`` counted it."""
+    return json.loads((DOCS / "statistics" / "calibration.json").read_text(encoding="utf-8"))["false"]
 
 
 def share(part: int, whole: int) -> str:
