@@ -108,8 +108,9 @@ def checks(used: Sequence[Asked], answers: Answers) -> Iterator[str]:
     )
     (known,) = (each for each in calibrated() if (each["of"], each["words"]) == ("all nulls", "all conditions"))
     yield (
-        f"**Twenty nulls** whose truth is known, each asked three times through the whole pipeline, rates included: "
-        f"{known['false']} of {known['of_words']} are called something ([questions.md](questions.md#calibration-of-the-whole-pipeline))."
+        f"**Twenty nulls** whose truth is known, each asked three times through the [whole pipeline]"
+        f"(questions.md#calibration-of-the-whole-pipeline), rates included: {known['false']} of {known['of_words']} "
+        "are called something."
     )
 
 
