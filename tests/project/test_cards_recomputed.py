@@ -16,8 +16,9 @@ import pytest
 import yaml
 from history import needs_history
 
-from benchmarks.cards.__main__ import pages
 from benchmarks.cards.asked import asked
+from benchmarks.cards.card import card_page
+from benchmarks.cards.page import page
 from benchmarks.cards.texts import Card
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +54,8 @@ def written():
     """Pages of a card for each kept answer."""
     answers = asked()
     cards = [Card(number=f"c{place:02}", questions=[name], **WORDS) for place, name in enumerate(answers, 1)]
-    return pages(cards, answers), {card.number: card.questions for card in cards}
+    below = {f"claims/{card.number}.md": card_page(card, answers) for card in cards}
+    return {"claims.md": page(cards, answers)} | below, {card.number: card.questions for card in cards}
 
 
 @pytest.mark.parametrize("read", [committed, pytest.param(written, marks=needs_history)])
