@@ -219,4 +219,4 @@ def test_details_show_what_is_stored_and_nothing_else(browser):
 def test_the_committed_page_is_what_the_command_writes():
     if page(stored_studies()) != COMMITTED.read_text("utf-8"):
         pytest.fail("docs/explorer.html is old; make it anew: python -m benchmarks.explorer")
-    assert COMMITTED.stat().st_size < 3_000_000
+    assert COMMITTED.stat().st_size < 6_000_000  # a page with every seed and curve, which is read in one piece
