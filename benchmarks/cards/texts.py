@@ -19,7 +19,7 @@ class Refused(Exception):
 class Trust(BaseModel):
     """How far an answer can be trusted."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
     grade: Literal["A", "B", "C", "D"]
     reason: str
