@@ -1,5 +1,6 @@
 """A question is completed from what it says, and a wrong one ends in a line before anything is trained."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,10 @@ def test_a_grid_starts_at_each_conditions_own_value():
 
 @pytest.mark.parametrize("file", sorted(SHIPPED.glob("*.yaml")), ids=lambda file: file.stem)
 def test_questions_that_come_with_the_program_can_be_asked(file):
+    if "backend=trl" in file.read_text() and find_spec("trl") is None:
+        with pytest.raises(ConfigError, match="backend=trl: needs the extra trl: pip install 'rlexp\\[trl\\]'"):
+            declare(read_question(file.stem))
+        return
     asked = declare(read_question(file.stem))
     assert asked.declared["question"] == yaml.safe_load(file.read_text())["question"]
 
