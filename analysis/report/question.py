@@ -201,11 +201,10 @@ def margins(answered: Answered, level: float) -> tuple[float, float]:
 
 
 def tables(answer: Answer) -> dict[str, TextTable]:
-    """Return a table an assertion, a row a condition, and one of all that is secondary."""
+    """Return a table an assertion, arm less versus in a row a condition, and one a pair of all that is secondary."""
     found = {}
     for place, answered in enumerate(answer.assertions, 1):
-        (arm, versus), tuned = names(answered), answer.declared["tune"]
-        rows = []
+        tuned, rows = answer.declared["tune"], []
         for effect in answered.effects:
             low, high = effect.found.interval()
             at = f"{effect.values[0]:.3g}, {effect.values[1]:.3g}" if effect.found.n else DASH
@@ -221,17 +220,15 @@ def tables(answer: Answer) -> dict[str, TextTable]:
             )
         best = [f"best {tuned['key']}"] if tuned else []
         arrived = ["arrived"] if answered.effects[0].arrived else []
-        headers = ["condition", "n", *best, *arrived, f"{arm} {between(answered)} {versus} [95 %]", ""]
+        compared = "ratio [95 %]" if answered.scale.name == "log" else "difference [95 %]"
+        headers = ["condition", "n", *best, *arrived, compared, ""]
         found[f"{place}. {claim(answered)}: {answered.judgment.text}"] = TextTable(headers, rows)
     if dropped := dropped_conditions(answer):
         found["dropped"] = TextTable(["condition", "why"], dropped)
-    rows = [
-        [f"{row['arm']} − {row['versus']}", row["metric"], row["shown"], format_p(row["p"]), format_p(row["q"])]
-        for _, row in answer.secondary.iterrows()
-    ]
-    found["secondary, all conditions (q: false-discovery rate, Benjamini and Hochberg)"] = TextTable(
-        ["arms", "number", "difference [95 %]", "p", "q"], rows
-    )
+    for (arm, versus), numbers in answer.secondary.groupby(["arm", "versus"], sort=False):
+        rows = [[each.metric, each.shown, format_p(each.p), format_p(each.q)] for each in numbers.itertuples()]
+        title = f"secondary, {arm} − {versus}, all conditions (q: false-discovery rate, Benjamini and Hochberg)"
+        found[title] = TextTable(["number", "difference [95 %]", "p", "q"], rows)
     return found
 
 

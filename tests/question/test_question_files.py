@@ -155,7 +155,7 @@ def test_amounts_are_ratios_and_p_stands_beside_the_interval(folder):
     claimed = json.loads((folder / "answer" / "answer.json").read_text())["assertions"][0]
     low, high = np.exp(claimed["predicted"])
     assert f": ×{np.exp(claimed['effect']):.2f} [" in said and "% interval; p " in said
-    assert "| agg=sequence / default [95 %] |" in text and "| agg=sequence − default [95 %] |" in text
+    assert "| ratio [95 %] |" in text and "| difference [95 %] |" in text and "agg=sequence − default, all" in text
     assert f"it lies in [×{low:.3g}, ×{high:.3g}]." in said and "] %" not in said
 
 
