@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import base64
+import gzip
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
@@ -19,13 +22,18 @@ PARTS = ("style.css", "figures.js", "explorer.js")
 
 
 def page(stored: Sequence[Study]) -> str:
-    """Return the page: template, style, scripts, and the studies as JSON."""
-    data = json.dumps(page_data(stored), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    """Return the page: template, style, scripts, and a line a study, so that git keeps what a new answer changes."""
     parts = {name.replace(".", "_"): (HERE / name).read_text("utf-8") for name in PARTS}
     template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(
         (HERE / "page.html").read_text("utf-8")
     )
-    return template.render(stored=data.replace("</", "<\\/"), **parts)
+    return template.render(stored="\n".join(map(packed, page_data(stored))), **parts)
+
+
+def packed(part: Any) -> str:
+    """Return a part of the data as the page has it: JSON, compressed, in letters."""
+    text = json.dumps(part, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The stored studies as the page has them: a row a finding; a study with its runs, levels, curves and settings."""
+"""The stored studies as the page has them: a study with its findings, runs, levels, curves and settings."""
 
 from __future__ import annotations
 
@@ -10,26 +10,23 @@ import pandas as pd
 from benchmarks.stored.study import Finding, Study, parts_of
 from benchmarks.stored.world import World, changed, world
 
-ROW = ("study", "role", "condition", "arm", "versus", "metric", "verdict", "expected", "effect", "low", "high", "units")
+ROW = ("role", "condition", "arm", "versus", "metric", "verdict", "expected", "effect", "low", "high", "units")
 ROW += ("n", "p", "smallest", "said", "tricks", "tasks", "starts", "weights")
 RUN = ("condition", "arm", "metric", "value", "best", "seed", "score")
 LEVEL = ("condition", "arm", "n", "iqm", "iqm_low", "iqm_high")
 DIGITS = 5  # significant ones of a number on the page, which shows three
 
 
-def page_data(stored: Sequence[Study]) -> dict[str, Any]:
-    """Return what the page knows: names of columns, rows, and studies."""
-    rows = [row(place, study, found) for place, study in enumerate(stored) for found in study.findings]
-    columns = {"row": ROW, "run": RUN, "level": LEVEL}
-    return {"columns": columns, "rows": rows, "studies": [study_data(study) for study in stored]}
+def page_data(stored: Sequence[Study]) -> list[dict[str, Any]]:
+    """Return what the page knows: names of columns, then the studies."""
+    return [{"row": ROW, "run": RUN, "level": LEVEL}, *map(study_data, stored)]
 
 
-def row(place: int, study: Study, found: Finding) -> list[Any]:
+def row(study: Study, found: Finding) -> list[Any]:
     """Return a finding in the order of ROW."""
     worlds = worlds_of(study, found)
     return [
-        place,
-        *(short(getattr(found, name)) for name in ROW[1:16]),
+        *(short(getattr(found, name)) for name in ROW[:15]),
         found.tricks,
         sorted({each.task for each in worlds}),
         sorted({each.start for each in worlds}),
@@ -52,6 +49,7 @@ def study_data(study: Study) -> dict[str, Any]:
     """Return a study for the page; what is not stored is left out."""
     found = {name: getattr(study, name) for name in ("name", "kind", "question", "source", "page", "command", "metric")}
     found |= {"tuned": study.tuned, **study.facts, "config": config_of(study)}
+    found["rows"] = [row(study, each) for each in study.findings]
     found["runs"] = [[short(value) for value in values] for values in study.runs[[*RUN]].itertuples(index=False)]
     found["levels"] = [[short(value) for value in values] for values in study.levels[[*LEVEL]].itertuples(index=False)]
     found["curves"] = curve_data(study)

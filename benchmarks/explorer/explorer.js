@@ -2,7 +2,6 @@
 // Filters and the chosen row are in the address, so that a link shows the same.
 "use strict";
 
-const STORED = JSON.parse(document.getElementById("stored").textContent);
 const PER_PAGE = 50;
 const SIZES = [["up to 1,000 weights", 0, 1e3], ["1,000 to 10,000", 1e3, 1e4], ["10,000 to 100,000", 1e4, 1e5], ["100,000 to 1 million", 1e5, 1e6], ["over 1 million", 1e6, Infinity]];
 const NO_VERDICT = "no verdict of its own";
@@ -24,18 +23,29 @@ function element(tag, properties = {}, ...children) {
 
 // ---- rows
 
-const counts = new Map();
-const ROWS = STORED.rows.map(values => {
-  const row = named(STORED.columns.row, values), study = STORED.studies[row.study];
-  const place = counts.get(row.study) ?? 0;
-  counts.set(row.study, place + 1);
-  return Object.assign(row, {
+let NAMES, STUDIES, ROWS, BY_KEY;
+
+// The page has a line a study, compressed, after one with the names of columns.
+async function read() {
+  [NAMES, ...STUDIES] = await Promise.all($("stored").textContent.trim().split("\n").map(unpacked));
+  ROWS = STUDIES.flatMap(study => (study.rows ?? []).map((values, place) => rowOf(study, place, named(NAMES.row, values))));
+  BY_KEY = new Map(ROWS.map(row => [row.key, row]));
+}
+
+function unpacked(line) {
+  const bytes = Uint8Array.from(atob(line), letter => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
+function rowOf(study, place, row) {
+  Object.assign(row, {
     key: `${study.name}.${place}`, from: study,
     words: [study.name, study.question, study.source, row.arm, row.versus, row.condition, row.metric, row.expected, row.verdict, row.role].join(" ").toLowerCase(),
     axes: [...new Set(row.tricks.map(trick => trick.split("=")[0].split(".")[0]))],
   });
-});
-const BY_KEY = new Map(ROWS.map(row => [row.key, row]));
+  row.facets = Object.fromEntries(Object.entries(FACETS).map(([name, facet]) => [name, facet.of(row)]));
+  return row;
+}
 
 const sizeOf = weights => SIZES.find(([, low, high]) => weights > low && weights <= high)[0];
 const known = word => word || NO_VERDICT;
@@ -50,7 +60,6 @@ const FACETS = {
   kind: { label: "from", any: "any study", of: row => [row.from.kind] },
   role: { label: "asked as", any: "anything", of: row => [row.role] },
 };
-for (const row of ROWS) row.facets = Object.fromEntries(Object.entries(FACETS).map(([name, facet]) => [name, facet.of(row)]));
 
 const SORTS = {
   study: row => row.from.name,
@@ -64,7 +73,7 @@ const COLUMNS = [["comparison", "study"], ["where", ""], ["metric", ""], ["effec
 
 // ---- what is chosen
 
-let chosen = {}, filtered = ROWS, page = 0, current = 0, open = null;
+let chosen = {}, filtered = [], page = 0, current = 0, open = null;
 
 function recall() {
   const said = new URLSearchParams(location.hash.slice(1));
@@ -211,7 +220,7 @@ function show() {
   $("rows").replaceChildren(...rows.map((row, i) => rowElement(row, from + i)));
   $("list").querySelector("table").setAttribute("aria-rowcount", filtered.length + 1);
   $("nothing").hidden = filtered.length > 0;
-  $("count").textContent = filtered.length === ROWS.length ? `${ROWS.length.toLocaleString("en")} comparisons of ${STORED.studies.length} studies`
+  $("count").textContent = filtered.length === ROWS.length ? `${ROWS.length.toLocaleString("en")} comparisons of ${STUDIES.length} studies`
     : `${filtered.length.toLocaleString("en")} of ${ROWS.length.toLocaleString("en")} comparisons`;
   $("shown").textContent = rows.length ? `${(from + 1).toLocaleString("en")} to ${(from + rows.length).toLocaleString("en")}` : "";
   $("before").disabled = page === 0;
@@ -268,7 +277,7 @@ function close() {
   $(`row-${current}`)?.focus();
 }
 
-const runsOf = study => study.runs ? (study.read ??= study.runs.map(values => named(STORED.columns.run, values))) : [];
+const runsOf = study => study.runs ? (study.read ??= study.runs.map(values => named(NAMES.run, values))) : [];
 
 function conditionsOf(row) {
   const study = row.from, all = new Set([...runsOf(study).map(run => run.condition), ...(study.levels ?? []).map(level => level[0])]);
@@ -327,7 +336,7 @@ function ratesSection(row, width) {
 }
 
 function othersSection(row) {
-  const others = ROWS.filter(each => each.study === row.study);
+  const others = ROWS.filter(each => each.from === row.from);
   if (others.length < 2) return null;
   const list = element("ul", { className: "others" }, ...others.map(each => {
     const said = [each.arm, each.versus ? `against ${each.versus}` : "", each.condition, each.metric].filter(Boolean).join(" · ");
@@ -399,18 +408,23 @@ function begin() {
   if (open) $(`row-${current}`)?.scrollIntoView({ block: "nearest" });
 }
 
-buildLists();
-buildHead();
-$("q").oninput = () => choose("q", $("q").value.trim());
-$("clear").onclick = () => { chosen = chosen.sort ? { sort: chosen.sort } : {}; $("q").value = ""; remember(); filter(); $("q").focus(); };
-$("before").onclick = () => turn(-1);
-$("after").onclick = () => turn(1);
-$("rows").onkeydown = onRowKey;
-document.onkeydown = event => {
-  if (event.key === "Escape" && open) { event.preventDefault(); close(); }
-  if (event.key === "/" && !["INPUT", "SELECT", "TEXTAREA"].includes(document.activeElement.tagName)) { event.preventDefault(); $("q").focus(); }
-};
-let width = innerWidth;
-window.onresize = () => { if (innerWidth !== width) { width = innerWidth; details(); } };
-window.onhashchange = begin;
-begin();
+async function start() {
+  await read();
+  buildLists();
+  buildHead();
+  $("q").oninput = () => choose("q", $("q").value.trim());
+  $("clear").onclick = () => { chosen = chosen.sort ? { sort: chosen.sort } : {}; $("q").value = ""; remember(); filter(); $("q").focus(); };
+  $("before").onclick = () => turn(-1);
+  $("after").onclick = () => turn(1);
+  $("rows").onkeydown = onRowKey;
+  document.onkeydown = event => {
+    if (event.key === "Escape" && open) { event.preventDefault(); close(); }
+    if (event.key === "/" && !["INPUT", "SELECT", "TEXTAREA"].includes(document.activeElement.tagName)) { event.preventDefault(); $("q").focus(); }
+  };
+  let width = innerWidth;
+  window.onresize = () => { if (innerWidth !== width) { width = innerWidth; details(); } };
+  window.onhashchange = begin;
+  begin();
+}
+
+start().catch(error => { $("count").textContent = `The page cannot be shown: ${error.message}`; throw error; });
