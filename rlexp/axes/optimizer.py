@@ -5,6 +5,8 @@ they work on is as large as the network: ``gradient`` becomes the move, and of `
 zeros at the start of a run, those that a function asks for are kept from update to update. Who asks for none needs no
 memory.
 
+``evolution_strategies`` has no gradient: it gets the rewards of perturbed copies of the policy (``loop.population``).
+
 The gradient is clipped already (``grad_clip``). ``lr`` is a scale of the move that means something else for each: Adam
 and RMSProp move every weight by about lr whatever its gradient is, so that a factor on all advantages changes next to
 nothing; SGD moves by lr · gradient, and such a factor is a learning rate.
@@ -15,9 +17,18 @@ from __future__ import annotations
 import torch
 
 from rlexp.core.registry import Offer, by_name
-from rlexp.core.types import Decay, FiniteNonNegative, PerParameter, PerReplica, Positive
+from rlexp.core.types import (
+    Decay,
+    FiniteNonNegative,
+    PerMember,
+    PerMemberAndParameter,
+    PerParameter,
+    PerReplica,
+    Positive,
+)
 
 MEMORIES_OF_WEIGHTS = ("first", "second", "velocity")
+OF_POPULATION = frozenset({"noise", "fitness"})
 
 
 def adam(
@@ -89,13 +100,40 @@ def rmsprop(
     return gradient.div_(second.sqrt().add_(eps)).mul_(rates.unsqueeze(-1))
 
 
-FUNCTIONS = by_name(adam, adamw, sgd, momentum, rmsprop)
+def evolution_strategies(
+    gradient: PerParameter,
+    noise: PerMemberAndParameter,
+    fitness: PerMember,
+    rates: PerReplica,
+    *,
+    sigma: Positive,
+) -> PerParameter:
+    """−lr / (G · sigma) · Σ z · ε: towards the noise that was rewarded; there is no gradient.
+
+    A step's G completions of a prompt come from G copies of the policy, each with weights w + sigma · ε, ε from
+    N(0, 1). z is a member's mean reward over the prompts, less the mean of all members, over their deviation (÷ G);
+    where all are equal nothing moves. Source: Salimans et al. (arXiv 1703.03864, algorithm 1), with the z-scores of
+    Evolution Strategies at Scale (arXiv 2509.24372), whose code has 1/sigma in its learning rate: its 5e-4 at sigma
+    1e-3 is lr 5e-7 here. That code decodes greedily; here a low ``temperature`` does nearly so.
+    """
+    scores = fitness - fitness.mean(-1, keepdim=True)
+    deviation = scores.square().mean(-1, keepdim=True).sqrt()
+    weights = scores / (deviation + 1e-8) * (rates / (scores.shape[-1] * sigma)).unsqueeze(-1)
+    gradient.zero_()
+    for weight, of_member in zip(weights.unbind(-1), noise.unbind(-2), strict=True):
+        gradient.addcmul_(weight.unsqueeze(-1), of_member, value=-1)
+    return gradient
+
+
+FUNCTIONS = by_name(adam, adamw, sgd, momentum, rmsprop, evolution_strategies)
 INPUTS = {
     "gradient": Offer(PerParameter, "gradient in all parameters, clipped; becomes the move"),
     "weights": Offer(PerParameter, "the parameters before the update, a copy"),
     "first": Offer(PerParameter, "kept from update to update, 0 at first: of g"),
     "second": Offer(PerParameter, "kept from update to update, 0 at first: of g²"),
     "velocity": Offer(PerParameter, "kept from update to update, 0 at first: of moves"),
+    "noise": Offer(PerMemberAndParameter, "what was added to the weights of each member, over sigma"),
+    "fitness": Offer(PerMember, "mean reward of each member over the prompts of the step"),
     "rates": Offer(PerReplica, "learning rate of the update, after warm-up and descent"),
     "updates": Offer(int, "number of the update, from 1"),
 }

@@ -28,6 +28,7 @@ from rlexp.language import LANGUAGE_MODELS, TEXT_TASKS, text_task
 from rlexp.language.backend import CAPABILITIES, Limit, NoOp
 from rlexp.language.models import language_model, missing
 from rlexp.loop.data import DATA
+from rlexp.loop.population import asks_for_population
 from rlexp.loop.start import STARTS
 from rlexp.models import MODELS
 from rlexp.models.scalar import cannot_judge
@@ -61,6 +62,7 @@ def contradictions(config: Any) -> Iterator[str]:
         data_problems,
         prompts_problems,
         allocation_problems,
+        population_problems,
     )
     for check in (turn_problems, *of_axes, teacher_problems, imitation_problems):
         yield from check(config)
@@ -368,6 +370,36 @@ def imitation_problems(config: Any) -> Iterator[str]:
         yield f"{chosen} {training}: the policy may not have their tokens; take sampler.training=null"
 
 
+def population_problems(config: Any) -> Iterator[str]:
+    """Refuse a population that is none, or whose members do not all complete the prompts of an update."""
+    chosen = f"optimizer={config.optimizer.name}"
+    if not asks_for_population(chosen_function(config, "optimizer")):
+        return
+    if config.group_size.completions == 1:
+        yield f"{chosen} group_size.completions=1: compares the members of a population, and one is none; take more"
+    if config.inner_steps * config.minibatches > 1:
+        updates = f"inner_steps={config.inner_steps} minibatches={config.minibatches}"
+        yield f"{chosen} {updates}: a population is rewarded for one update; take inner_steps=1 minibatches=1"
+    for key, other in ("data", "fresh"), ("allocation", "uniform"), ("critic", "none"), ("sampler", "exact"):
+        if (name := getattr(config, key).name) != other:
+            yield f"{chosen} {key}={name}: members of a population complete every prompt themselves; take {key}={other}"
+    if config.sampler.name == "exact" and not samples_exactly(config):
+        yield f"{chosen}: members draw from all tokens; take null for sampler.products, sampler.top_k and sampler.top_p"
+
+
+def population_remarks(config: Any) -> Iterator[str]:
+    """Say what is of a loss, which has no gradient where a population moves the weights."""
+    if not asks_for_population(chosen_function(config, "optimizer")):
+        return
+    neutral = {key: "none" for key in ("norm", "filter.loss", "teacher", "distillation", "imitation", "mismatch")}
+    neutral |= {"clip": "naive", "anchor": "old", "grad_clip": None, "kl_stop": None, "advantage_clip": None}
+    neutral |= {"entropy_coef": 0, "positive_nll_coef": 0, "advantage_entropy_weight": 0, "whiten_advantages": False}
+    neutral |= {"kl": "none"} if config.kl.place == "loss" else {}
+    idle = [f"{key}={format_value(value)}" for key in neutral if (value := value_at(config, key)) != neutral[key]]
+    if idle:
+        yield f"optimizer={config.optimizer.name}: no loss has a gradient, so {', '.join(idle)} are idle"
+
+
 def data_problems(config: Any) -> Iterator[str]:
     """Refuse shares without new groups, a buffer smaller than what a step draws, and choices that ask for too much."""
     data, task, group_size = config.data, config.task.name, config.group_size
@@ -401,6 +433,7 @@ def data_problems(config: Any) -> Iterator[str]:
 def remarks(config: Any) -> Iterator[str]:
     """Say what is allowed but seldom meant."""
     yield from loss_remarks(config)
+    yield from population_remarks(config)
     yield from choice_lines("remarks", REMARKS, config)
     if not chosen_facts(config, "kl").is_noop and config.kl.coef == 0:
         yield f"kl={config.kl.name} kl.coef=0: the penalty weighs nothing, and it trains as kl=none does"

@@ -38,6 +38,10 @@ PerPlaceOfCompletion = Float[Tensor, "*replica prompts group places"]
 # All parameters of a network side by side.
 PerParameter = Float[Tensor, "*replica parameters"]
 
+# A population: copies of a network, each with noise of its own on all parameters.
+PerMember = Float[Tensor, "*replica members"]
+PerMemberAndParameter = Float[Tensor, "*replica members parameters"]
+
 # What policies take and give. A place is a token of a completion, wherever it stands among them.
 NextTokens = Int[Tensor, "*replica prompts group"]
 PerVocabulary = Float[Tensor, "*replica prompts group time vocabulary"]

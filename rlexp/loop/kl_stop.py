@@ -52,7 +52,7 @@ def step_optimizer(optimizer: Optimizer, tensors: Tensors) -> dict[str, Tensor]:
     row = {"optim/lr": optimizer.schedule.rates(optimizer.updates)}
     replicas = tensors["stopped"].nonzero().squeeze(-1).tolist() if "stopped" in tensors else []
     before = {replica: [each.clone() for each in optimizer.rows(replica)] for replica in replicas}
-    row["optim/grad_norm"] = optimizer.step()
+    row["optim/grad_norm"] = optimizer.step(tensors)
     for replica, rows in before.items():
         for held, values in zip(optimizer.rows(replica), rows, strict=True):
             held.copy_(values)

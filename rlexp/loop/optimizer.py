@@ -5,14 +5,15 @@ What a gradient does to the weights is said by a function of ``axes.optimizer`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from rlexp.axes.optimizer import MEMORIES_OF_WEIGHTS, adam
+from rlexp.axes.optimizer import MEMORIES_OF_WEIGHTS, OF_POPULATION, adam
 from rlexp.core.registry import call_with, required_inputs
 
 
@@ -72,9 +73,12 @@ class Optimizer:
         return [*(p.detach()[replica] for p in self.parameters), *self.kept_of(replica).values()]
 
     @torch.no_grad()
-    def step(self) -> Tensor:
-        """Apply the gradients, clear them, return their norms before clipping ``[R]``."""
-        gradient = flat([p.grad for p in self.parameters])
+    def step(self, tensors: Mapping[str, Tensor] = MappingProxyType({})) -> Tensor:
+        """Apply the gradients, clear them, return their norms before clipping ``[R]``; 0 where there are none.
+
+        ``tensors`` has what a function asks for beside them: ``noise`` and ``fitness`` of a population.
+        """
+        gradient = flat([torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters])
         norms = torch.linalg.vector_norm(gradient, dim=-1)
         gradient.mul_((self.limits / (norms + 1e-6)).clamp(max=1).unsqueeze(-1))
         rates = self.schedule.rates(self.updates)
@@ -83,6 +87,7 @@ class Optimizer:
         for (function, size), kept in zip(self.blocks, self.kept, strict=True):
             rows, first = slice(first, first + size), first + size
             offered = {"gradient": gradient[rows], "rates": rates[rows], "updates": self.updates, **kept}
+            offered |= {name: tensors[name][rows] for name in OF_POPULATION & {*required_inputs(function)}}
             if "weights" in required_inputs(function):
                 offered["weights"] = flat(p[rows] for p in self.parameters)
             call_with(function, offered)  # overwrites the gradients of its runs with their moves

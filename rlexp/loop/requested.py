@@ -14,7 +14,7 @@ from torch import Tensor
 from rlexp.core.masked import ALL, count, per_token
 from rlexp.core.streams import Purpose, hashed_uniforms
 from rlexp.core.types import PerVocabulary
-from rlexp.loop import imitation, kl_stop, truncation
+from rlexp.loop import imitation, kl_stop, population, truncation
 from rlexp.loop.networks import log_probs_of, of_replicas
 from rlexp.loop.rewards import score
 from rlexp.loop.rollout import Rollout, loss_mask, most_likely, sample
@@ -114,7 +114,7 @@ def reference_distributions(state: TrainState, rollout: Rollout) -> PerVocabular
 
 
 def tensors_of_step(state: TrainState, batch: Experience) -> dict[str, Tensor]:
-    """Return what all updates of a step share, ``[R]`` each.
+    """Return what all updates of a step share, ``[R]`` each but what is of a population.
 
     ``mean_tokens`` is how many tokens of a minibatch count on average, see ``agg.token``; ``taught_tokens`` how many of
     them have a teacher, ``correct_tokens`` how many are of correct completions, ``answer_tokens`` how many right
@@ -128,7 +128,8 @@ def tensors_of_step(state: TrainState, batch: Experience) -> dict[str, Tensor]:
     if "answer_mask" in batch.kept:
         masks["answer_tokens"] = batch.kept["answer_mask"]
     tokens = {name: count(mask, ALL, batch.advantages.dtype).squeeze(ALL).clamp(min=1) for name, mask in masks.items()}
-    return {name: number / state.minibatches for name, number in tokens.items()} | kl_stop.init_stopped(state)
+    shared = {name: number / state.minibatches for name, number in tokens.items()}
+    return shared | kl_stop.init_stopped(state) | population.tensors_of_population(state, batch)
 
 
 def tensors_of_update(state: TrainState, part: Experience, shared: Tensors) -> dict[str, Tensor]:

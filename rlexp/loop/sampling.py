@@ -26,6 +26,7 @@ from rlexp.core.registry import call_with, required_inputs
 from rlexp.core.streams import Purpose, normals
 from rlexp.core.types import Counts, PerCompletion, PerToken, PromptMask, PromptNumbers, Prompts
 from rlexp.loop import truncation
+from rlexp.loop.population import has_population, sample_by_members
 from rlexp.loop.rewards import Rewards, score
 from rlexp.loop.rollout import Rollout, inverse_cdf, loss_mask, response_mask, sample
 from rlexp.loop.rounded import RoundedPolicies
@@ -81,7 +82,7 @@ def sample_groups(state: TrainState, step: int) -> Groups:
     of a policy that has learnt all prompts; to leave such groups out of the loss as well is ``filter.loss``.
     """
     prompts = draw_prompts(state, step, 0)
-    policy = state.policy.recorded(prompts, state.group)
+    policy = state.policy if has_population(state) else state.policy.recorded(prompts, state.group)
     groups = sample_round(state, policy, prompts, step, 0)
     most = state.per_run(lambda variant: variant.refill_rounds)
     rounds, tokens, passed = torch.ones_like(most), count_tokens(groups), groups.keep.sum(-1)
@@ -248,6 +249,8 @@ def sample_completions(
 
     Random numbers ``errors`` are drawn only for the runs whose sampler asks for them.
     """
+    if has_population(state):
+        return sample_by_members(state, prompts, uniforms)
     inputs = policy, state.task, prompts, uniforms, state.temperature
     if all(variant.samples_exactly for variant, _ in state.blocks):
         return state.sample(*inputs)

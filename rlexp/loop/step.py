@@ -15,6 +15,7 @@ from rlexp.core.registry import call_with
 from rlexp.core.types import PerCompletion, PerReplica, PerToken
 from rlexp.loop import critic, data, kl_stop, metrics, requested, reward_model, sampling, truncation
 from rlexp.loop.losses import added_losses, offered_to_losses
+from rlexp.loop.population import has_population
 from rlexp.loop.rewards import kl_penalties, reward_parts
 from rlexp.loop.rollout import Rollout
 from rlexp.loop.state import KEPT, Experience, Tensors, TrainState, backward, update_memory, update_reference
@@ -98,7 +99,8 @@ def update(state: TrainState, policy: RolloutPolicy, part: Experience, shared: T
     losses = map_variants(loss_terms, state.blocks, log_probs, entropies, part, tensors)
     losses |= added_losses(state.blocks, losses["loss/policy"], log_probs, distributions, part, tensors)
     losses["loss/total"] = sum(losses.values())
-    backward(losses["loss/total"], state.policy, part, policy is state.policy, "answers" in part.kept)
+    if not has_population(state):
+        backward(losses["loss/total"], state.policy, part, policy is state.policy, "answers" in part.kept)
     row = kl_stop.step_optimizer(state.optimizer, tensors)
     return row | metrics.metrics_of_update(state.blocks, losses, log_probs.detach(), part, tensors) if measure else {}
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from rlexp.axes import AXES, imitation, norm, optimizer
-from rlexp.config.choices import axis_nodes, chosen_facts
+from rlexp.config.choices import axis_nodes, chosen_facts, chosen_function
 from rlexp.config.schema import Config
 from rlexp.core import memory
 from rlexp.core.registry import bind_choice, bind_hyperparameters
@@ -23,6 +23,7 @@ from rlexp.language.backend import CAPABILITIES
 from rlexp.loop.critic import CRITICS
 from rlexp.loop.data import DATA
 from rlexp.loop.optimizer import Optimizer, Schedule
+from rlexp.loop.population import asks_for_population
 from rlexp.loop.reward_model import TRAININGS, make_judges, room_for_pairs
 from rlexp.loop.rollout import sample
 from rlexp.loop.state import Network, TrainState, token_log_probs
@@ -40,6 +41,7 @@ NUMBERS += ("log_ratio_bound", "kl_stop")
 VARIANT = {*(axis.group for axis in AXES.values()), *NUMBERS}
 REPLICA = ("seed", "lr", "lr_final", "warmup_steps", "grad_clip", "temperature", "temperature_final", "start")
 STATES = 5  # numbers a parameter: itself, its gradient, two moments, the reference
+PERTURBED = 3  # numbers a parameter of a member: its noise, its weights, a temporary
 PASSES = 3  # numbers a value of a layer while it trains: itself, its gradient, a temporary
 BYTES_A_TOKEN = 17  # of a completion that is kept: the token, two log-probabilities, whether it counts
 FAR_ABOVE = 4  # times the memory of a machine: only what can never be trained is refused
@@ -56,7 +58,13 @@ def bucket_key(config: Config) -> str:
     """What jobs must share to train as one batch: everything that fixes tensor shapes or the course of the loop."""
     shared = config.model_dump(mode="json", exclude={*VARIANT, *REPLICA, *OUTSIDE})
     judges = config.model_dump(mode="json", include={"reward": {"model"}})
-    return json.dumps(shared | judges, sort_keys=True)
+    sampled_by = {"population": has_members(config)}
+    return json.dumps(shared | judges | sampled_by, sort_keys=True)
+
+
+def has_members(config: Config) -> bool:
+    """Return whether a population samples in the place of the policy."""
+    return asks_for_population(chosen_function(config, "optimizer"))
 
 
 def variant_key(config: Config) -> str:
@@ -91,7 +99,11 @@ def bytes_of(config: Config) -> float:
     evaluated = config.eval.prompts * (length + config.eval.samples * cap)
     data = bind_choice(DATA, config.data)()
     held = data.slots * data.sampled(group.prompts) * (8 * length + BYTES_A_TOKEN * group.completions * cap)
-    return networks * (4.0 * (STATES * weights_of(policy) + values * (trained + evaluated)) + held)
+    copies = STATES
+    if has_members(config):
+        copies += PERTURBED * group.completions
+        sampled += group.prompts * length * (group.completions - 1)  # each member reads the prompts
+    return networks * (4.0 * (copies * weights_of(policy) + values * (trained + evaluated)) + held)
 
 
 def memory_problem(config: Config) -> str | None:

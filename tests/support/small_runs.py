@@ -45,6 +45,7 @@ BESIDE = {
             "sdpo",
         )
     },
+    "optimizer=evolution_strategies": ["minibatches=1"],
     "norm=gae": ["critic=value"],
     "norm=gae_whitened": ["critic=value"],
     "norm=gae_decoupled": ["critic=value"],

@@ -15,7 +15,17 @@ PRESETS = sorted(f"preset={path.stem}" for path in CONF.glob("preset/*.yaml"))
 CHOICES = sorted(f"{axis}={path.stem}" for axis in AXES for path in CONF.glob(f"{axis}/*.yaml"))
 OF_A_CORPUS = {"start=pretrained_mixture": ["task=addition"]}  # what choices need that only some tasks have
 # The critic that some norms cannot do without, and a norm for it; a set of prompts; who teaches.
-NEEDY = ("preset=opsd", "preset=sdpo", "norm=", "critic=", "prompts=", "allocation=", "teacher=", "distillation=")
+NEEDY = (
+    "preset=opsd",
+    "preset=sdpo",
+    "norm=",
+    "critic=",
+    "prompts=",
+    "allocation=",
+    "teacher=",
+    "distillation=",
+    "optimizer=",
+)
 CRITICAL = {choice: beside for choice, beside in BESIDE.items() if choice.startswith(NEEDY)}
 
 
