@@ -27,7 +27,7 @@ from rlexp.analysis.figures.layout import (
 )
 
 ROW, DIAMOND = 0.22, 0.055  # inches of a row, and of half the height of the pooled effect
-LABEL = 22  # characters of a condition's name in a line
+LABEL = 25  # characters of a condition's name in a line
 
 
 class ForestRow(NamedTuple):
@@ -59,7 +59,7 @@ def forest(
         caption: below the figure.
         none: no effect: 0 of differences, or 1 of ratios, which are drawn on a log axis.
     """
-    names = [wrap_label(row.name, LABEL, 2) for row in rows] + ["all conditions"] * (pooled is not None)
+    names = [wrap_label(row.name, LABEL, 4) for row in rows] + ["all conditions"] * (pooled is not None)
     with theme():
         figure = Figure(figsize=(WIDTH, 3))
         axes = figure.add_subplot()

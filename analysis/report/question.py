@@ -2,8 +2,10 @@
 
 import json
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -22,8 +24,10 @@ from rlexp.analysis.report.tables import Terminal, TextTable, csv_text, markdown
 from rlexp.analysis.stats.endpoints import parse_endpoint
 from rlexp.analysis.stats.formatting import DASH, format_p
 from rlexp.analysis.stats.noise import scores_statement
-from rlexp.analysis.stats.question import QUESTION_FILE, Answer, Answered, Effect
-from rlexp.analysis.stats.words import EQUIVALENT, NOT_INFERIOR, SUPERIOR
+from rlexp.analysis.stats.pooling import pool
+from rlexp.analysis.stats.question import QUESTION_FILE, Answer, Answered
+from rlexp.analysis.stats.scales import Scale
+from rlexp.analysis.stats.words import EQUIVALENT, NOT_INFERIOR, SUPERIOR, errors_to_pool
 from rlexp.runfolder.variants import split_commas
 
 UNITS = {"log-odds": "points", "log": "ratio"}
@@ -49,11 +53,6 @@ def publish(answer: Answer, console: Console | None = None) -> list[Path]:
 
 def number(answered: Answered) -> str:
     return parse_endpoint(answered.declared["endpoint"]).label(answered.metric)
-
-
-def between(answered: Answered) -> str:
-    """Return the sign between two arms: amounts are divided."""
-    return "/" if answered.scale.name == "log" else "−"
 
 
 def main_number(answer: Answer) -> str:
@@ -84,20 +83,20 @@ def natural_text(answered: Answered, effect: float) -> str:
     if answered.scale.name == "log":
         return f"×{np.exp(effect):.3g}"
     unit = UNITS.get(answered.scale.name, "")
-    return f"{natural(answered, effect, answered.level):+.3g} {unit}".rstrip().replace("-", "−")
+    return f"{natural(answered.scale, effect, answered.level):+.3g} {unit}".rstrip().replace("-", "−")
 
 
-def natural(answered: Answered, effect: float, level: float) -> float:
-    """Return an effect on the scale as points of a share, a ratio of amounts, or in the metric's units."""
-    if answered.scale.name == "log":
+def natural(scale: Scale, effect: float, level: float) -> float:
+    """Return an effect on a scale as points of a share, a ratio of amounts, or in the metric's units."""
+    if scale.name == "log":
         return float(np.exp(effect))
-    change = float(answered.scale.change(effect, level))
-    return 100 * change if answered.scale.name == "log-odds" else change
+    change = float(scale.change(effect, level))
+    return 100 * change if scale.name == "log-odds" else change
 
 
 def natural_size(answered: Answered) -> str:
     """Return the smallest effect that counts: `5.9 points`, `25 %` of an amount, or in the metric's units."""
-    size = natural(answered, answered.smallest, answered.level)
+    size = natural(answered.scale, answered.smallest, answered.level)
     if answered.scale.name == "log":
         return f"{100 * (size - 1):.3g} %"
     return f"{abs(size):.3g}{' points' * (answered.scale.name == 'log-odds')}"
@@ -188,18 +187,6 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def interval(answered: Answered, effect: Effect) -> tuple[float, float, float]:
-    """Return the effect in a condition with its 95 % interval, in natural units at the level there."""
-    low, high = effect.found.interval()
-    return tuple(natural(answered, each, effect.level) for each in (effect.found.value, low, high))
-
-
-def margins(answered: Answered, level: float) -> tuple[float, float]:
-    """Return between which effects do not count, in natural units at a level."""
-    low, high = (natural(answered, each, level) for each in (-answered.smallest, answered.smallest))
-    return low, high
-
-
 def tables(answer: Answer) -> dict[str, TextTable]:
     """Return a table an assertion, arm less versus in a row a condition, and one a pair of all that is secondary."""
     found = {}
@@ -246,35 +233,11 @@ def dropped_conditions(answer: Answer) -> list[list[str]]:
 def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:
     """Return the figures by name, each with its heading and its caption."""
     found = {}
-    for place, answered in enumerate(answer.assertions, 1):
-        judgment = answered.judgment
-        rows = [
-            ForestRow(each.condition, *interval(answered, each), margins(answered, each.level), not each.fails)
-            for each in answered.effects
-        ]
-        pooled = predicted = None
-        if judgment.pooled is not None:
-            low, high = judgment.pooled.interval()
-            ends = (
-                answered.sign * float(each)
-                for each in (judgment.pooled.estimate, *sorted((low, high), key=lambda end: answered.sign * end))
-            )
-            shown = (natural(answered, each, answered.level) for each in ends)
-            pooled = ForestRow("", *shown, margins(answered, answered.level))
-            if np.isfinite(judgment.predicted.low):
-                predicted = tuple(
-                    natural(answered, answered.sign * each, answered.level) for each in judgment.predicted
-                )
-        caption = "95 % intervals. Diamond: pooled; thin line: one more condition (95 %). Gray: smaller than counts."
-        caption += " Open and gray: dropped." if judgment.dropped else ""
-        arm, versus = names(answered)
-        label = f"{number(answered)} ({UNITS.get(answered.scale.name, 'difference')})"
-        label = f"{label}\n{arm} {between(answered)} {versus}"
-        found[f"assertion_{place}"] = (
-            forest(rows, pooled, predicted, label, caption, none=1.0 if between(answered) == "/" else 0.0),
-            f"{place}. {claim(answered)}",
-            caption,
-        )
+    for place, (answered, assertion) in enumerate(
+        zip(answer.assertions, as_json(answer)["assertions"], strict=True), 1
+    ):
+        figure = effects_figure(assertion, answered.scale, number(answered))
+        found[f"assertion_{place}"] = figure, f"{place}. {claim(answered)}", caption_of(figure)
     if answer.declared["tune"]:
         for place, condition in enumerate(answer.conditions, 1):
             if len(condition.values) > 1:
@@ -287,6 +250,41 @@ def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:
                 figure = response_figure(grids, next(iter(grids)), labels, condition.smallest, main.natural)
                 found[f"rates_{place}"] = figure, f"Each arm over {key}: {condition.name}", caption_of(figure)
     return found
+
+
+def effects_figure(assertion: Mapping[str, Any], scale: Scale, number: str) -> Figure:
+    """Draw an assertion of ``as_json``: a row a condition and the pooled effect, in natural units.
+
+    Args:
+        assertion: as the file has it.
+        scale: of its effects.
+        number: what they are of, as the axis says it.
+    """
+    level = assertion["level"]
+
+    def row(name: str, ends: Sequence[float | None], level: float, valid: bool = True) -> ForestRow:
+        shown = (np.nan if end is None else natural(scale, end, level) for end in ends)
+        margins = tuple(natural(scale, sign * assertion["smallest"], level) for sign in (-1, 1))
+        return ForestRow(name, *shown, margins, valid)
+
+    rows = [
+        row(each["condition"], [each[end] for end in ("effect", "low", "high")], each["level"], not each["fails"])
+        for each in assertion["conditions"]
+    ]
+    pooled = predicted = None
+    if assertion["effect"] is not None:
+        used = [each for each in assertion["conditions"] if not each["fails"]]
+        effects, errors, seeds = (np.array([each[key] for each in used], float) for key in ("effect", "error", "n"))
+        ends = pool(effects, errors_to_pool(errors, assertion["smallest"]), seeds - 1).interval()
+        pooled = row("", [assertion["effect"], *ends], level)
+        if None not in assertion["predicted"]:
+            predicted = tuple(natural(scale, end, level) for end in assertion["predicted"])
+    caption = "95 % intervals. Diamond: pooled; thin line: one more condition (95 %). Gray: smaller than counts."
+    caption += " Open and gray: dropped." if assertion["dropped"] else ""
+    arm, versus = ("+".join(assertion[side]) or "default" for side in ("arm", "versus"))
+    sign = "/" if scale.name == "log" else "−"
+    label = f"{number} ({UNITS.get(scale.name, 'difference')})\n{arm} {sign} {versus}"
+    return forest(rows, pooled, predicted, label, caption, none=1.0 if sign == "/" else 0.0)
 
 
 def as_json(answer: Answer) -> dict:

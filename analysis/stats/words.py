@@ -232,10 +232,10 @@ def _arrays(conditions: Sequence[Condition], smallest: float) -> tuple[Array, Ar
     """Effects, errors and degrees of freedom `[k]`, in an order that is always the same."""
     rows = sorted((each.effect, each.error, each.degrees) for each in conditions)
     effects, errors, degrees = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
-    return effects, _errors(errors, smallest), degrees
+    return effects, errors_to_pool(errors, smallest), degrees
 
 
-def _errors(errors: Array, smallest: float) -> Array:
+def errors_to_pool(errors: Array, smallest: float) -> Array:
     """Errors by which conditions can be pooled, above 0.
 
     Where both arms are the same on every seed the effect is 0, and so is its error, of which no weight can be made: it
@@ -340,7 +340,7 @@ def _moderators(assertion: Assertion, left: Sequence[Condition]) -> tuple[Sequen
     ordered = sorted(left, key=lambda each: each.name)
     numbers = (np.array([getattr(each, field) for each in ordered]) for field in ("effect", "error", "degrees"))
     effects, errors, degrees = numbers
-    errors = _errors(errors, assertion.smallest)
+    errors = errors_to_pool(errors, assertion.smallest)
     tests, untested = {}, {}
     for moderator in assertion.moderators:
         labels = [each.levels[moderator] for each in ordered]

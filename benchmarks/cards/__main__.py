@@ -40,7 +40,7 @@ def pages(cards: Sequence[Card], answers: Mapping[str, Asked]) -> dict[str, str]
 
 
 def draw(used: Iterable[Asked]) -> None:
-    """Draw the curves of answers beside their forests."""
+    """Draw the figures of answers."""
     from benchmarks.cards.figures import figures
     from rlexp.analysis.figures.layout import theme
 

@@ -1,4 +1,4 @@
-"""Figures of a kept answer beside its forest: a panel a condition, with the arms of all assertions in it."""
+"""Figures of a kept answer: its effects, then a panel a condition, with the arms of all assertions in it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from benchmarks.cards.asked import Asked
 from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.rates import rate_ticks, score_ticks
+from rlexp.analysis.report.question import effects_figure
 from rlexp.analysis.stats.endpoints import parse_endpoint
 from rlexp.analysis.stats.estimates import iqm, iqm_interval
 from rlexp.analysis.stats.rates import response_curve
@@ -22,7 +23,10 @@ POINTS = 25  # of a learning curve
 
 
 def figures(one: Asked) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures by the names of their files: a metric's learning curves, and scores over the tuned key."""
+    """Yield the figures by the names of their files: effects, a metric's learning curves, scores over the tuned key."""
+    for place, assertion in enumerate(one.assertions):
+        figure = effects_figure(assertion, one.scale(one.conditions[0], place + 1)[0], one.number(place))
+        yield f"assertion_{place + 1}", figure
     for number, metric in enumerate(one.metrics, 1):
         yield f"curves_{number}", learning_curves(one, metric)
     if one.tuned:
