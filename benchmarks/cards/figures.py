@@ -80,7 +80,7 @@ def rate_curves(one: Asked) -> Figure:
             axes.plot(grid.rates[grid.best], curve.mean[grid.best], mark, color=color, markersize=5)
         rate_ticks(axes, [curve.rates], 2)
         inside = curve.rates[1:-1] if len(curve.rates) > 2 else curve.rates  # at ends they run into the next panel's
-        axes.xaxis.set_major_locator(FixedLocator(inside[:: -(-len(inside) // 2)]))
+        axes.xaxis.set_major_locator(FixedLocator(inside[:: max(2, -(-len(inside) // 2))]))  # two neighbours overlap
 
     caption = (
         f"Mean over {seeds_of(one)} at each {key}; band: 95 % t interval; dot: the best, at which an arm is judged."
