@@ -136,6 +136,7 @@ def of_others(found: Inputs) -> Inputs:
     factor = torch.ones(found["rewards"].shape[0])
     weights = {"reference": flat["rewards"], "policy": flat["outcomes"], "weights": flat["rewards"][:, :1]}
     kept = {"second": flat["values"][:, :1] ** 2, "velocity": flat["values"][:, :1], "first": flat["values"][:, :1]}
+    kept |= {"noise": flat["outcomes"][:, :4, None], "fitness": flat["rewards"][:, :4]}
     counted = {"rates": factor * 1e-3, "updates": 7, "step": 1, "kl_factor": factor}
     return {"teacher_log_probs": found["ref_log_probs"], "gradient": flat["rewards"][:, :1]} | weights | kept | counted
 

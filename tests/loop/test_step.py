@@ -131,7 +131,7 @@ def summed(monkeypatch, agg, parts):
     both = make_state([(replace(variant(MIXED), agg=agg), 2)], [0, 1], adam=Still, minibatches=parts)
     gradients = []
     optimizer = both.optimizer
-    monkeypatch.setattr(optimizer, "step", lambda: (Still.step(optimizer), gradients.append(optimizer.seen))[0])
+    monkeypatch.setattr(optimizer, "step", lambda tensors: (Still.step(optimizer), gradients.append(optimizer.seen))[0])
     train_step(both, 1, False)
     assert len(gradients) == parts
     return [sum(each) for each in zip(*gradients, strict=True)]
