@@ -375,6 +375,8 @@ def population_problems(config: Any) -> Iterator[str]:
     chosen = f"optimizer={config.optimizer.name}"
     if not asks_for_population(chosen_function(config, "optimizer")):
         return
+    if not hasattr(config.optimizer, "sigma"):
+        yield f"{chosen}: asks for a population, so it must have a hyperparameter sigma, the deviation of its noise"
     if config.group_size.completions == 1:
         yield f"{chosen} group_size.completions=1: compares the members of a population, and one is none; take more"
     if config.inner_steps * config.minibatches > 1:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from rlexp.axes.optimizer import OF_POPULATION
 from rlexp.core.blocks import map_tensors
 from rlexp.core.registry import required_inputs
 from rlexp.core.streams import Purpose, normals
@@ -22,7 +23,7 @@ from rlexp.models.policy import Policy
 
 def asks_for_population(optimizer: Callable) -> bool:
     """Return whether an optimizer moves weights by what members of a population were rewarded with."""
-    return "fitness" in required_inputs(optimizer)
+    return bool(OF_POPULATION & {*required_inputs(optimizer)})
 
 
 def has_population(state: TrainState) -> bool:

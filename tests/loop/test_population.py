@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from plain_step import Recipe
 from small_runs import SHORT, SMALL, compose, rows, values
 from toy_state import GROUP, PROMPTS, Toy, make_state, variant
 
-from rlexp.axes.optimizer import evolution_strategies
-from rlexp.config.checks import remarks
+from rlexp.axes.optimizer import FUNCTIONS, evolution_strategies
+from rlexp.config.checks import population_problems, remarks
 from rlexp.config.schema import read
 from rlexp.core.errors import ConfigError
 from rlexp.core.streams import Purpose, normals
@@ -178,6 +179,17 @@ def test_what_cannot_be_is_refused_in_a_line(overrides, line):
     with pytest.raises(ConfigError) as error:
         read(values("optimizer=evolution_strategies", *overrides))
     assert any(each.startswith(line) for each in error.value.problems), error.value.problems
+
+
+def test_a_function_of_ones_own_says_how_large_the_noise_is(monkeypatch):
+    def move(gradient, noise, rates):
+        return gradient.zero_()
+
+    monkeypatch.setitem(FUNCTIONS, "noisy_move", move)
+    config = compose(*WAY)
+    config = config.model_copy(update={"optimizer": SimpleNamespace(name="noisy_move")})
+    (line,) = population_problems(config)
+    assert line.startswith("optimizer=noisy_move: asks for a population, so it must have a hyperparameter sigma")
 
 
 def test_what_is_idle_is_named():
