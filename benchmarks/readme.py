@@ -22,10 +22,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import yaml
-
 from benchmarks.parts.common import ROOT, machine
 from benchmarks.parts.transfer_table import transfer_table
+from rlexp.runfolder.files import read_yaml
 
 RESULTS, STUDIED, TRANSFERRED = (ROOT / "docs" / name for name in ("readme", "studies", "transfer"))
 SWEEPS = {
@@ -113,7 +112,7 @@ def sweep(name: str, folder: Path, results: Path, figure: bool = True) -> dict[s
     (results / f"{name}.txt").write_text(without_files(run("rlexp.analysis.compare", str(folder))), encoding="utf-8")
     found = {}
     if name == "ablation":
-        found = {"config": config_of(folder / DEFAULT), "samples": samples(folder / DEFAULT)}
+        found = {"config": read_yaml(folder / DEFAULT / "config.yaml"), "samples": samples(folder / DEFAULT)}
         for figure in FIGURES:
             shutil.copy(next(folder.glob(f"analysis/**/{figure}")), results)
     if name not in SWEEPS and figure:
@@ -129,11 +128,6 @@ def sweep(name: str, folder: Path, results: Path, figure: bool = True) -> dict[s
         "machine": machine(),
         **found,
     }
-
-
-def config_of(folder: Path) -> dict[str, object]:
-    """Return what a run was set to."""
-    return yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
 
 
 def run(module: str, *arguments: str) -> str:
