@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.errors import NothingLeft
 from rlexp.analysis.data.load import SweepData, config_section
 from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.data.run_values import RunValues
@@ -71,14 +71,14 @@ def scale_for(metric: str, endpoint: Endpoint, data: SweepData) -> Scale:
     return Scale(name, evaluation.get("prompts", 128) * (1 if "greedy" in metric else evaluation.get("samples", 1)))
 
 
-def missing_note(arm: str, raw: Array, runs: ScaledRuns, where: object) -> str:
+def missing_note(arm: str, raw: Array, runs: ScaledRuns) -> str:
     """Say how many runs of an arm have no number, empty if all do.
 
     Raises:
-        AnalysisError: no value of the tuned key has a number on all seeds, and none stands for a missing one.
+        NothingLeft: no value of the tuned key has a number on all seeds, and none stands for a missing one.
     """
     missing = int(np.isnan(raw).sum())
     lacking = f"{arm}: {missing} of {raw.size} runs have no {runs.metric.metric}"
     if missing and runs.floor is None and np.isnan(raw).any(axis=1).all():
-        raise AnalysisError(f"{where}: {lacking}, and no number stands for none, as 0 does for a share")
+        raise NothingLeft(f"{lacking}, which cannot count as 0")
     return f"{lacking}{', which count as 0' if runs.floor is not None else ''}." if missing else ""

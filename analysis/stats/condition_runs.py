@@ -63,8 +63,9 @@ def read_condition(
     """Read the arms of one condition.
 
     Raises:
-        NothingLeft: no run has the question's number, or that of an assertion.
-        AnalysisError: an arm has no run, or no value of the tuned key with a number on all seeds.
+        NothingLeft: no run has the question's number, or that of an assertion; or an arm has no value of the tuned key
+            at which all seeds have it.
+        AnalysisError: an arm has no run.
     """
     declared, name = written["declared"], condition["name"]
     cells = [cell for cell in written["cells"] if cell["condition"] == name]
@@ -89,8 +90,8 @@ def read_condition(
     condition = ConditionRuns(name, condition["levels"], own, main, asserted, smallest, values, names, {})
     for arm, points in names.items():
         raw = main.of(points)
-        if note := missing_note(within(arm[0], condition), raw, main, data.folder):
-            notes.append(note)
+        if note := missing_note(arm[0], raw, main):
+            notes.append(within(note, condition))
         condition.grids[arm] = rate_grid(values, main.sign * main.scale.forward(raw), main.floor)
     return condition
 
@@ -109,8 +110,8 @@ def restricted(data: SweepData, names: set[str]) -> SweepData:
     )
 
 
-def within(arm: str, condition: ConditionRuns) -> str:
-    return arm if condition.name == "default" else f"{arm} in {condition.name}"
+def within(text: str, condition: ConditionRuns) -> str:
+    return text if condition.name == "default" else f"{condition.name}: {text}"
 
 
 def read_number(condition: ConditionRuns, pair: Sequence[ArmKey], runs: ScaledRuns, notes: list[str]) -> list[RateGrid]:
@@ -118,8 +119,8 @@ def read_number(condition: ConditionRuns, pair: Sequence[ArmKey], runs: ScaledRu
     grids = []
     for arm in pair:
         raw = runs.of(condition.names[arm])
-        if note := missing_note(within(arm[0], condition), raw, runs, condition.data.folder):
-            notes.append(note)
+        if note := missing_note(arm[0], raw, runs):
+            notes.append(within(note, condition))
         scaled = runs.scale.forward(raw)
         scaled = scaled if runs.floor is None else np.where(np.isnan(scaled), runs.floor, scaled)
         grids.append(condition.grids[arm]._replace(read=scaled))

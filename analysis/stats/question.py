@@ -85,11 +85,11 @@ def answer(folder: str | Path) -> Answer:
     """Read the runs of a declared question and answer it.
 
     In each condition both arms are at their best value of the tuned key by the question's number, with the choice
-    inside the interval; an assertion's own number is read there. A condition that fails a check is dropped before
-    effects are looked at; the others are pooled and judged (``words.judge``).
+    inside the interval; an assertion's own number is read there. A condition that fails a check, or in which an arm
+    has no number, is dropped before effects are looked at; the others are pooled and judged (``words.judge``).
 
     Raises:
-        AnalysisError: the folder holds no question, or an arm has no number in some condition.
+        AnalysisError: the folder holds no question, or no condition has the question's number.
     """
     folder = Path(folder)
     written = read_json(folder / QUESTION_FILE)
@@ -127,7 +127,8 @@ def judged(
             effect_in(condition, declared, each, runs, smallest, notes)
             for condition, runs in zip(conditions, read, strict=True)
         ]
-        effects += [no_effect(each, lost[each["name"]]) for each in declared["conditions"] if each["name"] in lost]
+        gone = [each for each in declared["conditions"] if each["name"] in lost]
+        effects += [no_effect(each["name"], each["levels"], lost[each["name"]]) for each in gone]
         found.append((each, metrics, scale, smallest, effects))
         remarks = (remark for runs in read for remark in runs.metric.remarks)
         notes += [remark for remark in remarks if not remark.startswith("Arrived")]  # they are in the tables
@@ -141,10 +142,9 @@ def judged(
     return [Answered(*rest, word) for rest, word in zip(found, words, strict=True)]
 
 
-def no_effect(condition: Mapping[str, Any], why: str) -> Effect:
-    """Return what a condition has in which no run has the question's number."""
-    nothing = BestContrast(np.nan, np.nan, np.nan, 0)
-    return Effect(condition["name"], condition["levels"], nothing, np.nan, np.nan, (np.nan, np.nan), why)
+def no_effect(condition: str, levels: Mapping[str, str], why: str) -> Effect:
+    """Return what a condition has in which an arm lacks the number."""
+    return Effect(condition, levels, BestContrast(np.nan, np.nan, np.nan, 0), np.nan, np.nan, (np.nan, np.nan), why)
 
 
 def condition_of(assertion: Mapping[str, Any], effect: Effect) -> Condition:
@@ -163,7 +163,10 @@ def effect_in(
 ) -> Effect:
     """Return an assertion's effect in a condition, with the first check that fails there."""
     pair = arm_keys(assertion)
-    grids = read_number(condition, pair, runs, notes)
+    try:
+        grids = read_number(condition, pair, runs, notes)
+    except NothingLeft as error:
+        return no_effect(condition.name, condition.levels, str(error))
     (found,) = best_contrasts(grids, PAIR)
     own, level = (float(runs.scale.inverse(best_value(grid).value)) for grid in grids)
     values = tuple(float(grid.rates[grid.best]) for grid in grids)

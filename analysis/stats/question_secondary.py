@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
+from rlexp.analysis.data.errors import NothingLeft
 from rlexp.analysis.stats.arms import scaled_runs
-from rlexp.analysis.stats.condition_runs import ArmKey, ConditionRuns, arm_keys, read_number
+from rlexp.analysis.stats.condition_runs import ArmKey, ConditionRuns, arm_keys, read_number, within
 from rlexp.analysis.stats.endpoints import Endpoint
 from rlexp.analysis.stats.pooling import pool
 from rlexp.analysis.stats.rates import BestContrast, best_contrasts, best_value
@@ -26,17 +27,16 @@ def secondary(conditions: Sequence[ConditionRuns], declared: Mapping[str, Any], 
     for metric in declared["secondary"]:
         runs = [scaled_runs(condition.data, Endpoint(), metric) for condition in conditions]
         for pair in pairs:
-            found = [
-                best_contrasts(read_number(condition, pair, each, notes), PAIR)[0]
-                for condition, each in zip(conditions, runs, strict=True)
-            ]
-            level = np.mean(
-                [
-                    best_value(read_number(condition, pair, each, [])[1]).value
-                    for condition, each in zip(conditions, runs, strict=True)
-                ]
-            )
-            rows.append(pooled_row(pair, metric, found, runs[0].scale, float(level)))
+            grids = []
+            for condition, each in zip(conditions, runs, strict=True):
+                try:
+                    grids.append(read_number(condition, pair, each, notes))
+                except NothingLeft as error:
+                    notes.append(within(f"{error}.", condition))
+            if grids:
+                found = [best_contrasts(each, PAIR)[0] for each in grids]
+                level = float(np.mean([best_value(versus).value for _, versus in grids]))
+                rows.append(pooled_row(pair, metric, found, runs[0].scale, level))
     table = pd.DataFrame(rows)
     return table.assign(q=false_discovery_q(table["p"]))
 

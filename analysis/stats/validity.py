@@ -125,7 +125,7 @@ def drift(condition: ConditionRuns, arm: ArmKey) -> BestContrast:
     moved = moved[~np.isnan(moved)]
     n = len(moved)
     if n < 2:
-        raise AnalysisError(f"{within(arm[0], condition)}: {n} runs say how far they moved; must be at least 2")
+        raise AnalysisError(within(f"{arm[0]}: {n} runs say how far they moved; must be at least 2", condition))
     error = float(moved.std(ddof=1) / np.sqrt(n))
     value = float(moved.mean())
     p = float(2 * stdtr(n - 1, -abs(value) / error)) if error > 0 else float(value == 0)

@@ -165,7 +165,7 @@ def test_a_length_that_a_run_lacks_has_no_stand_in(folder, tmp_path):
     del written["checksum"]
     (copied / ABLATION_FILE).write_text(json.dumps(written))
     shutil.rmtree(copied / run_name([*TINY, "agg=sequence", "seed=1"]))
-    with pytest.raises(AnalysisError, match="agg=sequence: 1 of 3 runs have no eval/length, and no number stands"):
+    with pytest.raises(AnalysisError, match="agg=sequence: 1 of 3 runs have no eval/length, which cannot count as 0"):
         analyze(copied)
 
 

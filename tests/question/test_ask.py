@@ -269,6 +269,16 @@ def test_what_was_trained_is_not_planned_again(tmp_path, monkeypatch):
     assert swept == [[f"hydra.sweeper.arms={a}", f"seed={s}"] for a, s in zip(arms, seeds, strict=True)]
 
 
+def test_a_condition_in_which_a_run_lacks_a_number_that_0_cannot_stand_for_is_dropped(folder, tmp_path):
+    copied = Path(shutil.copytree(folder, tmp_path / "copy"))
+    shutil.rmtree(copied / run_name([*TINY, "inner_steps=1", "temperature=0.5", "agg=sequence", "seed=1"]))
+    accuracy, entropy = answer(copied).assertions
+    why = "agg=sequence: 1 of 3 runs have no policy/entropy, which cannot count as 0"
+    assert entropy.judgment.dropped["inner_steps=1,temperature=0.5"] == why
+    assert why not in accuracy.judgment.dropped.values()
+    assert [each.fails for each in entropy.effects[1:]] == ["", "", ""]
+
+
 def test_a_condition_in_which_no_run_has_the_number_is_dropped(folder, tmp_path):
     """Twice as many updates are made with two inner steps: nobody gets so far in the first."""
     asked = {"arm": ["agg=sequence"], "versus": [], "kind": "superior", "direction": "lower", "metric": None}
