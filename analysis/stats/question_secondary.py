@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from rlexp.analysis.data.errors import NothingLeft
+from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.stats.arms import scaled_runs
 from rlexp.analysis.stats.condition_runs import ArmKey, ConditionRuns, arm_keys, read_number, within
 from rlexp.analysis.stats.endpoints import Endpoint
@@ -24,19 +25,18 @@ def secondary(conditions: Sequence[ConditionRuns], declared: Mapping[str, Any], 
     """Return the effects that are no assertion: further metrics and collapse, pooled; q by Benjamini and Hochberg."""
     pairs = dict.fromkeys(arm_keys(each) for each in declared["assertions"])
     rows = [collapse_row(conditions, pair) for pair in pairs]
-    for metric in declared["secondary"]:
-        runs = [scaled_runs(condition.data, Endpoint(), metric) for condition in conditions]
-        for pair in pairs:
-            grids = []
-            for condition, each in zip(conditions, runs, strict=True):
-                try:
-                    grids.append(read_number(condition, pair, each, notes))
-                except NothingLeft as error:
-                    notes.append(within(f"{error}.", condition))
-            if grids:
-                found = [best_contrasts(each, PAIR)[0] for each in grids]
-                level = float(np.mean([best_value(versus).value for _, versus in grids]))
-                rows.append(pooled_row(pair, metric, found, runs[0].scale, level))
+    for metric, pair in product(declared["secondary"], pairs):
+        grids = []
+        for condition in conditions:
+            try:
+                runs = scaled_runs(condition.data, Endpoint(), metric)
+                grids.append(read_number(condition, pair, runs, notes))
+            except AnalysisError as error:
+                notes.append(within(f"{str(error).partition('; ')[0]}.", condition))  # without what there is
+        if grids:
+            found = [best_contrasts(each, PAIR)[0] for each in grids]
+            level = float(np.mean([best_value(versus).value for _, versus in grids]))
+            rows.append(pooled_row(pair, metric, found, runs.scale, level))
     table = pd.DataFrame(rows)
     return table.assign(q=false_discovery_q(table["p"]))
 

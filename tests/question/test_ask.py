@@ -125,6 +125,12 @@ def test_a_metric_that_no_run_logged_drops_the_condition(folder, tmp_path):
     assert set(found.assertions[1].judgment.dropped.values()) == {"no run logged clip/hihg"}
 
 
+def test_a_secondary_metric_that_no_run_logged_is_a_note(folder, tmp_path):
+    found = declared_as(folder, tmp_path, secondary=["policy/entropyy", "eval/length"])
+    assert set(found.secondary["metric"]) == {"collapsed", "eval/length"}
+    assert "inner_steps=1,temperature=0.5: no run logged 'policy/entropyy'." in found.notes
+
+
 def test_a_control_that_moved_drops_the_condition(tmp_path):
     """An entropy falls from where it began at a large learning rate, and not at one of nearly 0."""
     written = WRITTEN | {
