@@ -103,8 +103,11 @@ def asserted_runs(
 
 
 def number_of(assertion: Mapping[str, Any], metric: str) -> str:
-    """Return what an assertion is about: a metric at the end of training, or its endpoint."""
-    return (assertion["metric"] or metric) if assertion["endpoint"] == FINAL else assertion["endpoint"]
+    """Return what an assertion is about: a metric at the end of training, or its endpoint, and of which other metric."""
+    own = assertion["metric"] or metric
+    if assertion["endpoint"] == FINAL:
+        return own
+    return assertion["endpoint"] if own == metric else f"{own}, {assertion['endpoint']}"
 
 
 def assertion_findings(assertion: Mapping[str, Any], metric: str) -> Iterator[Finding]:
