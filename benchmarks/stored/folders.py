@@ -103,7 +103,7 @@ def asserted_runs(
 
 
 def number_of(assertion: Mapping[str, Any], metric: str) -> str:
-    """Return what an assertion is about: a metric at the end of training, or its endpoint, and of which other metric."""
+    """Return what an assertion is about: a metric at the end of training, or its endpoint, with a metric of its own."""
     own = assertion["metric"] or metric
     if assertion["endpoint"] == FINAL:
         return own
