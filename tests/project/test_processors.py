@@ -116,8 +116,8 @@ def test_each_stored_type_has_bits_of_its_own_and_the_same_seeds():
 
 
 def test_on_the_processor_of_the_readme_they_are_its_scores():
-    """Both are by an Intel with AVX-512; a table of the one may stand beside one of the other."""
-    scores = FOUND["types"]["Intel AVX512"]["scores"]
+    """Both are by an AMD with AVX-512; a table of the one may stand beside one of the other."""
+    scores = FOUND["types"]["AMD AVX512"]["scores"]
     readme = json.loads((ROOT / "docs" / "readme" / "results.json").read_text(encoding="utf-8"))["ablation"]["scores"]
     assert {f"norm={norm},seed={seed}": scores[norm][seed] for norm in NORMS for seed in map(str, range(10))} == readme
 
