@@ -123,7 +123,7 @@ def analyze(folder: str | Path, **instead: Any) -> Ablation:
         if not present & {name for row in names for name in row}:
             raise AnalysisError(f"{folder}: no run of {result.label(arm)} is there, as {names[0][0]}")
         raw = runs.of(names)
-        if missing := missing_note(result.label(arm), raw, runs):
+        if missing := missing_note(result.label(arm), names, runs):
             notes.append(missing)
         result.folders[arm] = names
         arms[arm] = [variant_name(point) for point in each["overrides"]]

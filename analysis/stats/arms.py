@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlexp.analysis.data.errors import NothingLeft
+from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData, config_section
 from rlexp.analysis.data.metric_spec import direction_sign
 from rlexp.analysis.data.run_values import RunValues
@@ -71,14 +71,22 @@ def scale_for(metric: str, endpoint: Endpoint, data: SweepData) -> Scale:
     return Scale(name, evaluation.get("prompts", 128) * (1 if "greedy" in metric else evaluation.get("samples", 1)))
 
 
-def missing_note(arm: str, raw: Array, runs: ScaledRuns) -> str:
+def missing_note(arm: str, names: Sequence[Sequence[str]], runs: ScaledRuns) -> str:
     """Say how many runs of an arm have no number, empty if all do.
 
+    Args:
+        arm: what the line calls it.
+        names: of its runs' folders, by value of the tuned key and seed.
+        runs: with their numbers.
+
     Raises:
-        NothingLeft: no value of the tuned key has a number on all seeds, and none stands for a missing one.
+        AnalysisError: no value of the tuned key has a number on all seeds, and none stands for a missing one.
+            NothingLeft: so it is, and all runs are completed, so that training them again would change nothing.
     """
+    raw = runs.of(names)
     missing = int(np.isnan(raw).sum())
     lacking = f"{arm}: {missing} of {raw.size} runs have no {runs.metric.metric}"
     if missing and runs.floor is None and np.isnan(raw).any(axis=1).all():
-        raise NothingLeft(f"{lacking}, which cannot count as 0")
+        completed = runs.metric.values.index.isin([name for row in names for name in row]).sum() == raw.size
+        raise (NothingLeft if completed else AnalysisError)(f"{lacking}, which cannot count as 0")
     return f"{lacking}{', which count as 0' if runs.floor is not None else ''}." if missing else ""

@@ -63,9 +63,8 @@ def read_condition(
     """Read the arms of one condition.
 
     Raises:
-        NothingLeft: no run has the question's number, or that of an assertion; or an arm has no value of the tuned key
-            at which all seeds have it.
-        AnalysisError: an arm has no run.
+        NothingLeft: no run has the question's number, or that of an assertion; or completed runs of an arm lack it.
+        AnalysisError: an arm has no run, or runs that are not completed lack a number that 0 cannot stand for.
     """
     declared, name = written["declared"], condition["name"]
     cells = [cell for cell in written["cells"] if cell["condition"] == name]
@@ -89,10 +88,9 @@ def read_condition(
     smallest = declared["smallest"] or main.scale.smallest
     condition = ConditionRuns(name, condition["levels"], own, main, asserted, smallest, values, names, {})
     for arm, points in names.items():
-        raw = main.of(points)
-        if note := missing_note(arm[0], raw, main):
+        if note := missing_note(arm[0], points, main):
             notes.append(within(note, condition))
-        condition.grids[arm] = rate_grid(values, main.sign * main.scale.forward(raw), main.floor)
+        condition.grids[arm] = rate_grid(values, main.sign * main.scale.forward(main.of(points)), main.floor)
     return condition
 
 
@@ -118,10 +116,10 @@ def read_number(condition: ConditionRuns, pair: Sequence[ArmKey], runs: ScaledRu
     """Return the grids of arms with another number to be read at the values that the question's number chooses."""
     grids = []
     for arm in pair:
-        raw = runs.of(condition.names[arm])
-        if note := missing_note(arm[0], raw, runs):
+        names = condition.names[arm]
+        if note := missing_note(arm[0], names, runs):
             notes.append(within(note, condition))
-        scaled = runs.scale.forward(raw)
+        scaled = runs.scale.forward(runs.of(names))
         scaled = scaled if runs.floor is None else np.where(np.isnan(scaled), runs.floor, scaled)
         grids.append(condition.grids[arm]._replace(read=scaled))
     return grids

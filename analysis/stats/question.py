@@ -85,11 +85,13 @@ def answer(folder: str | Path) -> Answer:
     """Read the runs of a declared question and answer it.
 
     In each condition both arms are at their best value of the tuned key by the question's number, with the choice
-    inside the interval; an assertion's own number is read there. A condition that fails a check, or in which an arm
-    has no number, is dropped before effects are looked at; the others are pooled and judged (``words.judge``).
+    inside the interval; an assertion's own number is read there. A condition that fails a check, or in which a
+    completed run lacks a number, is dropped before effects are looked at; the others are pooled and judged
+    (``words.judge``).
 
     Raises:
-        AnalysisError: the folder holds no question, or no condition has the question's number.
+        AnalysisError: the folder holds no question, no condition has the question's number, or a run that is not
+            completed lacks one that 0 cannot stand for.
     """
     folder = Path(folder)
     written = read_json(folder / QUESTION_FILE)

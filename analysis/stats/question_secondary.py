@@ -26,17 +26,17 @@ def secondary(conditions: Sequence[ConditionRuns], declared: Mapping[str, Any], 
     pairs = dict.fromkeys(arm_keys(each) for each in declared["assertions"])
     rows = [collapse_row(conditions, pair) for pair in pairs]
     for metric, pair in product(declared["secondary"], pairs):
-        grids = []
+        read = []
         for condition in conditions:
             try:
                 runs = scaled_runs(condition.data, Endpoint(), metric)
-                grids.append(read_number(condition, pair, runs, notes))
+                read.append((runs.scale, read_number(condition, pair, runs, notes)))
             except AnalysisError as error:
                 notes.append(within(f"{str(error).partition('; ')[0]}.", condition))  # without what there is
-        if grids:
-            found = [best_contrasts(each, PAIR)[0] for each in grids]
-            level = float(np.mean([best_value(versus).value for _, versus in grids]))
-            rows.append(pooled_row(pair, metric, found, runs.scale, level))
+        if read:
+            found = [best_contrasts(grids, PAIR)[0] for _, grids in read]
+            level = float(np.mean([best_value(versus).value for _, (_, versus) in read]))
+            rows.append(pooled_row(pair, metric, found, read[0][0], level))
     table = pd.DataFrame(rows)
     return table.assign(q=false_discovery_q(table["p"]))
 

@@ -12,6 +12,7 @@ import pytest
 from small_runs import SHORT, SMALL
 
 from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.load import load
 from rlexp.analysis.report.question import findings, publish
 from rlexp.analysis.stats.pooling import pool
 from rlexp.analysis.stats.question import QUESTION_FILE, answer
@@ -275,14 +276,25 @@ def test_what_was_trained_is_not_planned_again(tmp_path, monkeypatch):
     assert swept == [[f"hydra.sweeper.arms={a}", f"seed={s}"] for a, s in zip(arms, seeds, strict=True)]
 
 
-def test_a_condition_in_which_a_run_lacks_a_number_that_0_cannot_stand_for_is_dropped(folder, tmp_path):
+LACKING = "agg=sequence: 1 of 3 runs have no policy/entropy, which cannot count as 0"
+
+
+def test_a_condition_in_which_a_completed_run_lacks_the_number_is_dropped(folder, monkeypatch):
+    data = load(folder)
+    run = run_name([*TINY, "inner_steps=1", "temperature=0.5", "agg=sequence", "seed=1"])
+    data.metrics.loc[data.metrics["name"].eq(run), "policy/entropy"] = np.nan
+    monkeypatch.setattr("rlexp.analysis.stats.question.load", lambda _: data)
+    accuracy, entropy = answer(folder).assertions
+    assert entropy.judgment.dropped["inner_steps=1,temperature=0.5"] == LACKING
+    assert LACKING not in accuracy.judgment.dropped.values()
+    assert [each.fails for each in entropy.effects[1:]] == ["", "", ""]
+
+
+def test_a_run_that_is_not_there_is_not_dropped_in_silence(folder, tmp_path):
     copied = Path(shutil.copytree(folder, tmp_path / "copy"))
     shutil.rmtree(copied / run_name([*TINY, "inner_steps=1", "temperature=0.5", "agg=sequence", "seed=1"]))
-    accuracy, entropy = answer(copied).assertions
-    why = "agg=sequence: 1 of 3 runs have no policy/entropy, which cannot count as 0"
-    assert entropy.judgment.dropped["inner_steps=1,temperature=0.5"] == why
-    assert why not in accuracy.judgment.dropped.values()
-    assert [each.fails for each in entropy.effects[1:]] == ["", "", ""]
+    with pytest.raises(AnalysisError, match=LACKING):
+        answer(copied)
 
 
 def test_a_condition_in_which_no_run_has_the_number_is_dropped(folder, tmp_path):
