@@ -107,7 +107,7 @@ def analyze(folder: str | Path, **instead: Any) -> Ablation:
         raise AnalysisError(f"{folder}: is no ablation ({ABLATION_FILE} is missing); rlexp ablate makes one")
     declared, data = written["declared"] | instead, load(folder)
     runs = scaled_runs(data, parse_endpoint(declared["endpoint"]), declared["metric"])
-    (metric, scale), present = runs, set(data.runs["name"])
+    metric, scale, present = runs.metric, runs.scale, set(data.runs["name"])
     units, starts = units_of(declared), bool(declared.get("starts"))
     arms, grids, levels = {}, {}, {}
     smallest = declared["smallest"] or scale.smallest

@@ -21,6 +21,8 @@ class ScaledRuns(NamedTuple):
 
     metric: RunValues
     scale: Scale
+    zero_if_missing: bool = True
+    """Whether a share that a run does not have counts as 0. One that is matched does not: the run was never there."""
 
     @property
     def sign(self) -> int:
@@ -29,8 +31,8 @@ class ScaledRuns(NamedTuple):
 
     @property
     def floor(self) -> float | None:
-        """What a run without a number counts as, on the scale: a share counts as 0, else nothing stands for it."""
-        return float(self.scale.forward(0.0)) if self.scale.name == "log-odds" else None
+        """What a run without a number counts as, on the scale; None where nothing stands for it."""
+        return float(self.scale.forward(0.0)) if self.zero_if_missing and self.scale.name == "log-odds" else None
 
     def natural(self, score: float) -> float:
         """Take a score, which is on the scale and higher where better, to the units of the number."""
@@ -57,7 +59,8 @@ def scaled_runs(data: SweepData, endpoint: Endpoint, metric: str | None = None, 
     values = endpoint_values(data, endpoint, metric)
     counted = data.runs.loc[data.runs["status"].isin(values.statuses), "name"]
     values = values._replace(values=values.values.reindex(counted))
-    return ScaledRuns(values, scale_for(values.metric, endpoint, data)._replace(attainable=attainable))
+    scale = scale_for(values.metric, endpoint, data)._replace(attainable=attainable)
+    return ScaledRuns(values, scale, zero_if_missing=endpoint.kind != "matched")
 
 
 def scale_for(metric: str, endpoint: Endpoint, data: SweepData) -> Scale:

@@ -290,6 +290,20 @@ def test_a_condition_in_which_a_completed_run_lacks_the_number_is_dropped(folder
     assert [each.fails for each in entropy.effects[1:]] == ["", "", ""]
 
 
+@pytest.mark.parametrize("endpoint", ["auc:steps", "matched:progress/completions=5"])
+def test_a_share_that_a_run_lacks_counts_as_0_unless_it_is_matched(folder, tmp_path, monkeypatch, endpoint):
+    """A run that never gets to where shares are compared, or that begins beyond it, says nothing of them."""
+    data = load(folder)
+    run = run_name([*TINY, "inner_steps=1", "temperature=0.5", "agg=sequence", "seed=1"])
+    data.metrics.loc[data.metrics["name"].eq(run), ["eval/sampled_accuracy", "progress/completions"]] = np.nan
+    monkeypatch.setattr("rlexp.analysis.stats.question.load", lambda _: data)
+    asked = {"arm": ["agg=sequence"], "versus": [], "kind": "superior", "direction": "higher", "metric": None}
+    asked |= {"endpoint": endpoint, "smallest": 0.25, "budget": None, "moderators": []}
+    (answered,) = declared_as(folder, tmp_path, assertions=[asked], endpoint=endpoint).assertions
+    dropped = answered.judgment.dropped.get("inner_steps=1,temperature=0.5", "")
+    assert ("have no eval/sampled_accuracy" in dropped) == endpoint.startswith("matched")
+
+
 def test_a_run_that_is_not_there_is_not_dropped_in_silence(folder, tmp_path):
     copied = Path(shutil.copytree(folder, tmp_path / "copy"))
     shutil.rmtree(copied / run_name([*TINY, "inner_steps=1", "temperature=0.5", "agg=sequence", "seed=1"]))
