@@ -16,12 +16,17 @@ from typing import Any, NamedTuple
 from benchmarks.cards.asked import DOCS, STAYS, Asked, asked, sides, sign, stays
 from benchmarks.cards.declared import git
 from benchmarks.cards.texts import Card, Refused, read_cards
-from benchmarks.stored.folders import QUESTIONS
 from rlexp.analysis.stats.words import CANNOT, OPEN
 
 FILE = DOCS / "claims" / "forecasts.csv"
 LLAMA = "_llama"
 """What the name of a question ends with that asks the same of a Llama."""
+NOT_WITH_TRL = {
+    "dynamic_transformer": "`filter.refill`",
+    "random_rewards": "`start=pretrained_mixture`",
+    "prompt_mean": "`start=pretrained_mixture`",
+}
+"""What a question rests on that ``backend=trl`` does not have."""
 
 
 class Forecast(NamedTuple):
@@ -138,9 +143,10 @@ def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str
 
 def told(each: Scored) -> str:
     """Return what a Llama did, or which command asks it."""
-    name = each.forecast.question + LLAMA
+    if lacking := NOT_WITH_TRL.get(each.forecast.question):
+        return f"`backend=trl` has no {lacking}"
     if each.llama is None or each.found is None:
-        return f"`rlexp ask {name}`" if (QUESTIONS / f"{name}.yaml").is_file() else "no question yet"
+        return f"`rlexp ask {each.forecast.question}{LLAMA}`"
     place = each.llama.assertions.index(each.found)
     where = "inside" if each.forecast.holds(each.found["effect"]) else "**outside**"
     return f"{each.llama.show(place, each.found)}: {each.found['word']}; {where}"

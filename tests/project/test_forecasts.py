@@ -8,7 +8,7 @@ from history import needs_history
 
 from benchmarks.cards import forecasts as module
 from benchmarks.cards.asked import asked, stays
-from benchmarks.cards.forecasts import LLAMA, Forecast, committed, forecasts, read, scored, section
+from benchmarks.cards.forecasts import LLAMA, NOT_WITH_TRL, Forecast, committed, forecasts, read, scored, section
 from benchmarks.cards.texts import Refused, read_cards
 from benchmarks.stored.folders import QUESTIONS
 from rlexp.analysis.stats.words import CANNOT, OPEN
@@ -44,6 +44,11 @@ def test_a_llama_is_asked_what_the_small_model_was(name):
     assert all({key: each[key] for key in same} in said for each in assertions(name))
     assert read_question(name).shared[0] == "backend=trl"
     assert name in {question for card in CARDS for question in card.questions}
+
+
+def test_each_forecast_has_a_question_that_a_llama_can_be_asked_or_says_why_not():
+    assert {f"{each.question}{LLAMA}" for each in read() if each.question not in NOT_WITH_TRL} <= {*ASKED}
+    assert not {f"{name}{LLAMA}" for name in NOT_WITH_TRL} & {*ASKED}
 
 
 @pytest.fixture
