@@ -57,7 +57,9 @@ RUN_COLUMNS = {
     "status": Column("string", "how the run ended, as completed or diverged; missing: it has no folder", required=True),
     "number": Column("number", "the run's own number, in the metric's units; empty: it has none"),
     "on_scale": Column(
-        "number", "that number on the scale of the effects, larger is better; a share that is empty counts as 0"
+        "number",
+        "that number on the scale of the effects, larger is better; a share that is empty counts as 0, unless it is "
+        "matched",
     ),
     "config": Column("string", "hash of the part of the run's config that results depend on, its seed included"),
     "code": Column("string", "hash of the code that trained it; of several, in their order, joined by +"),

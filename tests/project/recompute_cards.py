@@ -133,6 +133,8 @@ def in_conditions(place, labels, at):
         ends = [row["effect"], row["effect"] - half, row["effect"] + half]
         shown = natural(ends, row["level"], at["scales"][name][place], at)
         found[name] = {"n": row["n"], "values": chosen, "shown": shown, "level": row["level"], "fails": row["fails"]}
+    for name, why in at["failed"].loc[place].items():  # of some no run is kept, as an arm has no number there
+        found.setdefault(name, {"n": 0, "fails": why})
     return found
 
 
