@@ -25,6 +25,7 @@ NOT_WITH_TRL = {
     "dynamic_transformer": "`filter.refill`",
     "random_rewards": "`start=pretrained_mixture`",
     "prompt_mean": "`start=pretrained_mixture`",
+    "sharpening": "`start=pretrained_mixture`",
 }
 """What a question rests on that ``backend=trl`` does not have."""
 
