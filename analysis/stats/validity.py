@@ -118,10 +118,10 @@ def drift(condition: ConditionRuns, arm: ArmKey) -> BestContrast:
     """
     first = next(iter(condition.grids))
     names = condition.names[arm][condition.grids[first].best]
-    metric, scale = condition.score
-    rows = condition.data.metrics[condition.data.metrics["name"].isin(names)][["name", metric.metric]].dropna()
-    begun = rows.groupby("name")[metric.metric].first().reindex(names).to_numpy(float)
-    moved = scale.forward(condition.score.of([names])[0]) - scale.forward(begun)
+    runs, metric = condition.score, condition.score.metric.metric
+    rows = condition.data.metrics[condition.data.metrics["name"].isin(names)][["name", metric]].dropna()
+    begun = rows.groupby("name")[metric].first().reindex(names).to_numpy(float)
+    moved = runs.scale.forward(runs.of([names])[0]) - runs.scale.forward(begun)
     moved = moved[~np.isnan(moved)]
     n = len(moved)
     if n < 2:

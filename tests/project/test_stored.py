@@ -29,9 +29,9 @@ def test_every_stored_study_is_there_once(studies):
     answers = [*DOCS.glob("**/answer.json")]
     assert len(answers) == sum(study.kind == "question" for study in studies.values()) > 8
     tables = {file.parent for file in DOCS.glob("**/runs.parquet")} - {file.parent for file in answers}
-    assert {str(folder.relative_to(DOCS)) for folder in tables} == {
-        n for n, s in studies.items() if s.kind == "ablation"
-    }
+    several = {file.parent for file in DOCS.glob("ablations/*/effects.csv")}  # a folder each, and one a condition below
+    named = {folder.parent.name if folder.parent in several else str(folder.relative_to(DOCS)) for folder in tables}
+    assert named == {n for n, s in studies.items() if s.kind == "ablation"}
     sweeps = [len(json.loads((DOCS / each / "results.json").read_text())) for each in ("readme", "studies", "transfer")]
     worlds = {file.stem.partition("-")[0] for file in DOCS.glob("speedrun/records/*.json")}
     assert worlds == {name.partition("/")[2] for name, study in studies.items() if study.kind == "speedrun"}
@@ -45,7 +45,8 @@ def test_every_run_has_its_score_and_every_arm_its_runs(studies):
         runs = study.runs
         key = ["condition", "arm", "metric", "value", "seed"]
         assert not runs.duplicated(key).any(), study.name
-        assert runs.loc[runs["status"] == "completed", "score"].notna().all(), study.name
+        bare = runs[(runs["status"] == "completed") & runs["score"].isna()]  # a run may begin beyond a matched level
+        assert bare["metric"].str.contains("matched:").all(), study.name
         known = {*runs["arm"], *study.levels["arm"]}
         if len(runs):
             for found in study.findings:
