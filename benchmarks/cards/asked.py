@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,9 @@ from rlexp.analysis.stats.words import CANNOT, EQUIVALENT, NOT_INFERIOR, OPEN
 STAYS = 0.8
 """A word that fewer redraws repeat is said to lean."""
 DOCS = ROOT / "docs"
+LANGUAGE_MODEL = "language model"
+SAME_BATCH = 0.5
+"""Seconds by which the times of runs that were trained as one batch differ at most."""
 
 
 class Asked:
@@ -105,11 +108,28 @@ class Asked:
     @property
     def tier(self) -> str:
         """`world`, `small` or `language model`, by the backend and the model that its runs have."""
-        shared = tuple(self.declared["with"])
-        chosen = {key: of(shared).settings[key]["name"] for key in ("backend", "model")}
-        for condition in self.declared["conditions"]:
-            chosen |= {key: value for key, value in condition["levels"].items() if key in chosen}
-        return "language model" if chosen["backend"] == "trl" else "world" if chosen["model"] == "tabular" else "small"
+        return tier(self.declared["with"], [each["levels"] for each in self.declared["conditions"]])
+
+    @property
+    def core_seconds(self) -> float:
+        """What a run took for each update. Runs that were trained as one batch took the same time together."""
+        times = np.sort(self.runs.drop_duplicates("folder")["wall_time_s"].dropna().to_numpy(float))
+        ends = np.append(np.diff(times) > SAME_BATCH, True) if self.tier != LANGUAGE_MODEL else slice(None)
+        return float(times[ends].sum() / len(times) / steps_of(self.declared["with"]))
+
+
+def tier(shared: Sequence[str], levels: Iterable[Mapping[str, str]]) -> str:
+    """Return the tier of runs, by what they share and by the levels of their conditions."""
+    settings = of(tuple(shared)).settings
+    chosen = {key: settings[key]["name"] for key in ("backend", "model")}
+    for condition in levels:
+        chosen |= {key: value for key, value in condition.items() if key in chosen}
+    return LANGUAGE_MODEL if chosen["backend"] == "trl" else "world" if chosen["model"] == "tabular" else "small"
+
+
+def steps_of(shared: Sequence[str]) -> int:
+    """Return how many updates runs with these overrides have."""
+    return int(of(tuple(shared)).settings["steps"])
 
 
 def asked(docs: Path = DOCS) -> dict[str, Asked]:

@@ -7,10 +7,11 @@ from datetime import UTC
 
 from benchmarks.cards.asked import DOCS, Asked, effect, headline, settings, sides
 from benchmarks.cards.declared import answered, committed
-from benchmarks.cards.page import runs_of
+from benchmarks.cards.page import declared_in
 from benchmarks.cards.texts import Card, label
 from benchmarks.stored.folders import QUESTIONS
 from rlexp.analysis.stats.words import CANNOT
+from rlexp.question.declare import first_runs
 
 READ = {
     "full": "read in full",
@@ -50,7 +51,7 @@ def sections(card: Card, answers: Mapping[str, Asked]) -> Iterator[str]:
         yield f"**Every seed.** {every_seed(one)}"
         yield f"**Declared.** {declared(one)}"
     for name in card.questions:
-        runs = "" if name in answers else f": {runs_of(name):,} runs to begin with"
+        runs = "" if name in answers else f": {first_runs(declared_in(name)):,} runs to begin with"
         yield f"**Train it{' again' if name in answers else ''}.** `rlexp ask {name} --folder runs/{name}`{runs}."
     tried = f"[What was tried before](../claims_explored.md#{label(card.explored).lower()}). " if card.explored else ""
     yield f"{tried}[All claims](../claims.md)."

@@ -9,7 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cards.asked import DOCS, STAYS, Asked, effect, headline, settings, sides, sign, stays
+from benchmarks.cards.asked import (
+    DOCS,
+    LANGUAGE_MODEL,
+    STAYS,
+    Asked,
+    effect,
+    headline,
+    settings,
+    sides,
+    sign,
+    stays,
+    steps_of,
+    tier,
+)
 from benchmarks.cards.controls import nulls
 from benchmarks.cards.declared import answered
 from benchmarks.cards.forecasts import section
@@ -126,17 +139,34 @@ def share(part: int, whole: int) -> str:
 def untrained(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
     """Yield the table of questions without an answer."""
     early = answer_folders(DOCS)  # some were kept without what a card needs
-    yield "| | claim | trains it | runs |"
-    yield "|---|---|---|---:|"
+    seconds = {each: core_seconds(each, answers) for each in ("small", LANGUAGE_MODEL)}
+    yield "| | claim | trains it | runs | core-minutes, about |"
+    yield "|---|---|---|---:|---:|"
     for card in cards:
         for name in card.questions:
             if name not in answers:
                 link, claim = f"[{card.label}](claims/{card.number}.md)", card.claim.replace("|", "/")
                 told = f" ([answered]({early[name].name}.md))" if name in early else ""
-                yield f"| {link} | {claim} | `rlexp ask {name} --folder runs/{name}`{told} | {runs_of(name):,} |"
+                asks = declared_in(name)
+                known = seconds[tier(asks["with"], [each["levels"] for each in asks["conditions"]])]
+                minutes = f"{first_runs(asks) * steps_of(asks['with']) * np.median(known) / 60:.0f}" if known else "–"
+                cost = f"{first_runs(asks):,} | {minutes}"
+                yield f"| {link} | {claim} | `rlexp ask {name} --folder runs/{name}`{told} | {cost} |"
+    if all(seconds.values()):
+        low, median, high = np.quantile(seconds["small"], [0.25, 0.5, 0.75])
+        yield (
+            "\nMinutes are runs times updates times what one took in the median answered question: "
+            f"{median:.3f} s\nof a small model, as one of a batch (half of the questions: {low:.3f} to {high:.3f} s), "
+            f"and {np.median(seconds[LANGUAGE_MODEL]):.2f} s of a Llama."
+        )
 
 
-def runs_of(name: str) -> int:
-    """Return how many runs a question begins with."""
+def core_seconds(where: str, answers: Answers) -> list[float]:
+    """Return what an update of a run took, of each answer of a tier."""
+    return [one.core_seconds for one in answers.values() if one.tier == where]
+
+
+def declared_in(name: str) -> dict[str, Any]:
+    """Return what a question declares, unchecked."""
     written = read_question(name)
-    return first_runs(declaration(written, written.shared, named_conditions(written.conditions)))
+    return declaration(written, written.shared, named_conditions(written.conditions))
