@@ -112,7 +112,7 @@ class Asked:
 
     @property
     def core_seconds(self) -> float:
-        """What a run took for each update. Runs that were trained as one batch took the same time together."""
+        """What a run took for each step. Runs that were trained as one batch took the same time together."""
         times = np.sort(self.runs.drop_duplicates("folder")["wall_time_s"].dropna().to_numpy(float))
         ends = np.append(np.diff(times) > SAME_BATCH, True) if self.tier != LANGUAGE_MODEL else slice(None)
         return float(times[ends].sum() / len(times) / steps_of(self.declared["with"]))
@@ -128,7 +128,7 @@ def tier(shared: Sequence[str], levels: Iterable[Mapping[str, str]]) -> str:
 
 
 def steps_of(shared: Sequence[str]) -> int:
-    """Return how many updates runs with these overrides have."""
+    """Return how many steps runs with these overrides have."""
     return int(of(tuple(shared)).settings["steps"])
 
 

@@ -155,14 +155,14 @@ def untrained(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
     if all(seconds.values()):
         low, median, high = np.quantile(seconds["small"], [0.25, 0.5, 0.75])
         yield (
-            "\nMinutes are runs times updates times what one took in the median answered question: "
+            "\nMinutes are runs times steps times what one took in the median answered question: "
             f"{median:.3f} s\nof a small model, as one of a batch (half of the questions: {low:.3f} to {high:.3f} s), "
             f"and {np.median(seconds[LANGUAGE_MODEL]):.2f} s of a Llama."
         )
 
 
 def core_seconds(where: str, answers: Answers) -> list[float]:
-    """Return what an update of a run took, of each answer of a tier."""
+    """Return what a step of a run took, of each answer of a tier."""
     return [one.core_seconds for one in answers.values() if one.tier == where]
 
 

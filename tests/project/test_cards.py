@@ -92,7 +92,7 @@ def test_runs_are_those_that_were_trained_where_no_grid_grows():
 
 
 def test_runs_of_one_batch_took_their_time_together():
-    """Batches of 162, 162, 54 and 18 runs took 628, 412, 114 and 68 s, over 80 updates."""
+    """Batches of 162, 162, 54 and 18 runs took 628, 412, 114 and 68 s, over 80 steps."""
     assert ANSWERS["covariance_clip"].core_seconds == pytest.approx(1222 / 396 / 80, rel=0.01)  # seconds are rounded
     llama = ANSWERS["norm_deviation_llama"]
     assert llama.core_seconds == pytest.approx(llama.runs["wall_time_s"].mean() / 60)
