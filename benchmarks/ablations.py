@@ -27,12 +27,13 @@ import yaml
 from benchmarks.parts.common import ROOT, environment_here
 from rlexp.analysis.report.tables import TextTable, markdown
 from rlexp.analysis.stats.ablation import Ablation, analyze
-from rlexp.analysis.stats.designs import contrasts_of
+from rlexp.analysis.stats.designs import arms_of, contrasts_of
 from rlexp.analysis.stats.formatting import format_p
 from rlexp.analysis.stats.pooling import pool
 from rlexp.analysis.stats.significance import holm
 from rlexp.analysis.stats.words import EQUIVALENT, holm_levels, stable_words
 from rlexp.config.choices import CONF
+from rlexp.runfolder.variants import split_commas
 
 DECLARED = CONF / "study" / "ablations"
 KEPT = ROOT / "docs" / "ablations"
@@ -204,10 +205,20 @@ def section(name: str) -> str:
     arms += f"{len(conditions(study))} conditions ({', '.join(conditions(study))})"
     lines = [f"## {study['question']}", f"Source: {study['source']}.", f"Parts: {parts}.", arms + "."]
     if not file.is_file():
-        return "\n\n".join([*lines, "Not trained yet.", ""])
+        return "\n\n".join([*lines, f"Not trained yet: {cost(study)}", ""])
     remark = KEPT / name / "remark.md"
     lines[1:1] = [remark.read_text(encoding="utf-8").strip()] if remark.is_file() else []
     return "\n\n".join([*lines, *tables(pd.read_csv(file)), f"[All numbers](ablations/{name}/effects.csv)", ""])
+
+
+def cost(study: Mapping[str, Any]) -> str:
+    """Say what a study trains to begin with."""
+    k = len(study["parts"])
+    arms = {arm for design in study["designs"] for arm in arms_of(design, k)}
+    rates = len(split_commas(study["tune"].partition("=")[2]))
+    runs = len(conditions(study)) * len(arms) * rates * len(study["seeds"])
+    (steps,) = (each.removeprefix("steps=") for each in study["with"] if each.startswith("steps="))
+    return f"{runs} runs of {steps} steps to begin with. [claims.md](claims.md#not-trained-yet) says what a step takes."
 
 
 def tables(rows: pd.DataFrame) -> Iterator[str]:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.ablations import DECLARED, KEPT, PAGE, conditions, page, pooled, read
+from benchmarks.ablations import DECLARED, KEPT, PAGE, conditions, cost, page, pooled, read
 from rlexp.ablation.parts import check_parts, parse_parts
 
 NAMES = sorted(file.stem for file in DECLARED.glob("*.yaml"))
@@ -22,6 +22,13 @@ def test_each_part_changes_something_in_each_condition(name):
     assert len(parts) == len(study["parts"])
     for overrides in conditions(study).values():
         check_parts(parts, [*study["with"], *overrides], alone=study["designs"] == ["add-one"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_as_many_runs_are_named_as_are_trained_to_begin_with(name):
+    """The factorial trained 32 arms at 3 rates with 8 seeds in each of 2 conditions, before grids grew."""
+    runs = int(cost(read(name)).split()[0])
+    assert runs == {"dapo_factorial": 32 * 3 * 8 * 2, "speed_asymptote": 8 * 3 * 8 * 2}[name]
 
 
 def rows(values, error=0.1, at_an_end=0.0):
