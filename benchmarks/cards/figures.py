@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from benchmarks.cards.asked import Asked
 from rlexp.analysis.figures import layout
@@ -70,6 +71,7 @@ def rate_curves(one: Asked) -> Figure:
     """Draw the question's number over the tuned key, on the scale of its effects with ticks in its own units."""
     (scale, sign), key = one.scale(one.conditions[0], 0), str(one.tuned)
     ends = {condition: one.ends(condition) for condition in one.conditions}
+    tried = np.unique(one.runs[key].to_numpy(float))
 
     def draw(axes: Axes, condition: str) -> None:
         for arm in one.arms:
@@ -78,9 +80,12 @@ def rate_curves(one: Asked) -> Figure:
             axes.fill_between(curve.rates, curve.low, curve.high, color=color, alpha=layout.BAND, linewidth=0)
             axes.plot(curve.rates, curve.mean, **style_of(one, arm))
             axes.plot(grid.rates[grid.best], curve.mean[grid.best], mark, color=color, markersize=5)
-        rate_ticks(axes, [curve.rates], 2)
-        inside = curve.rates[1:-1] if len(curve.rates) > 2 else curve.rates  # at ends they run into the next panel's
-        axes.xaxis.set_major_locator(FixedLocator(inside[:: max(2, -(-len(inside) // 2))]))  # two neighbours overlap
+        rate_ticks(axes, [tried], 2)
+        axes.xaxis.set_major_locator(FixedLocator(tried[[0, -1]]))
+        axes.xaxis.set_minor_locator(FixedLocator(tried[1:-1]))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        for label, side in zip(axes.get_xticklabels(), ("left", "right"), strict=False):
+            label.set_horizontalalignment(side)  # in the middle of its tick it would run into the next panel's
 
     caption = (
         f"Mean over {seeds_of(one)} at each {key}; band: 95 % t interval; dot: the best, at which an arm is judged."
