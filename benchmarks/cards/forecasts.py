@@ -26,6 +26,7 @@ NOT_WITH_TRL = {
     "random_rewards": "`start=pretrained_mixture`",
     "prompt_mean": "`start=pretrained_mixture`",
     "sharpening": "`start=pretrained_mixture`",
+    "tricks_by_start": "`start=sharpened`",
 }
 """What a question rests on that ``backend=trl`` does not have."""
 
@@ -125,9 +126,11 @@ def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str
         inside = sum(forecast.holds(found["effect"]) for forecast, found in there)
         errors = [abs(found["effect"] - float(forecast.effect)) for forecast, found in there]
         nothing = [abs(found["effect"]) for _, found in there]
+        tiny = sum(abs(float(forecast.effect)) < found["smallest"] for forecast, found in there)
         yield (
             f"**{inside} of {len(there)} lie in their interval.** The mean error is {sum(errors) / len(there):.3f} on "
-            f"the scales of the effects; a forecast of no effect has {sum(nothing) / len(there):.3f}."
+            f"the scales of the effects; a forecast of no effect has {sum(nothing) / len(there):.3f}. "
+            f"{tiny} of them forecast less than counts, and so do not test whether an effect carries over."
         )
         yield ""
     yield "| | claim | forecast | of a Llama |"
