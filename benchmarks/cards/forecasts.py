@@ -27,6 +27,7 @@ NOT_WITH_TRL = {
     "prompt_mean": "`start=pretrained_mixture`",
     "sharpening": "`start=pretrained_mixture`",
     "tricks_by_start": "`start=sharpened`",
+    "evolution_strategies": "`optimizer=evolution_strategies`",
 }
 """What a question rests on that ``backend=trl`` does not have."""
 
