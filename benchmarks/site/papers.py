@@ -97,8 +97,8 @@ def collect() -> dict[str, Paper]:
             for text in sources(one):
                 add(text, "choices", (axis, one.label))
     done = records()
-    for claim in read_claims():
-        word = outcome_of(claim, done).word if claim.studies else "not asked here"
+    for claim in (each for each in read_claims() if each.studies):
+        word = outcome_of(claim, done).word
         for source in (claim.source, *claim.further):
             add(source, "outcomes", f"[{claim.label}](claims_explored.md#{claim.label.lower()}): {word}")
             for study in [name for name in claim.studies if name in done][:1]:
