@@ -115,7 +115,7 @@ class Asked:
         """What a run took for each step. Runs that were trained as one batch took the same time together."""
         times = np.sort(self.runs.drop_duplicates("folder")["wall_time_s"].dropna().to_numpy(float))
         ends = np.append(np.diff(times) > SAME_BATCH, True) if self.tier != LANGUAGE_MODEL else slice(None)
-        return float(times[ends].sum() / len(times) / steps_of(self.declared["with"]))
+        return float(times[ends].sum() / self.curves.groupby("folder")["step"].max().sum())
 
 
 def tier(shared: Sequence[str], levels: Iterable[Mapping[str, str]]) -> str:
@@ -127,9 +127,16 @@ def tier(shared: Sequence[str], levels: Iterable[Mapping[str, str]]) -> str:
     return LANGUAGE_MODEL if chosen["backend"] == "trl" else "world" if chosen["model"] == "tabular" else "small"
 
 
-def steps_of(shared: Sequence[str]) -> int:
-    """Return how many steps runs with these overrides have."""
-    return int(of(tuple(shared)).settings["steps"])
+def steps_of(declared: Mapping[str, Any]) -> float:
+    """Return how many steps a run of a declared question has, on average over conditions; arms may change it again."""
+    unit, _, amount = (declared["budget"] or "").partition("=")
+    if unit == "steps":
+        return float(amount)
+    each = [of((*declared["with"], *condition["overrides"])).settings for condition in declared["conditions"]]
+    if unit == "completions":
+        groups = [one["group_size"] for one in each]
+        return float(np.mean([int(amount) / (group["completions"] * group["prompts"]) for group in groups]))
+    return float(np.mean([one["steps"] for one in each]))
 
 
 def asked(docs: Path = DOCS) -> dict[str, Asked]:

@@ -149,7 +149,7 @@ def untrained(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
                 told = f" ([answered]({early[name].name}.md))" if name in early else ""
                 asks = declared_in(name)
                 known = seconds[tier(asks["with"], [each["levels"] for each in asks["conditions"]])]
-                minutes = f"{first_runs(asks) * steps_of(asks['with']) * np.median(known) / 60:.0f}" if known else "–"
+                minutes = f"{first_runs(asks) * steps_of(asks) * np.median(known) / 60:.0f}" if known else "–"
                 cost = f"{first_runs(asks):,} | {minutes}"
                 yield f"| {link} | {claim} | `rlexp ask {name} --folder runs/{name}`{told} | {cost} |"
     if all(seconds.values()):

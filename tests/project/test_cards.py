@@ -14,7 +14,7 @@ from history import needs_history
 
 from benchmarks.cards import __main__ as command
 from benchmarks.cards.advice import advice_page
-from benchmarks.cards.asked import DOCS, asked, headline, stays
+from benchmarks.cards.asked import DOCS, asked, headline, stays, steps_of
 from benchmarks.cards.card import card_page
 from benchmarks.cards.controls import contrast, nulls
 from benchmarks.cards.declared import Committed, check_declared, committed
@@ -94,8 +94,21 @@ def test_runs_are_those_that_were_trained_where_no_grid_grows():
 def test_runs_of_one_batch_took_their_time_together():
     """Batches of 162, 162, 54 and 18 runs took 628, 412, 114 and 68 s, over 80 steps."""
     assert ANSWERS["covariance_clip"].core_seconds == pytest.approx(1222 / 396 / 80, rel=0.01)  # seconds are rounded
-    llama = ANSWERS["norm_deviation_llama"]
+    llama = ANSWERS["norm_deviation_llama"]  # alone, one after the other
     assert llama.core_seconds == pytest.approx(llama.runs["wall_time_s"].mean() / 60)
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("clip_higher", 400),
+        ("group_size_equal_llama", 100),
+        ("hardest_prompts", (50 + 150) / 2),
+        ("allocation", 20480 / 128),
+    ],
+)
+def test_steps_are_those_of_the_budget_or_of_the_conditions(name, steps):
+    assert steps_of(declared_in(name)) == steps
 
 
 @pytest.mark.parametrize(
