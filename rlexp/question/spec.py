@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -128,9 +129,11 @@ def read_yaml(source: str | Path) -> Mapping[str, Any]:
     try:
         written = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        names = ", ".join(sorted(file.stem for file in SHIPPED.glob("*.yaml")))
+        names = sorted(file.stem for file in SHIPPED.glob("*.yaml"))
+        close = get_close_matches(str(source), names, 1)
+        hint = f"did you mean {close[0]}?" if close else f"name a YAML file, or one of {', '.join(names)}"
         reason = getattr(error, "strerror", None) or "it is no text"
-        raise ConfigError([f"{source}: cannot be read ({reason}); name a YAML file, or one of {names}"]) from None
+        raise ConfigError([f"{source}: cannot be read ({reason}); {hint}"]) from None
     except yaml.YAMLError as error:
         raise ConfigError([f"{path}: is no YAML: {' '.join(str(error).split())}"]) from None
     if not isinstance(written, Mapping):

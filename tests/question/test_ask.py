@@ -222,6 +222,10 @@ def test_a_check_trains_nothing(tmp_path, capsys, monkeypatch):
     [
         ([], "error: name a question, as a YAML file, or the --folder of one that was asked (rlexp ask --help)\n"),
         (["nothing.yaml"], "nothing.yaml: cannot be read (No such file or directory); name a YAML file, or one of "),
+        (
+            ["covariance_clp"],
+            "covariance_clp: cannot be read (No such file or directory); did you mean covariance_clip?",
+        ),
         (["--folder", "nowhere"], "nowhere"),
         (["clip_higher", "steps=0"], "steps=0"),
     ],
