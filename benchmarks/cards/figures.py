@@ -21,6 +21,7 @@ from rlexp.analysis.stats.rates import response_curve
 
 NAME = 50  # characters of a line of an arm above the panels
 POINTS = 25  # of a learning curve
+LINES = 4  # of a panel's title
 
 
 def figures(one: Asked) -> Iterator[tuple[str, Figure]]:
@@ -84,8 +85,8 @@ def rate_curves(one: Asked) -> Figure:
         axes.xaxis.set_major_locator(FixedLocator(tried[[0, -1]]))
         axes.xaxis.set_minor_locator(FixedLocator(tried[1:-1]))
         axes.xaxis.set_minor_formatter(NullFormatter())
-        for label, side in zip(axes.get_xticklabels(), ("left", "right"), strict=False):
-            label.set_horizontalalignment(side)  # in the middle of its tick it would run into the next panel's
+        for tick, side in zip(axes.xaxis.get_major_ticks(), ("left", "right"), strict=False):
+            tick.label1.set_horizontalalignment(side)  # in the middle it would run into the next panel's
 
     caption = (
         f"Mean over {seeds_of(one)} at each {key}; band: 95 % t interval; dot: the best, at which an arm is judged."
@@ -116,12 +117,30 @@ def style_of(one: Asked, arm: str) -> dict[str, str]:
     return {"color": color_of(one, arm), "linestyle": "--" if arm == one.arms[0] else "-"}
 
 
+def told_apart(one: Asked) -> dict[str, str]:
+    """Return each condition's name with no more overrides than tell it from the others, moderators first."""
+    levels = {each["name"]: each["levels"] for each in one.declared["conditions"] if each["name"] in one.conditions}
+    moderators = [key["name"] for each in one.assertions for key in each["moderators"]]
+    chosen: list[str] = []
+    for key in dict.fromkeys([*moderators, *(key for each in levels.values() for key in each)]):
+        told = [len({tuple(map(each.get, keys)) for each in levels.values()}) for keys in (chosen, [*chosen, key])]
+        chosen += [key] * (told[1] > told[0])
+    return {
+        name: ",".join(f"{key}={value}" for key, value in each.items() if key in chosen) or name
+        for name, each in levels.items()
+    }
+
+
 def panels(one: Asked, draw: Callable[[Axes, str], None], labels: tuple[str, str], caption: str) -> Figure:
     """Draw a panel a condition, below lines that say how each arm is drawn."""
     arms = {arm: layout.wrap_label(arm, NAME) for arm in one.arms}
     starts = [*accumulate((name.count("\n") + 1 for name in arms.values()), initial=0)]
     with layout.theme():
-        names = layout.wrap_labels(one.conditions, layout.PANEL_WIDTH, 4)
+        names = layout.wrap_labels(one.conditions, layout.PANEL_WIDTH, LINES)
+        if any("…" in name for name in names.values()):
+            names = {
+                name: layout.wrap_label(short, layout.PANEL_WIDTH, LINES) for name, short in told_apart(one).items()
+            }
         drawn = layout.small_multiples(draw, names, labels, caption, "\n" * (starts[-1] - 1) + " ")
         width, height = drawn.get_size_inches()
         for start, (arm, name) in zip(starts, arms.items(), strict=False):
