@@ -20,6 +20,7 @@ from rlexp.analysis.stats.endpoints import parse_endpoint
 from rlexp.analysis.stats.rates import RateGrid, edge, rate_grid
 from rlexp.analysis.stats.scales import Scale
 from rlexp.analysis.stats.words import CANNOT, EQUIVALENT, NOT_INFERIOR, OPEN
+from rlexp.config.choices import CONF
 
 STAYS = 0.8
 """A word that fewer redraws repeat is said to lean."""
@@ -120,11 +121,18 @@ class Asked:
 
 def tier(shared: Sequence[str], levels: Iterable[Mapping[str, str]]) -> str:
     """Return the tier of runs, by what they share and by the levels of their conditions."""
-    settings = of(tuple(shared)).settings
+    settings = composed_of(shared, "backend", "model")
     chosen = {key: settings[key]["name"] for key in ("backend", "model")}
     for condition in levels:
         chosen |= {key: value for key, value in condition.items() if key in chosen}
     return LANGUAGE_MODEL if chosen["backend"] == "trl" else "world" if chosen["model"] == "tabular" else "small"
+
+
+def composed_of(overrides: Iterable[str], *roots: str) -> dict[str, Any]:
+    """Return the settings below some roots; few overrides say anything about them, so few are composed."""
+    keys = {each: each.partition("=")[0] for each in overrides}
+    said = (each for each, key in keys.items() if key.partition(".")[0] in roots or (CONF / key).is_dir())
+    return of(tuple(said)).settings
 
 
 def steps_of(declared: Mapping[str, Any]) -> float:
@@ -132,7 +140,10 @@ def steps_of(declared: Mapping[str, Any]) -> float:
     unit, _, amount = (declared["budget"] or "").partition("=")
     if unit == "steps":
         return float(amount)
-    each = [of((*declared["with"], *condition["overrides"])).settings for condition in declared["conditions"]]
+    each = [
+        composed_of((*declared["with"], *condition["overrides"]), "steps", "group_size")
+        for condition in declared["conditions"]
+    ]
     if unit == "completions":
         groups = [one["group_size"] for one in each]
         return float(np.mean([int(amount) / (group["completions"] * group["prompts"]) for group in groups]))

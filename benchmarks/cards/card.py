@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC
 
 from benchmarks.cards.asked import DOCS, Asked, effect, headline, settings, sides
-from benchmarks.cards.declared import answered, committed
+from benchmarks.cards.declared import answered, committed, last_asked
 from benchmarks.cards.page import declared_in
 from benchmarks.cards.texts import Card, label
 from benchmarks.stored.folders import QUESTIONS
@@ -28,12 +28,18 @@ def card_page(card: Card, answers: Mapping[str, Asked]) -> str:
 
 def sections(card: Card, answers: Mapping[str, Asked]) -> Iterator[str]:
     """Yield the paragraphs of a card."""
-    found = answered(card, answers)
+    there = answered(card, answers)
+    last = last_asked(there)
+    first = [one for one in there if one not in last]
+    found = [*last, *first]
     yield f"# {card.label}. {card.claim}"
     yield f"**Claim.** {card.said} Source: {card.source} ({READ[card.read]}). Its setting: {card.regime}"
     yield f"**Answer.** {card.answer or ('Not written yet.' if found else 'Not trained yet.')}"
     if found:
-        yield "\n".join(f"- {line}" for one in found for line in outcomes(one))
+        yield "\n".join(f"- {line}" for one in last for line in outcomes(one))
+    if first:
+        yield "Before the replication, which counts in its place:"
+        yield "\n".join(f"- {line}" for one in first for line in outcomes(one))
     if card.trust:
         yield f"**Trust {card.trust.grade}**: {card.trust.reason}"
     for one in found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from benchmarks.cards.asked import Asked
-from benchmarks.cards.texts import Card, Refused
+from benchmarks.cards.texts import REPLICATION, Card, Refused
 from benchmarks.stored.folders import QUESTIONS
 from rlexp.question.declare import declaration
 from rlexp.question.spec import named_conditions, read_question
@@ -29,6 +29,12 @@ def answered(card: Card, answers: Mapping[str, Asked]) -> list[Asked]:
     for one in found:
         check_declared(one, committed(QUESTIONS / f"{one.name}.yaml"))
     return found
+
+
+def last_asked(found: Iterable[Asked]) -> list[Asked]:
+    """Return those of a page's answers whose words count: a replication's are in the place of the first ones."""
+    there = {one.name: one for one in found}
+    return [one for name, one in there.items() if name + REPLICATION not in there]
 
 
 class Committed(NamedTuple):

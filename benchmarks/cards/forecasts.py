@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.cards.asked import DOCS, STAYS, Asked, asked, sides, sign, stays
-from benchmarks.cards.declared import git
-from benchmarks.cards.texts import Card, Refused, read_cards
+from benchmarks.cards.declared import git, last_asked
+from benchmarks.cards.texts import REPLICATION, Card, Refused, read_cards
 from rlexp.analysis.stats.words import CANNOT, OPEN
 
 FILE = DOCS / "claims" / "forecasts.csv"
@@ -24,9 +24,13 @@ LLAMA = "_llama"
 NOT_WITH_TRL = {
     "dynamic_transformer": "`filter.refill`",
     "random_rewards": "`start=pretrained_mixture`",
+    "random_rewards_start": "`start=pretrained_mixture`",
     "prompt_mean": "`start=pretrained_mixture`",
     "sharpening": "`start=pretrained_mixture`",
     "tricks_by_start": "`start=sharpened`",
+    "staleness_drift": "`data=stale`",
+    "self_distillation": "`start=pretrained_mixture`",
+    "bf16_sampler": "`sampler=bf16_products`",
     "evolution_strategies": "`optimizer=evolution_strategies`",
 }
 """What a question rests on that ``backend=trl`` does not have."""
@@ -51,11 +55,16 @@ def main() -> None:
     """Write the forecasts of what has no answer yet; those of the others stay."""
     answers, before = asked(), {(each.question, each.assertion): each for each in read()}
     names = dict.fromkeys(name for card in read_cards() for name in card.questions if name in answers)
-    made = [each for name in names for each in forecasts(answers[name])]
-    kept = [before.get(each[:2], each) if each.question + LLAMA in answers else each for each in made]
+    made = [each for one in last_asked(answers[name] for name in names) for each in forecasts(one)]
+    kept = [before.get(each[:2], each) if of_a_llama(each.question) in answers else each for each in made]
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows([Forecast._fields, *kept])
     FILE.write_text(text.getvalue(), encoding="utf-8")
+
+
+def of_a_llama(name: str) -> str:
+    """Return the name of the question that asks a Llama what a question, or its replication, asks small models."""
+    return name.removesuffix(REPLICATION) + LLAMA
 
 
 def forecasts(one: Asked) -> Iterator[Forecast]:
@@ -100,7 +109,7 @@ def scored(kept: Sequence[Forecast], answers: Mapping[str, Asked]) -> Iterator[S
         Refused: A forecast is younger than the first run of what it forecasts.
     """
     for each in kept:
-        small, llama = answers[each.question], answers.get(each.question + LLAMA)
+        small, llama = answers[each.question], answers.get(of_a_llama(each.question))
         if llama is None:
             yield Scored(each, small, None, None)
             continue
@@ -148,10 +157,10 @@ def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str
 
 def told(each: Scored) -> str:
     """Return what a Llama did, or which command asks it."""
-    if lacking := NOT_WITH_TRL.get(each.forecast.question):
+    if lacking := NOT_WITH_TRL.get(each.forecast.question.removesuffix(REPLICATION)):
         return f"`backend=trl` has no {lacking}"
     if each.llama is None or each.found is None:
-        return f"`rlexp ask {each.forecast.question}{LLAMA}`"
+        return f"`rlexp ask {of_a_llama(each.forecast.question)}`"
     place = each.llama.assertions.index(each.found)
     where = "inside" if each.forecast.holds(each.found["effect"]) else "**outside**"
     return f"{each.llama.show(place, each.found)}: {each.found['word']}; {where}"

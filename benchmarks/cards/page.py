@@ -24,7 +24,7 @@ from benchmarks.cards.asked import (
     tier,
 )
 from benchmarks.cards.controls import nulls
-from benchmarks.cards.declared import answered
+from benchmarks.cards.declared import answered, last_asked
 from benchmarks.cards.forecasts import section
 from benchmarks.cards.texts import Card
 from benchmarks.stored.folders import answer_folders
@@ -48,7 +48,7 @@ def page(cards: Sequence[Card], answers: Answers) -> str:
     parts = {
         "summary": summary(cards, used),
         "scorecard": "\n".join(scorecard(cards, answers)),
-        "checks": "\n".join(f"- {line}" for line in checks(used, answers)),
+        "checks": "\n".join(f"- {line}" for line in checks(last_asked(used), answers)),
         "forecasts": "\n".join(section(cards, answers)),
         "untrained": "\n".join(untrained(cards, answers)),
     }
@@ -72,7 +72,8 @@ def scorecard(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
     yield "| | claim | answer | effect | settings | tier | trust |"
     yield "|---|---|---|---|---|---|---|"
     for card in cards:
-        rows = [assertion_cells(one, place) for one in answered(card, answers) for place in range(len(one.assertions))]
+        found = last_asked(answered(card, answers))
+        rows = [assertion_cells(one, place) for one in found for place in range(len(one.assertions))]
         trust = f"**{card.trust.grade}**: {card.trust.reason}" if card.trust else "not judged yet"
         head = [f"[{card.label}](claims/{card.number}.md)", f"**{card.claim}**", "", "", "", "", trust]
         for cells in [head, *rows] if rows else []:
@@ -103,7 +104,7 @@ def checks(used: Sequence[Asked], answers: Answers) -> Iterator[str]:
     )
     kept = np.array([stays(each) for each in assertions if each["stability"]])
     lean = int((kept < STAYS).sum())
-    mean = f" on average {kept.mean():.2f}" if kept.size else " not known yet"
+    mean = f" on average {kept.mean():.3f}" if kept.size else " not known yet"
     yield (
         f"**Redrawn**: effects are drawn 1,000 times around their estimates, and judged. The share that says the word "
         f"again is{mean}. It is below {STAYS:g} for {lean} of {kept.size} words, which say that they lean."

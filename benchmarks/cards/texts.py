@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from benchmarks.claims.texts import HOME, Read
 from benchmarks.stored.folders import QUESTIONS
 
+REPLICATION = "_replication"
+"""What the name of a question ends with that asks the same of fresh seeds and of more settings."""
+
 
 class Refused(Exception):
     """Cards of which no page can be written, in one line."""
@@ -40,8 +43,8 @@ class Card(BaseModel):
     """How much of the source could be read."""
     regime: str
     """In which the paper has it: model, lengths, updates, batch, rate."""
-    questions: Annotated[list[str], Field(max_length=3)]
-    """Names in conf/study/questions; the last may be of a language model."""
+    questions: Annotated[list[str], Field(max_length=4)]
+    """Names in conf/study/questions, of small models, of language models and of replications."""
     why: str
     objection: str
     """The strongest that its authors would have."""

@@ -12,7 +12,7 @@ import pandas as pd
 import yaml
 
 from benchmarks.cards.asked import DOCS, Asked, asked, effect, headline, settings, sign
-from benchmarks.cards.declared import answered
+from benchmarks.cards.declared import answered, last_asked
 from benchmarks.cards.texts import Card, read_cards
 from benchmarks.parts.common import ROOT
 
@@ -42,7 +42,7 @@ def answers() -> Iterator[Answer]:
     """Yield all assertions of answered questions, in the order of the claims."""
     there = asked()
     for card in read_cards():
-        for one in answered(card, there):
+        for one in last_asked(answered(card, there)):
             for place in range(len(one.assertions)):
                 yield Answer(card, one, place)
 

@@ -14,7 +14,7 @@ from history import needs_history
 
 from benchmarks.cards import __main__ as command
 from benchmarks.cards.advice import advice_page
-from benchmarks.cards.asked import DOCS, asked, headline, stays, steps_of
+from benchmarks.cards.asked import DOCS, Asked, asked, composed_of, headline, stays, steps_of
 from benchmarks.cards.card import card_page
 from benchmarks.cards.controls import contrast, nulls
 from benchmarks.cards.declared import Committed, check_declared, committed
@@ -22,6 +22,7 @@ from benchmarks.cards.figures import told_apart
 from benchmarks.cards.page import declared_in, page
 from benchmarks.cards.texts import Card, Refused, read_cards
 from benchmarks.stored.folders import answer_folders
+from benchmarks.stored.world import of
 from rlexp.question.ask import checked, plan_text
 from rlexp.question.declare import first_runs
 
@@ -119,6 +120,14 @@ def test_steps_are_those_of_the_budget_or_of_the_conditions(name, steps):
     assert steps_of(declared_in(name)) == steps
 
 
+@pytest.mark.slow  # two configurations are composed
+def test_settings_that_a_preset_chooses_are_found_without_composing_all():
+    given = ("preset=trl_rloo", "lr=0.01", "steps=7")
+    found, every = composed_of(given, "minibatches", "steps"), of(given).settings
+    assert found["minibatches"] == every["minibatches"] != of(()).settings["minibatches"]
+    assert found["steps"] == every["steps"] == 7 and found["lr"] != every["lr"]
+
+
 @pytest.mark.parametrize(
     ("word", "leaning", "stability", "said", "share"),
     [
@@ -134,6 +143,24 @@ def test_a_word_that_redraws_do_not_repeat_says_that_it_leans(word, leaning, sta
     assertion = {"word": word, "leaning": leaning, "stability": stability}
     assert headline(assertion) == said
     assert np.isnan(stays(assertion)) if share is None else stays(assertion) == share
+
+
+def test_the_words_of_a_replication_count_in_the_place_of_the_first_which_stay_on_the_card(monkeypatch):
+    monkeypatch.setattr("benchmarks.cards.declared.check_declared", lambda one, since: None)
+    first = ANSWERS["length_bias"]
+    again = Asked("length_bias_replication", first.folder)
+    again.answer = again.answer | {"assertions": [each | {"word": "contradicted"} for each in first.assertions]}
+    names = ["length_bias", "length_bias_replication"]
+    both, before = ({**ANSWERS, again.name: again}, {k: one for k, one in ANSWERS.items() if k != again.name})
+    rows = [[line for line in page([card(*names)], answers).splitlines() if "`agg=sequence` " in line]
+            for answers in (before, both)]  # fmt: skip
+    assert [len(each) for each in rows] == [2, 2]
+    assert all("contradicted**" in line for line in rows[1]) and "leaning supported**" in rows[0][1]
+    assert "for 2 of 2 words" in page([card(*names)], before)
+    text = card_page(card(*names), both)
+    now, _, was = text.partition("\n\nBefore the replication, which counts in its place:\n\n")
+    assert now.count("contradicted**") == 2 and "leaning supported**" in was
+    assert "Before the replication" not in card_page(card(*names), before)
 
 
 # ---- controls
@@ -235,7 +262,7 @@ def test_a_question_is_as_old_as_the_commit_since_which_it_asks_the_same(tmp_pat
         ({"read": "skimmed"}, "c05.yaml: read: Input should be 'full', 'excerpt', 'abstract' or 'second-hand'"),
         ({"trust": {"grade": "E", "reason": "x"}}, "c05.yaml: grade: Input should be 'A', 'B', 'C' or 'D'"),
         ({"questions": ["no_such"]}, "c05.yaml: no_such: is no question in conf/study/questions"),
-        ({"questions": [*"abcd"]}, "c05.yaml: questions: List should have at most 3 items"),
+        ({"questions": [*"abcde"]}, "c05.yaml: questions: List should have at most 4 items"),
         ({"verdict": "yes"}, "c05.yaml: verdict: Extra inputs are not permitted"),
     ],
 )

@@ -8,8 +8,19 @@ from history import needs_history
 
 from benchmarks.cards import forecasts as module
 from benchmarks.cards.asked import asked, stays
-from benchmarks.cards.forecasts import LLAMA, NOT_WITH_TRL, Forecast, committed, forecasts, read, scored, section
-from benchmarks.cards.texts import Refused, read_cards
+from benchmarks.cards.declared import last_asked
+from benchmarks.cards.forecasts import (
+    LLAMA,
+    NOT_WITH_TRL,
+    Forecast,
+    committed,
+    forecasts,
+    of_a_llama,
+    read,
+    scored,
+    section,
+)
+from benchmarks.cards.texts import REPLICATION, Refused, read_cards
 from benchmarks.stored.folders import QUESTIONS
 from rlexp.analysis.stats.words import CANNOT, OPEN
 from rlexp.question.declare import declaration
@@ -25,10 +36,10 @@ def assertions(name):
 
 
 def test_each_decided_answer_about_small_models_has_a_forecast():
-    made = {each for name in {name for card in CARDS for name in card.questions} & {*ANSWERS}
-            for each in forecasts(ANSWERS[name])}  # fmt: skip
+    names = {name for card in CARDS for name in card.questions} & {*ANSWERS}
+    made = {each for one in last_asked(ANSWERS[name] for name in names) for each in forecasts(one)}
     kept = read()
-    assert {each for each in kept if each.question + LLAMA not in ANSWERS} <= made
+    assert {each for each in kept if of_a_llama(each.question) not in ANSWERS} <= made
     assert {each[:2] for each in made} <= {each[:2] for each in kept}
     for each in made:
         found = ANSWERS[each.question].assertions[each.assertion - 1]
@@ -47,7 +58,8 @@ def test_a_llama_is_asked_what_the_small_model_was(name):
 
 
 def test_each_forecast_has_a_question_that_a_llama_can_be_asked_or_says_why_not():
-    assert {f"{each.question}{LLAMA}" for each in read() if each.question not in NOT_WITH_TRL} <= {*ASKED}
+    names = {each.question.removesuffix(REPLICATION) for each in read()}
+    assert {of_a_llama(name) for name in names - {*NOT_WITH_TRL}} <= {*ASKED}
     assert not {f"{name}{LLAMA}" for name in NOT_WITH_TRL} & {*ASKED}
 
 
