@@ -1,7 +1,8 @@
 """Write docs/claims.md, a card a claim and docs/advice.md: ``python -m benchmarks.cards``.
 
-Figures are drawn beside the answers. Exit code 2, and nothing is written, where a question is younger than its first
-run, or a card is none.
+Figures are drawn beside the answers: all of them, or with ``python -m benchmarks.cards length_bias`` those of one
+question, in a quarter of the time. Exit code 2, and nothing is written, where a question is younger than its first run,
+or a card is none.
 """
 
 from __future__ import annotations
@@ -20,14 +21,19 @@ from benchmarks.cards.texts import Card, Refused, read_cards
 def main() -> int:
     """Draw, and write the pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.parse_args()
+    parser.add_argument("names", nargs="*", metavar="NAME", help="questions whose figures are drawn (default: all)")
+    chosen = parser.parse_args().names
     try:
         cards, answers = read_cards(), asked()
         made = pages(cards, answers)
     except Refused as error:
         print(error, file=sys.stderr)
         return 2
-    draw(answers[name] for name in sorted({name for card in cards for name in card.questions} & {*answers}))
+    used = sorted({name for card in cards for name in card.questions} & {*answers})
+    if unknown := {*chosen} - {*used}:
+        print(f"{min(unknown)}: no answered question of a card; these are: {', '.join(used)}", file=sys.stderr)
+        return 2
+    draw(answers[name] for name in chosen or used)
     for path, text in made.items():
         (DOCS / path).write_text(text, encoding="utf-8")
     return 0

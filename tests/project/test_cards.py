@@ -230,6 +230,19 @@ def test_the_command_writes_nothing_and_says_so_in_a_line(monkeypatch, tmp_path,
     assert not [*tmp_path.iterdir()]
 
 
+def test_figures_are_drawn_of_named_questions_alone(monkeypatch, tmp_path, capsys):
+    drawn = []
+    monkeypatch.setattr(command, "DOCS", tmp_path)
+    monkeypatch.setattr(command, "pages", lambda cards, answers: {"claims.md": "all"})
+    monkeypatch.setattr(command, "draw", lambda used: drawn.extend(one.name for one in used))
+    monkeypatch.setattr("sys.argv", ["cards", "clip_higher"])
+    assert command.main() == 0 and drawn == ["clip_higher"] and (tmp_path / "claims.md").read_text() == "all"
+    monkeypatch.setattr("sys.argv", ["cards", "clip_highr"])
+    assert command.main() == 2 and drawn == ["clip_higher"]
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and said.startswith("clip_highr: no answered question of a card; these are: ")
+
+
 def test_a_question_is_as_old_as_the_commit_since_which_it_asks_the_same(tmp_path):
     file = tmp_path / "q.yaml"
 
