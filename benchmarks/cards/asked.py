@@ -186,6 +186,12 @@ def headline(assertion: Mapping[str, Any]) -> str:
     return f"leaning {word}"
 
 
+def depends(assertion: Mapping[str, Any]) -> str:
+    """Return `depends on` and the moderators with which the effect is shown to change; nothing where none is."""
+    found = [f"`{moderator['name']}`" for moderator in assertion["moderators"] if moderator["depends"]]
+    return f"depends on {' and '.join(found)}" if found else ""
+
+
 def sign(assertion: Mapping[str, Any]) -> str:
     """Return what is claimed between two arms: `>`, `<`, `≈` (the same), `≥` (not worse)."""
     same = {EQUIVALENT: "≈", NOT_INFERIOR: "≥"}.get(assertion["kind"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC
 
-from benchmarks.cards.asked import DOCS, Asked, effect, headline, settings, sides
+from benchmarks.cards.asked import DOCS, Asked, depends, effect, headline, settings, sides
 from benchmarks.cards.declared import answered, committed, last_asked
 from benchmarks.cards.page import declared_in
 from benchmarks.cards.texts import Card, label
@@ -73,8 +73,7 @@ def outcomes(one: Asked) -> Iterator[str]:
                 low, high = each["predicted"]
                 _, _, ends = one.show(place, each | {"low": low, "high": high}).partition("[")
                 text += f". In 95 of 100 more settings like these it lies in [{ends.partition(']')[0]}]"
-            depends = [f"`{moderator['name']}`" for moderator in each["moderators"] if moderator["depends"]]
-            text += f". It depends on {' and '.join(depends)}" if depends else ""
+            text += f". It {found}" if (found := depends(each)) else ""
             shares = ", ".join(f"{word} {share:.2f}" for word, share in each["stability"].items())
             text += f". Redrawn: {shares}"
         yield f"{text}."
@@ -124,11 +123,12 @@ def every_seed(one: Asked) -> str:
 
 
 def declared(one: Asked) -> str:
-    """Return when a question was committed, and when its first run began."""
+    """Return when a question was committed, when its first run began, and on which processors runs were trained."""
     since = committed(QUESTIONS / f"{one.name}.yaml")
     then, began = (f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC" for time in (since.time, one.began))
     file = f"conf/study/questions/{one.name}.yaml"
+    processors = sorted({machine.partition(",")[0] for machine in one.runs["machine"]})
     return (
         f"[{file}](../../{file}), as it is since {then} ({since.commit[:8]}); its hash is `{one.hash}`. The first run "
-        f"began at {began}."
+        f"began at {began}. Trained on {' and '.join(processors)}."
     )

@@ -14,6 +14,7 @@ from benchmarks.cards.asked import (
     LANGUAGE_MODEL,
     STAYS,
     Asked,
+    depends,
     effect,
     headline,
     settings,
@@ -85,7 +86,8 @@ def assertion_cells(one: Asked, place: int) -> list[str]:
     assertion = one.assertions[place]
     arm, versus = sides(assertion)
     claimed = f"`{arm}` {sign(assertion)} `{versus}`, {one.number(place)}"
-    return ["", claimed, f"**{headline(assertion)}**", effect(one, place), settings(one, place), one.tier, ""]
+    word = ", ".join(filter(None, [f"**{headline(assertion)}**", depends(assertion)]))
+    return ["", claimed, word, effect(one, place), settings(one, place), one.tier, ""]
 
 
 def checks(used: Sequence[Asked], answers: Answers) -> Iterator[str]:

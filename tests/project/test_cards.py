@@ -15,11 +15,11 @@ from history import needs_history
 from benchmarks.cards import __main__ as command
 from benchmarks.cards.advice import advice_page
 from benchmarks.cards.asked import DOCS, Asked, asked, composed_of, headline, stays, steps_of
-from benchmarks.cards.card import card_page
+from benchmarks.cards.card import card_page, declared
 from benchmarks.cards.controls import contrast, nulls
 from benchmarks.cards.declared import Committed, check_declared, committed
 from benchmarks.cards.figures import told_apart
-from benchmarks.cards.page import declared_in, page
+from benchmarks.cards.page import assertion_cells, declared_in, page
 from benchmarks.cards.texts import Card, Refused, read_cards
 from benchmarks.stored.folders import answer_folders
 from benchmarks.stored.world import of
@@ -145,6 +145,11 @@ def test_a_word_that_redraws_do_not_repeat_says_that_it_leans(word, leaning, sta
     assert np.isnan(stays(assertion)) if share is None else stays(assertion) == share
 
 
+def test_a_row_says_what_the_effect_depends_on():
+    first, second = (assertion_cells(ANSWERS["staleness_drift"], place)[2] for place in (0, 1))
+    assert first == "**open**, depends on `lr`" and second.endswith("**")
+
+
 def test_the_words_of_a_replication_count_in_the_place_of_the_first_which_stay_on_the_card(monkeypatch):
     monkeypatch.setattr("benchmarks.cards.declared.check_declared", lambda one, since: None)
     first = ANSWERS["length_bias"]
@@ -241,6 +246,11 @@ def test_figures_are_drawn_of_named_questions_alone(monkeypatch, tmp_path, capsy
     assert command.main() == 2 and drawn == ["clip_higher"]
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and said.startswith("clip_highr: no answered question of a card; these are: ")
+
+
+@needs_history
+def test_a_card_says_which_processors_trained_it():
+    assert declared(ANSWERS["verifier_noise"]).endswith(" Trained on Intel(R) Xeon(R) Processor AVX512.")
 
 
 def test_a_question_is_as_old_as_the_commit_since_which_it_asks_the_same(tmp_path):

@@ -89,7 +89,7 @@ def rows_of(number, text):
 
 def check_rows(rows, found):
     """The words, effects and settings of a claim on the scorecard."""
-    assert [word.strip("*") for word, _, _ in rows] == [headline(each) for each in found]
+    assert [word.split("**")[1] for word, _, _ in rows] == [headline(each) for each in found]
     for (_, text, size), each in zip(rows, found, strict=True):
         check_settings(size, each)
         if each["stays"] is None:
