@@ -127,27 +127,24 @@ def draw_rates(axes: Axes, question: Asked) -> None:
 
 
 def budget(questions: Sequence[Asked]) -> Figure:
-    """Draw the same runs over updates and over completions, each arm at its best rate: a row a question."""
-    figure = Figure(figsize=(COLUMN, 1.75 * len(questions)), layout="constrained")
-    for row, question in enumerate(questions):
-        metric = question.metrics[0]
+    """Draw the same runs over updates and over as many completions, each arm at its best rate: a row a question."""
+    figure = Figure(figsize=(COLUMN, 1.7 * len(questions)), layout="constrained")
+    for part, question in zip(figure.subfigures(len(questions), squeeze=False).flat, questions, strict=True):
+        metric = next(name for name in question.metrics if name in question.number(0))
         judged = question.runs[question.runs["best"]].merge(question.curves.dropna(subset=[metric]))
-        left, right = (
-            figure.add_subplot(len(questions), 2, 2 * row + 1),
-            figure.add_subplot(len(questions), 2, 2 * row + 2),
-        )
-        for arm, color in zip(question.arms, (BASELINE, COLORS[0], COLORS[2]), strict=False):
+        left, right = part.subplots(1, 2, sharey=True)
+        arms = {arm.partition(" at ")[0]: arm for arm in question.arms}  # each once, whatever it is held equal in
+        for (name, arm), color in zip(arms.items(), (BASELINE, COLORS[0], COLORS[2]), strict=False):
             means = judged[judged["arm"] == arm].groupby("step")[["completions", metric]].mean()
-            label = arm.replace("group_size.", "").replace("+", "\n")
-            left.plot(means.index, means[metric], color=color, label=label)
+            left.plot(means.index, means[metric], color=color, label=name.replace("group_size.", "").replace("+", "\n"))
             right.plot(means["completions"], means[metric], color=color)
+        right.set_xlim(0, 1.05 * right.lines[0].get_xdata()[-1])  # what the first arm spends
         left.set_ylabel(metric.removeprefix("eval/"), fontsize=6.5)
-        left.legend(fontsize=5.5, frameon=False, loc="lower right")
         for axes, unit in ((left, "steps"), (right, "completions")):
             axes.set_xlabel(unit, fontsize=6.5)
             axes.tick_params(labelsize=6)
             axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{at / 1000:g}k" if at >= 1000 else f"{at:g}"))
-        right.set_yticklabels([])
+        part.legend(loc="outside upper center", fontsize=5.5, frameon=False, ncols=3, handlelength=1)
     return figure
 
 

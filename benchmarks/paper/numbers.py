@@ -59,6 +59,20 @@ def row(each: Answer) -> dict[str, str]:
     return found | {"word": headline(each.found), "size": settings(each.question, each.place).removesuffix(" seeds")}
 
 
+def studies() -> Iterator[dict[str, str]]:
+    """Yield what each part of a study of several tricks is worth over all settings, by the kind of endpoint."""
+    for file in sorted((DOCS / "ablations").glob("*/effects.csv")):
+        found = pd.read_csv(file)
+        found = found[(found["condition"] == "all") & found["kind"].isin(("main effect", "added first"))]
+        for part, rows in found.groupby("part", sort=False):
+            cells = {row["number"].partition(":")[0]: pooled(row) for _, row in rows.iterrows()}
+            yield {"study": file.parent.name, "part": str(part), **cells}
+
+
+def pooled(row: Mapping[str, Any]) -> str:
+    return f"{row['effect']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]".replace("-", "−")
+
+
 def numbers(rows: Sequence[Answer]) -> dict[str, Any]:
     """Return all numbers of the report."""
     told, statistics = read_cards(), DOCS / "statistics"
@@ -88,6 +102,7 @@ def numbers(rows: Sequence[Answer]) -> dict[str, Any]:
             for card in told
             if card.answer
         ],
+        "studies": [*studies()],
         "waiting": [card.label for card in told if card.questions and not questions.keys() & {*card.questions}],
         "read": {"total": len(told), **Counter(card.read for card in told)},
         "stability": {

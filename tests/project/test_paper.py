@@ -6,7 +6,7 @@ from history import needs_history
 from benchmarks.cards.asked import asked
 from benchmarks.cards.texts import read_cards
 from benchmarks.paper import numbers
-from benchmarks.paper.figures import figures
+from benchmarks.paper.figures import budget, figures
 
 pytestmark = needs_history
 
@@ -44,3 +44,12 @@ def test_it_becomes_a_pdf(tmp_path, monkeypatch):
 def test_its_figures_are_those_that_its_text_names(rows):
     text = (numbers.ROOT / "benchmarks" / "paper" / "paper.typ").read_text(encoding="utf-8")
     assert all(f'image("{name}.svg"' in text for name in figures(rows))
+
+
+def test_the_budget_figure_has_the_metric_that_is_judged_and_each_arm_once():
+    left, right = budget([asked()["group_size_equal"]]).subfigs[0].axes
+    assert left.get_ylabel() == "sampled_accuracy"  # greedy accuracy has curves, too
+    assert [line.get_label() for line in left.lines] == [
+        f"completions={k}\nprompts={n}" for k, n in ((16, 8), (2, 64), (2, 8))
+    ]
+    assert right.get_xlim()[1] >= 12_800  # what 100 steps of 8 groups of sixteen take
