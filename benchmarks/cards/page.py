@@ -28,7 +28,6 @@ from benchmarks.cards.controls import nulls
 from benchmarks.cards.declared import answered, last_asked
 from benchmarks.cards.forecasts import section
 from benchmarks.cards.texts import Card
-from benchmarks.stored.folders import answer_folders
 from rlexp.analysis.stats.words import CANNOT
 from rlexp.question.declare import declaration, first_runs
 from rlexp.question.spec import named_conditions, read_question
@@ -61,7 +60,9 @@ def summary(cards: Sequence[Card], used: Sequence[Asked]) -> str:
     names = {one.name for one in used}
     there = sum(bool(names & {*card.questions}) for card in cards)
     runs = sum(len(one.runs) for one in used)
-    rest = "" if there == len(cards) else " The others wait for their runs ([below](#not-trained-yet))."
+    unasked = [f"[{card.label}](claims/{card.number}.md)" for card in cards if not card.questions]
+    rest = f" No question is asked of {' and '.join(unasked)}; the cards say why." if unasked else ""
+    rest += " The others wait for their runs ([below](#not-trained-yet))." if there + len(unasked) < len(cards) else ""
     return (
         f"**{there} of {len(cards)} published claims have an answer here**, from {runs:,} runs of small models on "
         f"tasks whose truth is known.{rest}"
@@ -141,7 +142,6 @@ def share(part: int, whole: int) -> str:
 
 def untrained(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
     """Yield the table of questions without an answer."""
-    early = answer_folders(DOCS)  # some were kept without what a card needs
     seconds = {each: core_seconds(each, answers) for each in ("small", LANGUAGE_MODEL)}
     yield "| | claim | trains it | runs | core-minutes, about |"
     yield "|---|---|---|---:|---:|"
@@ -149,12 +149,11 @@ def untrained(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
         for name in card.questions:
             if name not in answers:
                 link, claim = f"[{card.label}](claims/{card.number}.md)", card.claim.replace("|", "/")
-                told = f" ([answered]({early[name].name}.md))" if name in early else ""
                 asks = declared_in(name)
                 known = seconds[tier(asks["with"], [each["levels"] for each in asks["conditions"]])]
                 minutes = f"{first_runs(asks) * steps_of(asks) * np.median(known) / 60:.0f}" if known else "–"
                 cost = f"{first_runs(asks):,} | {minutes}"
-                yield f"| {link} | {claim} | `rlexp ask {name} --folder runs/{name}`{told} | {cost} |"
+                yield f"| {link} | {claim} | `rlexp ask {name} --folder runs/{name}` | {cost} |"
     if all(seconds.values()):
         low, median, high = np.quantile(seconds["small"], [0.25, 0.5, 0.75])
         yield (
