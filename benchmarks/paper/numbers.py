@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
-from benchmarks.cards.asked import DOCS, Asked, asked, effect, headline, settings, sign
+from benchmarks.cards.asked import DOCS, Asked, asked, depends, effect, headline, settings, sign
 from benchmarks.cards.declared import answered, last_asked
 from benchmarks.cards.texts import Card, read_cards
 from benchmarks.parts.common import ROOT
@@ -56,7 +56,8 @@ def row(each: Answer) -> dict[str, str]:
     found = dict(zip(("arm", "sign", "versus"), each.sides, strict=True))
     found |= {"claim": each.card.label, "number": each.question.number(each.place)}
     found["effect"] = effect(each.question, each.place)
-    return found | {"word": headline(each.found), "size": settings(each.question, each.place).removesuffix(" seeds")}
+    word = ", ".join(filter(None, [headline(each.found), depends(each.found).replace("`", "")]))
+    return found | {"word": word, "size": settings(each.question, each.place).removesuffix(" seeds")}
 
 
 def studies() -> Iterator[dict[str, str]]:
