@@ -15,8 +15,7 @@ HEAD = """\
 # Advice
 
 What the [claims](claims.md) mean for practice, in the order in which it is needed. Each line ends with its claim, and
-with how far the answer can be trusted, from A to D. *Explored* lines wait for their answer: they come from an
-[earlier page](claims_explored.md), whose verdicts were counted one by one, at rates that two seeds chose.
+with how far the answer can be trusted, from A to D, where a question was asked. A *rate* is a learning rate.
 
 All of it is from tasks of a few tokens with policies of a few hundred thousand weights, or from worlds that are a
 table. Take it as what to look at first, not as what your model will do. `rlexp ask` answers a question of your own.
@@ -27,7 +26,7 @@ def advice_page(cards: Sequence[Card], order: Path = ORDER) -> str:
     """Return the page.
 
     Raises:
-        Refused: a claim without a line, or a line without a claim or words.
+        Refused: a claim without a line, or a line without a claim or its practice.
     """
     sections = yaml.safe_load(order.read_text(encoding="utf-8"))
     by_number = {card.number: card for card in cards if card.questions or card.practice}
@@ -44,12 +43,7 @@ def told(pieces: Sequence[Mapping[str, str]], cards: Mapping[str, Card]) -> Iter
     """Yield the lines of a section."""
     for piece in pieces:
         card = cards[piece["card"]]
-        link = f"[{card.label}](claims/{card.number}.md)"
-        if card.practice:
-            grade = f", {card.trust.grade}" if card.trust else ""
-            yield f"- **{piece['when']}:** {card.practice} ({link}{grade})"
-        elif "explored" in piece:
-            link = f"[{card.label}](claims_explored.md#{card.label.lower()})"
-            yield f"- **{piece['when']}:** {piece['explored']} (*explored*, {link})."
-        else:
-            raise Refused(f"{ORDER.name}: {card.number}: has no answer, and no words of what was explored")
+        if not card.practice:
+            raise Refused(f"{ORDER.name}: {card.number}: says nothing for practice")
+        grade = f", {card.trust.grade}" if card.trust else ""
+        yield f"- **{piece['when']}:** {card.practice} ([{card.label}](claims/{card.number}.md){grade})"

@@ -138,9 +138,10 @@ def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str
         nothing = [abs(found["effect"]) for _, found in there]
         tiny = sum(abs(float(forecast.effect)) < found["smallest"] for forecast, found in there)
         yield (
-            f"**{inside} of {len(there)} lie in their interval.** The mean error is {sum(errors) / len(there):.3f} on "
-            f"the scales of the effects; a forecast of no effect has {sum(nothing) / len(there):.3f}. "
-            f"{tiny} of them forecast less than counts, and so do not test whether an effect carries over."
+            f"**{inside} of {len(there)} lie in their interval.** {'All' if tiny == len(there) else tiny} forecast "
+            "less than counts, and so do not test whether an effect carries over. The mean error is "
+            f"{sum(errors) / len(there):.3f} on the scales of the effects; a forecast of no effect has "
+            f"{sum(nothing) / len(there):.3f}."
         )
         yield ""
     yield "| | claim | forecast | of a Llama |"
