@@ -27,7 +27,7 @@ from benchmarks.cards.asked import (
 from benchmarks.cards.controls import nulls
 from benchmarks.cards.declared import answered, last_asked
 from benchmarks.cards.forecasts import section
-from benchmarks.cards.texts import Card
+from benchmarks.cards.texts import REPLICATION, Card
 from rlexp.analysis.stats.words import CANNOT
 from rlexp.question.declare import declaration, first_runs
 from rlexp.question.spec import named_conditions, read_question
@@ -150,14 +150,16 @@ def untrained(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
             if name not in answers:
                 link, claim = f"[{card.label}](claims/{card.number}.md)", card.claim.replace("|", "/")
                 asks = declared_in(name)
-                known = seconds[tier(asks["with"], [each["levels"] for each in asks["conditions"]])]
+                first = answers.get(name.removesuffix(REPLICATION))
+                where = tier(asks["with"], [each["levels"] for each in asks["conditions"]])
+                known = [first.core_seconds] if first else seconds[where]
                 minutes = f"{first_runs(asks) * steps_of(asks) * np.median(known) / 60:.0f}" if known else "–"
                 cost = f"{first_runs(asks):,} | {minutes}"
                 yield f"| {link} | {claim} | `rlexp ask {name} --folder runs/{name}` | {cost} |"
     if all(seconds.values()):
         low, median, high = np.quantile(seconds["small"], [0.25, 0.5, 0.75])
         yield (
-            "\nMinutes are runs times steps times what one took in the median answered question: "
+            "\nMinutes are runs times steps times what one took in the first pass, or in the median answered question: "
             f"{median:.3f} s\nof a small model, as one of a batch (half of the questions: {low:.3f} to {high:.3f} s), "
             f"and {np.median(seconds[LANGUAGE_MODEL]):.2f} s of a Llama."
         )

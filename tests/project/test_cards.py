@@ -19,7 +19,7 @@ from benchmarks.cards.card import card_page, declared
 from benchmarks.cards.controls import contrast, nulls
 from benchmarks.cards.declared import Committed, check_declared, committed
 from benchmarks.cards.figures import told_apart
-from benchmarks.cards.page import assertion_cells, declared_in, page
+from benchmarks.cards.page import assertion_cells, declared_in, page, untrained
 from benchmarks.cards.texts import Card, Refused, read_cards
 from benchmarks.stored.folders import answer_folders
 from benchmarks.stored.world import of
@@ -143,6 +143,14 @@ def test_a_word_that_redraws_do_not_repeat_says_that_it_leans(word, leaning, sta
     assertion = {"word": word, "leaning": leaning, "stability": stability}
     assert headline(assertion) == said
     assert np.isnan(stays(assertion)) if share is None else stays(assertion) == share
+
+
+def test_a_replication_costs_what_its_first_pass_took():
+    name, there = "errors_that_stay_replication", {"errors_that_stay": ANSWERS["errors_that_stay"]}
+    (row,) = (line for line in untrained([card("errors_that_stay", name)], there) if name in line)
+    asks = declared_in(name)
+    minutes = first_runs(asks) * steps_of(asks) * ANSWERS["errors_that_stay"].core_seconds / 60
+    assert row.endswith(f"| {first_runs(asks)} | {minutes:.0f} |")
 
 
 def test_a_row_says_what_the_effect_depends_on():
