@@ -11,10 +11,12 @@ import pandas as pd
 from benchmarks.ablations import conditions, read
 from benchmarks.stored.folders import FINAL, curves_of, facts_of, kept_runs
 from benchmarks.stored.study import CONDITION, PART, Finding, Study, level_rows
+from rlexp.analysis.stats.endpoints import parse_endpoint
 
 ALL = "all"  # how effects.csv names what is pooled over conditions
 RECIPE = "whole recipe"
 AVERAGED = "main effect"
+ALONE = "added first"
 
 
 def several_tricks_studies(docs: Path) -> Iterator[Study]:
@@ -44,12 +46,14 @@ def several_tricks_studies(docs: Path) -> Iterator[Study]:
 def findings_of(effects: pd.DataFrame, study: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield what the whole recipe and each part are worth, over all conditions on the scale, then in each.
 
-    A main effect is the mean over the arms that have the part less that over those that do not. Its two sides are named
-    by the part alone and the baseline.
+    A main effect is the mean over the arms that have the part less that over those that do not; a part that is added
+    first is alone. The two sides are named by the part alone and the baseline.
     """
     known = effects.astype(object).where(effects.notna(), None)
-    for row in known[known["kind"].isin([RECIPE, AVERAGED])].sort_values("condition", kind="stable").itertuples():
-        metric = study["metric"] if row.number == FINAL else f"{study['metric']}, {row.number}"
+    told = known[known["kind"].isin([RECIPE, AVERAGED, ALONE])]
+    for row in told.sort_values("condition", kind="stable").itertuples():
+        number = parse_endpoint(row.number).label(study["metric"])
+        metric = number if study["metric"] != number or row.number == FINAL else f"{number}, {row.number}"
         arm, said = study["parts"].get(row.part, "recipe"), f"{row.kind}: {row.part}"
         found = Finding(PART, "", arm, "baseline", metric, low=row.low, high=row.high, said=said)
         if row.condition == ALL:
