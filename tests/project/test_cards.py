@@ -72,8 +72,7 @@ def test_a_card_has_its_parts_in_one_order():
     assert text.index("## Does it pay to replace") < text.index("## What to make of it") < text.index("**Why.**")
 
 
-def test_what_is_not_trained_has_its_command_and_its_runs(monkeypatch):
-    monkeypatch.setattr("benchmarks.cards.page.answer_folders", lambda docs: {})
+def test_what_is_not_trained_has_its_command_and_its_runs():
     text = page([card("clip_speed")], {})
     assert "| `rlexp ask clip_speed --folder runs/clip_speed` | 288 |" in text
     assert "**0 of 1 published claims have an answer here**" in text
