@@ -62,3 +62,14 @@ def test_arms_that_are_the_same_bit_by_bit_have_no_material_effect():
 def test_effects_of_the_kept_numbers_are_those_of_their_conditions(name):
     table = pd.read_csv(KEPT / name / "effects.csv")
     assert {*table["condition"]} == {*conditions(read(name)), "all"}
+
+
+def test_a_part_that_was_added_alone_is_its_arm_less_the_baseline():
+    """Up to the luck of the best rate, which is taken off what is kept: less than a tenth of what counts."""
+    study = read("speed_asymptote")
+    table = pd.read_csv(KEPT / "speed_asymptote" / "effects.csv").query("condition == 'all' and number == 'final'")
+    runs = [pd.read_parquet(KEPT / "speed_asymptote" / name / "runs.parquet") for name in conditions(study)]
+    means = [each[each["best"]].groupby("arm")["on_scale"].mean() for each in runs]
+    for part, effect, smallest in table[["part", "effect", "smallest"]].itertuples(index=False):
+        found = np.mean([each[study["parts"][part]] - each["baseline"] for each in means])
+        assert effect == pytest.approx(found, abs=smallest / 10), part
