@@ -1,8 +1,7 @@
 """Write docs/claims.md, a card a claim and docs/advice.md: ``python -m benchmarks.cards``.
 
 Figures are drawn beside the answers: all of them, or with ``python -m benchmarks.cards length_bias`` those of one
-question, in a quarter of the time. Exit code 2, and nothing is written, where a question is younger than its first run,
-or a card is none.
+question. Exit code 2, and nothing is written, where a question is younger than its first run, or a card is none.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ def main() -> int:
     chosen = parser.parse_args().names
     try:
         cards, answers = read_cards(), asked()
+        used = sorted({name for card in cards for name in card.questions} & {*answers})
+        if unknown := {*chosen} - {*used}:
+            raise Refused(f"{min(unknown)}: no answered question of a card; these are: {', '.join(used)}")
         made = pages(cards, answers)
     except Refused as error:
         print(error, file=sys.stderr)
-        return 2
-    used = sorted({name for card in cards for name in card.questions} & {*answers})
-    if unknown := {*chosen} - {*used}:
-        print(f"{min(unknown)}: no answered question of a card; these are: {', '.join(used)}", file=sys.stderr)
         return 2
     draw(answers[name] for name in chosen or used)
     for path, text in made.items():
