@@ -48,6 +48,8 @@ def sections(card: Card, answers: Mapping[str, Asked]) -> Iterator[str]:
         yield from figures(one)
     if found:
         yield "## What to make of it"
+    if card.details:
+        yield f"**In detail.** {card.details}"
     yield f"**Why.** {card.why}"
     if card.practice:
         yield f"**For practice.** {card.practice}"

@@ -47,6 +47,7 @@ def page(cards: Sequence[Card], answers: Answers) -> str:
     ]
     parts = {
         "summary": summary(cards, used),
+        "answers": "\n".join(in_short(cards)),
         "scorecard": "\n".join(scorecard(cards, answers)),
         "checks": "\n".join(f"- {line}" for line in checks(last_asked(used), answers)),
         "forecasts": "\n".join(section(cards, answers)),
@@ -67,6 +68,15 @@ def summary(cards: Sequence[Card], used: Sequence[Asked]) -> str:
         f"**{there} of {len(cards)} published claims have an answer here**, from {runs:,} runs of small models on "
         f"tasks whose truth is known.{rest}"
     )
+
+
+def in_short(cards: Sequence[Card]) -> Iterator[str]:
+    """Yield a row a claim: its answer in one sentence, and how far it can be trusted."""
+    yield "| | claim | answer | trust |"
+    yield "|---|---|---|---|"
+    for card in cards:
+        cells = [f"[{card.label}](claims/{card.number}.md)", card.claim, card.answer or "not asked yet"]
+        yield f"| {' | '.join(cell.replace('|', '/') for cell in [*cells, card.trust.grade if card.trust else ''])} |"
 
 
 def scorecard(cards: Sequence[Card], answers: Answers) -> Iterator[str]:

@@ -52,8 +52,10 @@ class Card(BaseModel):
     """What is known about the objection."""
     explored: str | None = None
     """The exploratory claim, as c03."""
-    answer: str | None = None
+    answer: Annotated[str, Field(max_length=170)] | None = None
     """In one sentence; this and what follows is written after the questions were answered."""
+    details: str | None = None
+    """What the sentence leaves out: settings, dependence, secondary numbers, and what was looked at afterwards."""
     practice: str | None = None
     trust: Trust | None = None
 

@@ -99,7 +99,12 @@ def numbers(rows: Sequence[Answer]) -> dict[str, Any]:
         "dropped": sum(bool(each["fails"]) for each in conditions),
         "rows": [row(each) for each in rows],
         "cards": [
-            {"id": card.label, "claim": card.claim, "answer": card.answer.replace("`", "")}
+            {
+                "id": card.label,
+                "claim": card.claim,
+                "answer": card.answer.replace("`", ""),
+                "details": (card.details or "").replace("`", ""),
+            }
             for card in told
             if card.answer
         ],
