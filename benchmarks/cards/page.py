@@ -62,7 +62,7 @@ def summary(cards: Sequence[Card], used: Sequence[Asked]) -> str:
     there = sum(bool(names & {*card.questions}) for card in cards)
     runs = sum(len(one.runs) for one in used)
     unasked = [f"[{card.label}](claims/{card.number}.md)" for card in cards if not card.questions]
-    rest = f" No question is asked of {' and '.join(unasked)}; the cards say why." if unasked else ""
+    rest = f" No question is asked of {' and '.join(unasked)}: see the card." if unasked else ""
     rest += " The others wait for their runs ([below](#not-trained-yet))." if there + len(unasked) < len(cards) else ""
     return (
         f"**{there} of {len(cards)} published claims have an answer here**, from {runs:,} runs of small models on "
