@@ -24,6 +24,8 @@ from benchmarks.cards.asked import (
     steps_of,
     tier,
 )
+from benchmarks.cards.changes import changes
+from benchmarks.cards.changes import summary as changed
 from benchmarks.cards.controls import nulls
 from benchmarks.cards.declared import answered, last_asked
 from benchmarks.cards.forecasts import section
@@ -48,6 +50,7 @@ def page(cards: Sequence[Card], answers: Answers) -> str:
     parts = {
         "summary": summary(cards, used),
         "answers": "\n".join(in_short(cards)),
+        "changes": changed([*changes(last_asked(used))]),
         "scorecard": "\n".join(scorecard(cards, answers)),
         "checks": "\n".join(f"- {line}" for line in checks(last_asked(used), answers)),
         "forecasts": "\n".join(section(cards, answers)),

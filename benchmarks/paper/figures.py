@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from benchmarks.cards.asked import Asked, sides
+from benchmarks.cards.changes import Change, changes
 from benchmarks.paper.numbers import DOCS, Answer, read
 from rlexp.analysis.figures.layout import BASELINE, COLORS, INK, light_grid, text_size
 
@@ -35,6 +36,7 @@ def figures(rows: Sequence[Answer]) -> dict[str, Figure]:
     return {
         "stability": stability(),
         "scorecard": scorecard([each for each in rows if each.found["effect"] is not None]),
+        "changes": moved([*changes(questions.values())]),
         "budget": budget([questions[name] for name in BUDGETS if name in questions]),
         "rates": rates([questions[name] for name in CURVES if name in questions]),
         "forecast": forecasts(),
@@ -88,6 +90,25 @@ def scorecard(shown: Sequence[Answer]) -> Figure:
         label.set_color(WORDS[each.found["word"]])
     axes.tick_params(axis="x", labelsize=6.5)
     axes.tick_params(axis="y", length=0)
+    light_grid(axes)
+    return figure
+
+
+def moved(found: Sequence[Change]) -> Figure:
+    """Draw the sizes of effects on accuracy, of changes of the loss and of others, with their medians."""
+    figure = Figure(figsize=(COLUMN, 1.35), layout="constrained")
+    axes = figure.add_subplot()
+    generator = np.random.default_rng(0)
+    for place, (of_loss, color) in enumerate(((True, COLORS[0]), (False, COLORS[2]))):
+        sizes = np.array([each.size for each in found if each.of_loss is of_loss])
+        axes.plot(sizes, place + generator.uniform(-0.2, 0.2, len(sizes)), "o", color=color, markersize=3, alpha=0.6)
+        axes.plot([np.median(sizes)] * 2, [place - 0.35, place + 0.35], color=INK, linewidth=1.4)
+    axes.axvline(1, color=BASELINE, linewidth=0.7, linestyle="--")
+    axes.set_yticks([0, 1], ["the loss alone", "what is sampled,\nrewarded, asked"])
+    axes.set(
+        xscale="log", ylim=(1.5, -0.5), xlabel="effect over the size that counts"
+    )
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{at:g}"))
     light_grid(axes)
     return figure
 

@@ -12,6 +12,7 @@ import pandas as pd
 import yaml
 
 from benchmarks.cards.asked import DOCS, Asked, asked, depends, effect, headline, settings, sign
+from benchmarks.cards.changes import changes, summary
 from benchmarks.cards.declared import answered, last_asked
 from benchmarks.cards.texts import Card, read_cards
 from benchmarks.parts.common import ROOT
@@ -108,6 +109,7 @@ def numbers(rows: Sequence[Answer]) -> dict[str, Any]:
             for card in told
             if card.answer
         ],
+        "changes": summary([*changes(questions.values())]),
         "studies": [*studies()],
         "waiting": [card.label for card in told if card.questions and not questions.keys() & {*card.questions}],
         "read": {"total": len(told), **Counter(card.read for card in told)},

@@ -15,6 +15,7 @@ import pandas as pd
 from scipy.stats import t
 
 DRAWS, SMALL, CONTROL = 40_000, 0.1, 0.01
+LOSS = {"agg", "clip", "distillation", "entropy_control", "kl", "norm"}
 
 
 def cells(notebook):
@@ -138,6 +139,17 @@ def in_conditions(place, labels, at):
     return found
 
 
+def change(declared, size, at):
+    """Return whether an assertion about a small transformer's accuracy changes the loss alone, and its size."""
+    settings = [*at["asked"]["with"], *(each for one in at["asked"]["conditions"] for each in one["overrides"])]
+    if {"backend=trl", "model=tabular"} & {*settings} or "warmup_steps=1000000000" in declared["arm"] + declared[
+        "versus"
+    ]:
+        return None
+    differ = {*declared["arm"]} ^ {*declared["versus"]}
+    return [all(each.split("=")[0].split(".")[0] in LOSS for each in differ), size]
+
+
 def assertion(place, at):
     """Return all numbers of an assertion."""
     declared, scale = at["asked"]["assertions"][place - 1], next(iter(at["scales"].values()))[place]
@@ -157,7 +169,9 @@ def assertion(place, at):
         sign = at["pooled"].loc[place, "sign"]
         predicted = natural(sorted([sign * min(low, mean[0]), sign * max(high, mean[1])]), level, scale, at)
     shown = natural([answer[name] for name in ("effect", "low", "high")], level, scale, at)
+    size = abs(answer["effect"]) / smallest
     found |= {
+        "change": change(declared, size, at) if scale["name"] == "log-odds" else None,
         "word": answer["word"],
         "said": answer["said"],
         "shares": shares,

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from itertools import takewhile
 from pathlib import Path
+from statistics import median
 
 import pytest
 import yaml
@@ -172,6 +173,8 @@ def check_sums(text, used, computed):
     settings = [one for each in found for one in each["conditions"].values()]
     stays = [each["stays"] for each in found if each["stays"] is not None]
     nulls = [null for one in computed.values() for null in one["nulls"]]
+    changes = [each["change"] for each in found if each.get("change")]
+    of_loss, other = ([size for alone, size in changes if alone is kind] for kind in (True, False))
     called = sum(null["word"] in ("supported", "smaller than claimed", "contradicted") for null in nulls)
     said = {
         r"an answer here\*\*, from ([\d,]+) runs": [sum(one["runs"] for one in used.values())],
@@ -180,9 +183,19 @@ def check_sums(text, used, computed):
         r"still rises: in (\d+) of (\d+)": [sum(one[key] for one in last) for key in ("ends", "tuned")],
         r"below 0\.8 for (\d+) of (\d+) words": [sum(share < 0.8 for share in stays), len(stays)],
         r"asked: (\d+) of (\d+) are called": [called, len(nulls)],
+        r"Of (\d+) assertions that change the loss alone, (\d+) have": [
+            len(of_loss),
+            sum(size >= 1 for size in of_loss),
+        ],
+        r"Of (\d+) that change what is sampled, rewarded or asked, (\d+) do": [
+            len(other),
+            sum(size >= 1 for size in other),
+        ],
         r"check fails in (\d+) of (\d+)": [sum(null[key] for null in nulls) for key in ("moved", "conditions")],
     }
     for pattern, numbers in said.items():
         assert [int(each.replace(",", "")) for each in re.search(pattern, text).groups()] == numbers, pattern
+    for sizes, pattern in ((of_loss, r"median effect is ([\d.]+) of that"), (other, r"median is ([\d.]+)\.\s")):
+        assert abs(float(re.search(pattern, text)[1]) - median(sizes)) <= 0.0051
     mean = re.search(r"says the word again is on average ([\d.]+)\.", text)
     assert bool(mean) == bool(stays) and (not mean or abs(float(mean[1]) - sum(stays) / len(stays)) < 0.0005 + SHARES)
