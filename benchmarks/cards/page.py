@@ -155,7 +155,7 @@ def share(part: int, whole: int) -> str:
 
 def untrained(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
     """Yield the table of questions without an answer."""
-    seconds = {each: core_seconds(each, answers) for each in ("small", LANGUAGE_MODEL)}
+    seconds = {each: core_seconds(each, answers) for each in ("world", "small", LANGUAGE_MODEL)}
     yield "| | claim | trains it | runs | core-minutes, about |"
     yield "|---|---|---|---:|---:|"
     for card in cards:
