@@ -152,6 +152,15 @@ def test_a_replication_costs_what_its_first_pass_took():
     assert row.endswith(f"| {first_runs(asks)} | {minutes:.0f} |")
 
 
+@pytest.mark.parametrize("name", ["kl_gradient", "clip_speed", "shrinkage_training_llama"])
+def test_a_question_costs_what_the_median_answer_of_its_tier_took(name):
+    there = {other: one for other, one in ANSWERS.items() if other != name}
+    (row,) = (line for line in untrained([card(name)], there) if f" {name} " in line)
+    like = [one.core_seconds for one in there.values() if one.tier == ANSWERS[name].tier]
+    asks = declared_in(name)
+    assert row.endswith(f"| {first_runs(asks)} | {first_runs(asks) * steps_of(asks) * np.median(like) / 60:.0f} |")
+
+
 def test_a_row_says_what_the_effect_depends_on():
     first, second = (assertion_cells(ANSWERS["staleness_drift"], place)[2] for place in (0, 1))
     assert first == "**open**, depends on `lr`" and second.endswith("**")
