@@ -105,9 +105,7 @@ def moved(found: Sequence[Change]) -> Figure:
         axes.plot([np.median(sizes)] * 2, [place - 0.35, place + 0.35], color=INK, linewidth=1.4)
     axes.axvline(1, color=BASELINE, linewidth=0.7, linestyle="--")
     axes.set_yticks([0, 1], ["the loss alone", "what is sampled,\nrewarded, asked"])
-    axes.set(
-        xscale="log", ylim=(1.5, -0.5), xlabel="effect over the size that counts"
-    )
+    axes.set(xscale="log", ylim=(1.5, -0.5), xlabel="effect over the size that counts")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{at:g}"))
     light_grid(axes)
     return figure
