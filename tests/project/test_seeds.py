@@ -7,7 +7,7 @@ from scipy import stats
 
 from benchmarks.cards.texts import read_card
 from benchmarks.claims.texts import HOME
-from benchmarks.seeds import FILE, power, wrong
+from benchmarks.seeds import FILE, power, table, wrong
 
 DRAWS = 20_000
 TOLERANCE = 4 * (0.25 / DRAWS) ** 0.5  # four standard errors of a share
@@ -23,6 +23,11 @@ def test_probabilities_are_those_of_simulated_tests(effect, seeds):
 
 def test_one_seed_shows_nothing():
     assert power(np.array([5.0]), np.array([1.0]), 1) == 0
+
+
+def test_the_file_is_of_the_answers_that_are_stored():
+    """Rounded to three digits, so that a digit's last place may differ between processors."""
+    pd.testing.assert_frame_equal(pd.read_csv(FILE), table(), rtol=0, atol=0.0011)
 
 
 def test_the_card_has_the_numbers_of_the_file():
