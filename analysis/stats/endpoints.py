@@ -1,6 +1,7 @@
 """Endpoints: the one number of a run's learning curve that a comparison is about, declared before the runs.
 
     final                                     late mean, as the score has it
+    final:completions, final:tokens=5000      mean height of the last tenth before a budget
     auc, auc:completions, auc:tokens=5000     mean height of the curve up to a budget
     cost:eval/greedy_accuracy>=0.8:completions  what the target costs; a run that never arrives counts with the budget
     asymptote, asymptote:sigmoid:tokens       where a fitted curve ends
@@ -28,8 +29,9 @@ UNITS = {"steps": "steps", "updates": "updates", "completions": "rollouts", "tok
 UNITS |= {"verdicts": "verdicts", "seconds": "time"}
 """Budgets of an endpoint, and what `--at` calls them."""
 KINDS = ("final", "auc", "cost", "asymptote", "speed", "matched")
+TO_A_BUDGET = ("final", "auc", "cost")
 ALLOWED = (
-    "final  auc[:BUDGET]  cost:METRIC>=VALUE[:BUDGET]  asymptote[:FORM][:BUDGET]  speed[:FORM][:BUDGET]  "
+    "final[:BUDGET]  auc[:BUDGET]  cost:METRIC>=VALUE[:BUDGET]  asymptote[:FORM][:BUDGET]  speed[:FORM][:BUDGET]  "
     f"matched:METRIC=VALUE, with FORM {' or '.join(FORMS)} and BUDGET {', '.join(UNITS)} or tokens=5000"
 )
 ENDPOINT_HELP = "of a run's curve: auc:completions, cost:METRIC>=VALUE:completions, … (docs/questions.md)"
@@ -91,7 +93,7 @@ def parse_endpoint(text: str) -> Endpoint:
     if takes_form and parts and parts[0] in FORMS:
         found = found._replace(form=parts[0])
         parts = parts[1:]
-    if parts and kind not in ("final", "matched"):
+    if parts and kind != "matched":
         unit, equals, amount = parts[0].partition("=")
         if unit in UNITS and not (equals and takes_form):  # a curve is fitted to all that a run has
             budget = float(pd.to_numeric(amount, errors="coerce")) if equals else None
@@ -133,7 +135,7 @@ def endpoint_table(data: SweepData, endpoint: Endpoint, metric: str | None = Non
     """
     runs = data.runs[data.runs["status"].isin(STATUSES.get(endpoint.kind, ("completed",)))].set_index("name")
     table = runs[["variant", "seed"]].copy()
-    if endpoint.kind == "final":
+    if endpoint == Endpoint():
         table["value"] = values_per_run(data, metric).values.reindex(table.index).astype(float)
         return table.assign(note=np.where(table["value"].isna(), NOTHING, ""))
     wanted = endpoint.metric if endpoint.kind == "cost" else metric or data.score_metric or "score"
@@ -151,7 +153,7 @@ def endpoint_table(data: SweepData, endpoint: Endpoint, metric: str | None = Non
     if not ends.notna().any():
         raise NothingLeft(f"no completed run has logged {names[0]} and its {endpoint.unit}")
     budget = endpoint.budget or float(ends.min())
-    if endpoint.kind in ("auc", "cost") and not (ends >= budget).any():
+    if endpoint.kind in TO_A_BUDGET and not (ends >= budget).any():
         raise NothingLeft(f"no completed run has come to {budget:,.6g} {endpoint.unit}; the most is {ends.max():,.6g}")
     measure = _measure(data, endpoint, names, curves, budget)
     completed = (runs["status"] == "completed").to_dict()
@@ -170,7 +172,7 @@ def endpoint_table(data: SweepData, endpoint: Endpoint, metric: str | None = Non
             ]
             if not pool_forecasts(checks).believed:
                 table.loc[group.index, "note"] = DOUBTED
-    if endpoint.kind in ("auc", "cost"):
+    if endpoint.kind in TO_A_BUDGET:
         table.attrs["budget"] = budget
     return table
 
@@ -189,6 +191,10 @@ def _measure(
     def auc(curve: Array, completed: bool) -> tuple[float, str]:
         area = area_under_curve(*curve[:2], budget, start)
         return area, SHORT if np.isnan(area) else ""
+
+    def final(curve: Array, completed: bool) -> tuple[float, str]:
+        height = area_under_curve(*curve[:2], budget, (1 - share) * budget)
+        return height, SHORT if np.isnan(height) else ""
 
     def cost(curve: Array, completed: bool) -> tuple[float, str]:
         found = cost_to_target(*curve[:2], endpoint.value, budget, endpoint.below, share)
@@ -213,7 +219,8 @@ def _measure(
     firsts = [(x[0], y[0]) for x, y in firsts if x.size]
     start, first = max(x for x, _ in firsts), float(np.median([y for _, y in firsts]))
     falling = endpoint.kind == "matched" and first > endpoint.value  # one direction for all runs
-    return {"auc": auc, "cost": cost, "asymptote": fit, "speed": fit, "matched": matched}[endpoint.kind]
+    kinds = {"final": final, "auc": auc, "cost": cost, "asymptote": fit, "speed": fit, "matched": matched}
+    return kinds[endpoint.kind]
 
 
 def endpoint_values(data: SweepData, endpoint: Endpoint, metric: str | None = None) -> RunValues:
@@ -221,7 +228,7 @@ def endpoint_values(data: SweepData, endpoint: Endpoint, metric: str | None = No
 
     A cost is restricted to the budget, so it is finite and not ranked. Arguments and errors: `endpoint_table`.
     """
-    if endpoint.kind == "final":
+    if endpoint == Endpoint():
         return values_per_run(data, metric)
     table = endpoint_table(data, endpoint, metric)
     if not table["value"].notna().any():
@@ -245,6 +252,8 @@ def endpoint_values(data: SweepData, endpoint: Endpoint, metric: str | None = No
     if endpoint.unit == "seconds":
         remarks.append("Runs that trained as one batch share one clock: their times do not tell the arms apart.")
     match endpoint.kind:
+        case "final":
+            how = f"mean height of its curve over the last {data.score_share:.0%} of the budget, by trapezoids"
         case "auc":
             how = f"mean height of its curve over {endpoint.unit}, by trapezoids"
         case "cost":

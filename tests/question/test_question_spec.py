@@ -82,7 +82,7 @@ def test_questions_that_come_with_the_program_can_be_asked(file):
         ({"assertions": [HIGHER | {"metric": "policy/entropy"}]}, "policy/entropy has no better end; say direction"),
         ({"assertions": [HIGHER | {"smallest": 0.0}]}, "smallest=0: must be above 0"),
         ({"metric": "accurcy"}, "metric accurcy: is not evaluated; there are eval/greedy_accuracy"),
-        ({"endpoint": "last"}, "endpoint 'last' is no endpoint; allowed: final  auc"),
+        ({"endpoint": "last"}, "endpoint 'last' is no endpoint; allowed: final[:BUDGET]  auc"),
         (
             {"endpoint": "auc:completions=1e9"},
             "auc:completions=1e9: no run gets to 1e+09 completions; the most is 51,200",

@@ -43,7 +43,7 @@ def test_the_options_are_read():
         (
             "--endpoint",
             "cost:accuracy",
-            "--endpoint cost:accuracy: 'cost:accuracy' is no endpoint; allowed: final  auc",
+            "--endpoint cost:accuracy: 'cost:accuracy' is no endpoint; allowed: final[:BUDGET]  auc",
         ),
         ("--endpoint", "cost:collapsed>=1", "collapsed is of a whole run: it has no curve, and so no cost"),
         ("--matched", "accuracy=0.9", "noise decides; say --endpoint 'cost:accuracy>=0.9:steps' for what it costs, or"),

@@ -34,6 +34,8 @@ from rlexp.analysis.stats.speed_up import speed_ups
     ("text", "endpoint"),
     [
         ("final", Endpoint()),
+        ("final:completions", Endpoint("final", "completions")),
+        ("final:tokens=5000", Endpoint("final", "tokens", 5000.0)),
         ("auc", Endpoint("auc")),
         ("auc:completions", Endpoint("auc", "completions")),
         ("auc:tokens=5000", Endpoint("auc", "tokens", 5000.0)),
@@ -77,7 +79,7 @@ def test_what_is_understood_may_be_said():
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "best", "final:tokens", "auc:rollouts", "auc:tokens=", "auc:tokens=x", "auc:tokens=-1", "auc:tokens=0"),
+        *("", "best", "final:rollouts", "auc:rollouts", "auc:tokens=", "auc:tokens=x", "auc:tokens=-1", "auc:tokens=0"),
         *("auc:tokens=inf", "auc:sigmoid", "auc:tokens:tokens", "cost", "cost:0.8", "cost:accuracy", "cost:>=0.8"),
         *("cost:accuracy=0.8", "cost:accuracy>0.8", "cost:accuracy>=high", "cost:accuracy>=nan", "matched"),
         *("matched:kl>=0.5", "matched:kl=0.5:tokens", "asymptote:tokens=5", "asymptote:logistic", "speed:sigmoid:x"),
@@ -87,7 +89,7 @@ def test_anything_else_is_refused_in_a_line_that_lists_what_is_allowed(text):
     with pytest.raises(AnalysisError) as error:
         parse_endpoint(text)
     line = str(error.value)
-    assert line.startswith(f"'{text}' is no endpoint; allowed: final  auc") and "\n" not in line
+    assert line.startswith(f"'{text}' is no endpoint; allowed: final[:BUDGET]  auc") and "\n" not in line
     assert all(kind in line for kind in (*endpoints.KINDS, *endpoints.FORMS, *endpoints.UNITS))
 
 
@@ -114,6 +116,21 @@ def test_final_is_the_score_or_a_late_mean(sweep):
     assert table["value"].equals(values_per_run(data, METRIC).values.reindex(table.index).rename("value"))
     for name, group in data.metrics.groupby("name"):
         assert late_means(data, METRIC)[name] == pytest.approx(final_value(group[METRIC], data.score_share), abs=1e-15)
+
+
+def test_a_final_value_may_be_that_at_an_equal_budget(sweep):
+    """The mean height from nine tenths of the budget to all of it, 45 and 50 steps, between evaluations too."""
+    data = load(sweep)
+    found = endpoint_values(data, parse_endpoint("final:completions=3200"))
+    line = np.linspace(45, 50, 5001)
+    heights = np.interp(line, X, exponential(X, half=20.0))
+    assert found.values["norm=a,seed=0"] == pytest.approx(trapezoid(heights, line) / 5, abs=1e-9)  # corners are on it
+    assert found.better == "higher" and found.remarks == ["Up to 3,200 completions, as declared."]
+    write_curve(sweep / "norm=a,seed=1", X[:9], exponential(X[:9]), tokens=10, completions=64)
+    short = endpoint_values(load(sweep), parse_endpoint("final:completions=3200"))
+    assert short.remarks[1] == f"Without a value ({SHORT}): a 1." and short.values.isna().sum() == 1
+    common = endpoint_table(load(sweep), parse_endpoint("final:completions"))
+    assert common.attrs["budget"] == 64 * X[8] and common["value"].notna().all()
 
 
 def test_an_area_is_over_the_declared_budget(sweep):
