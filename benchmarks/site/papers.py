@@ -103,21 +103,15 @@ def collect() -> dict[str, Paper]:
             add(source, "outcomes", f"[{claim.label}](claims_explored.md#{claim.label.lower()}): {word}")
             for study in [name for name in claim.studies if name in done][:1]:
                 add(source, "studies", study)
+    questions = sorted((CONF / "study/questions").glob("*.yaml"))
+    names = {words(yaml.safe_load(path.read_text("utf-8"))["question"]): path.stem for path in reversed(questions)}
     for folder, page in ANSWERED.items():
         home = ROOT / "docs" / folder
         answer = json.loads((home / "answer.json").read_text(encoding="utf-8"))
         said = "; ".join(dict.fromkeys(each["word"] for each in answer["assertions"]))
         add(answer["declared"]["source"], "outcomes", f"[question]({page}): {said}")
-        add(answer["declared"]["source"], "questions", question_of(answer["declared"]["question"]))
+        add(answer["declared"]["source"], "questions", names[words(answer["declared"]["question"])])
     return papers
-
-
-def question_of(asked: str) -> str:
-    """Return the name of the declared question that asks this."""
-    files = sorted((CONF / "study/questions").glob("*.yaml"))
-    return next(
-        path.stem for path in files if words(yaml.safe_load(path.read_text("utf-8"))["question"]) == words(asked)
-    )
 
 
 def words(text: str) -> str:
