@@ -136,10 +136,12 @@ def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str
         inside = sum(forecast.holds(found["effect"]) for forecast, found in there)
         errors = [abs(found["effect"] - float(forecast.effect)) for forecast, found in there]
         nothing = [abs(found["effect"]) for _, found in there]
-        tiny = sum(abs(float(forecast.effect)) < found["smallest"] for forecast, found in there)
+        large = [(float(each.effect), found) for each, found in there if abs(float(each.effect)) >= found["smallest"]]
+        shown = sum(found["low"] > 0 if effect > 0 else found["high"] < 0 for effect, found in large)
         yield (
-            f"**{inside} of {len(there)} lie in their interval.** {'All' if tiny == len(there) else tiny} forecast "
-            "less than counts, and so do not test whether an effect carries over. The mean error is "
+            f"**{inside} of {len(there)} lie in their interval.** "
+            f"Of those that forecast a size that counts, {shown} of {len(large)} have their sign shown; the others do "
+            "not test whether an effect carries over. The mean error is "
             f"{sum(errors) / len(there):.3f} on the scales of the effects; a forecast of no effect has "
             f"{sum(nothing) / len(there):.3f}."
         )

@@ -79,10 +79,16 @@ def llama(monkeypatch):
 
 def test_what_lies_in_the_interval_is_counted_and_errors_are_averaged(llama):
     first, *_ = section(CARDS, llama(0.05))
-    assert first.startswith("**1 of 1 lie in their interval.** All forecast less than counts, ")
+    assert first.startswith("**1 of 1 lie in their interval.** Of those that forecast a size that counts, 0 of 0 have ")
     assert "The mean error is 0.020" in first and "no effect has 0.050" in first
     first, *_, row = section(CARDS, llama(-0.05))
     assert first.startswith("**0 of 1 ") and "is 0.080" in first and row.endswith("**outside** |")
+
+
+@pytest.mark.parametrize(("effect", "shown"), [(0.5, 1), (0.005, 0), (-0.5, 0)])
+def test_a_sign_is_shown_where_the_interval_lies_on_the_side_that_was_forecast(llama, monkeypatch, effect, shown):
+    monkeypatch.setattr(module, "read", lambda: [Forecast("clip_speed", 1, "as it is", "log-odds", "0.3", "0", "0.6")])
+    assert f"Of those that forecast a size that counts, {shown} of 1 have" in next(iter(section(CARDS, llama(effect))))
 
 
 def test_a_forecast_that_is_younger_than_the_first_run_is_refused(llama):
