@@ -27,7 +27,11 @@ ROW, HIGHEST = 0.155, 8.6  # inches: of an assertion, and of all of them on a pa
 LABEL = 84  # characters
 CURVES = ("clip_speed", "norm_deviation", "baseline_rewards", "overlong", "prompt_mean", "prime_rl_summer")
 CURVES += ("oxrl_own_settings", "allocation")
-BUDGETS = ("dynamic_sampling", "group_size_equal")
+BUDGETS = {
+    "group_size_budgets": ("groups of 16", "groups of 2, as many completions", "groups of 2, an eighth of them"),
+    "dynamic_budgets": ("equal groups stay", "replaced, as many completions", "replaced, as many updates"),
+}
+LINES = (BASELINE, COLORS[0], COLORS[2])
 
 
 def figures(rows: Sequence[Answer]) -> dict[str, Figure]:
@@ -146,24 +150,26 @@ def draw_rates(axes: Axes, question: Asked) -> None:
 
 
 def budget(questions: Sequence[Asked]) -> Figure:
-    """Draw the same runs over updates and over as many completions, each arm at its best rate: a row a question."""
-    figure = Figure(figsize=(COLUMN, 1.7 * len(questions)), layout="constrained")
-    for part, question in zip(figure.subfigures(len(questions), squeeze=False).flat, questions, strict=True):
-        metric = next(name for name in question.metrics if name in question.number(0))
-        judged = question.runs[question.runs["best"]].merge(question.curves.dropna(subset=[metric]))
-        left, right = part.subplots(1, 2, sharey=True)
-        arms = {arm.partition(" at ")[0]: arm for arm in question.arms}  # each once, whatever it is held equal in
-        for (name, arm), color in zip(arms.items(), (BASELINE, COLORS[0], COLORS[2]), strict=False):
-            means = judged[judged["arm"] == arm].groupby("step")[["completions", metric]].mean()
-            left.plot(means.index, means[metric], color=color, label=name.replace("group_size.", "").replace("+", "\n"))
-            right.plot(means["completions"], means[metric], color=color)
-        right.set_xlim(0, 1.05 * right.lines[0].get_xdata()[-1])  # what the first arm spends
-        left.set_ylabel(metric.removeprefix("eval/"), fontsize=6.5)
-        for axes, unit in ((left, "steps"), (right, "completions")):
-            axes.set_xlabel(unit, fontsize=6.5)
-            axes.tick_params(labelsize=6)
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{at / 1000:g}k" if at >= 1000 else f"{at:g}"))
-        part.legend(loc="outside upper center", fontsize=5.5, frameon=False, ncols=3, handlelength=1)
+    """Draw where each arm ends at each budget, each at its best rate there: a panel a question."""
+    figure = Figure(figsize=(COLUMN, 2.3), layout="constrained")
+    panels = figure.subplots(1, len(questions), sharey=True, squeeze=False).flat
+    for axes, question in zip(panels, questions, strict=True):
+        spent = question.curves.groupby(["folder", "seed"])["completions"].max().rename("spent")
+        judged = question.runs[question.runs["best"]].join(spent, on=["folder", "seed"])
+        arm, versus = zip(*(sides(each) for each in question.assertions), strict=True)
+        budgets = judged[judged["arm"] == versus[0]].groupby("condition")["spent"].max()
+        lines = [(versus[0], "assertion_1"), *zip(arm, ("assertion_1", "assertion_2"), strict=True)]
+        for (name, number), label, color in zip(lines, BUDGETS[question.name], LINES, strict=True):
+            runs = judged[judged["arm"] == name]
+            means = runs.groupby(runs["condition"].map(budgets))[number].mean()
+            axes.plot(means.index, means, "o-", color=color, markersize=3, linewidth=1, label=label)
+        axes.set_xscale("log")
+        axes.set_xticks([*budgets.unique()], [f"{each / 1000:.0f}k" for each in budgets.unique()])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlabel("budget, completions", fontsize=6.5)
+        axes.tick_params(labelsize=6)
+        axes.legend(fontsize=5.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.3), handlelength=1)
+    figure.axes[0].set_ylabel("accuracy", fontsize=6.5)
     return figure
 
 
