@@ -46,10 +46,12 @@ def test_its_figures_are_those_that_its_text_names(rows):
     assert all(f'image("{name}.svg"' in text for name in figures(rows))
 
 
-def test_the_budget_figure_has_the_metric_that_is_judged_and_each_arm_once():
-    left, right = budget([asked()["group_size_equal"]]).subfigs[0].axes
-    assert left.get_ylabel() == "sampled_accuracy"  # greedy accuracy has curves, too
-    assert [line.get_label() for line in left.lines] == [
-        f"completions={k}\nprompts={n}" for k, n in ((16, 8), (2, 64), (2, 8))
-    ]
-    assert right.get_xlim()[1] >= 12_800  # what 100 steps of 8 groups of sixteen take
+def test_the_budget_figure_has_where_each_arm_ends_at_the_completions_of_the_baseline():
+    """A line is the mean of its arm's runs at the best rate, in the numbers of the first or of the second assertion."""
+    question = asked()["dynamic_budgets"]
+    (axes,) = budget([question]).axes
+    runs = question.runs[question.runs["best"]]
+    for line, (arm, number) in zip(axes.lines, (("none", 1), ("dynamic", 1), ("dynamic", 2)), strict=True):
+        assert [*line.get_xdata()] == [128 * steps for steps in (8, 32, 128, 512)]
+        of = runs[runs["arm"].eq(f"filter={arm}") & runs["condition"].str.startswith("steps=32,")]
+        assert line.get_ydata()[1] == pytest.approx(of[f"assertion_{number}"].mean())
