@@ -31,7 +31,9 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext
 from omegaconf import Container, DictConfig, Node, OmegaConf, open_dict, read_write
+from omegaconf.errors import OmegaConfBaseException
 
+from rlexp.config.choices import GROUPS
 from rlexp.config.parse import MAX_RUNS, as_typed, check_size, quote_numbers
 from rlexp.core.errors import ConfigError
 from rlexp.runfolder.files import to_yaml
@@ -39,7 +41,7 @@ from rlexp.runfolder.variants import key_of, split_overrides
 
 __all__ = ["Callbacks", "Hydra", "JobRuntime", "env_override", "setup_globals"]
 
-NUMBERS = re.compile(r"^(seed|lr)=([-+.\deE]+)$")
+NUMBER = re.compile(r"^(?!hydra\.)\w+(\.\w+)*=[-+.\deE]+$")
 
 
 @contextmanager
@@ -169,11 +171,33 @@ def restore_overrides(settings: DictConfig) -> None:
         set_overrides(settings, typed)
 
 
+def numbers_apart(overrides: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Return the overrides that decide what is composed, and those after it that give a key a number, as `lr=1e-3`.
+
+    Hydra, too, sets values after all files, in the order of the overrides. None are set apart where that order matters:
+    where another override is of the same node.
+    """
+    numbers = [each for each in overrides if NUMBER.match(each) and key_of(each) not in GROUPS]
+    others = tuple(each for each in overrides if each not in numbers)
+    nodes = {key_of(each) for each in others if key_of(each) not in GROUPS or each[0] in "+~"}
+    below = [f"{key_of(number)}." for number in numbers]
+    same = any(node.startswith(number) or number.startswith(f"{node}.") for node in nodes for number in below)
+    return (tuple(overrides), []) if same else (others, numbers)
+
+
+def set_numbers(settings: DictConfig, numbers: Sequence[str]) -> DictConfig:
+    """Return a copy of a composed config with the numbers, as Hydra sets them; ConfigAttributeError for no such key."""
+    settings = copy_tree(settings)
+    for number in numbers:
+        OmegaConf.update(settings, key_of(number), parse_override(number).value(), merge=True)
+    return settings
+
+
 class CachingConfigLoader:
     """A config loader that composes each variant once: Hydra takes 90 ms, and check, sweeper and launcher all ask.
 
-    Another seed or learning rate is a copy with the number replaced: numbers do not decide which files are composed.
-    ``plan`` is what the check has planned for the launcher.
+    Another seed, learning rate or bound is a copy with the number replaced. ``plan`` is what the check has planned for
+    the launcher.
     """
 
     def __init__(self, loader: ConfigLoader):
@@ -183,17 +207,17 @@ class CachingConfigLoader:
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
         """Return the job's config; the same object each time."""
-        job, variant = tuple(sweep_overrides), tuple(NUMBERS.sub(r"\1=", override) for override in sweep_overrides)
-        if job not in self.jobs and variant in self.variants:
-            settings = self.jobs[job] = copy_tree(self.variants[variant])
-            set_overrides(settings, job)
-            for override in job:
-                if NUMBERS.match(override):
-                    settings[override.partition("=")[0]] = parse_override(override).value()
-        elif job not in self.jobs:
-            self.jobs[job] = self.loader.load_sweep_config(master_config, quote_numbers(sweep_overrides))
-            restore_overrides(self.jobs[job])
-            self.variants[variant] = copy_tree(self.jobs[job])
+        job = tuple(sweep_overrides)
+        if job not in self.jobs:
+            variant, numbers = numbers_apart(job)
+            if variant not in self.variants:
+                self.variants[variant] = self.loader.load_sweep_config(master_config, quote_numbers(variant))
+            try:
+                settings = set_numbers(self.variants[variant], numbers)
+            except OmegaConfBaseException:  # which Hydra tells in a line
+                settings = self.loader.load_sweep_config(master_config, quote_numbers(job))
+            set_overrides(settings, as_typed(job))
+            self.jobs[job] = settings
         return self.jobs[job]
 
     def __getattr__(self, name: str):

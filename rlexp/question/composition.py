@@ -1,4 +1,4 @@
-"""What a list of overrides composes to, once for each list: composing is slow where many arms are checked."""
+"""What a list of overrides composes to, once for each list but for numbers: composing is slow, and arms are many."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
 from rlexp.config.compose import composed, plain
 from rlexp.config.schema import Config, read
 from rlexp.config.trust import check_folders
+from rlexp.launch.hydra_private import numbers_apart, set_numbers
 from rlexp.runfolder.variants import flatten
 
 WHO_ASKS = {"preset", "study", "baseline", "logger"}  # names and notes: no part of a recipe
@@ -28,5 +32,14 @@ def config_of(overrides: Sequence[str]) -> Config:
 
 @cache
 def _composed(overrides: tuple[str, ...]) -> tuple[dict[str, str], dict[str, Any]]:
-    found = composed(*overrides, with_hydra=True)
-    return dict(found.hydra.runtime.choices), plain(found)
+    others, numbers = numbers_apart(overrides)
+    try:
+        settings = set_numbers(_read(others), numbers)
+    except OmegaConfBaseException:  # which Hydra tells in a line
+        settings = composed(*overrides, with_hydra=True)
+    return dict(settings.hydra.runtime.choices), plain(settings)
+
+
+@cache
+def _read(overrides: tuple[str, ...]) -> DictConfig:
+    return composed(*overrides, with_hydra=True)

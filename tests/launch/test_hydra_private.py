@@ -24,7 +24,15 @@ import rlexp
 from rlexp.config.compose import CONF, compose
 from rlexp.config.parse import as_typed, quote_numbers
 from rlexp.core.hydra_compat import VERSION_BASE
-from rlexp.launch.hydra_private import CachingConfigLoader, as_yaml, copy_tree, hydra_config, masked_copy, read_once
+from rlexp.launch.hydra_private import (
+    CachingConfigLoader,
+    as_yaml,
+    copy_tree,
+    hydra_config,
+    masked_copy,
+    numbers_apart,
+    read_once,
+)
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -126,19 +134,41 @@ def test_a_variant_is_composed_once(command, engine_of, monkeypatch):  # noqa: F
     engine_of(lambda job: 0.0)
     composed, load = [], ConfigLoaderImpl.load_sweep_config
     monkeypatch.setattr(ConfigLoaderImpl, "load_sweep_config", lambda *args: composed.append(args) or load(*args))
-    assert command("-m", "norm=local,none", "seed=range(0,3)").code == 0
+    assert command("-m", "norm=local,none", "clip.high=0.2,0.28", "seed=range(0,3)").code == 0
     assert len(composed) == 2
 
 
+@pytest.mark.parametrize(
+    ("overrides", "numbers"),
+    [
+        ("norm=rloo seed=0 lr=1e-3 clip.high=.28", "seed=0 lr=1e-3 clip.high=.28"),
+        ("clip.high=.2 clip=higher clip.high=-1", "clip.high=.2 clip.high=-1"),  # Hydra reads the file first
+        ("group_size=8 group_size.prompts=4 eval.ks=[1,2]", "group_size.prompts=4"),  # a choice called by a number
+        ("lr=null seed=1", "seed=1"),
+        ("+x=1 hydra.job.num=3 lr=${seed}", ""),
+        ("lr=null lr=1", ""),
+        ("lr=1 lr=null", ""),
+        ("~norm.eps norm.eps=1", ""),
+        ("eval={every:3} eval.every=4", ""),
+        ("clip.high=1 ~clip", ""),
+        ("clips=null clip.high=1", "clip.high=1"),
+    ],
+)
+def test_numbers_are_set_apart_where_their_place_does_not_matter(overrides, numbers):
+    others, found = numbers_apart(overrides.split())
+    assert found == numbers.split()
+    assert [*others] == [each for each in overrides.split() if each not in found]
+
+
 @pytest.mark.parametrize("dirname", [{}, {"kv_sep": ":", "item_sep": "_", "exclude_keys": ["norm"]}])
-def test_another_seed_or_rate_is_what_composing_it_would_give(dirname):
+def test_another_number_is_what_composing_it_would_give(dirname):
     with initialize_config_dir(str(CONF), **VERSION_BASE):
         loader = GlobalHydra.instance().config_loader()
         setting = [f"hydra.job.config.override_dirname.{key}={value}" for key, value in dirname.items()]
         master = loader.load_configuration("config", setting, RunMode.MULTIRUN)
         folder, caching = master.hydra.sweep.dir, CachingConfigLoader(loader)
-        for seed, rate in [(0, "1e-3"), (13, "1e-3"), (13, "2"), (0, ".5")]:
-            overrides = ["norm=rloo", f"seed={seed}", "eval.ks=[1,2]", f"lr={rate}"]
+        for seed, rate, high in [(0, "1e-3", 1), (13, "1e-3", 0.28), (13, "2", 0.28), (0, ".5", -1)]:
+            overrides = ["norm=rloo", f"clip.high={high}", f"seed={seed}", "eval.ks=[1,2]", f"lr={rate}"]
             cached, true = (each.load_sweep_config(master, overrides) for each in (caching, loader))
             assert OmegaConf.to_container(cached) == OmegaConf.to_container(true)
             assert cached.hydra.sweep.dir == true.hydra.sweep.dir == folder
