@@ -32,8 +32,12 @@ NOT_WITH_TRL = {
     "self_distillation": "`start=pretrained_mixture`",
     "bf16_sampler": "`sampler=bf16_products`",
     "evolution_strategies": "`optimizer=evolution_strategies`",
+    "errors_that_stay": "`task.prompt_set`",
+    "cispo_bounds": "`data=stale`",
 }
 """What a question rests on that ``backend=trl`` does not have."""
+OWN = {("group_size_equal", 1): "group_size_equal_completions_llama"}
+"""The question of a Llama about one assertion alone, where that with the name asks another."""
 
 
 class Forecast(NamedTuple):
@@ -56,15 +60,16 @@ def main() -> None:
     answers, before = asked(), {(each.question, each.assertion): each for each in read()}
     names = dict.fromkeys(name for card in read_cards() for name in card.questions if name in answers)
     made = [each for one in last_asked(answers[name] for name in names) for each in forecasts(one)]
-    kept = [before.get(each[:2], each) if of_a_llama(each.question) in answers else each for each in made]
+    kept = [before.get(each[:2], each) if of_a_llama(*each[:2]) in answers else each for each in made]
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows([Forecast._fields, *kept])
     FILE.write_text(text.getvalue(), encoding="utf-8")
 
 
-def of_a_llama(name: str) -> str:
+def of_a_llama(name: str, assertion: int) -> str:
     """Return the name of the question that asks a Llama what a question, or its replication, asks small models."""
-    return name.removesuffix(REPLICATION) + LLAMA
+    first = name.removesuffix(REPLICATION)
+    return OWN.get((first, assertion), first + LLAMA)
 
 
 def forecasts(one: Asked) -> Iterator[Forecast]:
@@ -109,7 +114,7 @@ def scored(kept: Sequence[Forecast], answers: Mapping[str, Asked]) -> Iterator[S
         Refused: A forecast is younger than the first run of what it forecasts.
     """
     for each in kept:
-        small, llama = answers[each.question], answers.get(of_a_llama(each.question))
+        small, llama = answers[each.question], answers.get(of_a_llama(*each[:2]))
         if llama is None:
             yield Scored(each, small, None, None)
             continue
@@ -163,7 +168,7 @@ def told(each: Scored) -> str:
     if lacking := NOT_WITH_TRL.get(each.forecast.question.removesuffix(REPLICATION)):
         return f"`backend=trl` has no {lacking}"
     if each.llama is None or each.found is None:
-        return f"`rlexp ask {of_a_llama(each.forecast.question)}`"
+        return f"`rlexp ask {of_a_llama(*each.forecast[:2])}`"
     place = each.llama.assertions.index(each.found)
     where = "inside" if each.forecast.holds(each.found["effect"]) else "**outside**"
     return f"{each.llama.show(place, each.found)}: {each.found['word']}; {where}"

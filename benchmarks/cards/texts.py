@@ -43,7 +43,7 @@ class Card(BaseModel):
     """How much of the source could be read."""
     regime: str
     """In which the paper has it: model, lengths, updates, batch, rate."""
-    questions: Annotated[list[str], Field(max_length=4)]
+    questions: Annotated[list[str], Field(max_length=6)]
     """Names in conf/study/questions, of small models, of language models and of replications."""
     why: str
     objection: str

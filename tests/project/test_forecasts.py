@@ -12,6 +12,7 @@ from benchmarks.cards.declared import last_asked
 from benchmarks.cards.forecasts import (
     LLAMA,
     NOT_WITH_TRL,
+    OWN,
     Forecast,
     committed,
     forecasts,
@@ -39,7 +40,7 @@ def test_each_decided_answer_about_small_models_has_a_forecast():
     names = {name for card in CARDS for name in card.questions} & {*ANSWERS}
     made = {each for one in last_asked(ANSWERS[name] for name in names) for each in forecasts(one)}
     kept = read()
-    assert {each for each in kept if of_a_llama(each.question) not in ANSWERS} <= made
+    assert {each for each in kept if of_a_llama(*each[:2]) not in ANSWERS} <= made
     assert {each[:2] for each in made} <= {each[:2] for each in kept}
     for each in made:
         found = ANSWERS[each.question].assertions[each.assertion - 1]
@@ -49,7 +50,7 @@ def test_each_decided_answer_about_small_models_has_a_forecast():
 
 @pytest.mark.parametrize("name", ASKED)
 def test_a_llama_is_asked_what_the_small_model_was(name):
-    small = assertions(name.removesuffix(LLAMA))
+    small = assertions({llama: question for (question, _), llama in OWN.items()}.get(name, name.removesuffix(LLAMA)))
     same = ("arm", "versus", "kind", "metric", "endpoint", "smallest")
     said = [{key: each[key] for key in same} for each in small]
     assert all({key: each[key] for key in same} in said for each in assertions(name))
@@ -58,8 +59,8 @@ def test_a_llama_is_asked_what_the_small_model_was(name):
 
 
 def test_each_forecast_has_a_question_that_a_llama_can_be_asked_or_says_why_not():
-    names = {each.question.removesuffix(REPLICATION) for each in read()}
-    assert {of_a_llama(name) for name in names - {*NOT_WITH_TRL}} <= {*ASKED}
+    asked = [each[:2] for each in read() if each.question.removesuffix(REPLICATION) not in NOT_WITH_TRL]
+    assert {of_a_llama(*each) for each in asked} <= {*ASKED}
     assert not {f"{name}{LLAMA}" for name in NOT_WITH_TRL} & {*ASKED}
 
 
