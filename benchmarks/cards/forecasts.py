@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.cards.asked import DOCS, STAYS, Asked, asked, sides, sign, stays
+from benchmarks.cards.asked import DOCS, STAYS, Asked, asked, headline, sides, sign, stays
 from benchmarks.cards.declared import git, last_asked
 from benchmarks.cards.texts import REPLICATION, Card, Refused, read_cards
 from rlexp.analysis.stats.words import CANNOT, OPEN
@@ -171,7 +171,7 @@ def told(each: Scored) -> str:
         return f"`rlexp ask {of_a_llama(*each.forecast[:2])}`"
     place = each.llama.assertions.index(each.found)
     where = "inside" if each.forecast.holds(each.found["effect"]) else "**outside**"
-    return f"{each.llama.show(place, each.found)}: {each.found['word']}; {where}"
+    return f"{each.llama.show(place, each.found)}: {headline(each.found)}; {where}"
 
 
 if __name__ == "__main__":

@@ -301,7 +301,7 @@ def test_a_question_is_as_old_as_the_commit_since_which_it_asks_the_same(tmp_pat
         ({"read": "skimmed"}, "c05.yaml: read: Input should be 'full', 'excerpt', 'abstract' or 'second-hand'"),
         ({"trust": {"grade": "E", "reason": "x"}}, "c05.yaml: grade: Input should be 'A', 'B', 'C' or 'D'"),
         ({"questions": ["no_such"]}, "c05.yaml: no_such: is no question in conf/study/questions"),
-        ({"questions": [*"abcde"]}, "c05.yaml: questions: List should have at most 4 items"),
+        ({"questions": [*"abcdefg"]}, "c05.yaml: questions: List should have at most 6 items"),
         ({"verdict": "yes"}, "c05.yaml: verdict: Extra inputs are not permitted"),
     ],
 )
