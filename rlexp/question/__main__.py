@@ -30,7 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     what = "Answer a declared question: assertions about arms, pooled over conditions."
     parser = CommandParser("rlexp ask", what, EXAMPLES)
     parser.add_argument("question", nargs="?", help="a YAML file (docs/ask.md), or a name in conf/study/questions")
-    parser.add_argument("overrides", nargs="*", metavar="override", help="what all runs share, as steps=100")
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="override",
+        help="what all runs share, in place of what the question says of the same, as steps=100",
+    )
     parser.add_argument("--folder", help="where the runs go; the same command goes on there")
     parser.add_argument("--check", action="store_true", help="check the question and say what would be trained")
     parser.add_argument("--json", action="store_true", help="print answer.json, which is written anyway")

@@ -14,7 +14,7 @@ from rlexp.api import mistakes_as_config_errors
 from rlexp.core.errors import ConfigError, format_value
 from rlexp.question import new_folder
 from rlexp.question.declare import APART, Question, declare, first_runs
-from rlexp.question.spec import read_question
+from rlexp.question.spec import asked_elsewhere, read_question
 from rlexp.question.sweep import Run, read_before, runs_of, train_arms, write_down
 
 WIDTH = 1 / 3
@@ -26,7 +26,7 @@ def ask(question: str | Path | Mapping[str, Any], *overrides: str, folder: str |
 
     Args:
         question: a YAML file, the name of one in conf/study/questions, or a mapping with its keys (docs/ask.md).
-        overrides: what all runs share, beside the question's own ``with``.
+        overrides: what all runs share, in place of what the question's ``with`` says of the same (``asked_elsewhere``).
         folder: where the runs go, runs/<time> unless given. The same call goes on there.
 
     Returns:
@@ -58,7 +58,7 @@ def ask(question: str | Path | Mapping[str, Any], *overrides: str, folder: str |
 
 def checked(question: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Question:
     """Read and check a question; ConfigError if no run can answer it."""
-    written = read_question(question)
+    written, overrides = asked_elsewhere(read_question(question), overrides)
     with mistakes_as_config_errors([*written.shared, *overrides]):
         return declare(written, overrides)
 

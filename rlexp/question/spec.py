@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -13,11 +13,11 @@ from annotated_types import Len
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from rlexp.config.choices import CONF
+from rlexp.config.choices import CONF, GROUPS
 from rlexp.core.errors import ConfigError, format_value, problem_lines
 from rlexp.core.numbers import Positive, PositiveInt, Seed, Share
 from rlexp.core.registry import StrictModel
-from rlexp.runfolder.variants import parse_override, variant_name
+from rlexp.runfolder.variants import key_of, parse_override, variant_name
 
 SHIPPED = CONF / "study" / "questions"
 
@@ -121,6 +121,33 @@ def read_question(source: str | Path | Mapping[str, Any]) -> Written:
         return Written.model_validate(dict(values))
     except ValidationError as error:
         raise ConfigError(problem_lines(error, values)) from None
+
+
+def asked_elsewhere(written: Written, overrides: Sequence[str]) -> tuple[Written, list[str]]:
+    """Let what is typed stand in place of what a question says of the same, so that it can be asked of another model.
+
+    A typed key replaces that of ``with``, and a value of the tuned key its grid. A choice of a group, as `task=jsonl`,
+    replaces all that ``with`` and ``conditions`` say of that group; conditions that are the same then are one.
+
+    Returns:
+        The question, and the overrides that are left for all runs.
+    """
+    typed = {key_of(override) for override in overrides}
+    key = (written.tune or "").partition("=")[0]
+
+    def kept(arm: list[str], replaced: Set[str]) -> list[str]:
+        return [each for each in arm if not replaced & {key_of(each), key_of(each).partition(".")[0]}]
+
+    conditions = [kept(each, typed & GROUPS.keys()) for each in written.conditions]
+    left = {key_of(each) for condition in conditions for each in condition}
+    changed = {
+        "conditions": [each for place, each in enumerate(conditions) if each not in conditions[:place]],
+        "shared": kept(written.shared, typed),
+        "tune": next((override for override in overrides if key_of(override) == key), written.tune),
+    }
+    if conditions != written.conditions:
+        changed["moderators"] = [each for each in written.moderators if each in left]
+    return written.model_copy(update=changed), [override for override in overrides if key_of(override) != key]
 
 
 def read_yaml(source: str | Path) -> Mapping[str, Any]:

@@ -99,11 +99,12 @@ def most_spent(config: Config, unit: str) -> int | None:
     """Return the most that a run spends in a unit of budgets; None where only training tells."""
     completions = config.steps * config.group_size.prompts * config.group_size.completions
     completions *= config.filter.refill.rounds
+    longest = getattr(config.backend, "max_completion_length", None) or config.task.cap
     return {
         "steps": config.steps,
         "updates": config.steps * config.inner_steps * config.minibatches,
         "completions": completions,
-        "tokens": completions * config.task.cap,
+        "tokens": completions * longest,
     }.get(unit)
 
 
