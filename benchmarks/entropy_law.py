@@ -4,7 +4,9 @@
 It takes the stored curves of the questions that have both numbers at ten evaluations or more, but for the first policy:
 
 run       one law for each run; runs in which accuracy hardly varies (a standard deviation below 2 points) say nothing
-setting   one for all runs that share task, start and updates on a rollout, whatever their clip, rate and seed
+line      a straight line over steps in its place, which has two numbers, too
+setting   one law for all runs that share task, start and updates on a rollout, whatever their clip, rate and seed
+rate      one for those of them that share the learning rate
 forecast  one for the first half of a run, given the entropies of the second; against the last accuracy of the first
 """
 
@@ -41,8 +43,12 @@ class Row(NamedTuple):
     """Share of runs in which accuracy rises as entropy falls (a > 0)."""
     run: list[float]
     """Quartiles of R² of a run's own law."""
+    line: list[float]
+    """The same of a straight line over its steps."""
     setting: list[float]
     """R² of the law that a setting's runs share, lowest and highest of the settings."""
+    rate: list[float]
+    """The same of those that have one learning rate."""
     forecast: list[float]
     """Quartiles of the forecast's error, as a share of the error of the last accuracy before."""
 
@@ -74,19 +80,31 @@ def forecast_error(entropy: Array, accuracy: Array) -> float:
 
 def row_of(question: str, curves: pd.DataFrame, runs: pd.DataFrame) -> Row:
     """Fit the laws to curves with a row an evaluation."""
-    told = curves.dropna(subset=[ENTROPY, ACCURACY]).merge(runs[["folder", "seed", "condition"]], on=["folder", "seed"])
-    by_run = [group[[ENTROPY, ACCURACY]].to_numpy().T for _, group in told.groupby(["folder", "seed"])]
+    keys = ["folder", "seed"]
+    told = curves.dropna(subset=[ENTROPY, ACCURACY]).merge(runs[[*keys, "condition", "lr"]], on=keys)
+    by_run = numbers(told, keys)
     varied = [each for each in by_run if each[1].std() >= FLAT]
-    shared = [explained(*group[[ENTROPY, ACCURACY]].to_numpy().T) for _, group in told.groupby("condition")]
+    shared, at_a_rate = (
+        [explained(entropy, accuracy) for entropy, accuracy, _ in numbers(told, key)]
+        for key in (["condition"], ["condition", "lr"])
+    )
     return Row(
         question,
         len(varied),
         len(by_run) - len(varied),
-        float(np.mean([law(*each)[0] > 0 for each in varied])),
-        quartiles([explained(*each) for each in varied]),
+        float(np.mean([law(entropy, accuracy)[0] > 0 for entropy, accuracy, _ in varied])),
+        quartiles([explained(entropy, accuracy) for entropy, accuracy, _ in varied]),
+        quartiles([float(np.corrcoef(steps, accuracy)[0, 1]) ** 2 for _, accuracy, steps in varied]),
         [min(shared), max(shared)],
-        quartiles([forecast_error(*each) for each in varied]),
+        [min(at_a_rate), max(at_a_rate)],
+        quartiles([forecast_error(entropy, accuracy) for entropy, accuracy, _ in varied]),
     )
+
+
+def numbers(curves: pd.DataFrame, keys: list[str]) -> list[Array]:
+    """Return entropy, accuracy and step of each group of evaluations in which accuracy varies at all, `[3, n]`."""
+    groups = [group[[ENTROPY, ACCURACY, "step"]].to_numpy().T for _, group in curves.groupby(keys)]
+    return [each for each in groups if each[1].std() > 0]
 
 
 def quartiles(values: Sequence[float]) -> list[float]:
@@ -108,11 +126,12 @@ def stored_rows() -> list[Row]:
 
 
 def as_table(rows: Sequence[Row]) -> TextTable:
-    headers = ["question", "runs", "flat", "a > 0", "R², run", "R², setting", "forecast"]
+    headers = ["question", "runs", "flat", "a > 0", "run", "line", "setting", "rate", "forecast"]
     texts = [
         [each.question, f"{each.runs}", f"{each.flat}", f"{each.falling:.2f}"]
-        + ["{1:.2f} [{0:.2f}, {2:.2f}]".format(*each.run), "{:.2f} to {:.2f}".format(*each.setting)]
-        + ["{1:.2f} [{0:.2f}, {2:.2f}]".format(*each.forecast)]
+        + [f"{part[1]:.2f}" for part in (each.run, each.line)]
+        + [f"{low:.2f} to {high:.2f}" for low, high in (each.setting, each.rate)]
+        + [f"{each.forecast[1]:.2f}"]
         for each in rows
     ]
     return TextTable(headers, texts)
@@ -120,7 +139,7 @@ def as_table(rows: Sequence[Row]) -> TextTable:
 
 def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [
-        {key: np.round(value, 3).tolist() if isinstance(value, list | float) else value for key, value in each.items()}
+        {key: np.round(value, 4).tolist() if isinstance(value, list | float) else value for key, value in each.items()}
         for each in (row._asdict() for row in rows)
     ]
 
@@ -132,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=OUT, help="file for the numbers as JSON")
     options = parser.parse_args(arguments)
     rows = stored_rows()
-    print_table(as_table(rows), Terminal(), "R = b − a·exp(H): median and quartiles over runs")
+    print_table(as_table(rows), Terminal(), "R = b − a·exp(H): medians of R² over runs, ranges over settings")
     options.out.write_text(json.dumps(as_json(rows), indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import linregress
 
+from benchmarks.cards.texts import read_cards
 from benchmarks.entropy_law import OUT, as_json, explained, forecast_error, law, predict, stored_rows
 
 
@@ -35,3 +36,22 @@ def test_the_fit_is_that_of_a_line_in_exp_of_entropy():
 
 def test_the_stored_numbers_are_those_of_the_stored_curves():
     assert json.loads(OUT.read_text(encoding="utf-8")) == as_json(stored_rows())
+
+
+def test_the_card_says_what_is_stored():
+    rows = json.loads(OUT.read_text(encoding="utf-8"))
+    card = " ".join(next(each for each in read_cards() if each.number == "c15").known.split())
+    percent = {key: [round(100 * row[key][1]) for row in rows] for key in ("run", "line")}
+    for key in ("setting", "rate"):
+        percent[key] = [round(100 * min(row[key][0] for row in rows)), round(100 * max(row[key][1] for row in rows))]
+    said = "all {} runs whose accuracy varies ({} more".format(
+        *(sum(row[key] for row in rows) for key in ("runs", "flat"))
+    )
+    said = [
+        said,
+        "explains {} and {} % of how".format(*percent["run"]),
+        "explains {} and {} %, so".format(*percent["line"]),
+    ]
+    said += ["explains {} to {} %, and".format(*percent["setting"]), "one rate {} to {} %.".format(*percent["rate"])]
+    said += ["errs {:.2f} and {:.2f} times".format(*(row["forecast"][1] for row in rows))]
+    assert all(each in card for each in said) and all(row["falling"] == 1 for row in rows)
