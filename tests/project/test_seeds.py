@@ -40,7 +40,7 @@ def test_the_card_has_the_numbers_of_the_file():
         ("found", "wrong", 3, "median", "and three in {}."),
         ("counts", "wrong", 1, "median", "in {} of 100 cases in the median setting and in"),
         ("counts", "wrong", 1, "high", "and in {} where the scatter is large (upper quartile)"),
-        ("counts", "wrong", 3, "high", "three seeds in 0.2 and {}."),
+        ("counts", "wrong", 3, "high", "three seeds in 0.1 and {}."),
         ("counts", "shown", 5, "median", "with 5 seeds in {} of 100 cases in the median setting"),
         ("counts", "shown", 10, "low", "with 10 seeds in {} where the scatter is large"),
         ("found", "shown", 10, "median", "10 seeds show {} and"),
