@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.cards.asked import DOCS, STAYS, Asked, asked, headline, sides, sign, stays
 from benchmarks.cards.declared import git, last_asked
-from benchmarks.cards.texts import REPLICATION, Card, Refused, read_cards
+from benchmarks.cards.texts import REPLICATION, TASKS, Card, Refused, read_cards
 from rlexp.analysis.stats.words import CANNOT, OPEN
 
 FILE = DOCS / "claims" / "forecasts.csv"
@@ -73,8 +73,11 @@ def of_a_llama(name: str, assertion: int) -> str:
 
 
 def forecasts(one: Asked) -> Iterator[Forecast]:
-    """Yield a forecast of each assertion about small models whose word is decided and does not lean."""
-    for place, each in enumerate(one.assertions):
+    """Yield a forecast of each assertion about small models whose word is decided and does not lean.
+
+    What asks the same on other tasks forecasts nothing: the first tasks are those of the Llama.
+    """
+    for place, each in enumerate([] if one.name.endswith(TASKS) else one.assertions):
         if one.tier == "small" and each["word"] not in (OPEN, CANNOT) and stays(each) >= STAYS:
             numbers = [f"{value:.4f}" for value in (each["effect"], *each["predicted"])]
             yield Forecast(one.name, place + 1, each["word"], each["scale"], *numbers)
@@ -124,12 +127,23 @@ def scored(kept: Sequence[Forecast], answers: Mapping[str, Asked]) -> Iterator[S
             raise Refused(
                 f"{llama.name}: its forecast was committed {when}, after its first run, {llama.began:%F %T%z}"
             )
-        claimed = small.assertions[each.assertion - 1]
-        same = ("arm", "versus", "metric", "endpoint", "direction")
-        found = [other for other in llama.assertions if all(other[key] == claimed[key] for key in same)]
-        if len(found) != 1:
-            raise Refused(f"{llama.name}: asks {len(found)} times what is assertion {each.assertion} of {small.name}")
-        yield Scored(each, small, llama, found[0])
+        yield Scored(each, small, llama, asked_again(llama, small, each.assertion - 1))
+
+
+def asked_again(one: Asked, first: Asked, place: int) -> dict[str, Any]:
+    """Return the assertion of a question that asks what an assertion (from 0) of another one does.
+
+    Raises:
+        Refused: There is none, or more than one.
+    """
+
+    def asks(of: Asked, at: int) -> list[Any]:
+        return [of.number(at), *(of.assertions[at][key] for key in ("arm", "versus", "direction"))]
+
+    found = [each for at, each in enumerate(one.assertions) if asks(one, at) == asks(first, place)]
+    if len(found) != 1:
+        raise Refused(f"{one.name}: asks {len(found)} times what is assertion {place + 1} of {first.name}")
+    return found[0]
 
 
 def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str]:

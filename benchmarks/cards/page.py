@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.cards import forecasts, other_tasks
 from benchmarks.cards.asked import (
     DOCS,
     LANGUAGE_MODEL,
@@ -28,7 +29,6 @@ from benchmarks.cards.changes import changes
 from benchmarks.cards.changes import summary as changed
 from benchmarks.cards.controls import nulls
 from benchmarks.cards.declared import answered, last_asked
-from benchmarks.cards.forecasts import section
 from benchmarks.cards.texts import REPLICATION, Card
 from rlexp.analysis.stats.words import CANNOT
 from rlexp.question.declare import declaration, first_runs
@@ -53,7 +53,8 @@ def page(cards: Sequence[Card], answers: Answers) -> str:
         "changes": changed([*changes(last_asked(used))]),
         "scorecard": "\n".join(scorecard(cards, answers)),
         "checks": "\n".join(f"- {line}" for line in checks(last_asked(used), answers)),
-        "forecasts": "\n".join(section(cards, answers)),
+        "forecasts": "\n".join(forecasts.section(cards, answers)),
+        "tasks": "\n".join(other_tasks.section(cards, answers)),
         "untrained": "\n".join(untrained(cards, answers)),
     }
     return HEAD.read_text(encoding="utf-8").format(**parts)

@@ -13,6 +13,8 @@ from benchmarks.stored.folders import QUESTIONS
 
 REPLICATION = "_replication"
 """What the name of a question ends with that asks the same of fresh seeds and of more settings."""
+TASKS = "_tasks"
+"""What the name of a question ends with that asks the same on other tasks, and of a larger model."""
 
 
 class Refused(Exception):

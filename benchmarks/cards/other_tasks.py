@@ -1,0 +1,82 @@
+"""Whether answers carry to other tasks: each effect there beside that where it was asked first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks.cards.asked import Asked, headline, sides, sign
+from benchmarks.cards.forecasts import asked_again
+from benchmarks.cards.texts import REPLICATION, TASKS, Card
+from rlexp.analysis.stats.words import CANNOT
+
+
+class Pair(NamedTuple):
+    """An assertion (from 0) where it was asked first, and on other tasks."""
+
+    card: Card
+    first: Asked
+    other: Asked
+    place: int
+
+    @property
+    def there(self) -> dict[str, Any]:
+        return self.first.assertions[self.place]
+
+    @property
+    def found(self) -> dict[str, Any]:
+        return asked_again(self.other, self.first, self.place)
+
+    def inside(self) -> bool:
+        """Say whether the effect lies where one more setting of the first task would."""
+        low, high = self.there["predicted"]
+        return low <= self.found["effect"] <= high
+
+    def counted(self) -> bool:
+        """Say whether the effect of the first task has a size that counts."""
+        return abs(self.there["effect"]) >= self.there["smallest"]
+
+    def shown(self) -> bool:
+        """Say whether the interval on other tasks lies on the side of the first effect."""
+        return self.found["low"] > 0 if self.there["effect"] > 0 else self.found["high"] < 0
+
+
+def pairs(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[Pair]:
+    """Yield each assertion that has an answer on both sides; a replication is in the place of what it repeats."""
+    for card in cards:
+        for name in card.questions:
+            if name.endswith(TASKS) and name in answers:
+                first = name.removesuffix(TASKS)
+                one = answers.get(first + REPLICATION) or answers[first]
+                for place, each in enumerate(one.assertions):
+                    pair = Pair(card, one, answers[name], place)
+                    if CANNOT not in (each["word"], pair.found["word"]):
+                        yield pair
+
+
+def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str]:
+    """Yield how many effects carry, and the table of them."""
+    found = [*pairs(cards, answers)]
+    if found:
+        large = [pair for pair in found if pair.counted()]
+        yield (
+            f"**{sum(pair.inside() for pair in found)} of {len(found)} lie where one more setting of the first task "
+            f"would, and {sum(pair.there['word'] == pair.found['word'] for pair in found)} have the same word.** "
+            f"Of the effects that have a size that counts on the first task, {sum(pair.shown() for pair in large)} of "
+            f"{len(large)} have their sign shown on the others."
+        )
+        yield ""
+    yield "| | claim | first task | other tasks | |"
+    yield "|---|---|---|---|---|"
+    for pair in found:
+        arm, versus = sides(pair.there)
+        what = f"`{arm}` {sign(pair.there)} `{versus}`, {pair.first.number(pair.place)}"
+        place = pair.other.assertions.index(pair.found)
+        cells = [
+            f"[{pair.card.label}](claims/{pair.card.number}.md)",
+            what,
+            f"{pair.first.show(pair.place, pair.there)}: {headline(pair.there)}",
+            f"{pair.other.show(place, pair.found)}: {headline(pair.found)}",
+            "inside" if pair.inside() else "**outside**",
+        ]
+        yield f"| {' | '.join(cells)} |"

@@ -1,0 +1,91 @@
+"""Whether answers carry to other tasks: questions that ask the same, and the counts over their effects."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.cards.asked import asked
+from benchmarks.cards.forecasts import forecasts
+from benchmarks.cards.other_tasks import pairs, section
+from benchmarks.cards.texts import TASKS, Refused, read_cards
+from benchmarks.stored.folders import QUESTIONS
+from rlexp.question.declare import declaration
+from rlexp.question.spec import named_conditions, read_question
+
+ANSWERS, CARDS = asked(), read_cards()
+ASKED = [file.stem for file in sorted(QUESTIONS.glob(f"*{TASKS}.yaml"))]
+
+
+def declared(name):
+    written = read_question(name)
+    return declaration(written, written.shared, named_conditions(written.conditions))
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_same_is_asked_of_other_tasks_and_of_a_model_twice_as_wide(name):
+    first, other = declared(name.removesuffix(TASKS)), declared(name)
+    same = ("arm", "versus", "kind", "endpoint", "direction")
+    said = [[[each[key] for key in same] for each in one["assertions"]] for one in (first, other)]
+    assert said[0] == said[1]
+    metrics = [[each["metric"] or "eval/greedy_accuracy" for each in one["assertions"]] for one in (first, other)]
+    assert metrics[0] == metrics[1]  # that of sorting, where none is said
+    levels = [each["levels"] for each in other["conditions"]]
+    assert len({each["task"] for each in levels}) == len({each["model.width"] for each in levels}) == 2
+    assert not {each["task"] for each in levels} & {each.partition("=")[2] for each in first["with"]}
+    assert not {*map(str, first["seeds"])} & {*map(str, other["seeds"])}
+    assert name in {question for card in CARDS for question in card.questions}
+
+
+def an_answer(name, **numbers):
+    assertion = dict.fromkeys(("arm", "versus"), ["a=1"]) | dict.fromkeys(("metric", "endpoint", "budget"), "")
+    assertion |= {"kind": "superior", "direction": "higher", "word": "supported", "leaning": "", "stability": {}}
+    found = assertion | {"low": numbers["effect"] - 0.1, "high": numbers["effect"] + 0.1, "smallest": 0.2} | numbers
+    show = lambda place, each: f"{each['effect']:+g}"  # noqa: E731
+    return SimpleNamespace(name=name, tier="small", assertions=[found], show=show, number=lambda place: found["metric"])
+
+
+def the_section(first, other, *more):
+    card = SimpleNamespace(label="C5", number="c05", questions=[f"x{TASKS}"])
+    answers = {one.name: one for one in (first, other, *more)}
+    return [*section([card], answers)]
+
+
+@pytest.mark.parametrize(
+    ("effect", "word", "inside", "shown"),
+    [(0.2, "supported", 1, 1), (0.05, "open", 1, 0), (-0.3, "contradicted", 0, 0)],
+)
+def test_what_carries_is_counted(effect, word, inside, shown):
+    first = an_answer("x", effect=0.3, predicted=[0.0, 0.6])
+    text, *_, row = the_section(first, an_answer(f"x{TASKS}", effect=effect, word=word))
+    assert text.startswith(f"**{inside} of 1 lie ") and f", and {int(word == 'supported')} have the same word" in text
+    assert f"on the first task, {shown} of 1 have their sign shown" in text
+    assert f"+0.3: supported | {effect:+g}: {word} |" in row and ("**outside**" in row) == (not inside)
+
+
+def test_an_effect_that_does_not_count_is_not_asked_for_its_sign():
+    text, *_ = the_section(an_answer("x", effect=0.1, predicted=[0, 1]), an_answer(f"x{TASKS}", effect=0.5))
+    assert "on the first task, 0 of 0 have" in text
+
+
+def test_a_replication_is_in_the_place_of_what_it_repeats():
+    first, again = (
+        an_answer("x", effect=0.3, predicted=[0, 1]),
+        an_answer("x_replication", effect=0.4, predicted=[0, 1]),
+    )
+    assert "| +0.4: supported |" in the_section(first, an_answer(f"x{TASKS}", effect=0.5), again)[-1]
+
+
+def test_what_cannot_answer_is_left_out_and_another_question_is_refused():
+    first = an_answer("x", effect=0.3, predicted=[0, 1])
+    assert len(the_section(first, an_answer(f"x{TASKS}", effect=0.5, word="cannot answer"))) == 2
+    with pytest.raises(Refused, match="x_tasks: asks 0 times what is assertion 1 of x"):
+        the_section(first, an_answer(f"x{TASKS}", effect=0.5, metric="other"))
+
+
+def test_other_tasks_forecast_nothing_of_a_llama():
+    assert not [*forecasts(an_answer(f"x{TASKS}", effect=0.5, predicted=[0, 1]))]
+
+
+def test_each_answer_is_on_the_page():
+    shown = {(pair.other.name, pair.place) for pair in pairs(CARDS, ANSWERS)}
+    assert {name for name, _ in shown} <= {*ASKED} & {*ANSWERS}
