@@ -54,17 +54,22 @@ def pairs(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[Pair]
                         yield pair
 
 
+def summary(found: Sequence[Pair]) -> str:
+    """Return how many effects carry."""
+    inside, same = sum(each.inside() for each in found), sum(each.there["word"] == each.found["word"] for each in found)
+    large = [each.shown() for each in found if each.counted()]
+    return (
+        f"{inside} of {len(found)} effects lie where one more setting of the first task would, and {same} have the "
+        f"same word. Of those that have a size that counts on the first task, {sum(large)} of {len(large)} have their "
+        "sign shown on the others."
+    )
+
+
 def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str]:
     """Yield how many effects carry, and the table of them."""
     found = [*pairs(cards, answers)]
     if found:
-        large = [pair for pair in found if pair.counted()]
-        yield (
-            f"**{sum(pair.inside() for pair in found)} of {len(found)} lie where one more setting of the first task "
-            f"would, and {sum(pair.there['word'] == pair.found['word'] for pair in found)} have the same word.** "
-            f"Of the effects that have a size that counts on the first task, {sum(pair.shown() for pair in large)} of "
-            f"{len(large)} have their sign shown on the others."
-        )
+        yield f"**{summary(found)}**"
         yield ""
     yield "| | claim | first task | other tasks | |"
     yield "|---|---|---|---|---|"

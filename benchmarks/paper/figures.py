@@ -9,8 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from benchmarks.cards.asked import Asked, sides
+from benchmarks.cards.asked import Asked, asked, sides
 from benchmarks.cards.changes import Change, changes
+from benchmarks.cards.other_tasks import Pair, pairs
+from benchmarks.cards.texts import read_cards
 from benchmarks.paper.numbers import DOCS, Answer, read
 from rlexp.analysis.figures.layout import BASELINE, COLORS, INK, light_grid, text_size
 
@@ -41,6 +43,7 @@ def figures(rows: Sequence[Answer]) -> dict[str, Figure]:
         "stability": stability(),
         "scorecard": scorecard([each for each in rows if each.found["effect"] is not None]),
         "changes": moved([*changes(questions.values())]),
+        "tasks": other_tasks([*pairs(read_cards(), asked())]),
         "budget": budget([questions[name] for name in BUDGETS if name in questions]),
         "rates": rates([questions[name] for name in CURVES if name in questions]),
         "forecast": forecasts(),
@@ -111,6 +114,30 @@ def moved(found: Sequence[Change]) -> Figure:
     axes.set_yticks([0, 1], ["the loss alone", "what is sampled,\nrewarded, asked"])
     axes.set(xscale="log", ylim=(1.5, -0.5), xlabel="effect over the size that counts")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{at:g}"))
+    light_grid(axes)
+    return figure
+
+
+def other_tasks(found: Sequence[Pair]) -> Figure:
+    """Draw effects where they were asked first against those on other tasks, in smallest effects that count."""
+    figure = Figure(figsize=(COLUMN, 2.6), layout="constrained")
+    axes = figure.add_subplot()
+    axes.axhspan(-1, 1, color=BASELINE, alpha=0.1, linewidth=0)
+    axes.axvspan(-1, 1, color=BASELINE, alpha=0.1, linewidth=0)
+    axes.axline((0, 0), slope=1, color=BASELINE, linewidth=0.7, linestyle="--")
+    for pair in found:
+        first, other = pair.there, pair.found
+        x, *across = (value / first["smallest"] for value in (first["effect"], *first["predicted"]))
+        y, *along = (other[key] / other["smallest"] for key in ("effect", "low", "high"))
+        color = WORDS[other["word"]]
+        axes.plot(across, [y, y], color=color, linewidth=0.5)
+        axes.plot([x, x], along, color=color, linewidth=1.2)
+        axes.plot(x, y, "o", color=color, markersize=3)
+        axes.annotate(pair.card.label, (x, y), (2, 2), textcoords="offset points", fontsize=5)
+    axes.set(xlim=(-LARGEST, LARGEST), ylim=(-LARGEST, LARGEST))
+    axes.set_xlabel("on the first task", fontsize=7)
+    axes.set_ylabel("on Countdown and sums", fontsize=7)
+    axes.tick_params(labelsize=6)
     light_grid(axes)
     return figure
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
+from benchmarks.cards import other_tasks
 from benchmarks.cards.asked import DOCS, Asked, asked, depends, effect, headline, settings, sign
 from benchmarks.cards.changes import changes, summary
 from benchmarks.cards.declared import answered, last_asked
@@ -78,6 +79,7 @@ def pooled(row: Mapping[str, Any]) -> str:
 def numbers(rows: Sequence[Answer]) -> dict[str, Any]:
     """Return all numbers of the report."""
     told, statistics = read_cards(), DOCS / "statistics"
+    again = [*other_tasks.pairs(told, asked())]
     questions = {each.question.name: each.question for each in rows}
     words, calibration = read(statistics / "words.json"), read(statistics / "calibration.json")
     simulated = pd.json_normalize(read(statistics / "rates.json")["cases"])
@@ -100,16 +102,12 @@ def numbers(rows: Sequence[Answer]) -> dict[str, Any]:
         "dropped": sum(bool(each["fails"]) for each in conditions),
         "rows": [row(each) for each in rows],
         "cards": [
-            {
-                "id": card.label,
-                "claim": card.claim,
-                "answer": card.answer.replace("`", ""),
-                "details": (card.details or "").replace("`", ""),
-            }
+            {"id": card.label, "claim": card.claim, "answer": card.answer.replace("`", "")}
             for card in told
             if card.answer
         ],
         "changes": summary([*changes(questions.values())]),
+        "tasks": {"count": len({pair.other.name for pair in again}), "summary": other_tasks.summary(again)},
         "studies": [*studies()],
         "waiting": [card.label for card in told if card.questions and not questions.keys() & {*card.questions}],
         "read": {"total": len(told), **Counter(card.read for card in told)},

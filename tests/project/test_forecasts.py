@@ -71,7 +71,9 @@ def llama(monkeypatch):
 
     def of(effect, began=since + timedelta(hours=1)):
         found = small.assertions[0] | {"effect": effect, "low": effect - 0.01, "high": effect + 0.01}
-        return SimpleNamespace(name="clip_speed_llama", began=began, assertions=[found], show=small.show, number=small.number)
+        return SimpleNamespace(
+            name="clip_speed_llama", began=began, assertions=[found], show=small.show, number=small.number
+        )
 
     monkeypatch.setattr(module, "committed", lambda forecast: since)
     monkeypatch.setattr(module, "read", lambda: [Forecast("clip_speed", 1, "as it is", "log-odds", "0.03", "0", "0.1")])

@@ -57,7 +57,10 @@ def the_section(first, other, *more):
 def test_what_carries_is_counted(effect, word, inside, shown):
     first = an_answer("x", effect=0.3, predicted=[0.0, 0.6])
     text, *_, row = the_section(first, an_answer(f"x{TASKS}", effect=effect, word=word))
-    assert text.startswith(f"**{inside} of 1 lie ") and f", and {int(word == 'supported')} have the same word" in text
+    assert (
+        text.startswith(f"**{inside} of 1 effects lie ")
+        and f", and {int(word == 'supported')} have the same word" in text
+    )
     assert f"on the first task, {shown} of 1 have their sign shown" in text
     assert f"+0.3: supported | {effect:+g}: {word} |" in row and ("**outside**" in row) == (not inside)
 
