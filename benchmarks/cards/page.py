@@ -175,8 +175,8 @@ def untrained(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
         low, median, high = np.quantile(seconds["small"], [0.25, 0.5, 0.75])
         yield (
             "\nMinutes are runs times steps times what one took in the first pass, or in the median answered question "
-            f"(for other tasks: in theirs): {median:.3f} s\nof a small model, as one of a batch (half of the questions: "
-            f"{low:.3f} to {high:.3f} s), "
+            f"(for other tasks: in theirs): {median:.3f} s\nof a small model, as one of a batch (half of the "
+            f"questions: {low:.3f} to {high:.3f} s), "
             f"and {np.median(seconds[LANGUAGE_MODEL]):.2f} s of a Llama."
         )
 
