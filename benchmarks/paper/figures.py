@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from benchmarks.cards.asked import Asked, asked, sides
 from benchmarks.cards.changes import Change, changes
 from benchmarks.cards.other_tasks import Pair, pairs
-from benchmarks.cards.texts import read_cards
+from benchmarks.cards.texts import TASKS, read_cards
 from benchmarks.paper.numbers import DOCS, Answer, read
 from rlexp.analysis.figures.layout import BASELINE, COLORS, INK, light_grid, text_size
 
@@ -39,9 +39,10 @@ LINES = (BASELINE, COLORS[0], COLORS[2])
 def figures(rows: Sequence[Answer]) -> dict[str, Figure]:
     """Return the figures by name."""
     questions = {each.question.name: each.question for each in rows}
+    first = [each for each in rows if each.found["effect"] is not None and not each.question.name.endswith(TASKS)]
     return {
         "stability": stability(),
-        "scorecard": scorecard([each for each in rows if each.found["effect"] is not None]),
+        "scorecard": scorecard(first),
         "changes": moved([*changes(questions.values())]),
         "tasks": other_tasks([*pairs(read_cards(), asked())]),
         "budget": budget([questions[name] for name in BUDGETS if name in questions]),
