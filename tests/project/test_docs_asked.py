@@ -1,15 +1,14 @@
 """docs/asked.md is what ``python -m benchmarks.asked`` writes of the kept answers to questions that are shipped."""
 
-import json
 import re
 
 import pandas as pd
 import pytest
 
 from benchmarks.asked import ASKED, PAGE, page, stored
+from benchmarks.cards.asked import Asked
+from benchmarks.cards.declared import declared_now
 from benchmarks.stored.folders import carded
-from rlexp.question.declare import declare
-from rlexp.question.spec import read_question
 
 NAMES = sorted(place.name for place in ASKED.iterdir() if place.is_dir())
 
@@ -21,10 +20,8 @@ def test_the_page_is_written_from_what_is_kept():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_question_is_the_one_that_is_shipped(name):
-    if "backend=trl" in read_question(name).shared:
-        pytest.importorskip("trl")
-    asked = json.loads((ASKED / name / "question.json").read_text(encoding="utf-8"))["declared"]
-    shipped = json.loads(json.dumps(declare(read_question(name)).declared))
+    one = Asked(name, ASKED / name)
+    asked, shipped = one.declared, declared_now(one)
     same = ("question", "source", "assertions", "seeds", "checks", "secondary")
     assert {key: asked[key] for key in same} == {key: shipped[key] for key in same}
     names = [each["name"] for each in asked["conditions"]]
