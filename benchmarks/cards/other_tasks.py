@@ -57,11 +57,12 @@ def pairs(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[Pair]
 def summary(found: Sequence[Pair]) -> str:
     """Return how many effects carry."""
     inside, same = sum(each.inside() for each in found), sum(each.there["word"] == each.found["word"] for each in found)
-    large = [each.shown() for each in found if each.counted()]
+    large = [each for each in found if each.counted()]
+    alike = sum(each.there["effect"] * each.found["effect"] > 0 for each in large)
     return (
         f"{inside} of {len(found)} effects lie where one more setting of the first task would, and {same} have the "
-        f"same word. Of those that have a size that counts on the first task, {sum(large)} of {len(large)} have their "
-        "sign shown on the others."
+        f"same word. Of the {len(large)} that have a size that counts on the first task, {alike} have the same sign on "
+        f"the others, and {sum(each.shown() for each in large)} of them with an interval that leaves 0 out."
     )
 
 

@@ -61,13 +61,14 @@ def test_what_carries_is_counted(effect, word, inside, shown):
         text.startswith(f"**{inside} of 1 effects lie ")
         and f", and {int(word == 'supported')} have the same word" in text
     )
-    assert f"on the first task, {shown} of 1 have their sign shown" in text
+    assert f"Of the 1 that have a size that counts on the first task, {int(effect > 0)} have the same sign" in text
+    assert f", and {shown} of them with an interval that leaves 0 out" in text
     assert f"+0.3: supported | {effect:+g}: {word} |" in row and ("**outside**" in row) == (not inside)
 
 
 def test_an_effect_that_does_not_count_is_not_asked_for_its_sign():
     text, *_ = the_section(an_answer("x", effect=0.1, predicted=[0, 1]), an_answer(f"x{TASKS}", effect=0.5))
-    assert "on the first task, 0 of 0 have" in text
+    assert "Of the 0 that have a size" in text
 
 
 def test_a_replication_is_in_the_place_of_what_it_repeats():
