@@ -152,12 +152,12 @@ def check_card(text, found):
 
 def check_shown(text, numbers, level):
     """`+6.2 points [+2.4, +9.9] at .5` is an effect, its interval, and the level."""
-    effect, low, high, at = re.match(r"(\S+)(?: points)? \[(.*?), (.*?)\](?: at ([\d.,]*\d))?", text).groups()
+    effect, low, high, at = re.match(r"(\S+)(?: points)? \[(.*?), (.*?)\](?: at ([\d.,]*\d(?:e−\d+)?))?", text).groups()
     for said, number in zip((effect, low, high), numbers, strict=True):
         check_printed(said, number)
     if at:
         third = 10.0 ** (math.floor(math.log10(level)) - 2)  # three digits are printed
-        assert abs(float(at.replace(",", "")) - level) <= 0.51 * third
+        assert abs(float(at.replace(",", "").replace("−", "-")) - level) <= 0.51 * third
 
 
 def check_printed(text, number):
