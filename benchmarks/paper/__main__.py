@@ -1,4 +1,4 @@
-"""The report on the claims, eight pages: ``python -m benchmarks.paper`` writes build/paper/rlexp.pdf.
+"""The report on the claims: ``python -m benchmarks.paper`` writes build/paper/rlexp.pdf.
 
 Its numbers and figures come from the files under docs/, its text is paper.typ beside this file. Needs the extra
 ``paper``.
