@@ -59,7 +59,7 @@ def forest(
         caption: below the figure.
         none: no effect: 0 of differences, or 1 of ratios, which are drawn on a log axis.
     """
-    names = [wrap_label(row.name, LABEL, 4) for row in rows] + ["all conditions"] * (pooled is not None)
+    names = [wrapped(row.name) for row in rows] + ["all conditions"] * (pooled is not None)
     with theme():
         figure = Figure(figsize=(WIDTH, 3))
         axes = figure.add_subplot()
@@ -97,6 +97,15 @@ def forest(
         axes.spines["left"].set_visible(False)
         light_grid(axes)
     return figure
+
+
+def wrapped(name: str) -> str:
+    return wrap_label(name, LABEL, 4)
+
+
+def is_cut(name: str) -> bool:
+    """Whether a condition's name is too long to stand beside its row."""
+    return "…" in wrapped(name)
 
 
 def narrowed(label: str, share: Callable[[str], float]) -> str:

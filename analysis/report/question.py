@@ -16,7 +16,7 @@ from rlexp.analysis.data.read import inner, unlinked
 from rlexp.analysis.data.starts import in_units
 from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.layout import caption_of
-from rlexp.analysis.figures.question import ForestRow, forest
+from rlexp.analysis.figures.question import ForestRow, forest, is_cut
 from rlexp.analysis.figures.rates import response_figure
 from rlexp.analysis.report.page import color_variables, inline_svg, template
 from rlexp.analysis.report.question_files import write_question
@@ -28,7 +28,7 @@ from rlexp.analysis.stats.pooling import pool
 from rlexp.analysis.stats.question import QUESTION_FILE, Answer, Answered
 from rlexp.analysis.stats.scales import Scale
 from rlexp.analysis.stats.words import EQUIVALENT, NOT_INFERIOR, SUPERIOR, errors_to_pool
-from rlexp.runfolder.variants import split_commas
+from rlexp.runfolder.variants import parse_override, split_commas
 
 UNITS = {"log-odds": "points", "log": "ratio"}
 DROPPED = "dropped"
@@ -224,6 +224,19 @@ def spaced(condition: str) -> str:
     return ", ".join(split_commas(condition))
 
 
+def told_apart(conditions: Sequence[str], first: Sequence[str] = ()) -> dict[str, str]:
+    """Return each condition's name with no more overrides than tell it from the others; keys that come first, first."""
+    levels = {name: dict(map(parse_override, split_commas(name))) for name in conditions}
+    chosen: list[str] = []
+    for key in dict.fromkeys([*first, *(key for each in levels.values() for key in each)]):
+        told = [len({tuple(map(each.get, keys)) for each in levels.values()}) for keys in (chosen, [*chosen, key])]
+        chosen += [key] * (told[1] > told[0])
+    return {
+        name: ",".join(f"{key}={value}" for key, value in each.items() if key in chosen) or name
+        for name, each in levels.items()
+    }
+
+
 def dropped_conditions(answer: Answer) -> list[list[str]]:
     """Return what was dropped and why, once for all assertions that drop it for the same reason."""
     found = {(effect.condition, effect.fails) for answered in answer.assertions for effect in answered.effects}
@@ -267,8 +280,13 @@ def effects_figure(assertion: Mapping[str, Any], scale: Scale, number: str) -> F
         margins = tuple(natural(scale, sign * assertion["smallest"], level) for sign in (-1, 1))
         return ForestRow(name, *shown, margins, valid)
 
+    names = {each["condition"]: each["condition"] for each in assertion["conditions"]}
+    if any(is_cut(name) for name in names):
+        names = told_apart([*names], [each["name"] for each in assertion["moderators"]])
     rows = [
-        row(each["condition"], [each[end] for end in ("effect", "low", "high")], each["level"], not each["fails"])
+        row(
+            names[each["condition"]], [each[end] for end in ("effect", "low", "high")], each["level"], not each["fails"]
+        )
         for each in assertion["conditions"]
     ]
     pooled = predicted = None

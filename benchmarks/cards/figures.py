@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullForm
 from benchmarks.cards.asked import Asked
 from rlexp.analysis.figures import layout
 from rlexp.analysis.figures.rates import rate_ticks, score_ticks
-from rlexp.analysis.report.question import effects_figure
+from rlexp.analysis.report.question import effects_figure, told_apart
 from rlexp.analysis.stats.endpoints import parse_endpoint
 from rlexp.analysis.stats.estimates import iqm, iqm_interval
 from rlexp.analysis.stats.rates import response_curve
@@ -117,20 +117,6 @@ def style_of(one: Asked, arm: str) -> dict[str, str]:
     return {"color": color_of(one, arm), "linestyle": "--" if arm == one.arms[0] else "-"}
 
 
-def told_apart(one: Asked) -> dict[str, str]:
-    """Return each condition's name with no more overrides than tell it from the others, moderators first."""
-    levels = {each["name"]: each["levels"] for each in one.declared["conditions"] if each["name"] in one.conditions}
-    moderators = [key["name"] for each in one.assertions for key in each["moderators"]]
-    chosen: list[str] = []
-    for key in dict.fromkeys([*moderators, *(key for each in levels.values() for key in each)]):
-        told = [len({tuple(map(each.get, keys)) for each in levels.values()}) for keys in (chosen, [*chosen, key])]
-        chosen += [key] * (told[1] > told[0])
-    return {
-        name: ",".join(f"{key}={value}" for key, value in each.items() if key in chosen) or name
-        for name, each in levels.items()
-    }
-
-
 def panels(one: Asked, draw: Callable[[Axes, str], None], labels: tuple[str, str], caption: str) -> Figure:
     """Draw a panel a condition, below lines that say how each arm is drawn."""
     arms = {arm: layout.wrap_label(arm, NAME) for arm in one.arms}
@@ -138,9 +124,9 @@ def panels(one: Asked, draw: Callable[[Axes, str], None], labels: tuple[str, str
     with layout.theme():
         names = layout.wrap_labels(one.conditions, layout.PANEL_WIDTH, LINES)
         if any("…" in name for name in names.values()):
-            names = {
-                name: layout.wrap_label(short, layout.PANEL_WIDTH, LINES) for name, short in told_apart(one).items()
-            }
+            moderators = [key["name"] for each in one.assertions for key in each["moderators"]]
+            short = told_apart(one.conditions, moderators)
+            names = {name: layout.wrap_label(each, layout.PANEL_WIDTH, LINES) for name, each in short.items()}
         drawn = layout.small_multiples(draw, names, labels, caption, "\n" * (starts[-1] - 1) + " ")
         width, height = drawn.get_size_inches()
         for start, (arm, name) in zip(starts, arms.items(), strict=False):

@@ -18,7 +18,6 @@ from benchmarks.cards.asked import DOCS, Asked, asked, composed_of, headline, st
 from benchmarks.cards.card import card_page, declared
 from benchmarks.cards.controls import contrast, nulls
 from benchmarks.cards.declared import Committed, check_declared, committed
-from benchmarks.cards.figures import told_apart
 from benchmarks.cards.page import assertion_cells, declared_in, page, untrained
 from benchmarks.cards.texts import Card, Refused, read_cards
 from benchmarks.stored.folders import answer_folders
@@ -90,13 +89,6 @@ def test_runs_are_those_that_the_check_of_a_question_says(name):
 def test_runs_are_those_that_were_trained_where_no_grid_grows():
     fixed = {name: len(one.runs) for name, one in ANSWERS.items() if not one.tuned}
     assert fixed and fixed == {name: first_runs(declared_in(name)) for name in fixed}
-
-
-def test_titles_of_panels_tell_conditions_apart():
-    for one in ANSWERS.values():
-        assert len({*told_apart(one).values()}) == len(one.conditions), one.name
-    found = [*told_apart(ANSWERS["evolution_strategies"]).values()]
-    assert found == [f"task={task},start.accuracy={start}" for task in ("countdown", "sort") for start in (0.1, 0.3)]
 
 
 def test_runs_of_one_batch_took_their_time_together():
