@@ -17,10 +17,14 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from rlexp.config.choices import CONF, studies
 from rlexp.config.parse import quote_numbers
 from rlexp.core.hydra_compat import VERSION_BASE, register_resolver
+from rlexp.launch.hydra_private import read_once
 from rlexp.runfolder.variants import run_name
 
 if TYPE_CHECKING:
     from rlexp.config.schema import Config
+
+FILES = ("file", "pkg")  # conf/ and Hydra's own; choices that were registered and studies of claims can change
+READ: dict[tuple, ConfigResult] = {}  # of them, in this process
 
 
 class StudySource(ConfigSource):
@@ -87,6 +91,9 @@ def composed(*overrides: str, with_hydra: bool = False) -> DictConfig:
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(CONF), **VERSION_BASE):
+            for source in GlobalHydra.instance().config_loader().repository.get_sources():
+                if source.scheme() in FILES:
+                    read_once(source, READ)
             return hydra_compose("config", quote_numbers(overrides), return_hydra_config=with_hydra)
     finally:
         GlobalHydra.instance().hydra = running

@@ -253,18 +253,33 @@ def masked_copy(settings: DictConfig, keys: Sequence[str]) -> DictConfig:
     return part
 
 
-def read_once(source: ConfigSource) -> None:
-    """Let a place of configs keep what it has read: each composition reads 30 files anew, and changes what it got."""
-    load, kept = source.load_config, {}
+def read_once(source: ConfigSource, kept: dict[tuple, ConfigResult] | None = None) -> None:
+    """Let a place of configs keep what it has read: each composition reads 30 files anew, and changes what it got.
+
+    Args:
+        source: changed in place.
+        kept: what several places of files keep together; what is written meanwhile is read anew.
+    """
+    load, found = source.load_config, {} if kept is None else kept
 
     def load_config(config_path: str) -> ConfigResult:
-        if config_path not in kept:
-            kept[config_path] = load(config_path)
-        found = copy.copy(kept[config_path])
-        found.config, found.header = copy_tree(found.config), dict(found.header)
-        return found
+        key = (source.path, config_path) if kept is None else (source.path, config_path, stamp(source, config_path))
+        if key not in found:
+            found[key] = load(config_path)
+        result = copy.copy(found[key])
+        result.config, result.header = copy_tree(result.config), dict(result.header)
+        return result
 
     source.load_config = load_config
+
+
+def stamp(source: ConfigSource, config_path: str) -> tuple[int, int] | None:
+    """Return when a file was written last, in ns, and its size; None for what is no file of its own."""
+    try:
+        found = os.stat(os.path.join(source.path, f"{config_path.removesuffix('.yaml')}.yaml"))
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def cache_compositions(hydra: Hydra | HydraContext) -> CachingConfigLoader:

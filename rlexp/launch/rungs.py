@@ -15,7 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlexp.analysis.report.tables import Terminal, TextTable, print_table
 from rlexp.launch.search import NAME
 from rlexp.runfolder.files import RUNGS_FILE, read_json
 from rlexp.runfolder.variants import key_of, number, varying_keys
@@ -106,6 +105,8 @@ def survivors(grid: Grid, means: Mapping[int, float], factor: int) -> list[int]:
 
 def print_rungs(folder: Path) -> None:
     """Print what each rung of a halving kept, and what it cost."""
+    from rlexp.analysis.report.tables import Terminal, TextTable, print_table  # takes longer than the rest of a start
+
     written = read_json(folder / RUNGS_FILE)
     rungs, resource, of = written["rungs"], written["declared"]["resource"], written["of"]
     rows = [row for place, rung in enumerate(rungs, 1) for row in rung_rows(place, rung, place == of)]
