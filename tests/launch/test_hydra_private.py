@@ -255,3 +255,19 @@ def test_the_node_of_a_job_is_hydras_and_cannot_be_changed_while_it_is():
             HydraConfig.get().job.name = "other"
     assert HydraConfig.instance().cfg is before
     settings.hydra.job.name = "other"
+
+
+def test_what_several_readings_share_is_read_once_until_it_is_written_again(tmp_path, monkeypatch):
+    load, shared, loaded = FileConfigSource.load_config, {}, []
+    monkeypatch.setattr(FileConfigSource, "load_config", lambda self, path: loaded.append(path) or load(self, path))
+
+    def reading():
+        source = FileConfigSource(provider="main", path=f"file://{tmp_path}")
+        read_once(source, shared)
+        return source.load_config("choice").config
+
+    for text, expected in (("lr: 1", 1), ("lr: 20", 20)):
+        (tmp_path / "choice.yaml").write_text(text)
+        reading().lr = 3
+        assert reading().lr == expected
+    assert len(loaded) == 2

@@ -36,7 +36,7 @@ def test_processes_leave_what_one_leaves(same_as_inline):
     same_as_inline(*PROCESSES)
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_a_killed_process_takes_only_its_runs_with_it(survives_a_kill):
     survives_a_kill(*PROCESSES)
 
@@ -90,7 +90,7 @@ def test_a_signal_to_end_while_workers_train_is_a_ctrl_c(number):
     assert signal.getsignal(number) is before
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_more_workers_than_shapes_cut_a_batch_and_a_failure_has_its_reason_and_its_traceback(command, tmp_path):
     extreme = ("lr=1e-3,1e38", "warmup_steps=0", "seed=0", "steps=6")
     result = command(*TINY, *extreme, *PROCESSES, "hydra.sweep.dir=x")

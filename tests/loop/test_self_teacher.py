@@ -196,7 +196,9 @@ def test_a_weight_divides_the_loss_between_both(monkeypatch):
 
 @pytest.mark.bits
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["transformer", "llama_10k", "gru"])
+@pytest.mark.parametrize(
+    "model", ["transformer", *(pytest.param(name, marks=pytest.mark.rare) for name in ("llama_10k", "gru"))]
+)
 def test_taught_runs_are_the_same_alone_together_and_resumed(tmp_path, stop_at, model):  # noqa: F811
     course = [*TASK, f"model={model}", "start=pretrained_mixture", "start.accuracy=0.02", "start.checked=64"]
     course += ["start.every=5", "start.hinted=0.5", "minibatches=2", "entropy_coef=0.01"]

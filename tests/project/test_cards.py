@@ -36,6 +36,7 @@ def card(*questions, **words):
 
 
 @needs_history
+@pytest.mark.slow
 def test_the_pages_are_generated():
     made = command.pages(CARDS, ANSWERS)
     assert not [path for path, text in made.items() if (DOCS / path).read_text(encoding="utf-8") != text]
@@ -44,6 +45,7 @@ def test_the_pages_are_generated():
     assert not [image for path, image in images if not ((DOCS / path).parent / image).is_file()]
 
 
+@pytest.mark.slow
 def test_a_claim_with_an_answer_says_it_in_words_and_one_without_says_nothing():
     for each in CARDS:
         words = [each.answer, each.practice, each.trust]

@@ -61,6 +61,7 @@ def written():
     return {"claims.md": page(cards, answers)} | below, {card.number: card.questions for card in cards}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [committed, pytest.param(written, marks=needs_history)])
 def test_each_number_is_that_of_the_runs(computed, read):
     texts, questions = read()

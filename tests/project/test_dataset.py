@@ -14,7 +14,7 @@ from benchmarks.dataset import LARGEST, write
 ALONE = (
     "import sys; sys.modules |= {'rlexp': None, 'analysis': None, 'benchmarks': None}  # to import them is an error\n"
 )
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.rare  # all studies are composed
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ PAGES = {"extend": "norm=local,mad", "extend_loss": "clip=symmetric,bounded"}
 PAGES |= {"extend_task": "task=echo norm=local,global", "extend_model": "model=gru,flat_gru"}
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", ["extend", *(pytest.param(name, marks=pytest.mark.rare) for name in [*PAGES][1:])])
 def test_the_program_of_a_page_trains_by_the_command_that_it_names(tmp_path, name):
     page = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
     typed = re.search(r"`python own\.py -m ([^`]+)`", page)[1]

@@ -8,7 +8,7 @@ from benchmarks.cards.texts import read_cards
 from benchmarks.paper import numbers
 from benchmarks.paper.figures import budget, figures
 
-pytestmark = needs_history
+pytestmark = [needs_history, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,9 @@ ANSWERED = Path(__file__).parents[2] / "docs" / "asked"
 @pytest.mark.parametrize(
     "file",
     [
-        pytest.param(file, id=file.stem, marks=[pytest.mark.rare] * (ANSWERED / file.stem).is_dir())
+        pytest.param(
+            file, id=file.stem, marks=pytest.mark.rare if (ANSWERED / file.stem).is_dir() else pytest.mark.slow
+        )
         for file in sorted(SHIPPED.glob("*.yaml"))
     ],
 )
