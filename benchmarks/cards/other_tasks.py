@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from benchmarks.cards.asked import Asked, headline, sides, sign
 from benchmarks.cards.forecasts import asked_again
 from benchmarks.cards.texts import REPLICATION, TASKS, Card
-from rlexp.analysis.stats.words import CANNOT
+from rlexp.analysis.stats.formatting import format_p
+from rlexp.analysis.stats.pooling import moderation
+from rlexp.analysis.stats.significance import ALPHA, holm
+from rlexp.analysis.stats.words import CANNOT, errors_to_pool
 
 
 class Pair(NamedTuple):
@@ -40,6 +45,18 @@ class Pair(NamedTuple):
         """Say whether the interval on other tasks lies on the side of the first effect."""
         return self.found["low"] > 0 if self.there["effect"] > 0 else self.found["high"] < 0
 
+    def p(self) -> float:
+        """Return the p of the same mean effect in settings of the first task and of the others."""
+        ways = (self.there, self.found)
+        used = [[each for each in one["conditions"] if not each["fails"]] for one in ways]
+        errors = [
+            errors_to_pool(np.array([each["error"] for each in some]), one["smallest"])
+            for some, one in zip(used, ways, strict=True)
+        ]
+        effects = [each["effect"] for some in used for each in some]
+        labels = [name for some, name in zip(used, ("first", "others"), strict=True) for _ in some]
+        return moderation(np.array(effects), np.concatenate(errors), labels).p
+
 
 def pairs(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[Pair]:
     """Yield each assertion that has an answer on both sides; a replication is in the place of what it repeats."""
@@ -66,14 +83,23 @@ def summary(found: Sequence[Pair]) -> str:
     )
 
 
+def differences(found: Sequence[Pair]) -> str:
+    """Return how many effects differ between the tasks."""
+    p = np.array([each.p() for each in found])
+    return (
+        f"Looked at afterwards: {(p < ALPHA).sum()} of them differ between the first task and the others (p < .05), "
+        f"{(holm(p) < ALPHA).sum()} of them after Holm's correction for all {len(found)}."
+    )
+
+
 def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str]:
     """Yield how many effects carry, and the table of them."""
     found = [*pairs(cards, answers)]
     if found:
-        yield f"**{summary(found)}**"
+        yield f"**{summary(found)}** {differences(found)}"
         yield ""
-    yield "| | claim | first task | other tasks | |"
-    yield "|---|---|---|---|---|"
+    yield "| | claim | first task | other tasks | | p of a difference |"
+    yield "|---|---|---|---|---|---|"
     for pair in found:
         arm, versus = sides(pair.there)
         what = f"`{arm}` {sign(pair.there)} `{versus}`, {pair.first.number(pair.place)}"
@@ -84,5 +110,6 @@ def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str
             f"{pair.first.show(pair.place, pair.there)}: {headline(pair.there)}",
             f"{pair.other.show(place, pair.found)}: {headline(pair.found)}",
             "inside" if pair.inside() else "**outside**",
+            format_p(pair.p()),
         ]
         yield f"| {' | '.join(cells)} |"

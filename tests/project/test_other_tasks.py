@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from scipy.stats import ttest_ind
 
 from benchmarks.cards.asked import asked
 from benchmarks.cards.forecasts import forecasts
@@ -14,6 +15,7 @@ from rlexp.question.spec import named_conditions, read_question
 
 ANSWERS, CARDS = asked(), read_cards()
 ASKED = [file.stem for file in sorted(QUESTIONS.glob(f"*{TASKS}.yaml"))]
+SPREAD = (-0.1, -0.02, 0.03, 0.09)
 
 
 def declared(name):
@@ -40,6 +42,8 @@ def an_answer(name, **numbers):
     assertion = dict.fromkeys(("arm", "versus"), ["a=1"]) | dict.fromkeys(("metric", "endpoint", "budget"), "")
     assertion |= {"kind": "superior", "direction": "higher", "word": "supported", "leaning": "", "stability": {}}
     found = assertion | {"low": numbers["effect"] - 0.1, "high": numbers["effect"] + 0.1, "smallest": 0.2} | numbers
+    settings = [numbers["effect"] + each for each in SPREAD]
+    found["conditions"] = [{"effect": each, "error": 0.05, "fails": ""} for each in settings]
     show = lambda place, each: f"{each['effect']:+g}"  # noqa: E731
     return SimpleNamespace(name=name, tier="small", assertions=[found], show=show, number=lambda place: found["metric"])
 
@@ -93,3 +97,13 @@ def test_other_tasks_forecast_nothing_of_a_llama():
 def test_each_answer_is_on_the_page():
     shown = {(pair.other.name, pair.place) for pair in pairs(CARDS, ANSWERS)}
     assert {name for name, _ in shown} <= {*ASKED} & {*ANSWERS}
+
+
+def test_effects_that_differ_between_tasks_are_counted_without_settings_that_failed():
+    """Errors are equal and settings spread more than by them: Student's t of two samples."""
+    first, other = an_answer("x", effect=0.4, predicted=[0, 1]), an_answer(f"x{TASKS}", effect=0.25)
+    other.assertions[0]["conditions"].append({"effect": 9.0, "error": 0.05, "fails": "no"})
+    text, *_, row = the_section(first, other)
+    p = ttest_ind(*([effect + each for each in SPREAD] for effect in (0.4, 0.25))).pvalue
+    assert 0.01 < p < 0.05 and row.endswith(f" | {p:.3f} |")
+    assert "1 of them differ between the first task and the others (p < .05), 1 of them after Holm's" in text
