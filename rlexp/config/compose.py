@@ -15,9 +15,9 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from rlexp.config.choices import CONF, studies
+from rlexp.config.fast import read_once
 from rlexp.config.parse import quote_numbers
 from rlexp.core.hydra_compat import VERSION_BASE, register_resolver
-from rlexp.launch.hydra_private import read_once
 from rlexp.runfolder.variants import run_name
 
 if TYPE_CHECKING:

@@ -22,16 +22,14 @@ from sweep_files import rows
 
 import rlexp
 from rlexp.config.compose import CONF, compose
+from rlexp.config.fast import copy_tree, masked_copy, read_once
 from rlexp.config.parse import as_typed, quote_numbers
 from rlexp.core.hydra_compat import VERSION_BASE
 from rlexp.launch.hydra_private import (
     CachingConfigLoader,
     as_yaml,
-    copy_tree,
     hydra_config,
-    masked_copy,
     numbers_apart,
-    read_once,
 )
 
 pytestmark = pytest.mark.slow  # whole runs
