@@ -54,8 +54,11 @@ def read(path: Path) -> Any:
 
 
 def row(each: Answer) -> dict[str, str]:
-    """Return an assertion as a row of the table."""
-    found = dict(zip(("arm", "sign", "versus"), each.sides, strict=True))
+    """Return an assertion as a row of the table: of each arm what the other has not, and what both have."""
+    parts = {side: each.found[side] for side in ("arm", "versus")}
+    shared = [part for part in parts["arm"] if part in parts["versus"]]
+    own = {side: "+".join(part for part in parts[side] if part not in shared) or "default" for side in parts}
+    found = own | {"sign": sign(each.found), "both": "+".join(shared)}
     found |= {"claim": each.card.label, "number": each.question.number(each.place)}
     found["effect"] = effect(each.question, each.place)
     word = ", ".join(filter(None, [headline(each.found), depends(each.found).replace("`", "")]))

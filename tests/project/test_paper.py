@@ -1,5 +1,7 @@
 """The report on the claims is made from what is stored."""
 
+import json
+
 import pytest
 from history import needs_history
 
@@ -32,13 +34,21 @@ def test_the_sign_between_arms_says_what_is_claimed(rows):
 
 
 @pytest.mark.rare
-def test_it_becomes_a_pdf(tmp_path, monkeypatch):
-    pytest.importorskip("typst")
+def test_it_becomes_a_pdf_of_eight_pages(tmp_path, monkeypatch):
+    typst = pytest.importorskip("typst")
     from benchmarks.paper import __main__ as command
 
     monkeypatch.setattr("sys.argv", ["paper", "--out", str(tmp_path)])
     command.main()
     assert (tmp_path / "rlexp.pdf").read_bytes().startswith(b"%PDF")
+    assert json.loads(typst.query(str(tmp_path / "paper.typ"), "<pages>", field="value", one=True)) <= 8
+
+
+def test_a_row_has_what_each_arm_has_alone_and_what_both_share(rows):
+    found = {(row["arm"], row["versus"], row["both"]) for row in map(numbers.row, rows)}
+    assert ("clip=higher", "clip=symmetric", "") in found  # C3
+    assert ("kl.coef=0.3", "kl.coef=0.002", "kl=k2") in found  # D9
+    assert ("norm=pass_at_k", "default", "task.weights.easy=0+task.weights.medium=0") in found  # D10
 
 
 def test_its_figures_are_those_that_its_text_names(rows):
