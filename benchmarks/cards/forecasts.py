@@ -127,11 +127,11 @@ def scored(kept: Sequence[Forecast], answers: Mapping[str, Asked]) -> Iterator[S
             raise Refused(
                 f"{llama.name}: its forecast was committed {when}, after its first run, {llama.began:%F %T%z}"
             )
-        yield Scored(each, small, llama, asked_again(llama, small, each.assertion - 1))
+        yield Scored(each, small, llama, llama.assertions[asked_again(llama, small, each.assertion - 1)])
 
 
-def asked_again(one: Asked, first: Asked, place: int) -> dict[str, Any]:
-    """Return the assertion of a question that asks what an assertion (from 0) of another one does.
+def asked_again(one: Asked, first: Asked, place: int) -> int:
+    """Return the place of the assertion of a question that asks what an assertion (from 0) of another one does.
 
     Raises:
         Refused: There is none, or more than one.
@@ -140,7 +140,7 @@ def asked_again(one: Asked, first: Asked, place: int) -> dict[str, Any]:
     def asks(of: Asked, at: int) -> list[Any]:
         return [of.number(at), *(of.assertions[at][key] for key in ("arm", "versus", "direction"))]
 
-    found = [each for at, each in enumerate(one.assertions) if asks(one, at) == asks(first, place)]
+    found = [at for at in range(len(one.assertions)) if asks(one, at) == asks(first, place)]
     if len(found) != 1:
         raise Refused(f"{one.name}: asks {len(found)} times what is assertion {place + 1} of {first.name}")
     return found[0]

@@ -17,12 +17,13 @@ from rlexp.analysis.stats.words import CANNOT, errors_to_pool
 
 
 class Pair(NamedTuple):
-    """An assertion (from 0) where it was asked first, and on other tasks."""
+    """An assertion where it was asked first, and on other tasks, with its places (from 0) there."""
 
     card: Card
     first: Asked
     other: Asked
     place: int
+    again: int
 
     @property
     def there(self) -> dict[str, Any]:
@@ -30,7 +31,7 @@ class Pair(NamedTuple):
 
     @property
     def found(self) -> dict[str, Any]:
-        return asked_again(self.other, self.first, self.place)
+        return self.other.assertions[self.again]
 
     def inside(self) -> bool:
         """Say whether the effect lies where one more setting of the first task would."""
@@ -66,7 +67,7 @@ def pairs(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[Pair]
                 first = name.removesuffix(TASKS)
                 one = answers.get(first + REPLICATION) or answers[first]
                 for place, each in enumerate(one.assertions):
-                    pair = Pair(card, one, answers[name], place)
+                    pair = Pair(card, one, answers[name], place, asked_again(answers[name], one, place))
                     if CANNOT not in (each["word"], pair.found["word"]):
                         yield pair
 
@@ -83,33 +84,32 @@ def summary(found: Sequence[Pair]) -> str:
     )
 
 
-def differences(found: Sequence[Pair]) -> str:
+def differences(p: np.ndarray) -> str:
     """Return how many effects differ between the tasks."""
-    p = np.array([each.p() for each in found])
     return (
         f"Looked at afterwards: {(p < ALPHA).sum()} of them differ between the first task and the others (p < .05), "
-        f"{(holm(p) < ALPHA).sum()} of them after Holm's correction for all {len(found)}."
+        f"{(holm(p) < ALPHA).sum()} of them after Holm's correction for all {len(p)}."
     )
 
 
 def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str]:
     """Yield how many effects carry, and the table of them."""
     found = [*pairs(cards, answers)]
+    p = np.array([pair.p() for pair in found])
     if found:
-        yield f"**{summary(found)}** {differences(found)}"
+        yield f"**{summary(found)}** {differences(p)}"
         yield ""
     yield "| | claim | first task | other tasks | | p of a difference |"
     yield "|---|---|---|---|---|---|"
-    for pair in found:
+    for pair, differs in zip(found, p, strict=True):
         arm, versus = sides(pair.there)
         what = f"`{arm}` {sign(pair.there)} `{versus}`, {pair.first.number(pair.place)}"
-        place = pair.other.assertions.index(pair.found)
         cells = [
             f"[{pair.card.label}](claims/{pair.card.number}.md)",
             what,
             f"{pair.first.show(pair.place, pair.there)}: {headline(pair.there)}",
-            f"{pair.other.show(place, pair.found)}: {headline(pair.found)}",
+            f"{pair.other.show(pair.again, pair.found)}: {headline(pair.found)}",
             "inside" if pair.inside() else "**outside**",
-            format_p(pair.p()),
+            format_p(differs),
         ]
         yield f"| {' | '.join(cells)} |"
