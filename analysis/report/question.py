@@ -225,7 +225,7 @@ def spaced(condition: str) -> str:
 
 
 def told_apart(conditions: Sequence[str], first: Sequence[str] = ()) -> dict[str, str]:
-    """Return each condition's name with what tells it from the others and no more; keys in ``first`` are tried first."""
+    """Return each condition's name with no more than tells it from the others; keys in ``first`` are tried first."""
     levels = {name: dict(map(parse_override, split_commas(name))) for name in conditions}
     chosen: list[str] = []
     for key in dict.fromkeys([*first, *(key for each in levels.values() for key in each)]):
