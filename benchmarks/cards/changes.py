@@ -22,6 +22,10 @@ class Change(NamedTuple):
     """Its arms differ in axes of the loss alone."""
     size: float
     """The pooled effect without its sign, in units of the smallest that counts."""
+    near: float
+    """The end of its interval that is nearer to 0, in the same units; below 0 where the interval holds 0."""
+    far: float
+    """The other end."""
 
 
 def changes(used: Iterable[Asked]) -> Iterator[Change]:
@@ -31,14 +35,27 @@ def changes(used: Iterable[Asked]) -> Iterator[Change]:
             if each["scale"] != "log-odds" or each["effect"] is None or UNTRAINED in each["arm"] + each["versus"]:
                 continue
             axes = {override.partition("=")[0].partition(".")[0] for override in {*each["arm"]} ^ {*each["versus"]}}
-            yield Change(axes <= LOSS, abs(each["effect"]) / each["smallest"])
+            sides = np.array([each[end] for end in ("low", "high")]) * np.sign(each["effect"]) / each["smallest"]
+            yield Change(axes <= LOSS, abs(each["effect"]) / each["smallest"], sides.min(), abs(sides).max())
 
 
 def summary(found: Sequence[Change]) -> str:
-    """Return what moved accuracy, in two sentences."""
-    of_loss, other = (np.array([each.size for each in found if each.of_loss is kind]) for kind in (True, False))
+    """Return what moved accuracy, in a sentence for each kind of change."""
+    return " ".join(map(told, *zip(*kinds(found).items(), strict=True)))
+
+
+def told(what: str, found: Sequence[Change]) -> str:
+    """Return how many changes of a kind have a size that counts."""
+    sizes = np.array([[each.size, each.near, each.far] for each in found])
+    large, whole, some = (sizes >= 1).sum(0)
     return (
-        f"Of {len(of_loss)} assertions that change the loss alone, {(of_loss >= 1).sum()} have a pooled effect of a "
-        f"size that counts, and the median effect is {np.median(of_loss):.2f} of that size. Of {len(other)} that "
-        f"change what is sampled, rewarded or asked, {(other >= 1).sum()} do, and the median is {np.median(other):.2f}."
+        f"Of {len(found)} assertions that change {what}, {large} have a pooled effect of a size that counts ({whole} "
+        f"with the whole interval), the intervals of {len(found) - some} rule such a size out, and the median is "
+        f"{np.median(sizes[:, 0]):.2f} of it."
     )
+
+
+def kinds(found: Sequence[Change]) -> dict[str, list[Change]]:
+    """Return the changes by what they change."""
+    names = {True: "the loss alone", False: "what is sampled, rewarded or asked"}
+    return {what: [each for each in found if each.of_loss is kind] for kind, what in names.items()}

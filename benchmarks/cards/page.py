@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cards import forecasts, other_tasks
+from benchmarks.cards import changes, forecasts, one_rate, other_tasks
 from benchmarks.cards.asked import (
     DOCS,
     LANGUAGE_MODEL,
@@ -25,8 +25,6 @@ from benchmarks.cards.asked import (
     steps_of,
     tier,
 )
-from benchmarks.cards.changes import changes
-from benchmarks.cards.changes import summary as changed
 from benchmarks.cards.controls import nulls
 from benchmarks.cards.declared import answered, last_asked
 from benchmarks.cards.texts import REPLICATION, TASKS, Card
@@ -50,7 +48,8 @@ def page(cards: Sequence[Card], answers: Answers) -> str:
     parts = {
         "summary": summary(cards, used),
         "answers": "\n".join(in_short(cards)),
-        "changes": changed([*changes(last_asked(used))]),
+        "changes": changes.summary([*changes.changes(last_asked(used))]),
+        "rates": one_rate.summary([*one_rate.compared(last_asked(used))]),
         "scorecard": "\n".join(scorecard(cards, answers)),
         "checks": "\n".join(f"- {line}" for line in checks(last_asked(used), answers)),
         "forecasts": "\n".join(forecasts.section(cards, answers)),

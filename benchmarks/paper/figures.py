@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from benchmarks.cards.asked import Asked, asked, sides
 from benchmarks.cards.changes import Change, changes
+from benchmarks.cards.forecasts import LLAMA
 from benchmarks.cards.other_tasks import Pair, pairs
 from benchmarks.cards.texts import TASKS, read_cards
 from benchmarks.paper.numbers import DOCS, Answer, read
@@ -25,8 +27,8 @@ WORDS = {
     "open": BASELINE,
 }
 LARGEST = 6.0  # smallest effects that count, at the ends of the axis
-ROW, HIGHEST = 0.155, 8.6  # inches: of an assertion, and of all of them on a page
-LABEL = 84  # characters
+ROW = 0.112  # inches, of an assertion
+LABEL = 50  # characters
 CURVES = ("clip_speed", "norm_deviation", "baseline_rewards", "overlong", "prompt_mean", "prime_rl_summer")
 CURVES += ("oxrl_own_settings", "allocation")
 BUDGETS = {
@@ -39,7 +41,8 @@ LINES = (BASELINE, COLORS[0], COLORS[2])
 def figures(rows: Sequence[Answer]) -> dict[str, Figure]:
     """Return the figures by name."""
     questions = {each.question.name: each.question for each in rows}
-    first = [each for each in rows if each.found["effect"] is not None and not each.question.name.endswith(TASKS)]
+    again = (TASKS, LLAMA)
+    first = [each for each in rows if each.found["effect"] is not None and not each.question.name.endswith(again)]
     return {
         "stability": stability(),
         "scorecard": scorecard(first),
@@ -69,13 +72,32 @@ def stability() -> Figure:
 
 def scorecard(shown: Sequence[Answer]) -> Figure:
     """Draw every pooled effect in units of the smallest that counts, positive where it is as claimed."""
-    figure = Figure(figsize=(PAGE, min(ROW * len(shown), HIGHEST) + 0.6))
-    labels = [f"{each.card.label}  {' '.join(each.sides)}" for each in shown]
-    labels = [label if len(label) <= LABEL else label[: LABEL - 1] + "…" for label in labels]
-    axes = figure.add_subplot()
-    left = max(text_size(figure, label, 6.3)[0] for label in labels) + 0.1
+    half = -(-len(shown) // 2)
+    figure = Figure(figsize=(PAGE, ROW * half + 0.55))
     height = figure.get_figheight()
-    figure.subplots_adjust(left / PAGE, 0.4 / height, 1 - 0.1 / PAGE, 1 - 0.05 / height)
+    for place, some in enumerate((shown[:half], shown[half:])):
+        labels = [label(each) for each in some]
+        left = max(text_size(figure, each, 4.9)[0] for each in labels) + 0.07
+        middle = PAGE / 2 * place
+        place_at = (middle + left) / PAGE, 0.42 / height, (PAGE / 2 - left - 0.05) / PAGE, 1 - 0.45 / height
+        axes = figure.add_axes(place_at)
+        draw_effects(axes, some, half)
+        axes.set_yticks(range(len(some)), labels, fontsize=4.9)
+    words = {each.found["word"] for each in shown}
+    lines = [Line2D([], [], color=color, linewidth=2, label=word) for word, color in WORDS.items() if word in words]
+    figure.legend(handles=lines, loc="lower center", ncols=len(lines), fontsize=5.5, frameon=False)
+    return figure
+
+
+def label(each: Answer) -> str:
+    """Return an assertion as an axis names it."""
+    arms = each.sides
+    text = f"{each.card.label}  {arms['arm']} {arms['sign']} {arms['versus']}"
+    return text if len(text) <= LABEL else f"{text[: LABEL - 1]}…"
+
+
+def draw_effects(axes: Axes, shown: Sequence[Answer], rows: int) -> None:
+    """Draw a column of the scorecard."""
     axes.axvspan(-1, 1, color=BASELINE, alpha=0.1, linewidth=0)
     axes.axvline(0, color=BASELINE, linewidth=0.8, linestyle="--")
     for place, assertion in enumerate(each.found for each in shown):
@@ -84,22 +106,18 @@ def scorecard(shown: Sequence[Answer]) -> Figure:
             sign * value / unit
             for value in (assertion["effect"], assertion["low"], assertion["high"], *assertion["predicted"])
         )
-        for ends, width in ((sorted(predicted), 0.6), (sorted((low, high)), 2.0)):
+        for ends, width in ((sorted(predicted), 0.5), (sorted((low, high)), 1.6)):
             inside = np.clip(ends, -LARGEST, LARGEST)
             axes.plot(inside, [place, place], color=color, linewidth=width, solid_capstyle="butt")
         for beyond, marker in ((min(low, high) < -LARGEST, "<"), (max(low, high) > LARGEST, ">")):
             if beyond:
-                axes.plot(LARGEST * (1 if marker == ">" else -1), place, marker, color=color, markersize=4)
-        axes.plot(np.clip(middle, -LARGEST, LARGEST), place, "o", color=color, markersize=3.4)
-    axes.set(xlim=(-LARGEST - 0.2, LARGEST + 0.2), ylim=(len(shown) - 0.4, -0.6))
-    axes.set_xlabel("effect, in smallest effects that count", fontsize=7)
-    axes.set_yticks(range(len(shown)), labels, fontsize=6.3)
-    for label, each in zip(axes.get_yticklabels(), shown, strict=True):
-        label.set_color(WORDS[each.found["word"]])
-    axes.tick_params(axis="x", labelsize=6.5)
-    axes.tick_params(axis="y", length=0)
+                axes.plot(LARGEST * (1 if marker == ">" else -1), place, marker, color=color, markersize=3)
+        axes.plot(np.clip(middle, -LARGEST, LARGEST), place, "o", color=color, markersize=2.6)
+    axes.set(xlim=(-LARGEST - 0.3, LARGEST + 0.3), ylim=(rows - 0.4, -0.6))
+    axes.set_xlabel("effect, in smallest effects that count", fontsize=5.5, labelpad=1)
+    axes.tick_params(axis="x", labelsize=5.5, pad=1)
+    axes.tick_params(axis="y", length=0, pad=1)
     light_grid(axes)
-    return figure
 
 
 def moved(found: Sequence[Change]) -> Figure:
@@ -130,12 +148,13 @@ def other_tasks(found: Sequence[Pair]) -> Figure:
         first, other = pair.there, pair.found
         x, *across = (value / first["smallest"] for value in (first["effect"], *first["predicted"]))
         y, *along = (other[key] / other["smallest"] for key in ("effect", "low", "high"))
-        color = WORDS[other["word"]]
+        color, at = WORDS[other["word"]], np.clip((x, y), -LARGEST, LARGEST)
         axes.plot(across, [y, y], color=color, linewidth=0.5)
         axes.plot([x, x], along, color=color, linewidth=1.2)
-        axes.plot(x, y, "o", color=color, markersize=3)
-        axes.annotate(pair.card.label, (x, y), (2, 2), textcoords="offset points", fontsize=5)
-    axes.set(xlim=(-LARGEST, LARGEST), ylim=(-LARGEST, LARGEST))
+        axes.plot(*at, "o" if abs(x) < LARGEST else ">" if x > 0 else "<", color=color, markersize=3)
+        if max(abs(at)) >= 1:
+            axes.annotate(pair.card.label, at, (2, 2), textcoords="offset points", fontsize=5)
+    axes.set(xlim=(-LARGEST - 0.2, LARGEST + 0.2), ylim=(-LARGEST, LARGEST))
     axes.set_xlabel("on the first task", fontsize=7)
     axes.set_ylabel("on Countdown and sums", fontsize=7)
     axes.tick_params(labelsize=6)
@@ -146,9 +165,11 @@ def other_tasks(found: Sequence[Pair]) -> Figure:
 def rates(questions: Sequence[Asked]) -> Figure:
     """Draw the score of both arms over the learning rate, a panel a question."""
     rows = -(-len(questions) // 4)
-    figure = Figure(figsize=(PAGE, 2.1 * rows), layout="constrained")
+    figure = Figure(figsize=(PAGE, 1.85 * rows), layout="constrained")
     for place, question in enumerate(questions, 1):
         draw_rates(figure.add_subplot(rows, 4, place), question)
+    figure.supxlabel("learning rate", fontsize=6.5)
+    figure.supylabel("score less the baseline's best", fontsize=6.5)
     return figure
 
 
@@ -204,14 +225,15 @@ def budget(questions: Sequence[Asked]) -> Figure:
 def forecasts() -> Figure:
     """Draw forecast effects against those that came out."""
     figure = Figure(figsize=(COLUMN, 1.9), layout="constrained")
-    for place, (folder, title) in enumerate((("ladder", "300k"), ("language", "language model")), 1):
+    for place, (folder, title) in enumerate((("ladder", "300k, own loop"), ("language", "Llama of 1.2M, TRL")), 1):
         axes = figure.add_subplot(1, 2, place)
         effects = read(DOCS / "transfer" / folder / "score.json")["effects"]
-        x = np.array([each["forecast"] for each in effects])
+        x, y, error = (np.array([each[key] for each in effects]) for key in ("forecast", "shown", "error"))
         ends = np.array([[each["low"], each["high"]] for each in effects]).T
-        y = np.array([each["shown"] for each in effects])
+        largest = 1.05 * np.abs([*ends, y - 2 * error, y + 2 * error]).max()
         axes.axline((0, 0), slope=1, color=BASELINE, linewidth=0.7, linestyle="--")
-        axes.errorbar(x, y, xerr=np.abs(ends - x), fmt="o", color=COLORS[0], markersize=3, linewidth=0.8)
+        axes.errorbar(x, y, 2 * error, np.abs(ends - x), fmt="o", color=COLORS[0], markersize=3, linewidth=0.8)
+        axes.set(xlim=(-largest, largest), ylim=(-largest, largest), aspect="equal")
         axes.set_title(title, fontsize=7)
         axes.set_xlabel("forecast, log-odds", fontsize=7)
         axes.tick_params(labelsize=6)

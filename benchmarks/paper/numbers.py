@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import yaml
 
-from benchmarks.cards import other_tasks
+from benchmarks.cards import changes, one_rate, other_tasks
 from benchmarks.cards.asked import DOCS, Asked, asked, depends, effect, headline, settings, sign
-from benchmarks.cards.changes import changes, summary
 from benchmarks.cards.declared import answered, last_asked
 from benchmarks.cards.texts import Card, read_cards
 from benchmarks.parts.common import ROOT
@@ -34,10 +34,12 @@ class Answer(NamedTuple):
         return self.question.assertions[self.place]
 
     @property
-    def sides(self) -> tuple[str, str, str]:
-        """The arms, with a sign between them that says what is claimed."""
-        arm, versus = ("+".join(self.found[side]) or "default" for side in ("arm", "versus"))
-        return arm, sign(self.found), versus
+    def sides(self) -> dict[str, str]:
+        """What each arm has that the other has not, the sign between them that says what is claimed, what both have."""
+        parts = {side: self.found[side] for side in ("arm", "versus")}
+        shared = [part for part in parts["arm"] if part in parts["versus"]]
+        own = {side: "+".join(part for part in some if part not in shared) or "default" for side, some in parts.items()}
+        return own | {"sign": sign(self.found), "both": "+".join(shared)}
 
 
 def answers() -> Iterator[Answer]:
@@ -54,12 +56,8 @@ def read(path: Path) -> Any:
 
 
 def row(each: Answer) -> dict[str, str]:
-    """Return an assertion as a row of the table: of each arm what the other has not, and what both have."""
-    parts = {side: each.found[side] for side in ("arm", "versus")}
-    shared = [part for part in parts["arm"] if part in parts["versus"]]
-    own = {side: "+".join(part for part in parts[side] if part not in shared) or "default" for side in parts}
-    found = own | {"sign": sign(each.found), "both": "+".join(shared)}
-    found |= {"claim": each.card.label, "number": each.question.number(each.place)}
+    """Return an assertion as a row of the table."""
+    found = each.sides | {"claim": each.card.label, "number": each.question.number(each.place)}
     found["effect"] = effect(each.question, each.place)
     word = ", ".join(filter(None, [headline(each.found), depends(each.found).replace("`", "")]))
     return found | {"word": word, "size": settings(each.question, each.place).removesuffix(" seeds")}
@@ -79,6 +77,11 @@ def pooled(row: Mapping[str, Any]) -> str:
     return f"{row['effect']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]".replace("-", "−")
 
 
+def medians(moved: Sequence[changes.Change]) -> list[float]:
+    """Return the median size of changes of the loss alone, and of the others."""
+    return [float(np.median([each.size for each in some])) for some in changes.kinds(moved).values()]
+
+
 def numbers(rows: Sequence[Answer]) -> dict[str, Any]:
     """Return all numbers of the report."""
     told, statistics = read_cards(), DOCS / "statistics"
@@ -88,9 +91,11 @@ def numbers(rows: Sequence[Answer]) -> dict[str, Any]:
     simulated = pd.json_normalize(read(statistics / "rates.json")["cases"])
     covered = simulated.groupby(["curve", "baseline", "rates", "seeds"])["difference.used"].mean()  # 600 sweeps each
     ladder, score = (read(DOCS / "transfer" / "ladder" / f"{name}.json") for name in ("transfer", "score"))
-    nulls = {each["words"]: each for each in calibration["false"] if each["of"] == "all nulls"}
-    power = {each["size"]: each["all"] for each in calibration["power"]}
+    language = read(DOCS / "transfer" / "language" / "score.json")
+    nulls = {(each["of"], each["words"]): each for each in calibration["false"]}
+    power = {each["size"]: f"{each['all'] * each['cases']:.0f} of {each['cases']}" for each in calibration["power"]}
     conditions = [each for answer in rows for each in answer.found["conditions"]]
+    moved = [*changes.changes(questions.values())]
     version = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     return {
         "title": TITLE,
@@ -101,6 +106,7 @@ def numbers(rows: Sequence[Answer]) -> dict[str, Any]:
         "assertions": len(rows),
         "runs": f"{sum(len(one.runs) for one in questions.values()):,}",
         "words": Counter(each.found["word"] for each in rows),
+        "leaning": sum(headline(each.found).startswith("leaning") for each in rows),
         "conditions": len(conditions),
         "dropped": sum(bool(each["fails"]) for each in conditions),
         "rows": [row(each) for each in rows],
@@ -109,27 +115,32 @@ def numbers(rows: Sequence[Answer]) -> dict[str, Any]:
             for card in told
             if card.answer
         ],
-        "changes": summary([*changes(questions.values())]),
+        "changes": {"summary": changes.summary(moved), "medians": medians(moved)},
+        "one_rate": one_rate.summary([*one_rate.compared(questions.values())]),
         "tasks": {"count": len({pair.other.name for pair in again}), "summary": other_tasks.summary(again)},
         "studies": [*studies()],
         "waiting": [card.label for card in told if card.questions and not questions.keys() & {*card.questions}],
         "read": {"total": len(told), **Counter(card.read for card in told)},
         "stability": {
-            "counted": words["summary"]["headlines that stay, old rule, claims of the pooled contrasts"],
+            "counted": np.mean([each["stays"] for each in words["counted"]]),
+            "pooled": np.mean([each["stays"] for each in words["pooled"]]),
             "false": max(value for name, value in words["summary"].items() if name.startswith("largest share of")),
         },
         "calibration": {
-            "each": nulls["each condition"],
-            "pooled": nulls["all conditions"],
+            "each": nulls["all nulls", "each condition"],
+            "pooled": nulls["all nulls", "all conditions"],
+            "equal": sum(nulls[of, "all conditions"]["of_words"] for of in ("rounding", "identical")),
             "power1": power[1.0],
             "power2": power[2.0],
         },
+        "sizes": int(np.median([len(each.found["conditions"]) for each in rows])),
         "rates": {"cases": len(simulated), "mean": covered.mean(), "lowest": covered.min()},
         "ladder": [
-            {"sweep": each["sweep"], "accuracy": each["accuracy"]}
+            {key: each[key] for key in ("sweep", "accuracy", "low", "high")}
             | {f"slope{end}": each["effects"]["slope"][key] for end, key in ENDS.items()}
             for each in ladder["decisions"]
         ],
         "largest": ladder["sweeps"][-1],
-        "score": {each["forecast"].removeprefix("no effect") or "none": each["error"] for each in score["scores"]},
+        "score": {each["forecast"].removeprefix("no effect") or "none": each for each in score["scores"]},
+        "language": language["scores"][0] | {"pairs": language["pairs"]},
     }

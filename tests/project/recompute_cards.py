@@ -139,15 +139,42 @@ def in_conditions(place, labels, at):
     return found
 
 
-def change(declared, size, at):
-    """Return whether an assertion about a small transformer's accuracy changes the loss alone, and its size."""
+def small(at):
+    """Return whether a question is about a small transformer."""
     settings = [*at["asked"]["with"], *(each for one in at["asked"]["conditions"] for each in one["overrides"])]
-    if {"backend=trl", "model=tabular"} & {*settings} or "warmup_steps=1000000000" in declared["arm"] + declared[
-        "versus"
-    ]:
+    return not {"backend=trl", "model=tabular"} & {*settings}
+
+
+def one_rate(at):
+    """Return of tuned arms in valid settings: same best rate, difference there, differences that count at a rate."""
+    asked, runs, found = at["asked"], at["runs"], {}
+    for place, declared in enumerate(asked["assertions"], 1) if at["key"] and small(at) else ():
+        labels = tuple(arm(declared[side], declared["budget"]) for side in ("arm", "versus"))
+        effects = at["effects"]
+        for name, row in effects.loc[place].iterrows() if place in effects.index.get_level_values(0) else ():
+            rows = runs[runs["condition"] == name]
+            first, second = (table(rows[rows["arm"] == label], at["key"]) for label in labels)
+            if (
+                row["fails"] == ""
+                and at["scales"][name][0]["name"] == "log-odds"
+                and min(map(len, (first, second))) > 2
+            ):
+                means, smallest = [each.mean(axis=1) for each in (first, second)], asked["smallest"] or 0.25
+                paired = (first - second).dropna()
+                half = t.ppf(0.975, paired.shape[1] - 1) * paired.std(axis=1, ddof=1) / math.sqrt(paired.shape[1])
+                size = paired.mean(axis=1)
+                counts = size[(size.abs() >= smallest) & (size.abs() > half)]
+                best = (means[0].max() - means[1].max()) / smallest
+                found[labels, name] = [means[0].idxmax() == means[1].idxmax(), float(best), counts.tolist()]
+    return [[bool(same), *rest] for same, *rest in found.values()]
+
+
+def change(declared, sizes, at):
+    """Return whether an assertion about a small transformer's accuracy changes the loss alone, its size and ends."""
+    if not small(at) or "warmup_steps=1000000000" in declared["arm"] + declared["versus"]:
         return None
     differ = {*declared["arm"]} ^ {*declared["versus"]}
-    return [all(each.split("=")[0].split(".")[0] in LOSS for each in differ), size]
+    return [all(each.split("=")[0].split(".")[0] in LOSS for each in differ), *sizes]
 
 
 def assertion(place, at):
@@ -169,9 +196,11 @@ def assertion(place, at):
         sign = at["pooled"].loc[place, "sign"]
         predicted = natural(sorted([sign * min(low, mean[0]), sign * max(high, mean[1])]), level, scale, at)
     shown = natural([answer[name] for name in ("effect", "low", "high")], level, scale, at)
-    size = abs(answer["effect"]) / smallest
+    sign = 1 if answer["effect"] > 0 else -1
+    ends = [sign * answer[end] / smallest for end in ("low", "high")]
+    sizes = [abs(answer["effect"]) / smallest, min(ends), max(map(abs, ends))]
     found |= {
-        "change": change(declared, size, at) if scale["name"] == "log-odds" else None,
+        "change": change(declared, sizes, at) if scale["name"] == "log-odds" else None,
         "word": answer["word"],
         "said": answer["said"],
         "shares": shares,
@@ -196,6 +225,7 @@ def question(code, folder):
         "tuned": runs["condition"].nunique() if key else 0,
         "ends": ends,
         "assertions": [assertion(place, at) for place in range(1, len(asked["assertions"]) + 1)],
+        "one_rate": one_rate(at),
         "nulls": [null(control, at) for control in asked["controls"]],
     }
 

@@ -175,7 +175,9 @@ def check_sums(text, used, computed):
     stays = [each["stays"] for each in found if each["stays"] is not None]
     nulls = [null for one in computed.values() for null in one["nulls"]]
     changes = [each["change"] for each in found if each.get("change")]
-    of_loss, other = ([size for alone, size in changes if alone is kind] for kind in (True, False))
+    pairs = [pair for one in last for pair in one["one_rate"]]
+    near = [counted for _, best, counted in pairs if abs(best) < 1]
+    turned = [any(each * best < 0 for each in counted) for _, best, counted in pairs]
     called = sum(null["word"] in ("supported", "smaller than claimed", "contradicted") for null in nulls)
     said = {
         r"an answer here\*\*, from ([\d,]+) runs": [sum(one["runs"] for one in used.values())],
@@ -184,19 +186,20 @@ def check_sums(text, used, computed):
         r"still rises: in (\d+) of (\d+)": [sum(one[key] for one in last) for key in ("ends", "tuned")],
         r"below 0\.8 for (\d+) of (\d+) words": [sum(share < 0.8 for share in stays), len(stays)],
         r"asked: (\d+) of (\d+) are called": [called, len(nulls)],
-        r"Of (\d+) assertions that change the loss alone, (\d+) have": [
-            len(of_loss),
-            sum(size >= 1 for size in of_loss),
-        ],
-        r"Of (\d+) that change what is sampled, rewarded or asked, (\d+) do": [
-            len(other),
-            sum(size >= 1 for size in other),
-        ],
         r"check fails in (\d+) of (\d+)": [sum(null[key] for null in nulls) for key in ("moved", "conditions")],
+        r"In (\d+) of (\d+) settings both arms are best": [sum(same for same, *_ in pairs), len(pairs)],
+        r"In (\d+) they differ by less than counts.*; in (\d+) of these": [len(near), sum(map(bool, near))],
+        r"In (\d+) settings the arm that is behind": [sum(turned)],
     }
     for pattern, numbers in said.items():
         assert [int(each.replace(",", "")) for each in re.search(pattern, text).groups()] == numbers, pattern
-    for sizes, pattern in ((of_loss, r"median effect is ([\d.]+) of that"), (other, r"median is ([\d.]+)\.\s")):
-        assert abs(float(re.search(pattern, text)[1]) - median(sizes)) <= 0.0051
-    mean = re.search(r"says the word again is on average ([\d.]+)\.", text)
-    assert bool(mean) == bool(stays) and (not mean or abs(float(mean[1]) - sum(stays) / len(stays)) < 0.0005 + SHARES)
+    for what, alone in (("the loss alone", True), ("what is sampled, rewarded or asked", False)):
+        sizes, near, far = zip(*(each[1:] for each in changes if each[0] is alone), strict=True)
+        counted = [sum(each >= 1 for each in some) for some in (sizes, near)]
+        pattern = (
+            rf"Of (\d+) assertions that change {what}, (\d+) have .*? counts \((\d+) with the whole interval\), "
+            r"the intervals of (\d+) rule such a size out, and the median is ([\d.]+) of it"
+        )
+        *numbers, middle = re.search(pattern, text).groups()
+        assert [*map(int, numbers)] == [len(sizes), *counted, sum(each < 1 for each in far)]
+        assert abs(float(middle) - median(sizes)) <= 0.0051

@@ -28,7 +28,7 @@ def test_every_assertion_of_a_claim_has_a_row_and_a_word_that_is_counted(rows):
 
 def test_the_sign_between_arms_says_what_is_claimed(rows):
     for each in rows:
-        _, sign, _ = each.sides
+        sign = each.sides["sign"]
         kind, direction = each.found["kind"], each.found["direction"]
         assert sign == {"equivalent": "≈", "not inferior": "≥", "superior": ">" if direction == "higher" else "<"}[kind]
 
