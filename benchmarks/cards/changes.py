@@ -23,9 +23,9 @@ class Change(NamedTuple):
     size: float
     """The pooled effect without its sign, in units of the smallest that counts."""
     near: float
-    """The end of its interval that is nearer to 0, in the same units; below 0 where the interval holds 0."""
+    """The lower end of its interval, in the same units and the effect's direction."""
     far: float
-    """The other end."""
+    """The end of its interval that is farther from 0, without its sign."""
 
 
 def changes(used: Iterable[Asked]) -> Iterator[Change]:
@@ -35,7 +35,9 @@ def changes(used: Iterable[Asked]) -> Iterator[Change]:
             if each["scale"] != "log-odds" or each["effect"] is None or UNTRAINED in each["arm"] + each["versus"]:
                 continue
             axes = {override.partition("=")[0].partition(".")[0] for override in {*each["arm"]} ^ {*each["versus"]}}
-            sides = np.array([each[end] for end in ("low", "high")]) * np.sign(each["effect"]) / each["smallest"]
+            sides = (
+                np.array([each[end] for end in ("low", "high")]) * (-1 if each["effect"] < 0 else 1) / each["smallest"]
+            )
             yield Change(axes <= LOSS, abs(each["effect"]) / each["smallest"], sides.min(), abs(sides).max())
 
 

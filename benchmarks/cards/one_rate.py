@@ -37,17 +37,20 @@ def compared(used: Iterable[Asked]) -> Iterator[Compared]:
             if not setting["fails"]
         }
         for pair, condition in valid if one.tier == "small" and one.tuned else ():
-            runs = one.runs[one.runs["condition"] == condition]
-            tables = [
-                runs[runs["arm"] == arm].pivot(index=one.tuned, columns="seed", values="on_scale") for arm in pair
-            ]
-            if one.scale(condition, 0)[0].name == "log-odds" and min(map(len, tables)) >= FEWEST:
-                means = [table.mean(axis=1) for table in tables]
-                found = mean_difference((tables[0] - tables[1]).dropna().to_numpy() / one.smallest(condition))
+            grids = [one.grid(condition, arm) for arm in pair]
+            first, second = (
+                dict(zip(each.rates[each.complete], each.values[each.complete], strict=True)) for each in grids
+            )
+            shared = [rate for rate in first if rate in second]
+            if one.scale(condition, 0)[0].name == "log-odds" and len(shared) >= FEWEST:
+                found = mean_difference(
+                    np.array([first[rate] - second[rate] for rate in shared]) / one.smallest(condition)
+                )
                 counts = (np.abs(found.mean) >= 1) & ((found.low > 0) | (found.high < 0))
+                best = [each.values[each.best].mean() for each in grids]
                 yield Compared(
-                    same=means[0].idxmax() == means[1].idxmax(),
-                    best=(means[0].max() - means[1].max()) / one.smallest(condition),
+                    same=grids[0].rates[grids[0].best] == grids[1].rates[grids[1].best],
+                    best=(best[0] - best[1]) / one.smallest(condition),
                     counted=found.mean[counts].tolist(),
                 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,7 +29,7 @@ WORDS = {
 }
 LARGEST = 6.0  # smallest effects that count, at the ends of the axis
 ROW = 0.112  # inches, of an assertion
-LABEL = 50  # characters
+LABEL = 58  # characters
 CURVES = ("clip_speed", "norm_deviation", "baseline_rewards", "overlong", "prompt_mean", "prime_rl_summer")
 CURVES += ("oxrl_own_settings", "allocation")
 BUDGETS = {
@@ -72,11 +73,11 @@ def stability() -> Figure:
 
 def scorecard(shown: Sequence[Answer]) -> Figure:
     """Draw every pooled effect in units of the smallest that counts, positive where it is as claimed."""
-    half = -(-len(shown) // 2)
+    half, twice = -(-len(shown) // 2), Counter(name(each) for each in shown)
     figure = Figure(figsize=(PAGE, ROW * half + 0.55))
     height = figure.get_figheight()
     for place, some in enumerate((shown[:half], shown[half:])):
-        labels = [label(each) for each in some]
+        labels = [name(each, twice[name(each)] > 1) for each in some]
         left = max(text_size(figure, each, 4.9)[0] for each in labels) + 0.07
         middle = PAGE / 2 * place
         place_at = (middle + left) / PAGE, 0.42 / height, (PAGE / 2 - left - 0.05) / PAGE, 1 - 0.45 / height
@@ -89,10 +90,10 @@ def scorecard(shown: Sequence[Answer]) -> Figure:
     return figure
 
 
-def label(each: Answer) -> str:
-    """Return an assertion as an axis names it."""
-    arms = each.sides
-    text = f"{each.card.label}  {arms['arm']} {arms['sign']} {arms['versus']}"
+def name(each: Answer, with_number: bool = False) -> str:
+    """Return an assertion as an axis names it, with what it is about where others have the same arms."""
+    arms, number = each.sides, each.question.number(each.place).removeprefix("eval/")
+    text = f"{each.card.label}  {arms['arm']} {arms['sign']} {arms['versus']}{f', {number}' if with_number else ''}"
     return text if len(text) <= LABEL else f"{text[: LABEL - 1]}…"
 
 
@@ -114,7 +115,7 @@ def draw_effects(axes: Axes, shown: Sequence[Answer], rows: int) -> None:
                 axes.plot(LARGEST * (1 if marker == ">" else -1), place, marker, color=color, markersize=3)
         axes.plot(np.clip(middle, -LARGEST, LARGEST), place, "o", color=color, markersize=2.6)
     axes.set(xlim=(-LARGEST - 0.3, LARGEST + 0.3), ylim=(rows - 0.4, -0.6))
-    axes.set_xlabel("effect, in smallest effects that count", fontsize=5.5, labelpad=1)
+    axes.set_xlabel("smallest effects that count", fontsize=5.5, labelpad=1)
     axes.tick_params(axis="x", labelsize=5.5, pad=1)
     axes.tick_params(axis="y", length=0, pad=1)
     light_grid(axes)
@@ -151,7 +152,8 @@ def other_tasks(found: Sequence[Pair]) -> Figure:
         color, at = WORDS[other["word"]], np.clip((x, y), -LARGEST, LARGEST)
         axes.plot(across, [y, y], color=color, linewidth=0.5)
         axes.plot([x, x], along, color=color, linewidth=1.2)
-        axes.plot(*at, "o" if abs(x) < LARGEST else ">" if x > 0 else "<", color=color, markersize=3)
+        marker = ("<>"[x > 0] if abs(x) > LARGEST else "v^"[y > 0]) if max(abs(x), abs(y)) > LARGEST else "o"
+        axes.plot(*at, marker, color=color, markersize=3)
         if max(abs(at)) >= 1:
             axes.annotate(pair.card.label, at, (2, 2), textcoords="offset points", fontsize=5)
     axes.set(xlim=(-LARGEST - 0.2, LARGEST + 0.2), ylim=(-LARGEST, LARGEST))

@@ -23,8 +23,7 @@ from rlexp.runfolder.variants import run_name
 if TYPE_CHECKING:
     from rlexp.config.schema import Config
 
-FILES = ("file", "pkg")  # conf/ and Hydra's own; choices that were registered and studies of claims can change
-READ: dict[tuple, ConfigResult] = {}  # of them, in this process
+READ: dict[tuple, tuple[Any, ConfigResult]] = {}  # the files of conf/ and of Hydra, in this process
 
 
 class StudySource(ConfigSource):
@@ -91,8 +90,8 @@ def composed(*overrides: str, with_hydra: bool = False) -> DictConfig:
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(CONF), **VERSION_BASE):
-            for source in GlobalHydra.instance().config_loader().repository.get_sources():
-                if source.scheme() in FILES:
+            for source in GlobalHydra.instance().config_loader().get_sources():
+                if source.scheme() == "file" or source.path == "hydra.conf":
                     read_once(source, READ)
             return hydra_compose("config", quote_numbers(overrides), return_hydra_config=with_hydra)
     finally:

@@ -6,6 +6,7 @@ import copy
 import os
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import Container, DictConfig, Node
@@ -40,30 +41,31 @@ def masked_copy(settings: DictConfig, keys: Sequence[str]) -> DictConfig:
     return part
 
 
-def read_once(source: ConfigSource, kept: dict[tuple, ConfigResult] | None = None) -> None:
+def read_once(source: ConfigSource, kept: dict[tuple, tuple[Any, ConfigResult]] | None = None) -> None:
     """Let a place of configs keep what it has read: each composition reads 30 files anew, and changes what it got.
 
     Args:
         source: changed in place.
-        kept: what several places of files keep together; what is written meanwhile is read anew.
+        kept: what several places of files keep together; a file that was written meanwhile is read anew. None: what
+            was read once stays, so that all compositions of this place see the same files.
     """
     load, found = source.load_config, {} if kept is None else kept
 
     def load_config(config_path: str) -> ConfigResult:
-        key = (source.path, config_path) if kept is None else (source.path, config_path, stamp(source, config_path))
-        if key not in found:
-            found[key] = load(config_path)
-        result = copy.copy(found[key])
+        key, now = (source.path, config_path), kept is not None and stamp(source, config_path)
+        if key not in found or found[key][0] != now:
+            found[key] = now, load(config_path)
+        result = copy.copy(found[key][1])
         result.config, result.header = copy_tree(result.config), dict(result.header)
         return result
 
     source.load_config = load_config
 
 
-def stamp(source: ConfigSource, config_path: str) -> tuple[int, int] | None:
-    """Return when a file was written last, in ns, and its size; None for what is no file of its own."""
+def stamp(source: ConfigSource, config_path: str) -> tuple[int, ...] | None:
+    """Return what changes when a file is written or replaced; None for what is no file of its own."""
     try:
         found = os.stat(os.path.join(source.path, f"{config_path.removesuffix('.yaml')}.yaml"))
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size

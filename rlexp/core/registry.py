@@ -60,7 +60,7 @@ def check_requests(choice: str, function: Callable, offered: Mapping[str, Offer]
 class StrictModel(BaseModel):
     """A config node: no unknown keys, no silent conversions, no changes after it was read."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)  # built when first read
 
 
 def hyperparameters(function: Callable) -> dict[str, object]:

@@ -154,11 +154,8 @@ def one_rate(at):
         for name, row in effects.loc[place].iterrows() if place in effects.index.get_level_values(0) else ():
             rows = runs[runs["condition"] == name]
             first, second = (table(rows[rows["arm"] == label], at["key"]) for label in labels)
-            if (
-                row["fails"] == ""
-                and at["scales"][name][0]["name"] == "log-odds"
-                and min(map(len, (first, second))) > 2
-            ):
+            shared = first.index.intersection(second.index)
+            if row["fails"] == "" and at["scales"][name][0]["name"] == "log-odds" and len(shared) > 2:
                 means, smallest = [each.mean(axis=1) for each in (first, second)], asked["smallest"] or 0.25
                 paired = (first - second).dropna()
                 half = t.ppf(0.975, paired.shape[1] - 1) * paired.std(axis=1, ddof=1) / math.sqrt(paired.shape[1])
