@@ -43,7 +43,7 @@ def changes(used: Iterable[Asked]) -> Iterator[Change]:
 
 def summary(found: Sequence[Change]) -> str:
     """Return what moved accuracy, in a sentence for each kind of change."""
-    return " ".join(map(told, *zip(*kinds(found).items(), strict=True)))
+    return " ".join(told(what, some) for what, some in kinds(found).items() if some)
 
 
 def told(what: str, found: Sequence[Change]) -> str:
