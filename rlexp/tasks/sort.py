@@ -130,7 +130,7 @@ class SortPadded(Sorting):
     """``Sort`` with a corpus that writes on when it is done: 0 to ``most_fillers`` fillers behind the items, the end.
 
     A number is as likely as any other, so a policy that has read the corpus ends where it likes. Whether its items are
-    right stands before the fillers: length can come to depend on it.
+    right stands before the fillers: length can come to depend on it. What it writes beyond ``cap`` is cut off.
     """
 
     alphabet: Annotated[int, Ge(2), Le(t.LARGEST_SIZE)]
@@ -143,14 +143,8 @@ class SortPadded(Sorting):
     components = Sort.components
     filler = 1
 
-    def __post_init__(self):
-        if self.cap < (needed := self.longest + self.most_fillers + 1):
-            most = f"{self.longest} items, {self.most_fillers} fillers and an end token"
-            raise ValueError(f"cap={self.cap} leaves no room for {most}: at least {needed}")
-        super().__post_init__()
-
     def corpus(self, prompts: t.Prompts, uniforms: t.CorpusDraws) -> tuple[t.Answers, t.AnswerMask]:
-        """Answer right, with fillers behind; ``uniforms`` are ``[R, P]``."""
+        """Answer right, with fillers behind, cut off at ``cap``; ``uniforms`` are ``[R, P]``."""
         items = self.targets(prompts)
         place, length = torch.arange(self.cap, device=prompts.device), (items != NO_TOKEN).sum(-1, keepdim=True)
         end = length + (uniforms.unsqueeze(-1) * (self.most_fillers + 1)).long()

@@ -51,6 +51,8 @@ def test_random_tokens_are_right_as_often_as_counting_says():
     assert right == pytest.approx(exact, abs=4 * (exact / draws) ** 0.5)  # four standard errors
 
 
-def test_too_small_a_cap_is_refused():
-    with pytest.raises(ValueError, match="cap=8 leaves no room for 3 items, 5 fillers and an end token: at least 9"):
-        padded_task(most_fillers=5, cap=8)
+def test_what_the_corpus_writes_beyond_the_cap_is_cut_off():
+    whole, short = (corpus(padded_task(most_fillers=5, cap=cap)) for cap in (9, 5))
+    for whole_of, short_of in zip(whole[1:3], short[1:3], strict=True):
+        assert (whole_of[..., :5] == short_of).all()
+    assert (short[2].all(-1) & (short[1][..., -1] != padded_task().end)).any()  # some do not end
