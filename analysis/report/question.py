@@ -95,10 +95,15 @@ def natural(scale: Scale, effect: float, level: float) -> float:
 
 
 def natural_size(answered: Answered) -> str:
-    """Return the smallest effect that counts: `5.9 points`, `25 %` of an amount, or in the metric's units."""
-    size = natural(answered.scale, answered.smallest, answered.level)
+    """Return the smallest effect that counts: `5.9 points`, `25 %` of an amount, or in the metric's units.
+
+    It is that of the side which is claimed, as a share that rises from .3 moves by more than one that falls: the loss
+    that would count, where the claim is that there is none.
+    """
+    side = -answered.sign if answered.declared["kind"] == NOT_INFERIOR else answered.sign
+    size = natural(answered.scale, side * answered.smallest, answered.level)
     if answered.scale.name == "log":
-        return f"{100 * (size - 1):.3g} %"
+        return f"{100 * abs(size - 1):.3g} %"
     return f"{abs(size):.3g}{' points' * (answered.scale.name == 'log-odds')}"
 
 
