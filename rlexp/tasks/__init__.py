@@ -1,6 +1,6 @@
 """Synthetic tasks: prompts, verifiers, reward components; ``task`` says what the rest of the package asks of them."""
 
-from rlexp.tasks.addition import Addition
+from rlexp.tasks.addition import Addition, AdditionMix
 from rlexp.tasks.countdown import Countdown
 from rlexp.tasks.puzzles import Functions, MultiSolution, Parity
 from rlexp.tasks.sort import DifficultyMix, Sort, SortLecture, SortPadded
@@ -21,6 +21,7 @@ TASKS = {
     "parity": Parity,
     "functions": Functions,
     "addition": Addition,
+    "addition_mix": AdditionMix,
     "tool": Tool,
     "countdown": Countdown,
     "two_habits": TwoHabits,

@@ -13,6 +13,7 @@ from torch.nn.functional import pad as padded
 
 from rlexp.core import types as t
 from rlexp.core.streams import splitmix64
+from rlexp.tasks.buckets import Buckets
 from rlexp.tasks.hints import with_hints
 from rlexp.tasks.sort import NO_TOKEN, pack, right_places
 from rlexp.tasks.task import BaseTask, Scores, task
@@ -22,35 +23,9 @@ STEP = {"full": 9, "carries": 3, "direct": 0}  # tokens for each digit: `7 + 6 +
 CELLS = 2**24  # hashes are compared with shares in so many steps
 
 
-@with_hints
-@task
-class Addition(BaseTask):
-    """Prompt: `3 4 7 + 5 8 6 =`. Completion: anything, then `→`, the digits of the sum and an end token.
+class Adding(BaseTask):
+    """What tasks of sums share: tokens, prompts of ``shortest`` to ``longest`` digits, procedures, a verifier."""
 
-    What stands before the last `→` is the scratchpad, which is not judged: it may be right, wrong, long or left out.
-    Demonstrations are written by one of three procedures, each in its share: ``full`` adds digit by digit, the last
-    first, with the carry (`7 + 6 + 0 = 1 3 , 4 + 8 + 1 = 1 3 , 3 + 5 + 1 = 0 9 ,`); ``carries`` writes the sums alone
-    (`1 3 , 1 3 , 0 9 ,`); ``direct`` writes nothing. Which one a prompt gets is a hash of it, so that nothing tells in
-    advance. In ``corpus`` a share ``mistakes`` of them has one digit wrong, in the scratchpad and in the sum, and what
-    is longer than ``cap`` is cut off; ``oracle`` takes the next procedure there.
-
-    Both numbers have as many digits, ``shortest`` to ``longest``; the first one is above 0 unless it is the only one.
-    Held out are prompts whose digits sum to a multiple of ten.
-
-    Components: ``exact`` 1 for the right sum and an end token, else 0; ``digits`` share of the digits behind the last
-    `→` that are right; ``format`` 1 if it ended and has digits and nothing else behind a `→`; ``scratchpad`` 1 where
-    the completion is the one that ``full`` or ``carries`` writes. Source: the setting of "Show Your Work: Scratchpads
-    for Intermediate Computation" (arXiv 2112.00114, section 3); the format here is its own.
-    """
-
-    shortest: t.Size
-    longest: Annotated[int, Ge(1), Le(12)]
-    procedures: dict[str, t.FiniteNonNegative]
-    mistakes: t.Probability
-    cap: t.Size
-    prompt_set: t.Size | None
-
-    components = ("exact", "digits", "format", "scratchpad")
     words = (*map(str, range(10)), "+", "=", ",", "→", "pad", "end")
     plus, equals, comma, answer, pad, end, vocabulary = range(10, 17)
     prompt_length = property(lambda self: 2 * self.longest + 2)
@@ -198,3 +173,60 @@ class Addition(BaseTask):
             "scratchpad": (finished & (thought[0] | thought[1])).float(),
         }
         return Scores(components, exact)
+
+
+@with_hints
+@task
+class Addition(Adding):
+    """Prompt: `3 4 7 + 5 8 6 =`. Completion: anything, then `→`, the digits of the sum and an end token.
+
+    What stands before the last `→` is the scratchpad, which is not judged: it may be right, wrong, long or left out.
+    Demonstrations are written by one of three procedures, each in its share: ``full`` adds digit by digit, the last
+    first, with the carry (`7 + 6 + 0 = 1 3 , 4 + 8 + 1 = 1 3 , 3 + 5 + 1 = 0 9 ,`); ``carries`` writes the sums alone
+    (`1 3 , 1 3 , 0 9 ,`); ``direct`` writes nothing. Which one a prompt gets is a hash of it, so that nothing tells in
+    advance. In ``corpus`` a share ``mistakes`` of them has one digit wrong, in the scratchpad and in the sum, and what
+    is longer than ``cap`` is cut off; ``oracle`` takes the next procedure there.
+
+    Both numbers have as many digits, ``shortest`` to ``longest``; the first one is above 0 unless it is the only one.
+    Held out are prompts whose digits sum to a multiple of ten.
+
+    Components: ``exact`` 1 for the right sum and an end token, else 0; ``digits`` share of the digits behind the last
+    `→` that are right; ``format`` 1 if it ended and has digits and nothing else behind a `→`; ``scratchpad`` 1 where
+    the completion is the one that ``full`` or ``carries`` writes. Source: the setting of "Show Your Work: Scratchpads
+    for Intermediate Computation" (arXiv 2112.00114, section 3); the format here is its own.
+    """
+
+    shortest: t.Size
+    longest: Annotated[int, Ge(1), Le(12)]
+    procedures: dict[str, t.FiniteNonNegative]
+    mistakes: t.Probability
+    cap: t.Size
+    prompt_set: t.Size | None
+
+    components = ("exact", "digits", "format", "scratchpad")
+
+
+@task
+class AdditionMix(Buckets, Adding):
+    """``Addition``, with sums of as many lengths as there are buckets: easy, medium, hard, impossible.
+
+    ``digits`` has the digits of both numbers of each bucket, ``shares`` how often it comes, for training and for
+    evaluation. Prompts of the impossible bucket look like the others, and no completion is right; the corpus has none.
+    Components ``easy``, ``medium``, ``hard``, ``impossible``: 1 for the right sum and an end token, else 0, NaN on
+    prompts of the other buckets. All else is as in ``Addition``.
+    """
+
+    digits: dict[str, Annotated[int, Ge(1), Le(12)]]
+    shares: dict[str, t.FiniteNonNegative]
+    procedures: dict[str, t.FiniteNonNegative]
+    mistakes: t.Probability
+    cap: t.Size
+
+    told_by = "digits"
+
+    def length(self, prompts: t.Prompts) -> Tensor:
+        return self.numbers(prompts)[2]
+
+    def corpus(self, prompts: t.Prompts, uniforms: t.CorpusDraws) -> tuple[t.Answers, t.AnswerMask]:
+        """Add as ``Addition`` does where an answer is right."""
+        return self.solvable(prompts, *super().corpus(prompts, uniforms))

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad as padded
 
 from rlexp.core import types as t
+from rlexp.tasks.buckets import Buckets
 from rlexp.tasks.task import BaseTask, Scores, task
 
 NO_TOKEN = -1
@@ -153,7 +154,7 @@ class SortPadded(Sorting):
 
 
 @task
-class DifficultyMix(Sorting):
+class DifficultyMix(Buckets, Sorting):
     """``Sort``, with prompts of as many lengths as there are buckets: easy, medium, hard, impossible.
 
     ``items`` has the items of a prompt of each bucket, ``shares`` how often it comes, for training and for evaluation.
@@ -167,48 +168,11 @@ class DifficultyMix(Sorting):
     shares: dict[str, t.FiniteNonNegative]
     cap: t.Size
 
-    components = ("easy", "medium", "hard", "impossible")
+    told_by = "items"
     filler = 0
-    shortest = property(lambda self: min(self.items.values()))
-    longest = property(lambda self: max(self.items.values()))
-    reward_range = property(lambda self: (0.0, max(self.weights.values())))  # a prompt has one component
 
-    def __post_init__(self):
-        for name, numbers in (("items", self.items), ("shares", self.shares)):
-            if set(numbers) != set(self.components):
-                raise ValueError(f"{name} must name {', '.join(self.components)}")
-        if len(set(self.items.values())) < len(self.components):
-            raise ValueError("items must differ between buckets: a prompt's bucket is told by its length")
-        if not sum(self.shares.values()) > 0:
-            raise ValueError("shares must not all be 0")
-        super().__post_init__()
-
-    def prompts(self, uniforms: t.PromptDraws, held_out: bool) -> t.Prompts:
-        """Draw prompts; the first number of each chooses the bucket."""
-        shares = torch.tensor([self.shares[name] for name in self.components], dtype=torch.float64)
-        bounds = (shares.cumsum(0) / shares.sum())[:-1].to(uniforms)
-        bucket = (uniforms[..., :1] >= bounds).sum(-1, keepdim=True)
-        length = torch.tensor([self.items[name] for name in self.components], device=uniforms.device)[bucket]
-        middle = (length - self.shortest + 0.5) / (self.longest - self.shortest + 1)
-        return super().prompts(torch.cat([middle, uniforms[..., 1:]], -1), held_out)
-
-    def is_of(self, prompts: t.Prompts, bucket: str) -> Tensor:
-        """Whether prompts are of a bucket, ``[R, P, 1]``."""
-        return (prompts[..., :-1] != self.pad).sum(-1, keepdim=True) == self.items[bucket]
-
-    def oracle(self, prompts: t.Prompts) -> tuple[t.Answers, t.AnswerMask]:
-        """Answer as ``Sort``, and with an empty mask where no answer is right."""
-        answers, mask = super().oracle(prompts)
-        solvable = ~self.is_of(prompts, "impossible")
-        return answers.where(solvable, self.pad), mask & solvable
-
-    def score(
-        self, prompts: t.Prompts, completions: t.Completions, mask: t.TokenMask, finished: t.CompletionMask
-    ) -> Scores:
-        """Judge completions ``[R, P, G, T]``; a completion that was cut off is wrong."""
-        correct = super().score(prompts, completions, mask, finished).correct & ~self.is_of(prompts, "impossible")
-        parts = {name: correct.float().where(self.is_of(prompts, name), float("nan")) for name in self.components}
-        return Scores(parts, correct)
+    def length(self, prompts: t.Prompts) -> Tensor:
+        return (prompts[..., :-1] != self.pad).sum(-1, keepdim=True)
 
 
 @task

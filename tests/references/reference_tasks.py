@@ -157,6 +157,13 @@ def addition(task, prompt: list[int], completion: list[int]) -> dict[str, float]
     }
 
 
+def addition_mix(task, prompt: list[int], completion: list[int]) -> dict[str, float]:
+    digits = prompt.index(task.plus) - sum(token == task.pad for token in prompt)
+    (kind,) = [name for name, count in task.digits.items() if count == digits]
+    correct = kind != "impossible" and addition(task, prompt, completion)["correct"]
+    return {name: float(correct) if name == kind else NAN for name in task.digits} | {"correct": correct}
+
+
 def applied(name: str, string: list[int], alphabet: int) -> list[int]:
     made = {
         "reverse": string[::-1],
@@ -293,6 +300,7 @@ SCORES = {
     "parity": parity,
     "functions": functions,
     "addition": addition,
+    "addition_mix": addition_mix,
     "difficulty_mix": difficulty_mix,
     "multi_solution": multi_solution,
     "sort": sort,

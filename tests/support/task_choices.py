@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from rlexp.core.registry import bind_choice, schema
 from rlexp.tasks import TASKS, TabularTask
-from rlexp.tasks.addition import Addition
+from rlexp.tasks.addition import Addition, AdditionMix
 from rlexp.tasks.countdown import Countdown
 from rlexp.tasks.puzzles import Functions, MultiSolution, Parity
 from rlexp.tasks.sort import DifficultyMix, Sort, SortLecture, SortPadded
@@ -95,6 +95,16 @@ def addition(**changes) -> Addition:
     return Addition(**(sizes | dict(procedures=dict(full=1.0, carries=2.0, direct=1.0)) | changes))
 
 
+def addition_mix(**changes) -> AdditionMix:
+    named = {
+        key: dict(zip(AdditionMix.components, numbers, strict=True))
+        for key, numbers in (("digits", (1, 2, 4, 3)), ("shares", (1.0, 2.0, 1.0, 1.0)))
+    }
+    weights = dict.fromkeys(AdditionMix.components, 0.5) | {"hard": 2.0}
+    sizes = dict(cap=25, mistakes=0.5, procedures=dict(full=1.0, carries=2.0, direct=1.0), metric="x", floor=0.0)
+    return AdditionMix(**(sizes | dict(weights=weights) | named | changes))
+
+
 def tool(**changes) -> Tool:
     weights = dict(exact=1.0, called=0.5, format=0.25)
     sizes = dict(symbols=3, table=3, keys=2, value=2, operations=4, cap=10, train_on_environment=False)
@@ -124,6 +134,7 @@ CHOICES = {
     "share": ("token_preference", preference_task(cap=10)),
     "points": ("sort_lecture", lecture_task()),
     "mix": ("difficulty_mix", difficulty_mix()),
+    "sums_mix": ("addition_mix", addition_mix()),
     "progressions": ("multi_solution", multi_solution()),
     "chains": ("parity", parity()),
     "composed": ("functions", functions()),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from policies import prompts_of
 from reference_tasks import on_paper
-from task_choices import addition
+from task_choices import addition, addition_mix
 
 from rlexp.tasks.addition import PROCEDURES, STEP
 
@@ -115,3 +115,19 @@ def test_chance_is_right_as_often_as_it_must_be():
         sum((1 - 1 / vocabulary) ** k for k in range(task.cap - n - 1)) / vocabulary ** (n + 2) for n in digits
     )
     assert correct.sum().item() == pytest.approx(group * expected, abs=4 * (group * expected) ** 0.5)
+
+
+def test_a_mix_has_neither_right_nor_written_answers_to_the_impossible():
+    """And what ``Addition`` writes of the others."""
+    task = addition_mix()
+    uniforms = torch.rand(1, 400, task.draws, generator=torch.Generator().manual_seed(0))
+    prompts, numbers = task.prompts(uniforms, False), torch.arange(400)[None] / 400
+    impossible = task.is_of(prompts, "impossible")
+    plain = addition(shortest=1, longest=4, cap=task.cap, mistakes=task.mistakes, procedures=task.procedures)
+    for made, known in ((task.corpus, plain.corpus), (lambda x, _: task.oracle(x), lambda x, _: plain.oracle(x))):
+        (answers, mask), (wanted, seen) = made(prompts, numbers), known(prompts, numbers)
+        assert (answers == wanted.masked_fill(impossible, task.pad)).all() and (mask == (seen & ~impossible)).all()
+    finished = torch.ones(1, 400, 1, dtype=torch.bool)
+    answers, mask = plain.oracle(prompts)
+    right = task.score(prompts, answers.unsqueeze(2), mask.unsqueeze(2), finished).correct
+    assert (right == ~impossible).all() and impossible.any()

@@ -8,7 +8,17 @@ from collections import Counter
 import pytest
 import torch
 from policies import sort_task
-from task_choices import difficulty_mix, every_sort, every_task, functions, lecture_task, multi_solution, parity, tool
+from task_choices import (
+    addition_mix,
+    difficulty_mix,
+    every_sort,
+    every_task,
+    functions,
+    lecture_task,
+    multi_solution,
+    parity,
+    tool,
+)
 
 from rlexp.tasks.sort import SortLecture
 
@@ -85,17 +95,23 @@ def items_of(task, prompt: list[int]) -> tuple[int, ...]:
     return tuple(sorted(x for x in prompt if x < task.alphabet))
 
 
+def digits_of(task, prompt: list[int]) -> list[int]:
+    """The digits of the first number of a sum."""
+    return [token for token in prompt[: prompt.index(task.plus)] if token != task.pad]
+
+
 @pytest.mark.parametrize("held_out", [False, True])
-def test_difficulties_come_in_their_shares(held_out):
-    task = difficulty_mix()
-    found = Counter(len(items_of(task, prompt)) for prompt in made(task, held_out))
+@pytest.mark.parametrize(("make", "told"), [(difficulty_mix, items_of), (addition_mix, digits_of)])
+def test_difficulties_come_in_their_shares(make, told, held_out):
+    task = make()
+    found = Counter(len(told(task, prompt)) for prompt in made(task, held_out))
     total = sum(task.shares.values())
     for name, share in task.shares.items():
         wanted = share / total
         error = 4 * (wanted * (1 - wanted) / 4000) ** 0.5
-        assert found[task.items[name]] / 4000 == pytest.approx(wanted, abs=error), name
-    lacking = difficulty_mix(shares=task.shares | {"impossible": 0.0})
-    assert task.items["impossible"] not in {len(items_of(task, prompt)) for prompt in made(lacking, held_out)}
+        assert found[task.lengths[name]] / 4000 == pytest.approx(wanted, abs=error), name
+    lacking = make(shares=task.shares | {"impossible": 0.0})
+    assert task.lengths["impossible"] not in {len(told(task, prompt)) for prompt in made(lacking, held_out)}
 
 
 def test_a_mix_holds_out_what_sort_does():

@@ -19,7 +19,9 @@ from rlexp.tasks.sort import NO_TOKEN, SortLecture, pack
 # Rounding of float32 numbers of order one.
 ROUNDED = dict(rtol=1e-6, atol=1e-6)
 # Nobody can solve the impossible; with 64 actions nobody may hit, and with all of them right nobody can miss.
-ALIKE = {("bandit", key) for key in ("impossible", "easy", "hard", "correct")} | {("difficulty_mix", "impossible")}
+ALIKE = {("bandit", key) for key in ("impossible", "easy", "hard", "correct")} | {
+    (name, "impossible") for name in ("difficulty_mix", "addition_mix")
+}
 
 
 def written(task, answer: list[int], rng: random.Random) -> list[int]:

@@ -12,6 +12,7 @@ from small_runs import compose
 from task_choices import (
     SEEDS,
     addition,
+    addition_mix,
     bandit,
     categorical,
     countdown,
@@ -118,6 +119,8 @@ def test_the_oracle_is_right_and_ends_where_it_should(name, task):
         (difficulty_mix, dict(shares={"easy": 1.0}), "shares must name easy, medium, hard, impossible"),
         (difficulty_mix, dict(shares=dict.fromkeys(DifficultyMix.components, 0.0)), "shares must not all be 0"),
         (difficulty_mix, dict(cap=4), "cap=4 leaves no room for 4 items"),
+        (addition_mix, dict(digits=dict(easy=1, medium=1, hard=2, impossible=3)), "digits must differ between buckets"),
+        (addition_mix, dict(cap=6), "cap=6 leaves no room for a sum of 4 digits: at least 7"),
         (multi_solution, dict(weights=dict(valid=1.0, first=1.0)), "weights.first must be 0"),
         (multi_solution, dict(items=9), "items=9 must not exceed numbers=8"),
         (multi_solution, dict(solutions=9), "solutions=9 leaves 0 prompts; at least 4 are needed"),
