@@ -42,6 +42,19 @@ def test_the_same_is_asked_of_other_tasks_and_of_a_model_twice_as_wide(name):
     assert name in {question for card in CARDS for question in card.questions}
 
 
+def tasks_of(question):
+    """The tasks that a question trains on; sort where none is said."""
+    one = declared(question)
+    shared = {each[5:] for each in one["with"] if each.startswith("task=")}
+    return {each["levels"]["task"] for each in one["conditions"] if "task" in each["levels"]} or shared or {"sort"}
+
+
+def test_each_claim_about_small_models_is_asked_of_two_tasks():
+    small = [card for card in CARDS if any(ANSWERS[name].tier == "small" for name in card.questions if name in ANSWERS)]
+    alone = {card.label for card in small if len(set().union(*map(tasks_of, card.questions))) < 2}
+    assert len(small) > 20 and alone == {"C19"}  # one task alone rewards single tokens
+
+
 def an_answer(name, **numbers):
     assertion = dict.fromkeys(("arm", "versus"), ["a=1"]) | dict.fromkeys(("metric", "endpoint", "budget"), "")
     assertion |= {"kind": "superior", "direction": "higher", "word": "supported", "leaning": "", "stability": {}}
