@@ -158,7 +158,7 @@ def other_tasks(found: Sequence[Pair]) -> Figure:
             axes.annotate(pair.card.label, at, (2, 2), textcoords="offset points", fontsize=5)
     axes.set(xlim=(-LARGEST - 0.2, LARGEST + 0.2), ylim=(-LARGEST, LARGEST))
     axes.set_xlabel("on the first task", fontsize=7)
-    axes.set_ylabel("on Countdown and sums", fontsize=7)
+    axes.set_ylabel("on other tasks", fontsize=7)
     axes.tick_params(labelsize=6)
     light_grid(axes)
     return figure
