@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import torch
+from pydantic import BaseModel
 from torch import Tensor, nn
 
 from rlexp.config.schema import Config
@@ -99,7 +100,7 @@ def copy_weights(network: nn.Module, replica: int, weights: Weights) -> None:
 def train_starts(configs: Sequence[Config]) -> tuple[list[Weights], list[str]]:
     """Make the starts of configs that differ in their seeds only, as one stack; on the CPU, whatever trains on them."""
     seeds, first = [config.start_seed for config in configs], configs[0]
-    task = bind_choice(TASKS, first.task)()
+    task = bind_choice(TASKS, without_set(first.task))()
     policy = bind_choice(MODELS, first.model)(Init(seeds), task)
     problems = call_with(bind_choice(STARTS, first.start), {"policy": policy, "task": task, "seeds": seeds})
     stack = {name: parameter.detach() for name, parameter in policy.named_parameters()}
@@ -119,8 +120,13 @@ def started_policy(config: Config) -> TrainedPolicy:
 
 def start_settings(config: Config) -> str:
     """Return what a start depends on, but for the seed that it belongs to."""
-    seeds = {"start": {"seed"}, "model": {"seed"}}
+    config, seeds = config.model_copy(update={"task": without_set(config.task)}), {"start": {"seed"}, "model": {"seed"}}
     return json.dumps(config.model_dump(mode="json", include={*DEPENDS_ON}, exclude=seeds), sort_keys=True)
+
+
+def without_set(task: BaseModel) -> BaseModel:
+    """Return a task without the prompts that a run is trained on again and again: a start has seen any others."""
+    return task.model_copy(update={"prompt_set": None}) if getattr(task, "prompt_set", None) else task
 
 
 def start_key(config: Config) -> str:

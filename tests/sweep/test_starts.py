@@ -95,6 +95,13 @@ def test_whatever_a_start_depends_on_makes_another(tmp_path, trained, change):
     assert len(trained) == 2 and len(list(tmp_path.iterdir())) == 2
 
 
+def test_prompts_that_come_again_make_no_other(tmp_path, trained):
+    states = [begun([config("sft", f"task.prompt_set={size}")], tmp_path) for size in ("null", 4, 64)]
+    assert len(trained) == len(list(tmp_path.iterdir())) == 1
+    assert all(same(weights_of(states[0]), weights_of(each)) for each in states)
+    assert same(weights_of(states[0]), weights_of(begun([config("sft", "task.prompt_set=4")])))  # made, not read
+
+
 def test_a_start_of_its_own_seed_is_that_of_a_run_with_this_seed(tmp_path, trained):
     """The critic's body too; and what a run samples stays that of its own seed."""
     others = ["critic=value", "norm=gae"]
