@@ -101,7 +101,7 @@ def addition_mix(**changes) -> AdditionMix:
         for key, numbers in (("digits", (1, 2, 4, 3)), ("shares", (1.0, 2.0, 1.0, 1.0)))
     }
     weights = dict.fromkeys(AdditionMix.components, 0.5) | {"hard": 2.0}
-    sizes = dict(cap=25, mistakes=0.5, procedures=dict(full=1.0, carries=2.0, direct=1.0), metric="x", floor=0.0)
+    sizes = dict(cap=25, mistakes=0.5, procedures=dict(full=0.0, carries=2.0, direct=1.0), metric="x", floor=0.0)
     return AdditionMix(**(sizes | dict(weights=weights) | named | changes))
 
 
