@@ -225,6 +225,7 @@ class AdditionMix(Buckets, Adding):
     told_by = "digits"
 
     def length(self, prompts: t.Prompts) -> Tensor:
+        """Count the digits of a number of prompts, ``[R, P, L] -> [R, P, 1]``."""
         return self.numbers(prompts)[2]
 
     def corpus(self, prompts: t.Prompts, uniforms: t.CorpusDraws) -> tuple[t.Answers, t.AnswerMask]:

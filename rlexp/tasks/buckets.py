@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -14,11 +14,13 @@ from rlexp.tasks.task import Scores
 class Buckets:
     """What tasks of several difficulties share, in front of a task with prompts of ``shortest`` to ``longest``.
 
-    The setting that ``told_by`` names has the length of a prompt of each bucket, ``shares`` how often it comes. No
-    completion to a prompt of the impossible bucket is right, and the oracle shows none.
+    The setting that ``told_by`` names has the length of a prompt of each bucket, ``shares`` how often it comes; a task
+    has ``length(prompts)``, ``[R, P, L] -> [R, P, 1]``, which counts as that setting does. No completion to a prompt of
+    the impossible bucket is right, and the oracle shows none.
     """
 
     told_by: str
+    length: Callable[[Tensor], Tensor]
     shares: Mapping[str, float]
     weights: Mapping[str, float]
 
@@ -46,10 +48,6 @@ class Buckets:
         length = torch.tensor([self.lengths[name] for name in self.components], device=uniforms.device)[bucket]
         middle = (length - self.shortest + 0.5) / (self.longest - self.shortest + 1)
         return super().prompts(torch.cat([middle, uniforms[..., 1:]], -1), held_out)
-
-    def length(self, prompts: t.Prompts) -> Tensor:
-        """How long prompts are, as the setting counts it: ``[R, P, L] -> [R, P, 1]``."""
-        raise NotImplementedError
 
     def is_of(self, prompts: t.Prompts, bucket: str) -> Tensor:
         """Whether prompts are of a bucket, ``[R, P, 1]``."""

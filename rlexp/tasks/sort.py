@@ -172,6 +172,7 @@ class DifficultyMix(Buckets, Sorting):
     filler = 0
 
     def length(self, prompts: t.Prompts) -> Tensor:
+        """Count the items of prompts, ``[R, P, L] -> [R, P, 1]``."""
         return (prompts[..., :-1] != self.pad).sum(-1, keepdim=True)
 
 
