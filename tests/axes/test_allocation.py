@@ -162,7 +162,7 @@ def test_statistics_are_those_of_the_completions_that_are_there(choice):
 )
 def test_alone_together_and_resumed_are_the_same_bits(tmp_path, stop_at, chosen):  # noqa: F811
     beside = ["task.prompt_set=8", "allocation.average=3"]
-    same_alone_together_and_resumed(tmp_path, stop_at, *beside, *chosen, variants=("local", "running"))
+    same_alone_together_and_resumed(tmp_path, stop_at, *beside, *chosen)
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_alone_and_beside_other_samplers_a_run_is_the_same(tmp_path):
     ids=" ".join,
 )
 def test_alone_together_and_resumed_are_the_same_bits(tmp_path, stop_at, chosen):  # noqa: F811
-    same_alone_together_and_resumed(tmp_path, stop_at, "task.prompt_set=8", *chosen, variants=("local", "running"))
+    same_alone_together_and_resumed(tmp_path, stop_at, "task.prompt_set=8", *chosen)
 
 
 @pytest.mark.parametrize(

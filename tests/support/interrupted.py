@@ -40,9 +40,16 @@ def stop_engine(patch, number):
     patch.setattr(training, "train_step", stopping)
 
 
-def same_alone_together_and_resumed(folder, stop_at, *overrides, **of_jobs):
-    """Train runs as one batch, one by one, and stopped and gone on with; all must write the same rows."""
-    same_in_three_ways(*(jobs(folder / place, *overrides, **of_jobs) for place in ("all", "one", "parts")), stop_at, 8)
+def one_of_each(folder, *overrides, variants):
+    return [
+        job for seed, name in enumerate(variants) for job in jobs(folder, *overrides, variants=[name], seeds=[seed])
+    ]
+
+
+def same_alone_together_and_resumed(folder, stop_at, *overrides, variants=("local", "running")):
+    """Train each variant with a seed of its own: all must write the same rows as one batch, alone, and gone on with."""
+    places = (one_of_each(folder / place, *overrides, variants=variants) for place in ("all", "one", "parts"))
+    same_in_three_ways(*places, stop_at, 8)
 
 
 def same_in_three_ways(together, alone, parts, stop_at, step):

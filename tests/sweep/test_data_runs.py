@@ -22,14 +22,13 @@ DATA = {
     "refilled": ["data=replay", "data.capacity=2", "filter=dynamic"],
 }
 RARE = {"stale", "replay", "refilled", "loglinear"}
-VARIANTS = ("local", "running")
 
 
 @pytest.mark.bits
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.rare] * (name in RARE)) for name in DATA])
 def test_alone_together_and_resumed_are_the_same_bits(tmp_path, stop_at, name):  # noqa: F811
-    same_alone_together_and_resumed(tmp_path, stop_at, *DATA[name], variants=VARIANTS)
+    same_alone_together_and_resumed(tmp_path, stop_at, *DATA[name])
 
 
 @pytest.mark.slow

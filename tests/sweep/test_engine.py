@@ -151,7 +151,9 @@ def test_every_shaping_and_filter_gives_the_same_bits_alone_and_together(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", choices("model"))
+@pytest.mark.parametrize(
+    "model", [pytest.param(name, marks=[pytest.mark.rare] * (name == "llama_5m")) for name in choices("model")]
+)
 def test_threads_change_no_bit(tmp_path, model):
     task = {"positional": "sort_lecture", "tabular": "bandit"}.get(model, "sort")
     common = [f"task={task}", "group_size.completions=7", f"model={model}", "group_size.prompts=6"]
