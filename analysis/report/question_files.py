@@ -89,10 +89,11 @@ def run_table(answer: Answer) -> Table:
 
 
 def curve_table(answer: Answer) -> Table:
-    """Return a row a run and evaluation: completions by then, the score's metric, and those that are judged."""
+    """Return a row a run and evaluation: completions by then, each score's metric, and those that are judged."""
     data = answer.data
+    scores = [data.score_metric, *data.runs["score_metric"].dropna()]  # conditions may differ in it
     named = [name for each in answer.assertions for name in each.metric.split(", ")]
-    metrics = [name for name in dict.fromkeys([data.score_metric, *named]) if name in data.metrics]
+    metrics = [name for name in dict.fromkeys([*scores, *named]) if name in data.metrics]
     columns = {"folder": data.metrics["name"], "seed": data.metrics["seed"], "step": data.metrics["step"]}
     columns |= {"completions": cumulative_cost(data, "rollouts")} if "progress/completions" in data.metrics else {}
     table = pd.DataFrame(columns | {name: data.metrics[name] for name in metrics})

@@ -39,3 +39,12 @@ def test_runs_and_curves_of_all_conditions_are_kept(tmp_path):
     assert [each["name"] for each in package["resources"]] == ["runs", "curves", "effects"]
     assert package["resources"][0]["schema"]["primaryKey"] == ["condition", "arm", "seed"]
     assert answer.hash in (place / "README.md").read_text(encoding="utf-8")
+
+
+def test_each_score_has_its_curve_where_conditions_differ_in_it(tmp_path):
+    scores = ["eval/exact/accuracy", "eval/exact/entropy"]
+    own = {"assertions": [PAIR | {"metric": "eval/exact/reward", "smallest": 0.1}]}
+    conditions = [f"score.metric={score}+score.floor=0" for score in scores]
+    write_files(ask(QUESTION | own | {"conditions": conditions, "seeds": 2}, folder=tmp_path / "q"))
+    curves = pd.read_parquet(tmp_path / "q" / "answer" / "curves.parquet")
+    assert {*scores, "eval/exact/reward"} <= {*curves}
