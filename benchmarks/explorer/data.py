@@ -9,6 +9,7 @@ import pandas as pd
 
 from benchmarks.stored.study import Finding, Study, parts_of
 from benchmarks.stored.world import World, changed, world
+from rlexp.runfolder.variants import key_of, parse_override
 
 ROW = ("role", "condition", "arm", "versus", "metric", "verdict", "expected", "effect", "low", "high", "units")
 ROW += ("n", "p", "smallest", "said", "tricks", "tasks", "starts", "weights")
@@ -57,9 +58,17 @@ def study_data(study: Study) -> dict[str, Any]:
 
 
 def config_of(study: Study) -> dict[str, str]:
-    """Return the settings in which its runs differ from the default run, as text."""
-    overrides = tuple(each for each in study.overrides if not each.startswith(("start.path=", "model.path=")))
-    return {key: "null" if value is None else str(value) for key, value in changed(overrides).items()}
+    """Return the settings in which its runs differ from the default run, as text.
+
+    What is of a group that conditions choose, as ``task.hint=3`` where they have ``task=countdown``, is as written: the
+    default choice may not know it.
+    """
+    chosen = {f"{key_of(part)}." for condition in study.conditions for part in parts_of(condition)}
+    apart = [each for each in study.overrides if each.startswith(tuple(chosen))]
+    others = (each for each in study.overrides if each not in apart)
+    composed = tuple(each for each in others if not each.startswith(("start.path=", "model.path=")))
+    own = {key: "null" if value is None else str(value) for key, value in changed(composed).items()}
+    return own | dict(map(parse_override, apart))
 
 
 def curve_data(study: Study) -> dict[str, Any]:

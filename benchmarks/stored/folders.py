@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from benchmarks.stored.study import (
     level_rows,
 )
 from benchmarks.stored.world import score_metric
+from rlexp.analysis.stats.endpoints import parse_endpoint
 from rlexp.config.choices import CONF
 
 QUESTIONS = CONF / "study" / "questions"
@@ -66,8 +67,11 @@ def question_study(folder: Path, answer: Mapping[str, Any], name: str, page: str
     """Return a question from the folder of its answer."""
     declared = answer["declared"]
     shared = tuple(declared["with"])
-    metric = declared["metric"] or score_metric(shared)
+    scales = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))["scales"]
+    scores = [*dict.fromkeys(each[0]["metric"].partition(", ")[0] for each in scales.values())]
+    metric = declared["metric"] or (parse_endpoint(scores[0]).metric if ":" in scores[0] else scores[0])
     number = metric if declared["endpoint"] == FINAL else declared["endpoint"]
+    numbers = [number] if len(scores) == 1 else []  # of conditions with different scores assertions alone have one
     runs, tuned = pd.read_parquet(folder / "runs.parquet"), (declared["tune"] or {}).get("key", "")
     findings = [each for assertion in answer["assertions"] for each in assertion_findings(assertion, metric)]
     sides = {side.partition(" at ")[0]: side for each in findings for side in (each.arm, each.versus)}
@@ -82,7 +86,9 @@ def question_study(folder: Path, answer: Mapping[str, Any], name: str, page: str
         overrides=shared,
         metric=metric,
         findings=findings,
-        runs=pd.concat([kept_runs(runs, number, tuned), *asserted_runs(runs, answer, metric, number, tuned)]),
+        runs=pd.concat(
+            [*(kept_runs(runs, each, tuned) for each in numbers), *asserted_runs(runs, answer, metric, numbers, tuned)]
+        ),
         levels=level_rows([]),
         curves=curves_of(folder),
         tuned=tuned,
@@ -91,10 +97,10 @@ def question_study(folder: Path, answer: Mapping[str, Any], name: str, page: str
 
 
 def asserted_runs(
-    runs: pd.DataFrame, answer: Mapping[str, Any], metric: str, number: str, tuned: str
+    runs: pd.DataFrame, answer: Mapping[str, Any], metric: str, numbers: Iterable[str], tuned: str
 ) -> Iterator[pd.DataFrame]:
     """Yield the numbers of assertions that are about another one than the question's, each once."""
-    seen = {number}
+    seen = {*numbers}
     for place, assertion in enumerate(answer["assertions"], 1):
         if (own := number_of(assertion, metric)) not in seen:
             seen.add(own)

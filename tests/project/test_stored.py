@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from stored import stored_studies
 
@@ -72,6 +73,17 @@ def test_effects_are_those_of_the_runs(studies):
             assert abs(effect - found.effect) < 0.51 * printed_to + 1e-9, (study.name, found)
             checked += 1
     assert checked > 90
+
+
+@pytest.mark.slow
+def test_numbers_of_conditions_with_different_scores_stand_under_the_metric_that_they_are(studies):
+    """On sums of `sharpening_tasks` the score is the accuracy of samples, on sorting that of greedy answers."""
+    kept = pd.read_parquet(DOCS / "asked" / "sharpening_tasks" / "runs.parquet").set_index("folder")
+    by_metric = dict(iter(studies["sharpening_tasks"].runs.groupby("metric")))
+    assert {*by_metric} == {"eval/sampled_accuracy", "eval/pass@128"}
+    for metric, column in (("eval/sampled_accuracy", "assertion_1"), ("eval/pass@128", "assertion_2")):
+        values = by_metric[metric].set_index("run")["score"]
+        assert values.to_dict() == kept[column].to_dict()
 
 
 @pytest.mark.slow
