@@ -63,12 +63,13 @@ def config_of(study: Study) -> dict[str, str]:
     What is of a group that conditions choose, as ``task.hint=3`` where they have ``task=countdown``, is as written: the
     default choice may not know it.
     """
-    chosen = {f"{key_of(part)}." for condition in study.conditions for part in parts_of(condition)}
-    apart = [each for each in study.overrides if each.startswith(tuple(chosen))]
-    others = (each for each in study.overrides if each not in apart)
-    composed = tuple(each for each in others if not each.startswith(("start.path=", "model.path=")))
-    own = {key: "null" if value is None else str(value) for key, value in changed(composed).items()}
-    return own | dict(map(parse_override, apart))
+    chosen = tuple(f"{key_of(part)}." for condition in study.conditions for part in parts_of(condition))
+    shown = [each for each in study.overrides if not each.startswith(("start.path=", "model.path="))]
+    apart = [each for each in shown if each.startswith(chosen)]
+    own = changed(tuple(each for each in shown if each not in apart))
+    return {key: "null" if value is None else str(value) for key, value in own.items()} | dict(
+        map(parse_override, apart)
+    )
 
 
 def curve_data(study: Study) -> dict[str, Any]:

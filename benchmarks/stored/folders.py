@@ -69,7 +69,8 @@ def question_study(folder: Path, answer: Mapping[str, Any], name: str, page: str
     shared = tuple(declared["with"])
     scales = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))["scales"]
     scores = [*dict.fromkeys(each[0]["metric"].partition(", ")[0] for each in scales.values())]
-    metric = declared["metric"] or (parse_endpoint(scores[0]).metric if ":" in scores[0] else scores[0])
+    endpoint = parse_endpoint(declared["endpoint"])
+    metric = declared["metric"] or (endpoint.metric if endpoint.kind == "cost" else scores[0])
     number = metric if declared["endpoint"] == FINAL else declared["endpoint"]
     numbers = [number] if len(scores) == 1 else []  # of conditions with different scores assertions alone have one
     runs, tuned = pd.read_parquet(folder / "runs.parquet"), (declared["tune"] or {}).get("key", "")
