@@ -21,6 +21,7 @@ from rlexp.analysis.stats.rates import RateGrid, edge, rate_grid
 from rlexp.analysis.stats.scales import Scale
 from rlexp.analysis.stats.words import CANNOT, EQUIVALENT, NOT_INFERIOR, OPEN
 from rlexp.config.choices import CONF
+from rlexp.question.declare import first_runs
 
 STAYS = 0.8
 """A word that fewer redraws repeat is said to lean."""
@@ -113,10 +114,13 @@ class Asked:
 
     @property
     def core_seconds(self) -> float:
-        """What a run took for each step. Runs that were trained as one batch took the same time together."""
+        """What training took, over the steps of the runs trained to begin with.
+
+        Runs that were trained as one batch took the same time together. Runs of grids that grew are in the time alone.
+        """
         times = np.sort(self.runs.drop_duplicates("folder")["wall_time_s"].dropna().to_numpy(float))
         ends = np.append(np.diff(times) > SAME_BATCH, True) if self.tier != LANGUAGE_MODEL else slice(None)
-        return float(times[ends].sum() / self.curves.groupby("folder")["step"].max().sum())
+        return float(times[ends].sum() / (first_runs(self.declared) * steps_of(self.declared)))
 
 
 def tier(shared: Sequence[str], levels: Iterable[Mapping[str, str]]) -> str:

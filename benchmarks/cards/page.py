@@ -155,8 +155,6 @@ def share(part: int, whole: int) -> str:
 
 def untrained(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
     """Yield the table of questions without an answer."""
-    seconds = {each: core_seconds(each, answers) for each in ("world", "small", LANGUAGE_MODEL)}
-    wider = [one.core_seconds for name, one in answers.items() if name.endswith(TASKS)]
     yield "| | claim | trains it | runs | core-minutes, about |"
     yield "|---|---|---|---:|---:|"
     for card in cards:
@@ -164,25 +162,39 @@ def untrained(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
             if name not in answers:
                 link, claim = f"[{card.label}](claims/{card.number}.md)", card.claim.replace("|", "/")
                 asks = declared_in(name)
-                first = answers.get(name.removesuffix(REPLICATION))
-                where = tier(asks["with"], [each["levels"] for each in asks["conditions"]])
-                known = [first.core_seconds] if first else wider if wider and name.endswith(TASKS) else seconds[where]
-                minutes = f"{first_runs(asks) * steps_of(asks) * np.median(known) / 60:.0f}" if known else "–"
+                seconds = likely_seconds(name, asks, answers)
+                minutes = f"{first_runs(asks) * steps_of(asks) * seconds / 60:.0f}" if seconds else "–"
                 cost = f"{first_runs(asks):,} | {minutes}"
                 yield f"| {link} | {claim} | `rlexp ask {name} --folder runs/{name}` | {cost} |"
-    if all(seconds.values()):
-        low, median, high = np.quantile(seconds["small"], [0.25, 0.5, 0.75])
+    times = on_other_tasks(answers)
+    if times and (llama := of_tier(LANGUAGE_MODEL, answers)):
+        low, median, high = np.quantile(times, [0.25, 0.5, 0.75])
         yield (
-            "\nMinutes are runs times steps times what one took in the first pass, or in the median answered question "
-            f"(for other tasks: in theirs): {median:.3f} s\nof a small model, as one of a batch (half of the "
-            f"questions: {low:.3f} to {high:.3f} s), "
-            f"and {np.median(seconds[LANGUAGE_MODEL]):.2f} s of a Llama."
+            "\nMinutes are runs times steps times what one took where the question was asked first, grown grids "
+            f"included. Other tasks\nare taken to need {median:.1f} times that, as in the median of the {len(times)} "
+            f"that are answered (half of them: {low:.1f} to {high:.1f}), and\na Llama "
+            f"{np.median(llama):.2f} s a step, as in the median of its questions."
         )
 
 
-def core_seconds(where: str, answers: Answers) -> list[float]:
+def likely_seconds(name: str, asks: Mapping[str, Any], answers: Answers) -> float | None:
+    """Return what a step of a run likely takes: by the question asked first, or by the median answer of the tier."""
+    first, times = name.removesuffix(REPLICATION).removesuffix(TASKS), on_other_tasks(answers)
+    if first in answers:
+        return answers[first].core_seconds * (np.median(times) if times and name.endswith(TASKS) else 1)
+    like = of_tier(tier(asks["with"], [each["levels"] for each in asks["conditions"]]), answers)
+    return np.median(like) if like else None
+
+
+def of_tier(where: str, answers: Answers) -> list[float]:
     """Return what a step of a run took, of each answer of a tier."""
     return [one.core_seconds for one in answers.values() if one.tier == where]
+
+
+def on_other_tasks(answers: Answers) -> list[float]:
+    """Return how many times as long a step took on other tasks, of each question that is answered on both."""
+    pairs = ((one, answers.get(f"{name}{TASKS}")) for name, one in answers.items())
+    return [other.core_seconds / one.core_seconds for one, other in pairs if other]
 
 
 def declared_in(name: str) -> dict[str, Any]:
