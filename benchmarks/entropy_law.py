@@ -75,7 +75,8 @@ def forecast_error(entropy: Array, accuracy: Array) -> float:
     known, later = slice(None, half), slice(half, None)
     by_law = accuracy[later] - predict(entropy[later], *law(entropy[known], accuracy[known]))
     by_last = accuracy[later] - accuracy[half - 1]
-    return float(np.sqrt((by_law**2).mean() / (by_last**2).mean()))
+    with np.errstate(divide="ignore"):  # infinite where accuracy no longer moves, so that its last value is exact
+        return float(np.sqrt((by_law**2).mean() / (by_last**2).mean()))
 
 
 def row_of(question: str, curves: pd.DataFrame, runs: pd.DataFrame) -> Row:
