@@ -58,18 +58,17 @@ def study_data(study: Study) -> dict[str, Any]:
 
 
 def config_of(study: Study) -> dict[str, str]:
-    """Return the settings in which its runs differ from the default run, as text.
+    """Return the settings in which its runs differ from the default run, as text; those of conditions stand with them.
 
     What is of a group that conditions choose, as ``task.hint=3`` where they have ``task=countdown``, is as written: the
     default choice may not know it.
     """
-    chosen = tuple(f"{key_of(part)}." for condition in study.conditions for part in parts_of(condition))
+    theirs = {key_of(part) for condition in study.conditions for part in parts_of(condition)}
     shown = [each for each in study.overrides if not each.startswith(("start.path=", "model.path="))]
-    apart = [each for each in shown if each.startswith(chosen)]
+    apart = [each for each in shown if each.startswith(tuple(f"{key}." for key in theirs))]
     own = changed(tuple(each for each in shown if each not in apart))
-    return {key: "null" if value is None else str(value) for key, value in own.items()} | dict(
-        map(parse_override, apart)
-    )
+    told = {key: "null" if value is None else str(value) for key, value in own.items() if key not in theirs}
+    return told | dict(map(parse_override, apart))
 
 
 def curve_data(study: Study) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from stored import stored_studies
 
+from benchmarks.explorer.data import config_of
 from benchmarks.stored import printed
 from benchmarks.stored.folders import command_in, shared_of
 from benchmarks.stored.study import parts_of, unshared, without
@@ -84,6 +85,13 @@ def test_numbers_of_conditions_with_different_scores_stand_under_the_metric_that
     for metric, column in (("eval/sampled_accuracy", "assertion_1"), ("eval/pass@128", "assertion_2")):
         values = by_metric[metric].set_index("run")["score"]
         assert values.to_dict() == kept[column].to_dict()
+
+
+@pytest.mark.slow
+def test_settings_of_all_runs_are_not_the_defaults_of_those_that_conditions_have(studies):
+    shared = config_of(studies["sharpening_tasks"])
+    assert "start.accuracy" not in shared and shared["steps"] == "120"
+    assert config_of(studies["self_distillation_tasks"])["task.hint"] == "3"  # which no default task has
 
 
 @pytest.mark.slow
