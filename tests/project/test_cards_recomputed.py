@@ -56,7 +56,9 @@ def written():
     answers = asked()
     firsts = [name for name in answers if not name.endswith("_replication")]
     both = [[each for each in (name, f"{name}_replication") if each in answers] for name in firsts]
-    cards = [Card(number=f"c{place:02}", questions=names, **WORDS) for place, names in enumerate(both, 1)]
+    numbers = [f"{letter}{place:02}" for letter in "cde" for place in range(1, 100)]
+    cards = [Card(number=number, questions=names, **WORDS) for number, names in zip(numbers, both, strict=False)]
+    assert len(cards) == len(both)
     below = {f"claims/{card.number}.md": card_page(card, answers) for card in cards}
     return {"claims.md": page(cards, answers)} | below, {card.number: card.questions for card in cards}
 
