@@ -112,7 +112,7 @@ class Asked:
         """`world`, `small` or `language model`, by the backend and the model that its runs have."""
         return tier(self.declared["with"], [each["levels"] for each in self.declared["conditions"]])
 
-    @property
+    @cached_property
     def core_seconds(self) -> float:
         """What training took, over the steps of the runs trained to begin with.
 
