@@ -98,12 +98,14 @@ def natural_size(answered: Answered) -> str:
     """Return the smallest effect that counts: `5.9 points`, `25 %` of an amount, or in the metric's units.
 
     It is that of the side which is claimed, as a share that rises from .3 moves by more than one that falls: the loss
-    that would count, where the claim is that there is none.
+    that would count, where the claim is that there is none. Without a level it is on the scale.
     """
     side = -answered.sign if answered.declared["kind"] == NOT_INFERIOR else answered.sign
     size = natural(answered.scale, side * answered.smallest, answered.level)
     if answered.scale.name == "log":
         return f"{100 * abs(size - 1):.3g} %"
+    if not np.isfinite(answered.level):
+        return f"{answered.smallest:.3g} ({answered.scale.name})"
     return f"{abs(size):.3g}{' points' * (answered.scale.name == 'log-odds')}"
 
 
@@ -127,16 +129,16 @@ def findings(answer: Answer) -> list[str]:
     declared, conditions = answer.declared, len(answer.declared["conditions"])
     tuned = f", each arm at its best {declared['tune']['key']}" if declared["tune"] else ""
     source = f" Source: {declared['source']}." if declared["source"] else ""
-    seeds = sorted({each.found.n for answered in answer.assertions for each in answered.effects} - {0})
+    seeds = sorted({len(row) for each in answer.conditions for rows in each.names.values() for row in rows})
     lines = [
         f"What was asked: {declared['question']}{source} {count(conditions, 'condition')} of "
         f"{' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} paired seeds{tuned}."
     ]
     for place, answered in enumerate(answer.assertions, 1):
         lines.append(f"What came out: {f'{place}. ' * (len(answer.assertions) > 1)}{outcome(answered)}")
-    noise = scores_statement(best_scores(answer), main_number(answer))
+    noise = f"{scores_statement(best_scores(answer), main_number(answer))} ".lstrip()
     lines.append(
-        f"How sure: {noise} The smallest effect that counts is {sizes(answer)}. “Open” is not “no effect”: more "
+        f"How sure: {noise}The smallest effect that counts is {sizes(answer)}. “Open” is not “no effect”: more "
         "seeds or conditions would tell."
     )
     return [in_units(line, answer.data.unit) for line in lines]
@@ -172,7 +174,7 @@ def outcome(answered: Answered) -> str:
 def sizes(answer: Answer) -> str:
     found = (
         natural_size(each)
-        if each.scale.name == "log"
+        if each.scale.name == "log" or not np.isfinite(each.level)
         else f"{each.smallest:.3g} ({each.scale.name}), {natural_size(each)} at {each.level:.3g}"
         for each in answer.assertions
     )
@@ -182,7 +184,7 @@ def sizes(answer: Answer) -> str:
 def best_scores(answer: Answer) -> list[np.ndarray]:
     """Return the question's number of each arm at its best, `[seeds, arms]`, by condition."""
     found = []
-    for condition in answer.conditions:
+    for condition in (each for each in answer.conditions if not each.lacks):
         best = np.array([grid.values[grid.best] for grid in condition.grids.values()])
         found.append(condition.main.scale.inverse(condition.main.sign * best).T)
     return found
@@ -249,16 +251,17 @@ def dropped_conditions(answer: Answer) -> list[list[str]]:
 
 
 def figures(answer: Answer) -> dict[str, tuple[Figure, str, str]]:
-    """Return the figures by name, each with its heading and its caption."""
+    """Return the figures by name, each with its heading and its caption; none of an assertion without any effect."""
     found = {}
     for place, (answered, assertion) in enumerate(
         zip(answer.assertions, as_json(answer)["assertions"], strict=True), 1
     ):
-        figure = effects_figure(assertion, answered.scale, number(answered))
-        found[f"assertion_{place}"] = figure, f"{place}. {claim(answered)}", caption_of(figure)
+        if any(effect.found.n for effect in answered.effects):
+            figure = effects_figure(assertion, answered.scale, number(answered))
+            found[f"assertion_{place}"] = figure, f"{place}. {claim(answered)}", caption_of(figure)
     if answer.declared["tune"]:
         for place, condition in enumerate(answer.conditions, 1):
-            if len(condition.values) > 1:
+            if len(condition.values) > 1 and not condition.lacks:
                 grids = {
                     arm if budget is None else f"{arm}, {budget}": grid
                     for (arm, budget), grid in condition.grids.items()

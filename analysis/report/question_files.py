@@ -78,11 +78,14 @@ def run_table(answer: Answer) -> Table:
         main |= condition.main.metric.values.to_dict()
         numbers = (each.metric.values.to_dict() for each in condition.asserted)
         numbers = dict(zip(own, numbers, strict=True))
-        for arm, grid in condition.grids.items():
-            for place, names in enumerate(condition.names[arm]):
-                role = {"condition": condition.name, "arm": arm_label(arm), "best": place == grid.best}
+        for arm, points in condition.names.items():
+            grid = condition.grids.get(arm)
+            on_scale = condition.scores(arm) if grid is None else grid.values
+            for place, names in enumerate(points):
+                role = {"condition": condition.name, "arm": arm_label(arm)}
+                role |= {"best": grid is not None and place == grid.best}
                 role |= {tuned: condition.values[place]} if tuned else {}
-                for name, scaled in zip(names, grid.values[place], strict=True):
+                for name, scaled in zip(names, on_scale[place], strict=True):
                     run = {"seed": int(name.rpartition("seed=")[2]), "folder": name, "on_scale": scaled}
                     rows.append(role | run | {key: values.get(name) for key, values in numbers.items()})
     return runs_table(pd.DataFrame(rows), answer.data.runs, pd.Series(main, dtype=float), tuned, own)

@@ -56,7 +56,11 @@ def scaled_runs(data: SweepData, endpoint: Endpoint, metric: str | None = None, 
     Raises:
         AnalysisError: as ``endpoint_values``.
     """
-    values = endpoint_values(data, endpoint, metric)
+    return scaled(endpoint_values(data, endpoint, metric), endpoint, data, attainable)
+
+
+def scaled(values: RunValues, endpoint: Endpoint, data: SweepData, attainable: float = 1.0) -> ScaledRuns:
+    """Put an endpoint of all runs, which may have none, on its scale."""
     counted = data.runs.loc[data.runs["status"].isin(values.statuses), "name"]
     values = values._replace(values=values.values.reindex(counted))
     scale = scale_for(values.metric, endpoint, data)._replace(attainable=attainable)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlexp.analysis.data.errors import AnalysisError
+from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.read import read_config
-from rlexp.analysis.stats.arms import ScaledRuns, missing_note, scaled_runs
-from rlexp.analysis.stats.endpoints import Endpoint, parse_endpoint
+from rlexp.analysis.stats.arms import ScaledRuns, missing_note, scaled, scaled_runs
+from rlexp.analysis.stats.endpoints import Endpoint, endpoint_values, nobodys_values, parse_endpoint
 from rlexp.analysis.stats.rates import RateGrid, rate_grid
 from rlexp.runfolder.variants import unit_name
 
@@ -36,12 +36,19 @@ class ConditionRuns(NamedTuple):
     names: dict[ArmKey, list[list[str]]]
     """Of the runs' folders, by value and seed."""
     grids: dict[ArmKey, RateGrid]
+    """Empty where the condition lacks numbers."""
+    lacks: str = ""
+    """Why: no run has a number that is asked for, or completed runs of an arm lack the question's at each value."""
 
     @property
     def score(self) -> ScaledRuns:
         """Where runs of the question's metric end, whatever its endpoint is."""
         asked = None if self.main.metric.is_score else self.main.metric.metric.split(", ")[0]
         return scaled_runs(self.data, Endpoint(), asked)
+
+    def scores(self, arm: ArmKey) -> np.ndarray:
+        """Return the question's number of an arm's runs on its scale, larger is better, `[values, seeds]`."""
+        return self.main.sign * self.main.scale.forward(self.main.of(self.names[arm]))
 
     def best_names(self, arm: ArmKey) -> list[str]:
         """Return the names of the runs by which an arm is judged."""
@@ -63,7 +70,6 @@ def read_condition(
     """Read the arms of one condition.
 
     Raises:
-        NothingLeft: no run has the question's number, or that of an assertion; or completed runs of an arm lack it.
         AnalysisError: an arm has no run, or runs that are not completed lack a number that 0 cannot stand for.
     """
     declared, name = written["declared"], condition["name"]
@@ -80,17 +86,25 @@ def read_condition(
     for (arm, _), points in names.items():
         if not present & {run for row in points for run in row}:
             raise AnalysisError(f"{data.folder}: no run of {arm} in {name} is there, as {points[0][0]}")
-    numbers = [
-        scaled_runs(own, parse_endpoint(each["endpoint"]), each["metric"], declared["attainable"])
-        for each in (declared, *declared["assertions"])
-    ]
+    numbers, lacks = [], ""
+    for each in (declared, *declared["assertions"]):
+        endpoint, metric = parse_endpoint(each["endpoint"]), each["metric"]
+        try:
+            read = endpoint_values(own, endpoint, metric)
+        except NothingLeft as error:
+            read, lacks = nobodys_values(own, endpoint, metric), lacks or str(error)
+        numbers.append(scaled(read, endpoint, own, declared["attainable"]))
     main, asserted = numbers[0], numbers[1:]
     smallest = declared["smallest"] or main.scale.smallest
-    condition = ConditionRuns(name, condition["levels"], own, main, asserted, smallest, values, names, {})
-    for arm, points in names.items():
-        if note := missing_note(arm[0], points, main):
+    condition = ConditionRuns(name, condition["levels"], own, main, asserted, smallest, values, names, {}, lacks)
+    for arm, points in {} if lacks else names.items():
+        try:
+            note = missing_note(arm[0], points, main)
+        except NothingLeft as error:
+            return condition._replace(grids={}, lacks=str(error))
+        if note:
             notes.append(within(note, condition))
-        condition.grids[arm] = rate_grid(values, main.sign * main.scale.forward(main.of(points)), main.floor)
+        condition.grids[arm] = rate_grid(values, condition.scores(arm), main.floor)
     return condition
 
 

@@ -267,8 +267,17 @@ def endpoint_values(data: SweepData, endpoint: Endpoint, metric: str | None = No
             how = f"−log₂ of the {endpoint.unit} to half of the rise of the {endpoint.form} through its curve"
             better = "higher"
     statuses = STATUSES.get(endpoint.kind, ("completed",))
-    title = f"{endpoint}" if endpoint.kind == "cost" else f"{of}, {endpoint}"
-    return RunValues(table["value"], title, how, remarks, better, statuses=statuses)
+    return RunValues(table["value"], _title(endpoint, of), how, remarks, better, statuses=statuses)
+
+
+def nobodys_values(data: SweepData, endpoint: Endpoint, metric: str | None = None) -> RunValues:
+    """Return an endpoint that no run has, under the name that it has elsewhere."""
+    of = resolve_metric(data, metric or data.score_metric or "score")
+    return RunValues(pd.Series(dtype=float), _title(endpoint, of), "no run has it", better=data.better(of))
+
+
+def _title(endpoint: Endpoint, metric: str) -> str:
+    return f"{endpoint}" if endpoint.kind == "cost" else f"{metric}, {endpoint}"
 
 
 def _arrivals(data: SweepData, table: pd.DataFrame) -> str:

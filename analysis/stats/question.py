@@ -60,9 +60,11 @@ class Answered(NamedTuple):
 
     @property
     def level(self) -> float:
-        """The mean level of what is compared with, over valid conditions, in the metric's units."""
+        """The mean level of what is compared with, over valid conditions, in the metric's units; NaN if unknown."""
         levels = [each.level for each in self.effects if not each.fails] or [each.level for each in self.effects]
         known = [level for level in levels if np.isfinite(level)]
+        if not known:
+            return np.nan
         return float(self.scale.inverse(self.scale.forward(np.array(known)).mean()))
 
 
@@ -87,11 +89,11 @@ def answer(folder: str | Path) -> Answer:
     In each condition both arms are at their best value of the tuned key by the question's number, with the choice
     inside the interval; an assertion's own number is read there. A condition that fails a check, or in which a
     completed run lacks a number, is dropped before effects are looked at; the others are pooled and judged
-    (``words.judge``).
+    (``words.judge``). Where none is left the word is ``cannot answer``.
 
     Raises:
-        AnalysisError: the folder holds no question, no condition has the question's number, or a run that is not
-            completed lacks one that 0 cannot stand for.
+        AnalysisError: the folder holds no question, or a run that is not completed lacks a number that 0 cannot stand
+            for.
     """
     folder = Path(folder)
     written = read_json(folder / QUESTION_FILE)
@@ -99,24 +101,14 @@ def answer(folder: str | Path) -> Answer:
         raise AnalysisError(f"{folder}: is no question ({QUESTION_FILE} is missing); rlexp ask makes one")
     declared, data = written["declared"], load(folder)
     notes = [*data.unit_remarks]
-    conditions, lost = [], {}
-    for condition in declared["conditions"]:
-        try:
-            conditions.append(read_condition(data, written, condition, notes))
-        except NothingLeft as error:
-            lost[condition["name"]] = str(error)
-    if not conditions:
-        raise AnalysisError(f"{folder}: {next(iter(lost.values()))}")
-    answered = judged(conditions, declared, lost, notes)
-    return Answer(
-        folder, declared, written["hash"], data, conditions, answered, secondary(conditions, declared, notes), notes
-    )
+    conditions = [read_condition(data, written, condition, notes) for condition in declared["conditions"]]
+    answered = judged(conditions, declared, notes)
+    further = secondary([each for each in conditions if not each.lacks], declared, notes)
+    return Answer(folder, declared, written["hash"], data, conditions, answered, further, notes)
 
 
-def judged(
-    conditions: Sequence[ConditionRuns], declared: Mapping[str, Any], lost: Mapping[str, str], notes: list[str]
-) -> list[Answered]:
-    """Return the effects of all assertions in all conditions, and the words; lost: why a condition has no number."""
+def judged(conditions: Sequence[ConditionRuns], declared: Mapping[str, Any], notes: list[str]) -> list[Answered]:
+    """Return the effects of all assertions in all conditions, and the words."""
     found = []
     for place, each in enumerate(declared["assertions"]):
         read = [condition.asserted[place] for condition in conditions]
@@ -129,8 +121,6 @@ def judged(
             effect_in(condition, declared, each, runs, smallest, notes)
             for condition, runs in zip(conditions, read, strict=True)
         ]
-        gone = [each for each in declared["conditions"] if each["name"] in lost]
-        effects += [no_effect(each["name"], each["levels"], lost[each["name"]]) for each in gone]
         found.append((each, metrics, scale, smallest, effects))
         remarks = (remark for runs in read for remark in runs.metric.remarks)
         notes += [remark for remark in remarks if not remark.startswith("Arrived")]  # they are in the tables
@@ -164,6 +154,8 @@ def effect_in(
     notes: list[str],
 ) -> Effect:
     """Return an assertion's effect in a condition, with the first check that fails there."""
+    if condition.lacks:
+        return no_effect(condition.name, condition.levels, condition.lacks)
     pair = arm_keys(assertion)
     try:
         grids = read_number(condition, pair, runs, notes)

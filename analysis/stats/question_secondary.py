@@ -20,11 +20,13 @@ from rlexp.analysis.stats.scales import Scale
 from rlexp.analysis.stats.significance import false_discovery_q
 from rlexp.analysis.stats.validity import PAIR
 
+COLUMNS = ("arm", "versus", "metric", "k", "effect", "low", "high", "shown", "p")
+
 
 def secondary(conditions: Sequence[ConditionRuns], declared: Mapping[str, Any], notes: list[str]) -> pd.DataFrame:
     """Return the effects that are no assertion: further metrics and collapse, pooled; q by Benjamini and Hochberg."""
     pairs = dict.fromkeys(arm_keys(each) for each in declared["assertions"])
-    rows = [collapse_row(conditions, pair) for pair in pairs]
+    rows = [collapse_row(conditions, pair) for pair in pairs if conditions]
     for metric, pair in product(declared["secondary"], pairs):
         read = []
         for condition in conditions:
@@ -37,7 +39,7 @@ def secondary(conditions: Sequence[ConditionRuns], declared: Mapping[str, Any], 
             found = [best_contrasts(grids, PAIR)[0] for _, grids in read]
             level = float(np.mean([best_value(versus).value for _, (_, versus) in read]))
             rows.append(pooled_row(pair, metric, found, read[0][0], level))
-    table = pd.DataFrame(rows)
+    table = pd.DataFrame(rows, columns=[*COLUMNS])
     return table.assign(q=false_discovery_q(table["p"]))
 
 

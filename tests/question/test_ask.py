@@ -14,6 +14,7 @@ from small_runs import SHORT, SMALL
 from rlexp.analysis.data.errors import AnalysisError
 from rlexp.analysis.data.load import load
 from rlexp.analysis.report.question import findings, publish
+from rlexp.analysis.report.question_files import run_table
 from rlexp.analysis.stats.pooling import pool
 from rlexp.analysis.stats.question import QUESTION_FILE, answer
 from rlexp.analysis.stats.validity import drift
@@ -303,9 +304,13 @@ def test_a_share_that_a_run_lacks_counts_as_0_unless_it_is_matched(folder, tmp_p
     monkeypatch.setattr("rlexp.analysis.stats.question.load", lambda _: data)
     asked = {"arm": ["agg=sequence"], "versus": [], "kind": "superior", "direction": "higher", "metric": None}
     asked |= {"endpoint": endpoint, "smallest": 0.25, "budget": None, "moderators": []}
-    (answered,) = declared_as(folder, tmp_path, assertions=[asked], endpoint=endpoint).assertions
+    found = declared_as(folder, tmp_path, assertions=[asked], endpoint=endpoint)
+    (answered,) = found.assertions
     dropped = answered.judgment.dropped.get("inner_steps=1,temperature=0.5", "")
     assert ("have no eval/sampled_accuracy" in dropped) == endpoint.startswith("matched")
+    runs = run_table(found).rows
+    lacking = runs[runs["condition"].eq("inner_steps=1,temperature=0.5") & runs["number"].isna()]
+    assert lacking["folder"].tolist() == [run]  # it is kept with the others of its condition
 
 
 def test_a_run_that_is_not_there_is_not_dropped_in_silence(folder, tmp_path):
@@ -321,11 +326,9 @@ def test_a_condition_in_which_no_run_has_the_number_is_dropped(folder, tmp_path)
     asked |= {"endpoint": "cost:eval/length>=0.1:updates=5", "smallest": 0.1, "budget": None, "moderators": []}
     found = declared_as(folder, tmp_path, assertions=[asked])
     (answered,) = found.assertions
-    assert [each.name for each in found.conditions] == [
-        "inner_steps=2,temperature=0.5",
-        "inner_steps=2,temperature=0.8",
-    ]
-    assert set(list(answered.judgment.dropped)[-2:]) == {f"inner_steps=1,temperature={each}" for each in (0.5, 0.8)}
+    lacking = {f"inner_steps=1,temperature={each}" for each in (0.5, 0.8)}
+    assert {each.name for each in found.conditions if each.lacks} == lacking
+    assert lacking <= {*answered.judgment.dropped}
     assert answered.judgment.word == "cannot answer"
     assert any("come to 5 updates" in why for why in answered.judgment.dropped.values())
     assert publish(found)

@@ -111,6 +111,19 @@ def test_dropped_conditions_are_left_out_again(folder, tmp_path):
 
 
 @pytest.mark.slow
+def test_where_no_condition_has_the_number_the_word_is_that_it_cannot_be_answered(folder, tmp_path):
+    first = json.loads((folder / "question.json").read_text())["declared"]["assertions"][0]
+    level = {"endpoint": "matched:length/mean=1000000"}
+    place = asked_again(folder, tmp_path / "all", **level, assertions=[first | level], secondary=["length/mean"])
+    (assertion,) = json.loads((place / "answer.json").read_text())["assertions"]
+    assert assertion["word"] == "cannot answer" and assertion["level"] is None and len(assertion["dropped"]) == 3
+    assert all(why.endswith("12 never reached") for why in assertion["dropped"].values())
+    runs = pd.read_parquet(place / "runs.parquet")
+    assert len(runs) == 36 and runs["number"].isna().all() and not runs["best"].any()
+    assert run_notebook(place).returncode == 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("old", ["effect", "low", "p_holm", "word"])
 def test_a_number_that_does_not_follow_is_found(folder, tmp_path, old):
     place = Path(shutil.copytree(folder / "answer", tmp_path / "copy"))
