@@ -69,8 +69,9 @@ class Asked:
 
     @property
     def conditions(self) -> list[str]:
-        """The names of conditions that have runs with a number."""
-        return [*self.package["scales"]]
+        """The names of conditions in which arms are judged."""
+        judged = {*self.runs.loc[self.runs["best"], "condition"]}
+        return [name for name in self.package["scales"] if name in judged]
 
     @property
     def arms(self) -> list[str]:

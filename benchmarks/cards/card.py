@@ -85,7 +85,10 @@ def effects(one: Asked) -> Iterator[str]:
     """Yield the forest of each assertion, with a table of its settings."""
     for place, each in enumerate(one.assertions):
         arm, versus = sides(each)
-        yield image(one, f"assertion_{place + 1}.svg", f"The effect in each setting, and pooled: {one.number(place)}")
+        if one.conditions:
+            yield image(
+                one, f"assertion_{place + 1}.svg", f"The effect in each setting, and pooled: {one.number(place)}"
+            )
         heads = ["setting", "n", *([f"best {one.tuned}"] if one.tuned else [])]
         heads += [f"`{arm}` {'/' if each['scale'] == 'log' else '−'} `{versus}` [95 %]", ""]
         rows = [heads, ["---", "---:", *(["---:"] if one.tuned else []), "---:", "---"]]
@@ -99,7 +102,9 @@ def effects(one: Asked) -> Iterator[str]:
 
 
 def figures(one: Asked) -> Iterator[str]:
-    """Yield the learning curves and the curves over the tuned key."""
+    """Yield the learning curves and the curves over the tuned key; where no arm is judged there are none."""
+    if not one.conditions:
+        return
     for number, metric in enumerate(one.metrics, 1):
         yield image(one, f"curves_{number}.svg", f"Learning curves of each arm in each setting: {metric}")
     if one.tuned:

@@ -25,7 +25,12 @@ LINES = 4  # of a panel's title
 
 
 def figures(one: Asked) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures by the names of their files: effects, a metric's learning curves, scores over the tuned key."""
+    """Yield the figures by the names of their files: effects, a metric's learning curves, scores over the tuned key.
+
+    There are none where no arm is judged.
+    """
+    if not one.conditions:
+        return
     for place, assertion in enumerate(one.assertions):
         figure = effects_figure(assertion, one.scale(one.conditions[0], place + 1)[0], one.number(place))
         yield f"assertion_{place + 1}", figure

@@ -127,14 +127,14 @@ def natural(numbers, level, scale, at):
 def in_conditions(place, labels, at):
     """Return an assertion in each condition as a row of a card's table has it."""
     runs, found = at["runs"], {}
-    for name, row in at["effects"].loc[place].iterrows():
+    for name, row in at["effects"].loc[place].query("n > 0").iterrows():
         rows = runs[runs["condition"] == name]
         chosen = [float(table(rows[rows["arm"] == label], at["key"]).mean(axis=1).idxmax()) for label in labels]
         half = t.ppf(0.975, row["n"] - 1) * row["error"]
         ends = [row["effect"], row["effect"] - half, row["effect"] + half]
         shown = natural(ends, row["level"], at["scales"][name][place], at)
         found[name] = {"n": row["n"], "values": chosen, "shown": shown, "level": row["level"], "fails": row["fails"]}
-    for name, why in at["failed"].loc[place].items():  # of some no run is kept, as an arm has no number there
+    for name, why in at["failed"].loc[place].items():  # in some an arm has no number
         found.setdefault(name, {"n": 0, "fails": why})
     return found
 
@@ -211,14 +211,14 @@ def question(code, folder):
     os.chdir(folder)
     at = {}
     exec(code, at)  # noqa: S102
-    asked, key, runs = at["asked"], at["key"], at["runs"]
+    asked, key, runs = at["asked"], at["key"], at["runs"].groupby("condition").filter(lambda rows: rows["best"].any())
     arms = {arm(each[side], each["budget"]) for each in asked["assertions"] for side in ("arm", "versus")}
     ends = 0
     for name, rows in runs.groupby("condition", sort=False) if key else ():
         smallest = asked["smallest"] or SMALLEST.get(at["scales"][name][0]["name"])
         ends += any(at_an_end(rows[rows["arm"] == label], key, smallest) for label in arms)
     return {
-        "runs": len(runs),
+        "runs": len(at["runs"]),
         "tuned": runs["condition"].nunique() if key else 0,
         "ends": ends,
         "assertions": [assertion(place, at) for place in range(1, len(asked["assertions"]) + 1)],
