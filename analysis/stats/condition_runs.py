@@ -11,7 +11,7 @@ from rlexp.analysis.data.errors import AnalysisError, NothingLeft
 from rlexp.analysis.data.load import SweepData
 from rlexp.analysis.data.read import read_config
 from rlexp.analysis.stats.arms import ScaledRuns, missing_note, scaled, scaled_runs
-from rlexp.analysis.stats.endpoints import Endpoint, endpoint_values, nobodys_values, parse_endpoint
+from rlexp.analysis.stats.endpoints import Endpoint, endpoint_values, missing_values, parse_endpoint
 from rlexp.analysis.stats.rates import RateGrid, rate_grid
 from rlexp.runfolder.variants import unit_name
 
@@ -47,8 +47,12 @@ class ConditionRuns(NamedTuple):
         return scaled_runs(self.data, Endpoint(), asked)
 
     def scores(self, arm: ArmKey) -> np.ndarray:
-        """Return the question's number of an arm's runs on its scale, larger is better, `[values, seeds]`."""
-        return self.main.sign * self.main.scale.forward(self.main.of(self.names[arm]))
+        """Return the question's number of an arm's runs on its scale, larger is better, `[values, seeds]`.
+
+        A run without it has what it counts as, or NaN.
+        """
+        scores = self.main.sign * self.main.scale.forward(self.main.of(self.names[arm]))
+        return scores if self.main.floor is None else np.where(np.isnan(scores), self.main.floor, scores)
 
     def best_names(self, arm: ArmKey) -> list[str]:
         """Return the names of the runs by which an arm is judged."""
@@ -92,7 +96,7 @@ def read_condition(
         try:
             read = endpoint_values(own, endpoint, metric)
         except NothingLeft as error:
-            read, lacks = nobodys_values(own, endpoint, metric), lacks or str(error)
+            read, lacks = missing_values(own, endpoint, metric), lacks or str(error)
         numbers.append(scaled(read, endpoint, own, declared["attainable"]))
     main, asserted = numbers[0], numbers[1:]
     smallest = declared["smallest"] or main.scale.smallest
@@ -104,7 +108,7 @@ def read_condition(
             return condition._replace(grids={}, lacks=str(error))
         if note:
             notes.append(within(note, condition))
-        condition.grids[arm] = rate_grid(values, condition.scores(arm), main.floor)
+        condition.grids[arm] = rate_grid(values, condition.scores(arm))
     return condition
 
 

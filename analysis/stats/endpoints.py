@@ -270,7 +270,7 @@ def endpoint_values(data: SweepData, endpoint: Endpoint, metric: str | None = No
     return RunValues(table["value"], _title(endpoint, of), how, remarks, better, statuses=statuses)
 
 
-def nobodys_values(data: SweepData, endpoint: Endpoint, metric: str | None = None) -> RunValues:
+def missing_values(data: SweepData, endpoint: Endpoint, metric: str | None = None) -> RunValues:
     """Return an endpoint that no run has, under the name that it has elsewhere."""
     of = resolve_metric(data, metric or data.score_metric or "score")
     return RunValues(pd.Series(dtype=float), _title(endpoint, of), "no run has it", better=data.better(of))

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from small_runs import SHORT, SMALL
 
@@ -329,6 +330,9 @@ def test_a_condition_in_which_no_run_has_the_number_is_dropped(folder, tmp_path)
     lacking = {f"inner_steps=1,temperature={each}" for each in (0.5, 0.8)}
     assert {each.name for each in found.conditions if each.lacks} == lacking
     assert lacking <= {*answered.judgment.dropped}
+    condition = next(each for each in found.conditions if each.lacks)
+    nowhere = condition.main._replace(metric=condition.main.metric._replace(values=pd.Series(dtype=float)))
+    assert (condition._replace(main=nowhere).scores(("agg=sequence", None)) == nowhere.floor).all()
     assert answered.judgment.word == "cannot answer"
     assert any("come to 5 updates" in why for why in answered.judgment.dropped.values())
     assert publish(found)
