@@ -216,7 +216,7 @@ def nothing_to_draw() -> set[str]:
         f"{study['name']}.{place}"
         for study in studies
         for place, row in enumerate(study.get("rows", []))
-        if row[effect] is None and (study["name"] in bare or "runs have no" in row[said])
+        if row[effect] is None and (study["name"] in bare or re.search("runs have no|no run has", row[said]))
     }
 
 
