@@ -14,13 +14,12 @@ import pandas as pd
 
 from benchmarks.parts.common import ROOT
 from benchmarks.stored.folders import answer_folders
-from benchmarks.stored.world import of
+from benchmarks.stored.world import ANY_KEY, of
 from rlexp.analysis.report.kept_files import CURVE_COLUMNS
 from rlexp.analysis.stats.endpoints import parse_endpoint
 from rlexp.analysis.stats.rates import RateGrid, edge, rate_grid
 from rlexp.analysis.stats.scales import Scale
 from rlexp.analysis.stats.words import CANNOT, EQUIVALENT, NOT_INFERIOR, OPEN
-from rlexp.config.choices import CONF
 from rlexp.question.declare import first_runs
 
 STAYS = 0.8
@@ -135,8 +134,7 @@ def tier(shared: Sequence[str], levels: Iterable[Mapping[str, str]]) -> str:
 
 def composed_of(overrides: Iterable[str], *roots: str) -> dict[str, Any]:
     """Return the settings below some roots; few overrides say anything about them, so few are composed."""
-    keys = {each: each.partition("=")[0] for each in overrides}
-    said = (each for each, key in keys.items() if key.partition(".")[0] in roots or (CONF / key).is_dir())
+    said = (each for each in overrides if each.partition("=")[0].partition(".")[0] in {*roots, *ANY_KEY})
     return of(tuple(said)).settings
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,11 +48,15 @@ def question_studies(docs: Path) -> Iterator[Study]:
 
 def answer_folders(docs: Path) -> dict[str, Path]:
     """Return the folders of kept answers by the names of their questions."""
-    names = {
-        yaml.safe_load(file.read_text("utf-8"))["question"]: file.stem for file in sorted(QUESTIONS.glob("*.yaml"))
-    }
+    names = questions()
     files = {file: json.loads(file.read_text(encoding="utf-8")) for file in sorted(docs.glob("**/answer.json"))}
     return {names[answer["declared"]["question"]]: file.parent for file, answer in files.items()}
+
+
+@cache
+def questions() -> dict[str, str]:
+    """Return the names of the questions that come with the program, by what they ask."""
+    return {yaml.safe_load(file.read_text("utf-8"))["question"]: file.stem for file in sorted(QUESTIONS.glob("*.yaml"))}
 
 
 def carded(docs: Path) -> dict[str, str]:

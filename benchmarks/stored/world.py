@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from rlexp.config.compose import composed, plain
+from rlexp.config.compose import plain
 from rlexp.config.schema import read
+from rlexp.question.composition import composed_once
 from rlexp.runfolder.variants import flatten, parse_override
 from rlexp.sweep.build import policy_shape, weights_of
 
-DECIDES = {"preset", "task", "model", "start", "backend"}  # roots of the keys that say task, model and start
+ANY_KEY = {"preset", "study"}  # groups whose choices may say anything
+DECIDES = ANY_KEY | {"task", "model", "start", "backend"}  # roots of the keys that say task, model and start
 LEFT_OUT = {"study", "seed", "logger", "threads", "resume"}  # roots of keys that say nothing of what is trained
 
 
@@ -39,7 +41,7 @@ class Composed(NamedTuple):
 @cache
 def of(overrides: tuple[str, ...]) -> Composed:
     """Return the settings of overrides, and the keys that a study among them varies with their values as written."""
-    found = composed(*overrides, with_hydra=True)
+    found = composed_once(overrides)
     parameters = found.hydra.sweeper.get("params") or {}
     return Composed(plain(found), {str(key): str(value) for key, value in parameters.items()})
 

@@ -30,13 +30,18 @@ def config_of(overrides: Sequence[str]) -> Config:
     return read(_composed(tuple(overrides))[1])
 
 
-@cache
-def _composed(overrides: tuple[str, ...]) -> tuple[dict[str, str], dict[str, Any]]:
+def composed_once(overrides: Sequence[str]) -> DictConfig:
+    """Return what Hydra makes of the overrides, with its own node; lists that differ in numbers are composed once."""
     others, numbers = numbers_apart(overrides)
     try:
-        settings = set_numbers(_read(others), numbers)
+        return set_numbers(_read(others), numbers)
     except OmegaConfBaseException:  # which Hydra tells in a line
-        settings = composed(*overrides, with_hydra=True)
+        return composed(*overrides, with_hydra=True)
+
+
+@cache
+def _composed(overrides: tuple[str, ...]) -> tuple[dict[str, str], dict[str, Any]]:
+    settings = composed_once(overrides)
     return dict(settings.hydra.runtime.choices), plain(settings)
 
 
