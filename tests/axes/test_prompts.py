@@ -198,7 +198,10 @@ def test_alone_and_beside_other_samplers_a_run_is_the_same(tmp_path):
     "chosen",
     [
         ["prompts=difficulty_pools", "filter=dynamic", "filter.refill.rounds=3"],
-        ["prompts=pass_rate_target", "data=pipeline", "data.rollouts=2", "data.tokens=2", "data.max_age=3"],
+        pytest.param(
+            ["prompts=pass_rate_target", "data=pipeline", "data.rollouts=2", "data.tokens=2", "data.max_age=3"],
+            marks=pytest.mark.rare,
+        ),
         pytest.param(["prompts=no_positive_resampling", "data=replay", "data.capacity=3"], marks=pytest.mark.rare),
         pytest.param(["prompts=easy_to_hard", "data=stale", "data.age=2"], marks=pytest.mark.rare),
     ],

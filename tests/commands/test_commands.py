@@ -7,7 +7,7 @@ import pytest
 from tests.commands.transcript import printed, sessions
 
 SESSIONS = {path.stem: sessions(path) for path in sorted(Path(__file__).parent.glob("*.txt"))}
-EVERY = 4  # of so many, one is run by make test, the others by make test-all
+EVERY = 12  # of so many, one is run by make test, the others by make test-all
 CASES = [
     pytest.param(each, id=f"{stem}: {each.name}", marks=pytest.mark.rare if n % EVERY else pytest.mark.slow)
     for stem, found in SESSIONS.items()

@@ -200,7 +200,7 @@ def test_optuna_opens_it_with_a_value_a_rung(command, engine_of, tmp_path, no_pa
     assert first.user_attrs["overrides"] == ["preset=tiny", "lr=0.001", "clip=symmetric"]
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_it_needs_no_optuna(command, engine_of, tmp_path, no_page, monkeypatch):  # noqa: F811
     engine_of(hill)
     monkeypatch.setattr(halving, "find_spec", lambda name: None)
@@ -242,7 +242,7 @@ def test_mistakes_end_in_a_line_before_anything_is_written(command, tmp_path, ar
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.rare  # draws a page
 def test_the_page_says_who_has_chosen(command, tmp_path):  # noqa: F811
     real = [*HALVING, "lr=1e-3,1e-2,1e-1", "eval.every=1"]
     assert command(*real, "seed=range(0,3)").code == 0

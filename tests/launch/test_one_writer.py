@@ -97,7 +97,9 @@ def holding(folder):
         other.kill()
 
 
-@pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGTERM), (2, signal.SIGHUP)])
+@pytest.mark.parametrize(
+    ("workers", "number"), [(1, signal.SIGTERM), pytest.param(2, signal.SIGHUP, marks=pytest.mark.rare)]
+)
 def test_a_closed_terminal_saves(tmp_path, workers, number):
     """All processes of the terminal are sent the signal, as when a connection breaks."""
     process, metrics = endless(tmp_path, f"hydra.launcher.workers={workers}")

@@ -143,7 +143,9 @@ def test_rewards_rise_without_a_gradient():
 
 @pytest.mark.bits
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["transformer", "llama_10k", "gru"])
+@pytest.mark.parametrize(
+    "model", ["transformer", *(pytest.param(name, marks=pytest.mark.rare) for name in ("llama_10k", "gru"))]
+)
 def test_runs_are_the_same_alone_together_and_resumed(tmp_path, stop_at, model):  # noqa: F811
     ways = {"one": [], "two": ["optimizer.sigma=0.1"], "shaped": ["shaping=overlong", "filter=overlong"]}
 

@@ -205,7 +205,7 @@ def test_tokens_come_from_the_rounded_policy_and_old_log_probs_are_the_trainers(
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
-@pytest.mark.parametrize("model", [GRU, Transformer], ids=lambda model: model.__name__)
+@pytest.mark.parametrize("model", [pytest.param(GRU, marks=pytest.mark.rare), Transformer], ids=lambda x: x.__name__)
 def test_a_run_has_the_same_bits_alone_and_beside_other_samplers(task, model):
     ways = [WAYS[3], None, WAYS[0], "noisy"]
     together = state_of(*ways, model=model, task=task, inner_steps=2, minibatches=2)

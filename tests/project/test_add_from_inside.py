@@ -63,6 +63,7 @@ def rows(copy: Copy, backend: str) -> list[dict]:
     return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
 
 
+@pytest.mark.rare  # a guide
 def test_a_backend_trains_and_has_a_help_text(copy):
     assert rows(copy, "one_by_one") == rows(copy, "replicas")
     assert "Our own loop, a run at a time." in copy.run("rlexp", "explain", "backend").stdout

@@ -12,6 +12,8 @@ from browser import browser, look  # noqa: F401 (a fixture)
 from stored import stored_studies
 
 from benchmarks.explorer.__main__ import packed, page
+from benchmarks.explorer.data import study_data
+from benchmarks.stored.folders import question_studies
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = ROOT / "docs" / "explorer.html"
@@ -241,6 +243,15 @@ def test_details_show_what_is_stored_and_nothing_else(browser):
     assert {f"seed {run.seed}: {run.number:.3g}" for run in runs.itertuples()} <= set(dots)
 
 
+def test_answers_are_on_the_committed_page_as_they_are():
+    _, there = committed()
+    old = [
+        each.name for each in question_studies(ROOT / "docs") if json.loads(json.dumps(study_data(each))) not in there
+    ]
+    assert not old, "docs/explorer.html is old; make it anew: python -m benchmarks.explorer"
+
+
+@pytest.mark.rare  # all studies are composed
 def test_the_committed_page_is_what_the_command_writes():
     made, text = page(stored_studies()), COMMITTED.read_text("utf-8")
     same = stored_in(made) == stored_in(text) and DATA.sub("", made) == DATA.sub("", text)  # zlibs differ in the bytes

@@ -333,6 +333,7 @@ def test_a_function_that_decides_by_numbers_or_asks_for_more_is_left_out():
         traced("norm", asking, {})
 
 
+@pytest.mark.rare  # all formulas are traced
 def test_the_committed_page_is_what_the_command_writes(path):
     """With the PyTorch that it names: another one may trace the same formulas to other operations."""
     made, there = path.read_text("utf-8"), COMMITTED.read_text("utf-8")

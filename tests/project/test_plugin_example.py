@@ -40,6 +40,7 @@ def installed(tmp_path_factory):
     return run
 
 
+@pytest.mark.rare  # a guide
 def test_the_choices_of_an_installed_plugin_are_explained_and_checked(installed):
     said = installed("rlexp", "explain", "norm=mad", "norm")
     assert said.returncode == 0 and "norm.eps=1e-06" in said.stdout and "mad_shrunk" in said.stdout, said.stderr

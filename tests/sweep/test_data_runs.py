@@ -21,7 +21,7 @@ DATA = {
     "replay_variance": ["data=replay_variance", "data.capacity=3"],
     "refilled": ["data=replay", "data.capacity=2", "filter=dynamic"],
 }
-RARE = {"stale", "replay", "refilled", "loglinear"}
+RARE = {"stale", "replay", "replay_variance", "refilled", "loglinear", "offline"}
 
 
 @pytest.mark.bits

@@ -26,6 +26,7 @@ def lines_of(chosen: list[str]) -> list[str]:
     return [" ".join([choice, *BESIDE.get(choice, [])]) for choice in choices if choice not in ABSENT | TAUGHT]
 
 
+@pytest.mark.rare  # all choices
 @in_python
 def test_runs_on_another_device_have_the_numbers_of_the_cpu(tmp_path):
     assert said(tmp_path, "elsewhere", COMMON) == ""

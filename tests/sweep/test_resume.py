@@ -53,8 +53,8 @@ def test_resumed_equals_never_stopped(tmp_path, stop_at, never_stopped, number):
     "choices",
     [
         ("filter=dynamic", "filter.refill.rounds=3", "shaping=flips_persistent"),
-        ("filter=top_entropy", "shaping=noise"),
-        ("reward=prm", "filter=dynamic"),
+        pytest.param(("filter=top_entropy", "shaping=noise"), marks=pytest.mark.rare),
+        pytest.param(("reward=prm", "filter=dynamic"), marks=pytest.mark.rare),
         ("optimizer=momentum", "lr=0.1"),
         ("sampler=fp8_per_tensor", "sampler.top_p=0.8", "sampler.training=truncated", "temperature_final=0.6"),
         pytest.param(("optimizer=sgd", "lr=0.5"), marks=pytest.mark.rare),

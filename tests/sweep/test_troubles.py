@@ -129,7 +129,11 @@ def test_a_summary_that_cannot_be_written_is_a_failure(tmp_path, monkeypatch, un
 
 @pytest.mark.slow  # sweeps
 @pytest.mark.parametrize(
-    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
+    "error",
+    [
+        pytest.param(MemoryError(), marks=pytest.mark.rare),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
+    ],
 )
 def test_too_little_memory_halves_the_batch_and_changes_no_bit(tmp_path, monkeypatch, caplog, error):
     whole, parts = (jobs(tmp_path / name, seeds=(0, 1)) for name in ("whole", "parts"))

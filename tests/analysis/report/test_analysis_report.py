@@ -54,7 +54,7 @@ def test_the_weights_of_losses_are_found_where_variants_are_arms_within_tasks(re
     assert figure.alt_text == "weights of ppo,low=0.2,high=0.2; ppo,low=0.2,high=0.28"
 
 
-@pytest.mark.slow
+@pytest.mark.rare  # draws the page of twenty variants
 def test_a_page_of_a_hundred_runs_is_below_five_megabytes(reports):
     written = reports("20 variants")
     assert len(written.answer.data.runs) >= 100 and written.path.stat().st_size < 5e6
