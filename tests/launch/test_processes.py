@@ -41,7 +41,7 @@ def test_a_killed_process_takes_only_its_runs_with_it(survives_a_kill):
     survives_a_kill(*PROCESSES)
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_ctrl_c_lets_processes_save(saves_at_ctrl_c):
     saves_at_ctrl_c(*PROCESSES)
 

@@ -274,7 +274,7 @@ def trained(name, seeds, task):
 
 @pytest.mark.bits
 @pytest.mark.slow  # each model in stacks of all sizes
-@every_model
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.rare] * (name == "llama")) for name in NAMES])
 @pytest.mark.parametrize("path", ["tried", "in pairs"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_replica_has_the_same_bits_alone_and_beside_longer_ones(name, path, count, threads, monkeypatch):  # noqa: F811

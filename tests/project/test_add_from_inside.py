@@ -6,7 +6,7 @@ import pytest
 from project_copy import Copy
 from small_runs import SHORT, SMALL
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.rare  # a guide
 METRIC = '    row["reward/median"] = rewards.total.flatten(1).nanmedian(-1).values\n'
 AFTER = '    row["reward/shaped"] = mean(shaped, ~shaped.isnan(), BATCH)\n'
 BACKEND = '''"""Trains runs one after another in our own loop."""
@@ -63,7 +63,6 @@ def rows(copy: Copy, backend: str) -> list[dict]:
     return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
 
 
-@pytest.mark.rare  # a guide
 def test_a_backend_trains_and_has_a_help_text(copy):
     assert rows(copy, "one_by_one") == rows(copy, "replicas")
     assert "Our own loop, a run at a time." in copy.run("rlexp", "explain", "backend").stdout

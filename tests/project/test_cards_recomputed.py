@@ -64,7 +64,7 @@ def written():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("read", [committed, pytest.param(written, marks=needs_history)])
+@pytest.mark.parametrize("read", [committed, pytest.param(written, marks=[needs_history, pytest.mark.rare])])
 def test_each_number_is_that_of_the_runs(computed, read):
     texts, questions = read()
     used = {name: computed[name] for names in questions.values() for name in names if name in computed}

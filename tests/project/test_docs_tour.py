@@ -35,7 +35,7 @@ def found():
         return {name: train() for name, train in tour.TRAINED.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.rare  # draws all of its figures
 def test_nothing_overlaps_in_a_picture(found):
     for run, figure in tour.DRAWN.values():
         check(figure(found[run]))

@@ -69,15 +69,15 @@ def llama(monkeypatch):
     """A double of clip_speed_llama's answer, whose effect is chosen; its forecast was committed an hour before."""
     small, since = ANSWERS["clip_speed"], datetime.fromisoformat("2026-11-28T01:00:00+00:00")
 
-    def of(effect, began=since + timedelta(hours=1)):
-        found = small.assertions[0] | {"effect": effect, "low": effect - 0.01, "high": effect + 0.01}
+    def of(value, began=since + timedelta(hours=1), **more):
+        found = small.assertions[0] | {"effect": value, "low": value - 0.01, "high": value + 0.01} | more
         return SimpleNamespace(
             name="clip_speed_llama", began=began, assertions=[found], show=small.show, number=small.number
         )
 
     monkeypatch.setattr(module, "committed", lambda forecast: since)
     monkeypatch.setattr(module, "read", lambda: [Forecast("clip_speed", 1, "as it is", "log-odds", "0.03", "0", "0.1")])
-    return lambda *given: {**ANSWERS, "clip_speed_llama": of(*given)}
+    return lambda *given, **more: {**ANSWERS, "clip_speed_llama": of(*given, **more)}
 
 
 def test_what_lies_in_the_interval_is_counted_and_errors_are_averaged(llama):
@@ -86,6 +86,11 @@ def test_what_lies_in_the_interval_is_counted_and_errors_are_averaged(llama):
     assert "The mean error is 0.020" in first and "no effect has 0.050" in first
     first, *_, row = section(CARDS, llama(-0.05))
     assert first.startswith("**0 of 1 ") and "is 0.080" in first and row.endswith("**outside** |")
+
+
+def test_a_forecast_of_what_cannot_be_answered_is_not_scored(llama):
+    first, *_, row = section(CARDS, llama(0.05, word="cannot answer", effect=None))
+    assert first.startswith("| | claim") and row.endswith("cannot answer |") and "settings are not valid" in row
 
 
 @pytest.mark.parametrize(("effect", "shown"), [(0.5, 1), (0.005, 0), (-0.5, 0)])

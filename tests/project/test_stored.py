@@ -21,10 +21,11 @@ DOCS = ROOT / "docs"
 
 @pytest.fixture(scope="module")
 def studies():
+    """All of them, composed: what asks for this is rare."""
     return {study.name: study for study in stored_studies()}
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_every_stored_study_is_there_once(studies):
     assert len(studies) == len(stored_studies())
     assert {file.stem for file in (DOCS / "claims" / "results").glob("*.json")} <= {*studies}
@@ -41,7 +42,7 @@ def test_every_stored_study_is_there_once(studies):
     assert counted == sum(sweeps) + len([*DOCS.glob("dynamics/*.json")])
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_every_run_has_its_score_and_every_arm_its_runs(studies):
     for study in studies.values():
         runs = study.runs
@@ -59,7 +60,7 @@ def test_every_run_has_its_score_and_every_arm_its_runs(studies):
             assert {*study.runs["run"]} & {*study.curves["run"]}, study.name
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_effects_are_those_of_the_runs(studies):
     """The difference of the judged runs, seed by seed, is what was printed, to its digits."""
     checked = 0
@@ -76,7 +77,7 @@ def test_effects_are_those_of_the_runs(studies):
     assert checked > 90
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_numbers_of_conditions_with_different_scores_stand_under_the_metric_that_they_are(studies):
     """On sums of `sharpening_tasks` the score is the accuracy of samples, on sorting that of greedy answers."""
     kept = pd.read_parquet(DOCS / "asked" / "sharpening_tasks" / "runs.parquet").set_index("folder")
@@ -87,14 +88,14 @@ def test_numbers_of_conditions_with_different_scores_stand_under_the_metric_that
         assert values.to_dict() == kept[column].to_dict()
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_settings_of_all_runs_are_not_the_defaults_of_those_that_conditions_have(studies):
     shared = config_of(studies["self_distillation_tasks"])
     assert shared["start.name"] == "pretrained_mixture" and "start.accuracy" not in shared
     assert shared["task.hint"] == "3"  # which no default task has
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_as_many_verdicts_are_read_as_were_printed(studies):
     for file in [*DOCS.glob("studies/*.txt"), *DOCS.glob("readme/*.txt")]:
         text = " ".join(file.read_text("utf-8").split())
@@ -110,7 +111,7 @@ def named(stem):
     return {"lecture": ["lecture17"], "lecture_again": ["lecture17_again"]}.get(stem, [])
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_weights_of_the_ladder_are_those_that_are_stored(studies):
     stored = json.loads((DOCS / "transfer/ladder/transfer.json").read_text("utf-8"))
     for size, weights in zip(stored["sweeps"], stored["weights"], strict=True):
@@ -165,7 +166,7 @@ def test_commands_are_read_from_pages():
     assert shared_of("rlexp ablate --parts a=1 --against preset=grpo --seeds 3") == ("preset=grpo",)
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_a_main_effect_is_the_mean_with_a_part_less_the_mean_without_it(studies):
     """Up to the luck of the best rate, which is taken off what was printed: less than a tenth of what counts."""
     study = studies["dapo_factorial"]

@@ -89,7 +89,9 @@ def test_what_is_printed_follows_from_the_files(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kinds", [("not inferior", "superior"), ("equivalent", "equivalent")])
+@pytest.mark.parametrize(
+    "kinds", [("not inferior", "superior"), pytest.param(("equivalent", "equivalent"), marks=pytest.mark.rare)]
+)
 def test_other_kinds_and_endpoints_are_computed_again_too(folder, tmp_path, kinds):
     first, second = json.loads((folder / "question.json").read_text())["declared"]["assertions"]
     changed = [

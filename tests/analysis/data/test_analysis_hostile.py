@@ -145,8 +145,8 @@ def test_what_nobody_has_foreseen_is_a_line(capsys, monkeypatch):
     assert others == ["error: one", "two"]
 
 
-COMMANDS = ["rlexp.analysis.report {}", "rlexp.analysis.compare {}", "rlexp.config.explain_choice clip"]
-OTHERS = ["rlexp.analysis.compare {} --json", "rlexp export to=trl"]
+COMMANDS = ["rlexp.analysis.compare {}", "rlexp.config.explain_choice clip"]
+OTHERS = ["rlexp.analysis.report {}", "rlexp.analysis.compare {} --json", "rlexp export to=trl"]
 
 
 @pytest.mark.slow
