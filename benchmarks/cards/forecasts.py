@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.cards.asked import DOCS, STAYS, Asked, asked, headline, sides, sign, stays
+from benchmarks.cards.asked import DOCS, STAYS, Asked, asked, effect, headline, sides, sign, stays
 from benchmarks.cards.declared import git, last_asked
 from benchmarks.cards.texts import REPLICATION, TASKS, Card, Refused, read_cards
 from rlexp.analysis.stats.words import CANNOT, OPEN
@@ -150,7 +150,7 @@ def section(cards: Sequence[Card], answers: Mapping[str, Asked]) -> Iterator[str
     """Yield how the forecasts did, and the table of them."""
     of = {name: card for card in cards for name in card.questions if name in answers}
     rows = list(scored([each for each in read() if each.question in of], answers))
-    there = [(each.forecast, each.found) for each in rows if each.found]
+    there = [(each.forecast, each.found) for each in rows if each.found and each.found["word"] != CANNOT]
     if there:
         inside = sum(forecast.holds(found["effect"]) for forecast, found in there)
         errors = [abs(found["effect"] - float(forecast.effect)) for forecast, found in there]
@@ -183,9 +183,10 @@ def told(each: Scored) -> str:
         return f"`backend=trl` has no {lacking}"
     if each.llama is None or each.found is None:
         return f"`rlexp ask {of_a_llama(*each.forecast[:2])}`"
-    place = each.llama.assertions.index(each.found)
-    where = "inside" if each.forecast.holds(each.found["effect"]) else "**outside**"
-    return f"{each.llama.show(place, each.found)}: {headline(each.found)}; {where}"
+    said = f"{effect(each.llama, each.llama.assertions.index(each.found))}: {headline(each.found)}"
+    if each.found["word"] == CANNOT:
+        return said
+    return f"{said}; {'inside' if each.forecast.holds(each.found['effect']) else '**outside**'}"
 
 
 if __name__ == "__main__":
