@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC
 
 from benchmarks.cards.asked import DOCS, Asked, depends, effect, headline, settings, sides
-from benchmarks.cards.declared import answered, committed, last_asked
+from benchmarks.cards.declared import answered, committed_since, last_asked
 from benchmarks.cards.page import declared_in
 from benchmarks.cards.texts import Card, label
-from benchmarks.stored.folders import QUESTIONS
 from rlexp.analysis.stats.words import CANNOT
 from rlexp.question.declare import first_runs
 
@@ -131,7 +130,7 @@ def every_seed(one: Asked) -> str:
 
 def declared(one: Asked) -> str:
     """Return when a question was committed, when its first run began, and on which processors runs were trained."""
-    since = committed(QUESTIONS / f"{one.name}.yaml")
+    since = committed_since(one.name)
     then, began = (f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC" for time in (since.time, one.began))
     file = f"conf/study/questions/{one.name}.yaml"
     processors = sorted({machine.partition(",")[0] for machine in one.runs["machine"]})

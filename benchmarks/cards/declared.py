@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ def answered(card: Card, answers: Mapping[str, Asked]) -> list[Asked]:
     """
     found = [answers[name] for name in card.questions if name in answers]
     for one in found:
-        check_declared(one, committed(QUESTIONS / f"{one.name}.yaml"))
+        check_declared(one, committed_since(one.name))
     return found
 
 
@@ -42,6 +43,12 @@ class Committed(NamedTuple):
 
     commit: str
     time: datetime
+
+
+@cache
+def committed_since(name: str) -> Committed | None:
+    """Return the commit since which a question that comes with the program asks what it asks."""
+    return committed(QUESTIONS / f"{name}.yaml")
 
 
 def committed(file: Path) -> Committed | None:

@@ -250,7 +250,7 @@ def test_the_command_writes_nothing_and_says_so_in_a_line(monkeypatch, tmp_path,
     monkeypatch.setattr("sys.argv", ["cards"])
     monkeypatch.setattr(command, "DOCS", tmp_path)
     monkeypatch.setattr(command, "read_cards", lambda: [card("verifier_noise")])
-    monkeypatch.setattr("benchmarks.cards.declared.committed", lambda file: None)
+    monkeypatch.setattr("benchmarks.cards.declared.committed_since", lambda name: None)
     assert command.main() == 2
     said = capsys.readouterr()
     assert said.err.count("\n") == 1 and said.err.startswith("verifier_noise: no headline: ") and not said.out
