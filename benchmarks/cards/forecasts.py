@@ -34,6 +34,7 @@ NOT_WITH_TRL = {
     "evolution_strategies": "`optimizer=evolution_strategies`",
     "errors_that_stay": "`task.prompt_set`",
     "cispo_bounds": "`data=stale`",
+    "prime_rl_spring": "`data=stale`",
 }
 """What a question rests on that ``backend=trl`` does not have."""
 OWN = {("group_size_equal", 1): "group_size_equal_completions_llama"}
@@ -57,10 +58,12 @@ class Forecast(NamedTuple):
 
 def main() -> None:
     """Write the forecasts of what has no answer yet; those of the others stay."""
-    answers, before = asked(), {(each.question, each.assertion): each for each in read()}
+    answers, before = asked(), {(of_a_llama(*each[:2]), each.assertion): each for each in read()}
     names = dict.fromkeys(name for card in read_cards() for name in card.questions if name in answers)
     made = [each for one in last_asked(answers[name] for name in names) for each in forecasts(one)]
-    kept = [before.get(each[:2], each) if of_a_llama(*each[:2]) in answers else each for each in made]
+    places = [(of_a_llama(*each[:2]), each.assertion) for each in made]
+    stand = [before.get(at) if at[0] in answers else each for at, each in zip(places, made, strict=True)]
+    kept = [each for each in stand if each]  # what was not forecast of a Llama that is trained is so no more
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows([Forecast._fields, *kept])
     FILE.write_text(text.getvalue(), encoding="utf-8")

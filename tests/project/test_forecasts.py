@@ -41,7 +41,8 @@ def test_each_decided_answer_about_small_models_has_a_forecast():
     made = {each for one in last_asked(ANSWERS[name] for name in names) for each in forecasts(one)}
     kept = read()
     assert {each for each in kept if of_a_llama(*each[:2]) not in ANSWERS} <= made
-    assert {each[:2] for each in made} <= {each[:2] for each in kept}
+    later = {each for each in made if of_a_llama(*each[:2]) not in ANSWERS}  # of a Llama that is trained none is made
+    assert {each[:2] for each in later} <= {each[:2] for each in kept}
     for each in made:
         found = ANSWERS[each.question].assertions[each.assertion - 1]
         assert ANSWERS[each.question].tier == "small" and found["word"] not in (OPEN, CANNOT) and stays(found) >= 0.8
