@@ -14,11 +14,10 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.explorer.data import worlds_of
+from benchmarks.explorer.data import settings_of, worlds_of
 from benchmarks.parts.common import ROOT
 from benchmarks.stored import studies
 from benchmarks.stored.study import Study
-from benchmarks.stored.world import changed
 from rlexp.analysis.report.data_set import SEED, write_described
 from rlexp.analysis.report.kept_files import Column, Table
 from rlexp.analysis.report.page import TEMPLATES
@@ -138,13 +137,12 @@ def frame(rows: Iterable[dict[str, Any]], columns: dict[str, Column]) -> pd.Data
 
 def study_row(study: Study) -> dict[str, Any]:
     """Return what is said of a study as a whole."""
-    overrides = tuple(each for each in study.overrides if not each.startswith(("start.path=", "model.path=")))
     scores = study.runs[study.runs["metric"] == next(iter(study.runs["metric"]), "")]
     told = {name: getattr(study, name) for name in ("kind", "question", "source", "page", "command", "metric", "tuned")}
     return {
         "study": study.name,
         **told,
-        "settings": json.dumps(changed(overrides), ensure_ascii=False),
+        "settings": json.dumps(settings_of(study), ensure_ascii=False),
         "runs": study.facts.get("trained", len(scores)),
         "scores": int(scores["score"].notna().sum()),
         "commit": study.facts.get("commit"),

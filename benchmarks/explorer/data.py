@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from benchmarks.stored.study import Finding, Study, parts_of
 from benchmarks.stored.world import World, changed, world
@@ -58,7 +59,12 @@ def study_data(study: Study) -> dict[str, Any]:
 
 
 def config_of(study: Study) -> dict[str, str]:
-    """Return the settings in which its runs differ from the default run, as text; those of conditions stand with them.
+    """Return the settings in which its runs differ from the default run, as text."""
+    return {key: "null" if value is None else str(value) for key, value in settings_of(study).items()}
+
+
+def settings_of(study: Study) -> dict[str, Any]:
+    """Return the settings in which its runs differ from the default run; those of conditions stand with them.
 
     What is of a group that conditions choose, as ``task.hint=3`` where they have ``task=countdown``, is as written: the
     default choice may not know it.
@@ -67,8 +73,8 @@ def config_of(study: Study) -> dict[str, str]:
     shown = [each for each in study.overrides if not each.startswith(("start.path=", "model.path="))]
     apart = [each for each in shown if each.startswith(tuple(f"{key}." for key in theirs))]
     own = changed(tuple(each for each in shown if each not in apart))
-    told = {key: "null" if value is None else str(value) for key, value in own.items() if key not in theirs}
-    return told | dict(map(parse_override, apart))
+    told = {key: value for key, value in own.items() if key not in theirs}
+    return told | {key: yaml.safe_load(value) for key, value in map(parse_override, apart)}
 
 
 def curve_data(study: Study) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from browser import browser, look  # noqa: F401 (a fixture)
 from stored import stored_studies
 
+from benchmarks.dataset import study_row
 from benchmarks.explorer.__main__ import packed, page
 from benchmarks.explorer.data import study_data
 from benchmarks.stored.folders import question_studies
@@ -243,12 +244,12 @@ def test_details_show_what_is_stored_and_nothing_else(browser):
     assert {f"seed {run.seed}: {run.number:.3g}" for run in runs.itertuples()} <= set(dots)
 
 
-def test_answers_are_on_the_committed_page_as_they_are():
-    _, there = committed()
-    old = [
-        each.name for each in question_studies(ROOT / "docs") if json.loads(json.dumps(study_data(each))) not in there
-    ]
+def test_answers_are_on_the_committed_page_as_they_are_and_have_a_row_in_the_data_set():
+    stored, (_, there) = list(question_studies(ROOT / "docs")), committed()
+    old = [each.name for each in stored if json.loads(json.dumps(study_data(each))) not in there]
     assert not old, "docs/explorer.html is old; make it anew: python -m benchmarks.explorer"
+    rows = {each.name: json.loads(study_row(each)["settings"]) for each in stored}
+    assert rows["self_distillation_tasks"]["task.hint"] == 3  # which no default task has
 
 
 @pytest.mark.rare  # all studies are composed
