@@ -157,24 +157,23 @@ def untrained(cards: Sequence[Card], answers: Answers) -> Iterator[str]:
     """Yield the table of questions without an answer."""
     yield "| | claim | trains it | runs | core-minutes, about |"
     yield "|---|---|---|---:|---:|"
-    for card in cards:
-        for name in card.questions:
-            if name not in answers:
-                link, claim = f"[{card.label}](claims/{card.number}.md)", card.claim.replace("|", "/")
-                asks = declared_in(name)
-                seconds = likely_seconds(name, asks, answers)
-                minutes = f"{first_runs(asks) * steps_of(asks) * seconds / 60:.0f}" if seconds else "–"
-                cost = f"{first_runs(asks):,} | {minutes}"
-                yield f"| {link} | {claim} | `rlexp ask {name} --folder runs/{name}` | {cost} |"
-    times = on_other_tasks(answers)
-    if times and (llama := of_tier(LANGUAGE_MODEL, answers)):
+    missing = [(card, name) for card in cards for name in card.questions if name not in answers]
+    for card, name in missing:
+        link, claim = f"[{card.label}](claims/{card.number}.md)", card.claim.replace("|", "/")
+        asks = declared_in(name)
+        seconds = likely_seconds(name, asks, answers)
+        minutes = f"{first_runs(asks) * steps_of(asks) * seconds / 60:.0f}" if seconds else "–"
+        yield f"| {link} | {claim} | `rlexp ask {name} --folder runs/{name}` | {first_runs(asks):,} | {minutes} |"
+    yield "\nMinutes are runs times steps times what one took where the question was asked first, grown grids included."
+    times, llama = on_other_tasks(answers), of_tier(LANGUAGE_MODEL, answers)
+    if times and any(name.endswith(TASKS) for _, name in missing):
         low, median, high = np.quantile(times, [0.25, 0.5, 0.75])
         yield (
-            "\nMinutes are runs times steps times what one took where the question was asked first, grown grids "
-            f"included. Other tasks\nare taken to need {median:.1f} times that, as in the median of the {len(times)} "
-            f"that are answered (half of them: {low:.1f} to {high:.1f}), and\na Llama "
-            f"{np.median(llama):.2f} s a step, as in the median of its questions."
+            f"Other tasks are taken to need {median:.1f} times that, as in the median of the {len(times)} that are "
+            f"answered (half of them: {low:.1f} to {high:.1f})."
         )
+    if llama and any(name.endswith(forecasts.LLAMA) for _, name in missing):
+        yield f"A Llama is taken to need {np.median(llama):.2f} s a step, as in the median of its questions."
 
 
 def likely_seconds(name: str, asks: Mapping[str, Any], answers: Answers) -> float | None:
