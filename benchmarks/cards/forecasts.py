@@ -58,12 +58,12 @@ class Forecast(NamedTuple):
 
 def main() -> None:
     """Write the forecasts of what has no answer yet; those of the others stay."""
-    answers, before = asked(), {(of_a_llama(*each[:2]), each.assertion): each for each in read()}
-    names = dict.fromkeys(name for card in read_cards() for name in card.questions if name in answers)
+    answers = asked()
+    names = list(dict.fromkeys(name for card in read_cards() for name in card.questions if name in answers))
     made = [each for one in last_asked(answers[name] for name in names) for each in forecasts(one)]
-    places = [(of_a_llama(*each[:2]), each.assertion) for each in made]
-    stand = [before.get(at) if at[0] in answers else each for at, each in zip(places, made, strict=True)]
-    kept = [each for each in stand if each]  # what was not forecast of a Llama that is trained is so no more
+    kept = [each for each in read() if of_a_llama(*each[:2]) in answers]
+    kept += [each for each in made if of_a_llama(*each[:2]) not in answers]
+    kept.sort(key=lambda each: (names.index(each.question), each.assertion))
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows([Forecast._fields, *kept])
     FILE.write_text(text.getvalue(), encoding="utf-8")

@@ -30,10 +30,10 @@ def no_figures(monkeypatch):
     monkeypatch.setattr("rlexp.analysis.figures.gallery.FIGURES", {})
 
 
-SLOW = {"8 variants", "20 variants", "group sizes"}
+RARE = {"8 variants", "20 variants", "group sizes"}
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.rare] * (case in SLOW)) for case in ALL_CASES])
+@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.rare] * (case in RARE)) for case in ALL_CASES])
 def test_every_figure_is_on_the_page_or_left_out_with_a_reason_and_nothing_overlaps(reports, case):
     written = reports(case)
     said = [each.title.split(",")[0] for each in (*written.figures, *written.omitted)]
